@@ -1,0 +1,79 @@
+//! The line an agent sends first on a connection it opened.
+//!
+//! `sandbox-agent <generation> <secret>\n`. It proves to sandboxd that the caller is the agent and not a
+//! command of the same sandbox, which can reach the same socket. Anything else is hostile: at most
+//! [`MAX_BYTES`] are looked at.
+
+use std::fmt;
+
+/// Longest greeting that is read.
+pub const MAX_BYTES: usize = 256;
+
+const WORD: &str = "sandbox-agent";
+
+/// What an agent says of itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Greeting {
+    /// See [`crate::GENERATION`].
+    pub generation: u32,
+    /// Known to sandboxd and this sandbox's agent only.
+    pub secret: String,
+}
+
+impl Greeting {
+    /// The line, with its newline.
+    pub fn to_line(&self) -> String {
+        format!("{WORD} {} {}\n", self.generation, self.secret)
+    }
+
+    /// Reads a line without its newline; `None` if it is anything else.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let line = std::str::from_utf8(line).ok()?;
+        let mut words = line.split(' ');
+        let (word, generation, secret) = (words.next()?, words.next()?, words.next()?);
+        if word != WORD || words.next().is_some() || secret.is_empty() {
+            return None;
+        }
+        Some(Self { generation: generation.parse().ok()?, secret: secret.to_owned() })
+    }
+}
+
+impl fmt::Debug for Greeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Greeting").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_reads_back_as_it_was_written() {
+        let greeting = Greeting { generation: 7, secret: "abc123".into() };
+        let line = greeting.to_line();
+        assert_eq!(Greeting::parse(line.trim_end().as_bytes()), Some(greeting));
+    }
+
+    #[test]
+    fn anything_else_is_not_a_greeting() {
+        for line in [
+            "",
+            "GET / HTTP/1.1",
+            "sandbox-agent",
+            "sandbox-agent 1",
+            "sandbox-agent 1 ",
+            "sandbox-agent x secret",
+            "sandbox-agent 1 secret more",
+        ] {
+            assert_eq!(Greeting::parse(line.as_bytes()), None, "{line:?}");
+        }
+        assert_eq!(Greeting::parse(&[0xff, 0xfe]), None);
+    }
+
+    #[test]
+    fn the_secret_does_not_print() {
+        let greeting = Greeting { generation: 1, secret: "hush".into() };
+        assert!(!format!("{greeting:?}").contains("hush"));
+    }
+}

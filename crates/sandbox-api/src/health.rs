@@ -1,0 +1,21 @@
+//! Whether the daemon lives, and whether it can be used.
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/health`: the engine answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Always true; an engine that does not answer is a 503.
+    pub ok: bool,
+    /// The kind of engine: `docker`.
+    pub engine: String,
+    /// The engine's version.
+    pub version: String,
+}
+
+/// `GET /v1/ready`: engine and image are usable and the sandboxes of before are known again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// Always true; a daemon that is not ready answers 503 and names what is missing.
+    pub ready: bool,
+}

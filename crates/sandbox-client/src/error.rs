@@ -1,0 +1,54 @@
+//! What can go wrong between a client and the daemon.
+
+use sandbox_api::error::{ErrorBody, ErrorCode};
+use thiserror::Error;
+
+/// A call failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The client could not be made.
+    #[error("the HTTP client cannot be set up")]
+    Setup(#[source] reqwest::Error),
+    /// The connection failed, broke, or ran out of time.
+    #[error("sandboxd does not answer")]
+    Broken(#[source] reqwest::Error),
+    /// The daemon refused.
+    #[error("{}", body.error)]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The daemon's words.
+        body: Box<ErrorBody>,
+    },
+    /// Something that is not sandboxd answered.
+    #[error("the answer, status {status}, is not sandboxd's")]
+    Foreign {
+        /// The HTTP status.
+        status: u16,
+    },
+    /// A line of a stream is longer than any sandboxd sends.
+    #[error("a line of the stream is longer than {limit} bytes")]
+    LineTooLong {
+        /// Most that is read.
+        limit: usize,
+    },
+    /// A line of a stream is not a record.
+    #[error("a line of the stream is not a record")]
+    BadLine(#[source] serde_json::Error),
+    /// A stream ended before the command did.
+    #[error("the stream ended before the command did")]
+    Cut,
+    /// A file's content is not base64.
+    #[error("the file's content is not base64")]
+    BadContent(#[source] base64::DecodeError),
+}
+
+impl Error {
+    /// The daemon's code, where it refused.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Refused { body, .. } => Some(body.code),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A client for sandboxd's HTTP API.
+//!
+//! ```no_run
+//! use futures::StreamExt;
+//! use sandbox_api::command::{Record, StartCommand};
+//! use sandbox_api::sandbox::CreateSandbox;
+//! use sandbox_client::Client;
+//!
+//! # async fn example() -> Result<(), sandbox_client::Error> {
+//! let client = Client::new("http://127.0.0.1:8080", "the token")?;
+//! let wish = CreateSandbox { session_key: "chat:42".into(), ..CreateSandbox::default() };
+//! let sandbox = client.create_or_reconnect(&wish).await?.sandbox_id;
+//! let script = StartCommand { script: Some("echo hello".into()), ..StartCommand::default() };
+//! let mut records = client.run(&sandbox, &script).await?;
+//! while let Some(record) = records.next().await {
+//!     if let Record::Stdout(output) = record? {
+//!         print!("{}", output.data);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command.
+//! Nothing is tried twice: what is safe to repeat is the caller's to know.
+
+mod command;
+mod error;
+mod files;
+mod lines;
+mod sandbox;
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response};
+use sandbox_api::TOKEN_HEADER;
+use sandbox_api::error::ErrorBody;
+use sandbox_api::health::{Health, Ready};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use command::Records;
+pub use error::Error;
+
+/// Deadline of a call that does not say otherwise. Making a sandbox takes the longest of them.
+const CALL: Duration = Duration::from_secs(120);
+
+/// How long the daemon may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A connection pool to one daemon. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: String,
+    token: String,
+}
+
+impl Client {
+    /// A client of the daemon at `base`, such as `http://127.0.0.1:8080`. Nothing is sent yet.
+    pub fn new(base: impl Into<String>, token: impl Into<String>) -> Result<Self, Error> {
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .tcp_nodelay(true)
+            // The daemon is a neighbour; a proxy for the outside world has no business in between.
+            .no_proxy()
+            .build()
+            .map_err(Error::Setup)?;
+        let base = base.into().trim_end_matches('/').to_owned();
+        Ok(Self { http, base, token: token.into() })
+    }
+
+    /// Whether the daemon's engine answers.
+    pub async fn health(&self) -> Result<Health, Error> {
+        json(self.request(Method::GET, "/v1/health").timeout(CALL)).await
+    }
+
+    /// Whether the daemon can be used; fails with `unavailable` while it is not.
+    pub async fn ready(&self) -> Result<Ready, Error> {
+        json(self.request(Method::GET, "/v1/ready").timeout(CALL)).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base)).header(TOKEN_HEADER, &self.token)
+    }
+
+    fn post(&self, path: &str, body: &impl Serialize) -> RequestBuilder {
+        self.request(Method::POST, path).json(body)
+    }
+}
+
+/// Sends a request and reads its JSON answer.
+async fn json<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, Error> {
+    send(request).await?.json().await.map_err(Error::Broken)
+}
+
+/// Sends a request; an answer that is no success becomes an error.
+async fn send(request: RequestBuilder) -> Result<Response, Error> {
+    let response = request.send().await.map_err(Error::Broken)?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let bytes = response.bytes().await.map_err(Error::Broken)?;
+    match serde_json::from_slice::<ErrorBody>(&bytes) {
+        Ok(body) => Err(Error::Refused { status: status.as_u16(), body: Box::new(body) }),
+        Err(_) => Err(Error::Foreign { status: status.as_u16() }),
+    }
+}

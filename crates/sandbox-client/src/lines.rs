@@ -1,0 +1,63 @@
+//! Splits a byte stream into lines of a bounded length.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::Error;
+
+/// Longest line that is read: the largest record, every byte of it escaped and in base64 beside it.
+const MAX_LINE_BYTES: usize = 1024 * 1024;
+
+/// Bytes that have come and the place up to which they hold no newline.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    buffer: BytesMut,
+    searched: usize,
+}
+
+impl Lines {
+    pub(crate) fn push(&mut self, bytes: &Bytes) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole line, without its newline.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        match self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+            Some(offset) => {
+                let mut line = self.buffer.split_to(self.searched + offset + 1);
+                line.truncate(line.len() - 1);
+                self.searched = 0;
+                Ok(Some(line.freeze()))
+            }
+            None if self.buffer.len() > MAX_LINE_BYTES => Err(Error::LineTooLong { limit: MAX_LINE_BYTES }),
+            None => {
+                self.searched = self.buffer.len();
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_however_they_arrive() {
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
+        for byte in b"one\ntwo\n\nthree" {
+            lines.push(&Bytes::copy_from_slice(&[*byte]));
+            while let Some(line) = lines.next().unwrap() {
+                found.push(line);
+            }
+        }
+        assert_eq!(found, [&b"one"[..], b"two", b""]);
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error() {
+        let mut lines = Lines::default();
+        lines.push(&Bytes::from(vec![b'x'; MAX_LINE_BYTES + 1]));
+        assert!(matches!(lines.next(), Err(Error::LineTooLong { .. })));
+    }
+}

@@ -1,0 +1,361 @@
+//! Reads and writes the workspace's files, as the sandbox's user.
+//!
+//! Every path is resolved beneath the workspace by the kernel (openat2, RESOLVE_BENEATH) through cap-std;
+//! nothing is decided on the text of a path, so a link swapped in at any moment cannot lead out. Everything
+//! here blocks and runs on the runtime's blocking threads. What is opened is looked at before it is read:
+//! a fifo would hang, a device would never end.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use agent_protocol::fault::Kind;
+use agent_protocol::v1;
+use bytes::Bytes;
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use tokio::sync::mpsc;
+
+use crate::limits::{MAX_FILES_PER_WRITE, MAX_PATH_BYTES, MESSAGE_BYTES};
+
+/// Mode of a file whose writer names none.
+const DEFAULT_MODE: u32 = 0o644;
+
+/// The part of a mode a file may have: no setuid, setgid or sticky bit.
+const MODE_MASK: u32 = 0o777;
+
+/// The workspace as a directory that no path leads out of.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    root: PathBuf,
+    dir: Dir,
+}
+
+impl Workspace {
+    pub(crate) fn open(root: &Path) -> io::Result<Self> {
+        Ok(Self { root: root.to_owned(), dir: Dir::open_ambient_dir(root, ambient_authority())? })
+    }
+
+    /// Opens a regular file of at most `max_bytes` for reading.
+    pub(crate) fn open_file(&self, path: &str, max_bytes: u64) -> Result<(File, u64), Kind> {
+        let relative = self.relative(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        let file = self.dir.open_with(&relative, &options).map_err(|error| fault(path, &error))?;
+        let meta = file.metadata().map_err(|error| fault(path, &error))?;
+        if !meta.is_file() {
+            return Err(Kind::NotAFile(v1::PathFault { path: path.into(), errno: 0 }));
+        }
+        if meta.len() > max_bytes {
+            return Err(Kind::TooLarge(v1::TooLarge { path: path.into(), bytes: meta.len(), max_bytes }));
+        }
+        Ok((file, meta.len()))
+    }
+
+    /// The path as it is seen from the workspace; only the workspace's own name is taken off the front.
+    fn relative(&self, path: &str) -> Result<PathBuf, Kind> {
+        if path.is_empty() || path.len() > MAX_PATH_BYTES || path.contains('\0') {
+            return Err(Kind::FieldInvalid(v1::FieldInvalid {
+                field: "path".into(),
+                problem: format!("is not 1 to {MAX_PATH_BYTES} bytes without NUL"),
+            }));
+        }
+        let path_of = Path::new(path);
+        if path_of.is_relative() {
+            return Ok(path_of.to_owned());
+        }
+        match path_of.strip_prefix(&self.root) {
+            Ok(rest) if rest.as_os_str().is_empty() => Ok(PathBuf::from(".")),
+            Ok(rest) => Ok(rest.to_owned()),
+            Err(_) => Err(Kind::OutsideWorkspace(v1::PathFault { path: path.into(), errno: 0 })),
+        }
+    }
+}
+
+/// Passes a file on in chunks until it ends or the receiver is gone. A file that grows meanwhile is cut at
+/// `length`.
+pub(crate) fn send_chunks(
+    file: File,
+    length: u64,
+    path: &str,
+    chunks: &mpsc::Sender<Result<v1::FileChunk, Kind>>,
+) {
+    let mut rest = file.take(length);
+    loop {
+        let mut buffer = Vec::with_capacity(MESSAGE_BYTES);
+        let read = rest.by_ref().take(MESSAGE_BYTES as u64).read_to_end(&mut buffer);
+        let chunk = match read {
+            Ok(0) => return,
+            Ok(_) => Ok(v1::FileChunk { data: buffer.into() }),
+            Err(error) => Err(fault(path, &error)),
+        };
+        let failed = chunk.is_err();
+        if chunks.blocking_send(chunk).is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// A set of files that appear together or not at all.
+///
+/// Each is written beside its target under a name of its own; [`Batch::commit`] renames them all. Dropped
+/// without a commit it removes what it made.
+#[derive(Debug)]
+pub(crate) struct Batch<'a> {
+    workspace: &'a Workspace,
+    open: Option<(File, String)>,
+    written: Vec<Written>,
+    made_dirs: Vec<PathBuf>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Written {
+    parent: Dir,
+    temporary: PathBuf,
+    name: PathBuf,
+    path: String,
+    renamed: bool,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(workspace: &'a Workspace) -> Self {
+        Self { workspace, open: None, written: Vec::new(), made_dirs: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds one part: the beginning of a file, or more of the one that was begun.
+    pub(crate) fn add(&mut self, part: v1::FilePart) -> Result<(), Kind> {
+        if let Some(head) = part.head {
+            self.begin(head)?;
+        }
+        self.append(&part.data)
+    }
+
+    fn begin(&mut self, head: v1::FileHead) -> Result<(), Kind> {
+        if self.written.len() >= MAX_FILES_PER_WRITE {
+            return Err(Kind::LimitReached(v1::LimitReached {
+                limit: "files in one write".into(),
+                value: MAX_FILES_PER_WRITE as u64,
+            }));
+        }
+        let fail = |error: io::Error| fault(&head.path, &error);
+        let target = self.target(&head.path)?;
+        let name = target.file_name().map(PathBuf::from).ok_or_else(|| not_a_file(&head.path))?;
+        let parent_path = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = self.open_parent(parent_path).map_err(fail)?;
+        if parent.symlink_metadata(&name).is_ok_and(|meta| !meta.is_file()) {
+            return Err(not_a_file(&head.path));
+        }
+        let temporary = PathBuf::from(format!(".sandbox-write-{:016x}", random()));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let file = parent.open_with(&temporary, &options).map_err(fail)?;
+        let path = head.path.clone();
+        self.written.push(Written { parent, temporary, name, path, renamed: false });
+        let mode = if head.mode == 0 { DEFAULT_MODE } else { head.mode & MODE_MASK };
+        file.set_permissions(Permissions::from_mode(mode)).map_err(fail)?;
+        self.open = Some((file, head.path));
+        Ok(())
+    }
+
+    fn append(&mut self, data: &Bytes) -> Result<(), Kind> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let Some((file, path)) = &mut self.open else {
+            return Err(Kind::FieldInvalid(v1::FieldInvalid {
+                field: "head".into(),
+                problem: "is missing in the first part".into(),
+            }));
+        };
+        file.write_all(data).map_err(|error| fault(path, &error))?;
+        self.bytes += data.len() as u64;
+        Ok(())
+    }
+
+    /// Puts every file in its place.
+    pub(crate) fn commit(mut self) -> Result<v1::WriteFilesReply, Kind> {
+        self.open = None;
+        for file in &mut self.written {
+            file.parent
+                .rename(&file.temporary, &file.parent, &file.name)
+                .map_err(|error| fault(&file.path, &error))?;
+            file.renamed = true;
+        }
+        self.made_dirs.clear();
+        Ok(v1::WriteFilesReply { files: self.written.len() as u32, bytes: self.bytes })
+    }
+
+    /// Where a write to `path` goes: through a link to a file inside the workspace, refused where the
+    /// link leads out.
+    fn target(&self, path: &str) -> Result<PathBuf, Kind> {
+        let relative = self.workspace.relative(path)?;
+        let is_link = self.workspace.dir.symlink_metadata(&relative).is_ok_and(|meta| meta.is_symlink());
+        if !is_link {
+            return Ok(relative);
+        }
+        self.workspace.dir.canonicalize(&relative).map_err(|error| fault(path, &error))
+    }
+
+    /// Opens the directory a file goes to, making what is missing of it.
+    fn open_parent(&mut self, parent: &Path) -> io::Result<Dir> {
+        let root = &self.workspace.dir;
+        match root.open_dir(parent) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found_or_refused => return found_or_refused,
+        }
+        let missing: Vec<PathBuf> = parent
+            .ancestors()
+            .take_while(|dir| !dir.as_os_str().is_empty() && root.symlink_metadata(dir).is_err())
+            .map(Path::to_owned)
+            .collect();
+        self.made_dirs.extend(missing.into_iter().rev());
+        root.create_dir_all(parent)?;
+        root.open_dir(parent)
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed now is the sandbox's own to find; the write has failed either way.
+        for file in self.written.iter().filter(|file| !file.renamed) {
+            let _ = file.parent.remove_file(&file.temporary);
+        }
+        for dir in self.made_dirs.iter().rev() {
+            let _ = self.workspace.dir.remove_dir(dir);
+        }
+    }
+}
+
+fn not_a_file(path: &str) -> Kind {
+    Kind::NotAFile(v1::PathFault { path: path.into(), errno: 0 })
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// What an error on a path means to the one who named the path.
+fn fault(path: &str, error: &io::Error) -> Kind {
+    let errno = error.raw_os_error().unwrap_or(0);
+    let facts = v1::PathFault { path: path.into(), errno };
+    match Errno::from_io_error(error) {
+        // cap-std reports a path that would leave its directory without an errno.
+        None if error.kind() == io::ErrorKind::PermissionDenied => Kind::OutsideWorkspace(facts),
+        Some(Errno::XDEV) => Kind::OutsideWorkspace(facts),
+        Some(Errno::NOENT) => Kind::FileUnknown(facts),
+        Some(
+            Errno::ISDIR | Errno::NOTDIR | Errno::NXIO | Errno::NODEV | Errno::NAMETOOLONG | Errno::LOOP,
+        ) => Kind::NotAFile(facts),
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Kind::NoSpace(facts),
+        _ => Kind::FileFailed(facts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Fixture {
+        dir: tempfile::TempDir,
+        workspace: Workspace,
+    }
+
+    fn fixture() -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        Fixture { dir, workspace }
+    }
+
+    fn part(path: &str, data: &'static [u8]) -> v1::FilePart {
+        v1::FilePart {
+            head: Some(v1::FileHead { path: path.into(), mode: 0 }),
+            data: Bytes::from_static(data),
+        }
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_appear_together_with_their_parents() {
+        let Fixture { dir, workspace } = fixture();
+        let mut batch = Batch::new(&workspace);
+        batch.add(part("a/b/one", b"1")).unwrap();
+        batch.add(part(dir.path().join("two").to_str().unwrap(), b"22")).unwrap();
+        assert_eq!(names(dir.path()).iter().filter(|n| *n == "two").count(), 0);
+        assert_eq!(batch.commit().unwrap(), v1::WriteFilesReply { files: 2, bytes: 3 });
+        assert_eq!(std::fs::read(dir.path().join("a/b/one")).unwrap(), b"1");
+        assert_eq!(names(dir.path()), ["a", "two"]);
+    }
+
+    #[test]
+    fn a_batch_that_fails_leaves_nothing() {
+        let Fixture { dir, workspace } = fixture();
+        std::fs::write(dir.path().join("kept"), b"old").unwrap();
+        let mut batch = Batch::new(&workspace);
+        batch.add(part("kept", b"new")).unwrap();
+        batch.add(part("made/here", b"x")).unwrap();
+        assert!(matches!(batch.add(part("../out", b"x")), Err(Kind::OutsideWorkspace(_))));
+        drop(batch);
+        assert_eq!(names(dir.path()), ["kept"]);
+        assert_eq!(std::fs::read(dir.path().join("kept")).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_link_out_of_the_workspace_is_refused_both_ways() {
+        let Fixture { dir, workspace } = fixture();
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        symlink(outside.path(), dir.path().join("file")).unwrap();
+        symlink("/etc", dir.path().join("etc")).unwrap();
+        for path in ["file", "etc/passwd", "../x", "/etc/passwd", "etc/../etc/passwd"] {
+            let read = workspace.open_file(path, 100).map(drop);
+            assert!(matches!(read, Err(Kind::OutsideWorkspace(_))), "read {path}: {read:?}");
+            let write = Batch::new(&workspace).add(part(path, b"x"));
+            assert!(matches!(write, Err(Kind::OutsideWorkspace(_))), "write {path}: {write:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_inside_is_followed() {
+        let Fixture { dir, workspace } = fixture();
+        std::fs::write(dir.path().join("real"), b"old").unwrap();
+        symlink("real", dir.path().join("link")).unwrap();
+        let mut batch = Batch::new(&workspace);
+        batch.add(part("link", b"new")).unwrap();
+        batch.commit().unwrap();
+        assert_eq!(std::fs::read(dir.path().join("real")).unwrap(), b"new");
+        assert!(dir.path().join("link").is_symlink());
+    }
+
+    #[test]
+    fn only_regular_files_of_a_fitting_size_are_read() {
+        let Fixture { dir, workspace } = fixture();
+        std::fs::create_dir(dir.path().join("dir")).unwrap();
+        std::fs::write(dir.path().join("big"), b"123456").unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            dir.path().join("fifo"),
+            rustix::fs::FileType::Fifo,
+            0o600.into(),
+            0,
+        )
+        .unwrap();
+        assert!(matches!(workspace.open_file("dir", 9), Err(Kind::NotAFile(_))));
+        assert!(matches!(workspace.open_file("fifo", 9), Err(Kind::NotAFile(_))));
+        assert!(matches!(workspace.open_file("big", 5), Err(Kind::TooLarge(_))));
+        assert!(matches!(workspace.open_file("absent", 9), Err(Kind::FileUnknown(_))));
+        assert!(matches!(workspace.open_file("a\0b", 9), Err(Kind::FieldInvalid(_))));
+        assert!(workspace.open_file("big", 6).is_ok());
+    }
+}

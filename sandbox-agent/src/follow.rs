@@ -1,0 +1,92 @@
+//! The event stream of one reader of one command.
+//!
+//! First what is kept after the reader's last record, then what comes, last the end. A reader learns of
+//! everything up to the end; what children write after it is in the log for those who ask later, and a
+//! command that keeps writing cannot keep a reader for ever.
+
+use std::sync::Arc;
+
+use agent_protocol::v1::{self, command_event::Event};
+use futures::Stream;
+use tonic::Status;
+
+use crate::command::{Command, Place};
+use crate::limits::MESSAGE_BYTES;
+use crate::output::Chunk;
+
+/// Where a reader is.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    command: Arc<Command>,
+    place: Option<Place>,
+    /// Sequence number of the last record the reader has.
+    after: u64,
+    follow: bool,
+    announce: bool,
+    /// The first record the reader does not get any more, once the command has ended.
+    stop_at: Option<u64>,
+    done: bool,
+}
+
+impl Reader {
+    /// The caller that asked for the command to run: hears of the start first.
+    pub(crate) fn of_run(command: Arc<Command>, place: Option<Place>) -> Self {
+        Self { announce: true, ..Self::of_attach(command, place, 0, true) }
+    }
+
+    /// One that joins later.
+    pub(crate) fn of_attach(command: Arc<Command>, place: Option<Place>, after: u64, follow: bool) -> Self {
+        Self { command, place, after, follow, announce: false, stop_at: None, done: false }
+    }
+
+    /// The events, in order.
+    pub(crate) fn events(self) -> impl Stream<Item = Result<v1::CommandEvent, Status>> {
+        futures::stream::unfold(self, |mut reader| async move {
+            let event = reader.next().await?;
+            Some((Ok(v1::CommandEvent { event: Some(event) }), reader))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.announce) {
+            return Some(Event::Started(self.command.started_event()));
+        }
+        if self.done {
+            return None;
+        }
+        if let Some(place) = &self.place {
+            // Asking for more means that the transport took what it had.
+            place.advance(self.after + 1);
+        }
+        let read = self.command.read(self.after, MESSAGE_BYTES, self.follow).await;
+        if read.ended.is_some() && self.stop_at.is_none() {
+            self.stop_at = Some(read.next_seq);
+        }
+        let past_end = self.stop_at.is_some_and(|stop| self.after + 1 >= stop);
+        match read.chunk {
+            Some(chunk) if !past_end => Some(self.pass_on(chunk)),
+            _ => self.finish(read.ended),
+        }
+    }
+
+    fn pass_on(&mut self, chunk: Chunk) -> Event {
+        match chunk {
+            Chunk::Gap(gap) => {
+                self.after = gap.next_seq - 1;
+                Event::Gap(gap)
+            }
+            Chunk::Records(records) => {
+                self.after = records.last().map_or(self.after, |record| record.seq);
+                Event::Output(v1::Output { records })
+            }
+        }
+    }
+
+    fn finish(&mut self, ended: Option<v1::Ended>) -> Option<Event> {
+        self.done = true;
+        if let Some(place) = self.place.take() {
+            place.leave();
+        }
+        ended.map(Event::Ended)
+    }
+}

@@ -1,0 +1,41 @@
+//! Every bound of the agent, by name.
+
+use std::time::Duration;
+
+/// Commands that may run at once. More are refused: the sandbox's process limit is near.
+pub(crate) const MAX_RUNNING_COMMANDS: usize = 128;
+
+/// Ended commands whose log and end are kept, the newest ones.
+pub(crate) const MAX_ENDED_COMMANDS: usize = 256;
+
+/// What one command's log keeps, in bytes. Twice a connection's window and more, so that a reader whose
+/// connection broke finds what was on its way.
+pub(crate) const LOG_BYTES: usize = 8 * 1024 * 1024;
+
+/// What all logs together keep before each is cut to [`SMALL_LOG_BYTES`].
+pub(crate) const ALL_LOGS_BYTES: usize = 32 * 1024 * 1024;
+
+/// What a log keeps while memory for logs is short.
+pub(crate) const SMALL_LOG_BYTES: usize = 256 * 1024;
+
+/// Data in one message to a reader.
+pub(crate) const MESSAGE_BYTES: usize = 256 * 1024;
+
+/// How long a command waits for its own reader after that reader's connection broke, so that a restart of
+/// sandboxd loses nothing.
+pub(crate) const READER_HOLD: Duration = Duration::from_secs(30);
+
+/// Standard input passed with the start of a command, in bytes.
+pub(crate) const MAX_STDIN_BYTES: usize = 8 * 1024 * 1024;
+
+/// A script, in bytes.
+pub(crate) const MAX_SCRIPT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Longest command id.
+pub(crate) const MAX_ID_BYTES: usize = 80;
+
+/// Files in one write.
+pub(crate) const MAX_FILES_PER_WRITE: usize = 10_000;
+
+/// Path of a file in bytes, PATH_MAX of limits.h without its NUL.
+pub(crate) const MAX_PATH_BYTES: usize = 4095;

@@ -1,0 +1,109 @@
+//! The agent: PID 1 of every sandbox.
+//!
+//! It dials sandboxd, runs commands and keeps their output, reads and writes files, and collects every child
+//! that ends. It trusts sandboxd and nobody else: it is not dumpable, so commands under the same uid can
+//! neither trace it nor read its environment. In reading order:
+//!
+//! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
+//! - [`commands`], [`command`], [`spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
+//! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
+//! - [`files`]: the workspace; [`environment`], [`limits`]
+
+mod capture;
+mod command;
+mod commands;
+mod environment;
+mod files;
+mod follow;
+mod ladder;
+mod limits;
+mod link;
+mod members;
+mod oom;
+mod output;
+mod reaper;
+mod rpc;
+mod spawn;
+mod supervisor;
+mod text;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+use crate::commands::Commands;
+use crate::environment::Settings;
+use crate::files::Workspace;
+use crate::reaper::Reaper;
+
+/// Threads for file work. Idle ones end at once, to give their memory back.
+const FILE_THREADS: usize = 4;
+const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_millis(100);
+
+fn main() -> ExitCode {
+    let done = hide().and_then(|()| runtime()).and_then(|runtime| {
+        let dial = std::env::args().nth(1).as_deref() == Some("dial");
+        runtime.block_on(async { if dial { link::bridge_stdio().await } else { serve().await } })
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Before anything else, because only then is the secret in our environment out of the commands' reach.
+fn hide() -> io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(FILE_THREADS)
+        .thread_keep_alive(FILE_THREAD_KEEP_ALIVE)
+        .build()
+}
+
+async fn serve() -> io::Result<()> {
+    let settings = Settings::from_env().map_err(|name| io::Error::other(format!("{name} is not set")))?;
+    let child_ended = Reaper::subscribe()?;
+    let mut asked_by_engine = signal(SignalKind::terminate())?;
+    let reaper = Arc::new(Reaper::default());
+    let service = rpc::Service {
+        commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper)),
+        workspace: Arc::new(Workspace::open(&settings.workspace)?),
+        shutdown: Arc::new(Notify::new()),
+    };
+    let shutdown = Arc::clone(&service.shutdown);
+    let link = async {
+        match &settings.socket {
+            Some(socket) => link::dial_out(socket, &settings.secret, &service).await,
+            None => match link::bind_dial_name() {
+                Ok(listener) => link::accept_dialled(listener, &settings.secret, &service).await,
+                Err(error) => complain(&error),
+            },
+        }
+    };
+    tokio::select! {
+        () = reaper.run(child_ended) => {}
+        () = link => {}
+        _ = asked_by_engine.recv() => {}
+        () = shutdown.notified() => {}
+    }
+    // With PID 1 the kernel ends every other process of the sandbox.
+    Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "the agent has no other place for its last words")]
+fn complain(error: &io::Error) {
+    eprintln!("sandbox-agent: {error}");
+}

@@ -1,0 +1,168 @@
+//! The agent's gRPC service: decode, call, encode.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use agent_protocol::fault::{Kind, to_status};
+use agent_protocol::v1::agent_server::Agent;
+use agent_protocol::{GENERATION, v1};
+use futures::{Stream, StreamExt, TryStreamExt};
+use rustix::process::Signal;
+use tokio::sync::{Notify, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::command::Place;
+use crate::commands::{Commands, StartedCommand};
+use crate::files::{Batch, Workspace, send_chunks};
+use crate::follow::Reader;
+use crate::ladder;
+
+/// File parts and chunks on their way between the connection and a blocking thread.
+const FILE_QUEUE: usize = 4;
+
+type Reply<T> = Result<Response<T>, Status>;
+type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// What the writer of files is told. Without the last word the sender went away in the middle.
+enum Part {
+    More(v1::FilePart),
+    Complete,
+}
+
+/// What sandboxd may ask of this sandbox.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    pub(crate) commands: Arc<Commands>,
+    pub(crate) workspace: Arc<Workspace>,
+    /// Woken when sandboxd asks the agent to end.
+    pub(crate) shutdown: Arc<Notify>,
+}
+
+#[tonic::async_trait]
+impl Agent for Service {
+    type RunStream = Events<v1::CommandEvent>;
+    type AttachStream = Events<v1::CommandEvent>;
+    type ReadFileStream = Events<v1::FileChunk>;
+
+    async fn info(&self, _: Request<v1::InfoRequest>) -> Reply<v1::InfoReply> {
+        Ok(Response::new(v1::InfoReply {
+            generation: GENERATION,
+            version: env!("CARGO_PKG_VERSION").into(),
+            resident_bytes: resident_bytes().unwrap_or(0),
+            running_commands: self.commands.running() as u32,
+        }))
+    }
+
+    async fn start(&self, request: Request<v1::StartRequest>) -> Reply<v1::Started> {
+        let started = self.commands.start(request.into_inner(), false).map_err(to_status)?;
+        Ok(Response::new(started.command.started_event()))
+    }
+
+    async fn run(&self, request: Request<v1::StartRequest>) -> Reply<Self::RunStream> {
+        let StartedCommand { command, place } =
+            self.commands.start(request.into_inner(), true).map_err(to_status)?;
+        Ok(Response::new(Reader::of_run(command, place).events().boxed()))
+    }
+
+    async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<Self::AttachStream> {
+        let v1::AttachRequest { command_id, after_seq, follow } = request.into_inner();
+        let command = self.commands.get(&command_id).map_err(to_status)?;
+        let place = if follow { Place::take_over(&command, after_seq + 1) } else { None };
+        Ok(Response::new(Reader::of_attach(command, place, after_seq, follow).events().boxed()))
+    }
+
+    async fn wait(&self, request: Request<v1::CommandRef>) -> Reply<v1::Ended> {
+        let command = self.commands.get(&request.into_inner().command_id).map_err(to_status)?;
+        Ok(Response::new(command.ended().await))
+    }
+
+    async fn inspect(&self, request: Request<v1::CommandRef>) -> Reply<v1::CommandStatus> {
+        let command = self.commands.get(&request.into_inner().command_id).map_err(to_status)?;
+        Ok(Response::new(command.status()))
+    }
+
+    async fn signal(&self, request: Request<v1::SignalRequest>) -> Reply<v1::SignalReply> {
+        let v1::SignalRequest { command_id, signal, until_gone } = request.into_inner();
+        let command = self.commands.get(&command_id).map_err(to_status)?;
+        let signal = Signal::from_named_raw(signal).ok_or_else(|| {
+            to_status(Kind::FieldInvalid(v1::FieldInvalid {
+                field: "signal".into(),
+                problem: "is not a signal's number".into(),
+            }))
+        })?;
+        let already_ended = command.end_now().is_some();
+        let swept = match (already_ended, until_gone) {
+            // Its end is written, but what it left behind can still be ended.
+            (true, true) => ladder::end(command.as_ref(), signal).await == ladder::Gone::Swept,
+            (false, true) => {
+                command.request_end(signal);
+                command.ended().await.swept
+            }
+            (true, false) => false,
+            (false, false) => {
+                ladder::signal_members(ladder::Target::owner(command.as_ref()), signal);
+                false
+            }
+        };
+        Ok(Response::new(v1::SignalReply { already_ended, swept }))
+    }
+
+    async fn write_files(&self, request: Request<Streaming<v1::FilePart>>) -> Reply<v1::WriteFilesReply> {
+        let (parts, mut incoming) = mpsc::channel::<Part>(FILE_QUEUE);
+        let workspace = Arc::clone(&self.workspace);
+        let write = tokio::task::spawn_blocking(move || {
+            let mut batch = Batch::new(&workspace);
+            while let Some(part) = incoming.blocking_recv() {
+                match part {
+                    Part::More(part) => batch.add(part)?,
+                    Part::Complete => return batch.commit(),
+                }
+            }
+            Err(Kind::FieldInvalid(v1::FieldInvalid {
+                field: "files".into(),
+                problem: "ended in the middle".into(),
+            }))
+        });
+        let mut stream = request.into_inner();
+        while let Some(part) = stream.try_next().await? {
+            if parts.send(Part::More(part)).await.is_err() {
+                break;
+            }
+        }
+        // Fails only where the writer has already answered with its reason.
+        let _ = parts.send(Part::Complete).await;
+        let reply = write.await.map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Response::new(reply.map_err(to_status)?))
+    }
+
+    async fn read_file(&self, request: Request<v1::ReadFileRequest>) -> Reply<Self::ReadFileStream> {
+        let v1::ReadFileRequest { path, max_bytes } = request.into_inner();
+        let (chunks, outgoing) = mpsc::channel(FILE_QUEUE);
+        let (opened, open) = tokio::sync::oneshot::channel();
+        let workspace = Arc::clone(&self.workspace);
+        tokio::task::spawn_blocking(move || match workspace.open_file(&path, max_bytes) {
+            Err(kind) => drop(opened.send(Err(kind))),
+            Ok((file, length)) => {
+                if opened.send(Ok(())).is_ok() {
+                    send_chunks(file, length, &path, &chunks);
+                }
+            }
+        });
+        let opened = open.await.map_err(|error| Status::internal(error.to_string()))?;
+        opened.map_err(to_status)?;
+        Ok(Response::new(ReceiverStream::new(outgoing).map_err(to_status).boxed()))
+    }
+
+    async fn shutdown(&self, _: Request<v1::ShutdownRequest>) -> Reply<v1::ShutdownReply> {
+        self.shutdown.notify_one();
+        Ok(Response::new(v1::ShutdownReply {}))
+    }
+}
+
+/// The agent's own resident memory, the second number of /proc/self/statm in pages (proc_pid_statm(5)).
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}

@@ -1,0 +1,172 @@
+//! Commands, over the wire to the agent and back.
+
+use std::time::Duration;
+
+use agent_protocol::v1::{self, command_event, start_request};
+use futures::{Stream, StreamExt};
+use sandbox_api::CommandId;
+use sandbox_api::command::EndReason;
+use tokio::time::timeout;
+use tonic::Streaming;
+
+use super::{AgentHandle, Error};
+use crate::model::command::{CommandStatus, Started};
+use crate::model::{CommandSpec, Ended, Event, Program, command, limits};
+
+/// What a reader of a command hears, until the connection ends.
+pub type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Error>> + Send>>;
+
+impl AgentHandle {
+    /// Starts a command; the answer means that it runs.
+    pub async fn start(&self, spec: &CommandSpec) -> Result<Started, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let reply = within(limits::AGENT_CALL, client.start(to_wire(spec))).await?;
+        Ok(started(&reply.into_inner()))
+    }
+
+    /// Starts a command and reads it from the beginning as its own reader.
+    pub async fn run(&self, spec: &CommandSpec) -> Result<EventStream, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let reply = within(limits::AGENT_CALL, client.run(to_wire(spec))).await?;
+        Ok(events(reply.into_inner()))
+    }
+
+    /// Reads a command after record `after`.
+    pub async fn attach(&self, id: &CommandId, after: u64, follow: bool) -> Result<EventStream, Error> {
+        let request = v1::AttachRequest { command_id: id.to_string(), after_seq: after, follow };
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let reply = within(limits::AGENT_CALL, client.attach(request)).await?;
+        Ok(events(reply.into_inner()))
+    }
+
+    /// Waits for a command's end, as long as it takes.
+    pub async fn wait(&self, id: &CommandId) -> Result<Ended, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        ended(&client.wait(reference(id)).await?.into_inner())
+    }
+
+    /// What is known of a command.
+    pub async fn inspect(&self, id: &CommandId) -> Result<CommandStatus, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let status = within(limits::AGENT_CALL, client.inspect(reference(id))).await?.into_inner();
+        Ok(CommandStatus {
+            started: started(&status.started.ok_or(Error::Nonsense { missing: "started" })?),
+            ended: status.ended.as_ref().map(ended).transpose()?,
+            argv: status.argv,
+            cwd: status.cwd,
+            stdout_bytes: status.stdout_bytes,
+            stderr_bytes: status.stderr_bytes,
+            dropped_bytes: status.dropped_bytes,
+            detached: status.detached,
+        })
+    }
+
+    /// Ends a command, beginning with `signal`; answers when nothing of it is left. True where it had
+    /// ended before.
+    pub async fn end(&self, id: &CommandId, signal: i32) -> Result<bool, Error> {
+        self.signal_with(id, signal, true, limits::KILL).await
+    }
+
+    /// Sends one signal. True where the command had ended before.
+    pub async fn signal(&self, id: &CommandId, signal: i32) -> Result<bool, Error> {
+        self.signal_with(id, signal, false, limits::AGENT_CALL).await
+    }
+
+    async fn signal_with(
+        &self,
+        id: &CommandId,
+        signal: i32,
+        until_gone: bool,
+        deadline: Duration,
+    ) -> Result<bool, Error> {
+        let request = v1::SignalRequest { command_id: id.to_string(), signal, until_gone };
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let reply = within(deadline, client.signal(request)).await?;
+        Ok(reply.into_inner().already_ended)
+    }
+
+    /// What the agent says of itself: its resident memory in bytes and the commands it runs.
+    pub async fn info(&self) -> Result<(u64, u32), Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let info = within(limits::AGENT_CALL, client.info(v1::InfoRequest {})).await?.into_inner();
+        Ok((info.resident_bytes, info.running_commands))
+    }
+}
+
+pub(super) async fn within<T>(
+    deadline: Duration,
+    call: impl Future<Output = Result<T, tonic::Status>>,
+) -> Result<T, Error> {
+    Ok(timeout(deadline, call).await.map_err(|_| Error::Deadline { after: deadline })??)
+}
+
+fn reference(id: &CommandId) -> v1::CommandRef {
+    v1::CommandRef { command_id: id.to_string() }
+}
+
+fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
+    v1::StartRequest {
+        command_id: spec.id.to_string(),
+        program: Some(match &spec.program {
+            Program::Argv { program, args } => {
+                start_request::Program::Argv(v1::Argv { program: program.clone(), args: args.clone() })
+            }
+            Program::Script(script) => start_request::Program::Script(script.clone()),
+        }),
+        cwd: spec.cwd.clone(),
+        env: spec.env.clone(),
+        stdin: spec.stdin.clone(),
+        timeout_ms: spec.timeout.as_millis() as u64,
+        detached: spec.detached,
+    }
+}
+
+fn events(stream: Streaming<v1::CommandEvent>) -> EventStream {
+    stream
+        .map(|event| {
+            let event = event?.event.ok_or(Error::Nonsense { missing: "event" })?;
+            Ok(match event {
+                command_event::Event::Started(wire) => Event::Started(started(&wire)),
+                command_event::Event::Output(output) => {
+                    Event::Output(output.records.into_iter().map(record).collect())
+                }
+                command_event::Event::Gap(gap) => {
+                    Event::Gap { dropped_bytes: gap.dropped_bytes, next_seq: gap.next_seq }
+                }
+                command_event::Event::Ended(wire) => Event::Ended(ended(&wire)?),
+            })
+        })
+        .boxed()
+}
+
+fn record(wire: v1::Record) -> command::Record {
+    let stream = match wire.stream() {
+        v1::Stream::Stderr => command::Stream::Stderr,
+        v1::Stream::Stdout | v1::Stream::Unspecified => command::Stream::Stdout,
+    };
+    command::Record { seq: wire.seq, stream, data: wire.data }
+}
+
+fn started(wire: &v1::Started) -> Started {
+    Started { at_ms: wire.started_at_ms, timeout: Duration::from_millis(wire.timeout_ms) }
+}
+
+fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
+    let reason = match wire.reason() {
+        v1::EndReason::Exited => EndReason::Exited,
+        v1::EndReason::Timeout => EndReason::Timeout,
+        v1::EndReason::Killed => EndReason::Killed,
+        v1::EndReason::Oom => EndReason::Oom,
+        v1::EndReason::Unspecified => return Err(Error::Nonsense { missing: "reason" }),
+    };
+    Ok(Ended {
+        reason,
+        exit_code: wire.exit_code,
+        signal: (wire.signal != 0).then_some(wire.signal),
+        duration: Duration::from_millis(wire.duration_ms),
+        stdout_bytes: wire.stdout_bytes,
+        stderr_bytes: wire.stderr_bytes,
+        dropped_bytes: wire.dropped_bytes,
+        swept: wire.swept,
+    })
+}

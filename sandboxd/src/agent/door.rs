@@ -1,0 +1,167 @@
+//! How an agent comes to be connected: it dials our socket, or we dial it through the engine.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use super::link::{self, Link};
+use super::{AgentHandle, Keeper, pair};
+use crate::model::layout::SOCKET_NAME;
+use crate::model::limits;
+
+/// Connections on one socket that may be greeting at once.
+const MAX_GREETING: usize = 8;
+
+const REDIAL_FIRST: Duration = Duration::from_millis(100);
+const REDIAL_MAX: Duration = Duration::from_secs(5);
+
+/// The process that may be the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// The container is not started yet.
+    NotKnownYet,
+    /// This process of the host.
+    Pid(i32),
+    /// It cannot be told; the secret must do.
+    Untold,
+}
+
+/// Both directions of a connection that was dialled.
+pub trait Duplex: AsyncRead + AsyncWrite + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
+
+/// Opens a connection to an agent that cannot dial us.
+pub type DialFn = Box<dyn Fn() -> BoxFuture<'static, io::Result<Pin<Box<dyn Duplex>>>> + Send + Sync>;
+
+impl AgentHandle {
+    /// Waits for the agent on a socket in `dir`, which the sandbox sees read-only. `peer` says which
+    /// process it must be.
+    pub fn listen(dir: &Path, secret: String, peer: watch::Receiver<Peer>) -> io::Result<Self> {
+        let path = dir.join(SOCKET_NAME);
+        // Left by a daemon that was killed. The directory itself must stay: it is what is mounted.
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        // The sandbox's user must get through; others are kept out by the run dir above.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
+        let (handle, keeper) = pair();
+        tokio::spawn(accept(listener, secret, peer, keeper));
+        Ok(handle)
+    }
+
+    /// Dials the agent whenever there is no connection to it.
+    pub fn dial(secret: String, dial: DialFn) -> Self {
+        let (handle, keeper) = pair();
+        tokio::spawn(redial(secret, dial, keeper));
+        handle
+    }
+}
+
+async fn accept(listener: UnixListener, secret: String, peer: watch::Receiver<Peer>, keeper: Keeper) {
+    let keeper = Arc::new(keeper);
+    let secret: Arc<str> = secret.into();
+    let places = Arc::new(Semaphore::new(MAX_GREETING));
+    loop {
+        let accepted = tokio::select! {
+            () = keeper.stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of descriptors, most likely: others must give some back first.
+            sleep(REDIAL_FIRST).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            continue;
+        };
+        let (keeper, secret, peer) = (Arc::clone(&keeper), Arc::clone(&secret), peer.clone());
+        tokio::spawn(async move {
+            let opened = async {
+                check_peer(&stream, peer).await?;
+                link::open(stream, &secret).await
+            };
+            let opened = opened.await;
+            drop(place);
+            match opened {
+                Ok((link, driver)) => keeper.keep(link, driver).await,
+                // Any process of the sandbox can connect, so this is not worth a warning.
+                Err(error) => debug!(%error, "dropped a connection on an agent's socket"),
+            }
+        });
+    }
+}
+
+/// Drops whoever is not the container's first process, before a byte of it is read.
+async fn check_peer(stream: &UnixStream, mut peer: watch::Receiver<Peer>) -> io::Result<()> {
+    let known = timeout(limits::GREETING, peer.wait_for(|peer| *peer != Peer::NotKnownYet));
+    let known = *known.await?.map_err(io::Error::other)?;
+    // 0 where the process is of a namespace we cannot see.
+    let visible = stream.peer_cred()?.pid().filter(|pid| *pid > 0);
+    match (known, visible) {
+        (Peer::Pid(wanted), Some(found)) if wanted != found => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("process {found} is not the agent, {wanted} is"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn redial(secret: String, dial: DialFn, keeper: Keeper) {
+    let mut pause = REDIAL_FIRST;
+    loop {
+        let attempt = async {
+            let stream = dial().await?;
+            link::open(stream, &secret).await
+        };
+        let opened = tokio::select! {
+            () = keeper.stop.cancelled() => return,
+            opened = attempt => opened,
+        };
+        match opened {
+            Ok((link, driver)) => {
+                pause = REDIAL_FIRST;
+                keeper.keep(link, driver).await;
+            }
+            Err(error) => debug!(%error, "could not dial an agent"),
+        }
+        tokio::select! {
+            () = keeper.stop.cancelled() => return,
+            () = sleep(pause) => {}
+        }
+        pause = (pause * 2).min(REDIAL_MAX);
+    }
+}
+
+impl Keeper {
+    /// Publishes the connection and runs it to its end.
+    async fn keep(&self, link: Link, driver: link::Driver) {
+        self.link.send_replace(Some(link));
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = driver => {
+                // Unless another has taken its place, readers must wait for the next one.
+                self.link.send_if_modified(|current| {
+                    let ours_or_dead = current.as_ref().is_some_and(|link| !link.is_open());
+                    if ours_or_dead {
+                        *current = None;
+                    }
+                    ours_or_dead
+                });
+            }
+        }
+    }
+}

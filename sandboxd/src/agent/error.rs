@@ -1,0 +1,140 @@
+//! What can go wrong between us and an agent.
+
+use std::time::Duration;
+
+use agent_protocol::fault::{Kind, from_status};
+use thiserror::Error;
+use tonic::Status;
+
+/// A call to an agent failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// It is not connected.
+    #[error("the agent was not connected within {waited:?}")]
+    Away {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The connection ended in the middle of the call, or the agent failed.
+    #[error("the call to the agent broke off")]
+    Broken {
+        /// What the connection said.
+        source: Box<Status>,
+    },
+    /// It took longer than it may.
+    #[error("the agent did not answer within {after:?}")]
+    Deadline {
+        /// The deadline.
+        after: Duration,
+    },
+    /// It said something that makes no sense.
+    #[error("the agent's answer lacks `{missing}`")]
+    Nonsense {
+        /// What should have been there.
+        missing: &'static str,
+    },
+    /// It refused, with its reason.
+    #[error("the agent refused")]
+    Refused(Refusal),
+}
+
+/// Why an agent refused. Its words are those of a sandbox: facts for the caller, nothing to act on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// No such command, or not any more.
+    CommandUnknown,
+    /// The command could not be started.
+    StartFailed {
+        /// `cwd`, `stdin`, `script`, `exec` or `fork`.
+        step: String,
+        /// The system's error number.
+        errno: i32,
+        /// What it was about: a directory, a program.
+        subject: String,
+    },
+    /// A limit of the agent is reached.
+    LimitReached {
+        /// Of what.
+        limit: String,
+        /// How many.
+        value: u64,
+    },
+    /// The path leads out of the workspace.
+    OutsideWorkspace {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// There is no such file.
+    FileUnknown {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// It is no regular file.
+    NotAFile {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// It is larger than may be read.
+    TooLarge {
+        /// As the caller gave it.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// What may be read.
+        max_bytes: u64,
+    },
+    /// The workspace is full.
+    NoSpace {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// Another error of the file system.
+    FileFailed {
+        /// As the caller gave it.
+        path: String,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A field of the request is not what it must be.
+    FieldInvalid {
+        /// Which.
+        field: String,
+        /// Why.
+        problem: String,
+    },
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        match from_status(&status) {
+            Some(kind) => Self::Refused(refusal(kind)),
+            None => Self::Broken { source: Box::new(status) },
+        }
+    }
+}
+
+impl Error {
+    /// Whether the connection is at fault, so that the same call may work on the next one.
+    pub fn is_broken(&self) -> bool {
+        matches!(self, Self::Away { .. } | Self::Broken { .. })
+    }
+}
+
+fn refusal(kind: Kind) -> Refusal {
+    match kind {
+        Kind::CommandUnknown(_) => Refusal::CommandUnknown,
+        Kind::StartFailed(fault) => {
+            Refusal::StartFailed { step: fault.step, errno: fault.errno, subject: fault.subject }
+        }
+        Kind::LimitReached(fault) => Refusal::LimitReached { limit: fault.limit, value: fault.value },
+        Kind::OutsideWorkspace(fault) => Refusal::OutsideWorkspace { path: fault.path },
+        Kind::FileUnknown(fault) => Refusal::FileUnknown { path: fault.path },
+        Kind::NotAFile(fault) => Refusal::NotAFile { path: fault.path },
+        Kind::TooLarge(fault) => {
+            Refusal::TooLarge { path: fault.path, bytes: fault.bytes, max_bytes: fault.max_bytes }
+        }
+        Kind::NoSpace(fault) => Refusal::NoSpace { path: fault.path },
+        Kind::FileFailed(fault) => Refusal::FileFailed { path: fault.path, errno: fault.errno },
+        Kind::FieldInvalid(fault) => Refusal::FieldInvalid { field: fault.field, problem: fault.problem },
+    }
+}

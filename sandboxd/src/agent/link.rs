@@ -1,0 +1,113 @@
+//! One HTTP/2 connection to an agent, from its greeting to its end.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use agent_protocol::greeting::{self, Greeting};
+use agent_protocol::{CONNECTION_WINDOW_BYTES, MAX_FRAME_BYTES, STREAM_WINDOW_BYTES};
+use futures::FutureExt;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use subtle::ConstantTimeEq;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::timeout;
+use tonic::body::Body;
+use tower::Service;
+
+use crate::model::limits;
+
+/// Bytes on their way to an agent per stream before the sender waits.
+const SEND_BUFFER_BYTES: usize = 512 * 1024;
+
+/// An open connection.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    pub(super) service: LinkService,
+}
+
+impl Link {
+    pub(super) fn is_open(&self) -> bool {
+        !self.service.0.is_closed()
+    }
+}
+
+/// What the generated client sends its requests through.
+#[derive(Debug, Clone)]
+pub(super) struct LinkService(SendRequest<Body>);
+
+impl Service<Request<Body>> for LinkService {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = futures::future::BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.0.send_request(request).boxed()
+    }
+}
+
+/// Runs the connection; resolves when it ends.
+pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Checks the greeting and opens HTTP/2 on what comes after it.
+pub(super) async fn open<S>(mut stream: S, secret: &str) -> io::Result<(Link, Driver)>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let greeting = timeout(limits::GREETING, read_greeting(&mut stream)).await??;
+    let proven: bool = greeting.secret.as_bytes().ct_eq(secret.as_bytes()).into();
+    if !proven {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the greeting has another secret"));
+    }
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(MAX_FRAME_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    // How the connection ended shows in the calls that were on it.
+    let driver = Box::pin(connection.map(drop));
+    Ok((Link { service: LinkService(sender) }, driver))
+}
+
+/// Reads up to the newline and no byte further, because HTTP/2 begins there.
+async fn read_greeting(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Greeting> {
+    let mut line = Vec::with_capacity(greeting::MAX_BYTES);
+    loop {
+        match stream.read_u8().await? {
+            b'\n' => break,
+            byte if line.len() < greeting::MAX_BYTES => line.push(byte),
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "the greeting does not end")),
+        }
+    }
+    Greeting::parse(&line)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "what came is not a greeting"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn try_to_open(sent: &[u8]) -> io::ErrorKind {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        tokio::io::AsyncWriteExt::write_all(&mut theirs, sent).await.unwrap();
+        drop(theirs);
+        open(ours, "right").await.map(drop).unwrap_err().kind()
+    }
+
+    #[tokio::test]
+    async fn only_the_agent_with_the_secret_gets_in() {
+        assert_eq!(try_to_open(b"sandbox-agent 1 wrong\n").await, io::ErrorKind::PermissionDenied);
+        assert_eq!(try_to_open(b"GET / HTTP/1.1\n").await, io::ErrorKind::InvalidData);
+        assert_eq!(try_to_open(&[b'x'; 1000]).await, io::ErrorKind::InvalidData);
+        assert_eq!(try_to_open(b"sandbox-agent 1 ri").await, io::ErrorKind::UnexpectedEof);
+    }
+}

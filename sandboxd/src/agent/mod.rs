@@ -1,0 +1,80 @@
+//! Connections to the agents inside sandboxes.
+//!
+//! Owns one task for each agent, which keeps its connection; others hold an [`AgentHandle`], which finds
+//! the current connection or says that there is none. Agents come back by themselves, so a handle outlives
+//! any connection. Every byte an agent sends is hostile: greetings and messages are bounded, and what does
+//! not make sense is an error of that one call.
+
+mod command;
+mod door;
+mod error;
+mod files;
+mod link;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use agent_protocol::v1::agent_client::AgentClient;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use command::EventStream;
+pub use door::{DialFn, Duplex, Peer};
+pub use error::{Error, Refusal};
+
+use self::link::{Link, LinkService};
+
+/// Largest message an agent may send: a batch of records or a piece of a file, with room to spare.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+
+/// HTTP/2 wants to know whom a request is for; there is only one at the other end.
+static ORIGIN: LazyLock<http::Uri> = LazyLock::new(|| http::Uri::from_static("http://agent"));
+
+/// The way to one agent, across reconnects. Dropping the last clone ends the task that keeps it.
+#[derive(Debug, Clone)]
+pub struct AgentHandle {
+    link: watch::Receiver<Option<Link>>,
+    _task: Arc<DropGuard>,
+}
+
+/// The other end of a handle, held by the task that keeps the connection.
+struct Keeper {
+    link: watch::Sender<Option<Link>>,
+    stop: CancellationToken,
+}
+
+fn pair() -> (AgentHandle, Keeper) {
+    let (sender, receiver) = watch::channel(None);
+    let stop = CancellationToken::new();
+    let guard = Arc::new(stop.clone().drop_guard());
+    (AgentHandle { link: receiver, _task: guard }, Keeper { link: sender, stop })
+}
+
+impl AgentHandle {
+    /// Waits until the agent is connected.
+    pub async fn connected(&self, within: Duration) -> Result<(), Error> {
+        self.current(within).await.map(drop)
+    }
+
+    /// Whether the agent is connected now.
+    pub fn is_connected(&self) -> bool {
+        self.link.borrow().as_ref().is_some_and(Link::is_open)
+    }
+
+    async fn client(&self, within: Duration) -> Result<AgentClient<LinkService>, Error> {
+        let service = self.current(within).await?.service;
+        Ok(AgentClient::with_origin(service, ORIGIN.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+            .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
+    }
+
+    async fn current(&self, within: Duration) -> Result<Link, Error> {
+        let mut receiver = self.link.clone();
+        let open = receiver.wait_for(|link| link.as_ref().is_some_and(Link::is_open));
+        match timeout(within, open).await {
+            Ok(Ok(link)) => link.clone().ok_or(Error::Away { waited: within }),
+            Ok(Err(_)) | Err(_) => Err(Error::Away { waited: within }),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! JSON in and out.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::ApiState;
+use super::error::{ApiError, DoorError, Result};
+
+/// Content type of every JSON answer.
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+
+/// A JSON body, decoded. An empty one counts as `{}`, which only suits types without required fields.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
+        let is_json = is_json(request.headers());
+        let bytes = read(request, state.service.limits().max_body_bytes).await?;
+        if bytes.is_empty() {
+            return Ok(Self(decode(b"{}")?));
+        }
+        if !is_json {
+            return Err(DoorError::NotJson.into());
+        }
+        Ok(Self(decode(&bytes)?))
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        let json = serde_json::to_vec(&self.0).expect("our types have string keys and finite numbers");
+        ([(CONTENT_TYPE, JSON)], Body::from(json)).into_response()
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let kind = value.split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+/// Reads a body of at most `limit` bytes; one that says it is longer is not read at all.
+async fn read(request: Request, limit: usize) -> Result<Bytes> {
+    let said = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    if said.is_some_and(|said: u64| said > limit as u64) {
+        return Err(DoorError::BodyTooLarge { limit }.into());
+    }
+    match Limited::new(request.into_body(), limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(DoorError::BodyTooLarge { limit }.into()),
+        Err(error) => Err(DoorError::BodyCut(axum::Error::new(error)).into()),
+    }
+}
+
+fn decode<T: DeserializeOwned>(json: &[u8]) -> std::result::Result<T, DoorError> {
+    let mut decoder = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(&mut decoder).map_err(|error| {
+        let problem = error.inner().to_string();
+        let path = match (error.path().to_string(), missing_field(&problem)) {
+            (path, None) if path == "." => "body".into(),
+            (path, None) => path,
+            (path, Some(field)) if path == "." => field.into(),
+            (path, Some(field)) => format!("{path}.{field}"),
+        };
+        DoorError::Malformed { path, problem }
+    })?;
+    decoder
+        .end()
+        .map_err(|error| DoorError::Malformed { path: "body".into(), problem: error.to_string() })?;
+    Ok(value)
+}
+
+/// The field serde says is missing; its path is that of the object around it.
+fn missing_field(problem: &str) -> Option<&str> {
+    problem.strip_prefix("missing field `")?.split('`').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_api::sandbox::CreateSandbox;
+
+    use super::*;
+
+    fn fault(json: &str) -> String {
+        match decode::<CreateSandbox>(json.as_bytes()) {
+            Err(DoorError::Malformed { path, .. }) => path,
+            other => panic!("expected a fault in {json}, found {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_fault_names_its_field() {
+        assert_eq!(fault("{}"), "sessionKey");
+        assert_eq!(fault(r#"{"sessionKey":1}"#), "sessionKey");
+        assert_eq!(fault(r#"{"sessionKey":"k","resources":{"vcpus":"two"}}"#), "resources.vcpus");
+        assert_eq!(fault(r#"{"sessionKey":"k","ports":[1,"x"]}"#), "ports[1]");
+        assert_eq!(fault("not json"), "body");
+        assert_eq!(fault("[]"), "body");
+        assert_eq!(fault(r#"{"sessionKey":"k"} more"#), "body");
+    }
+}

@@ -1,0 +1,236 @@
+//! Commands: wire to model and back.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use sandbox_api::CommandId;
+use sandbox_api::command::{
+    Command, CommandEnded, CommandKilled, CommandStarted, CommandState, KillCommand, StartCommand,
+};
+
+use super::ApiState;
+use super::body::Json;
+use super::error::{DoorError, Result};
+use super::ndjson;
+use super::params::{self, Params};
+use crate::model::command::{CommandStatus, signal_name, signal_number};
+use crate::model::{CommandSpec, FieldError, Limits, Program, limits};
+use crate::service;
+
+/// `POST …/commands`
+pub(super) async fn start(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Json(wish): Json<StartCommand>,
+) -> Result<Response> {
+    let id = params::sandbox(&id)?;
+    let spec = spec_of(wish, state.service.limits())?;
+    if ndjson::is_wanted(headers.get(ACCEPT)) {
+        let stream = state.service.run(&id, &spec).await?;
+        return Ok(ndjson::response(stream, spec.id));
+    }
+    let started = state.service.start(&id, &spec).await?;
+    let timeout_ms = started.timeout.as_millis() as u64;
+    Ok(Json(CommandStarted { command_id: spec.id, timeout_ms }).into_response())
+}
+
+/// `GET …/commands/{command}`
+pub(super) async fn inspect(
+    State(state): State<ApiState>,
+    Path((id, command)): Path<(String, String)>,
+) -> Result<Json<Command>> {
+    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
+    let status = state.service.inspect(&id, &command).await?;
+    Ok(Json(to_wire(command, status)))
+}
+
+/// `POST …/commands/{command}:{verb}`
+pub(super) async fn act(
+    State(state): State<ApiState>,
+    Path((id, target)): Path<(String, String)>,
+    Json(wish): Json<KillCommand>,
+) -> Result<Json<CommandKilled>> {
+    let id = params::sandbox(&id)?;
+    let (command, verb) = params::verb(&target)?;
+    if verb != "kill" {
+        return Err(DoorError::NoRoute.into());
+    }
+    let command = params::command(command)?;
+    let already_ended = match wish.signal {
+        None => state.service.kill(&id, &command).await?,
+        Some(name) => {
+            let signal = signal_number(&name)
+                .ok_or_else(|| FieldError::new("signal", "must be a signal's name such as SIGINT"))?;
+            state.service.signal(&id, &command, signal).await?
+        }
+    };
+    Ok(Json(CommandKilled { ok: true, already_ended }))
+}
+
+/// `GET …/commands/{command}/wait`
+pub(super) async fn wait(
+    State(state): State<ApiState>,
+    Path((id, command)): Path<(String, String)>,
+    query: Params,
+) -> Result<Json<CommandEnded>> {
+    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
+    let limit = params::optional(&query, "timeoutMs", "a number of milliseconds")?;
+    let ended = state.service.wait(&id, &command, limit.map(Duration::from_millis)).await?;
+    Ok(Json(CommandEnded {
+        exit_code: ended.exit_code,
+        reason: ended.reason,
+        signal: ended.signal.map(signal_name),
+        duration_ms: ended.duration.as_millis() as u64,
+    }))
+}
+
+/// `GET …/commands/{command}/logs`
+pub(super) async fn logs(
+    State(state): State<ApiState>,
+    Path((id, command)): Path<(String, String)>,
+    query: Params,
+) -> Result<Response> {
+    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
+    let after = params::optional(&query, "after", "a record's number")?.unwrap_or(0);
+    let follow = params::optional(&query, "follow", "`true` or `false`")?.unwrap_or(true);
+    let stream = state.service.logs(&id, &command, after, follow).await?;
+    Ok(ndjson::response(stream, command))
+}
+
+fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec> {
+    for (field, wanted) in [("openStdin", wish.open_stdin), ("readOnly", wish.read_only)] {
+        if wanted == Some(true) {
+            return Err(service::Error::NotOffered { field }.into());
+        }
+    }
+    Ok(CommandSpec {
+        id: id_of(wish.command_id)?,
+        program: program_of(wish.cmd, wish.args, wish.script)?,
+        cwd: text("cwd", wish.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
+        env: env_of(wish.env.unwrap_or_default())?,
+        stdin: stdin_of(wish.stdin, wish.stdin_base64)?,
+        timeout: timeout_of(wish.timeout_ms, limits),
+        detached: wish.detached.unwrap_or(false),
+    })
+}
+
+fn id_of(wished: Option<String>) -> Result<CommandId> {
+    match wished {
+        Some(id) => Ok(id
+            .parse()
+            .map_err(|error: sandbox_api::IdError| FieldError::new("commandId", format!("is {error}")))?),
+        None => Ok(CommandId::random().map_err(|source| service::Error::Randomness { source })?),
+    }
+}
+
+fn program_of(cmd: Option<String>, args: Option<Vec<String>>, script: Option<String>) -> Result<Program> {
+    match (cmd, args, script) {
+        (None, None, Some(script)) => {
+            if script.len() > limits::MAX_SCRIPT_BYTES {
+                let limit = limits::MAX_SCRIPT_BYTES as u64;
+                return Err(service::Error::TooLarge { what: "`script`".into(), limit }.into());
+            }
+            Ok(Program::Script(text("script", script, limits::MAX_SCRIPT_BYTES)?))
+        }
+        (_, _, Some(_)) => Err(FieldError::new("script", "must not come together with cmd or args").into()),
+        (None, None, None) => Err(FieldError::new("script", "or `cmd` must be given").into()),
+        (cmd, args, None) => {
+            let args = args.unwrap_or_default();
+            if args.len() > limits::MAX_ARGS {
+                return Err(FieldError::new("args", format!("must be at most {}", limits::MAX_ARGS)).into());
+            }
+            let program = text("cmd", cmd.unwrap_or_else(|| "bash".into()), limits::MAX_PATH_BYTES)?;
+            if program.is_empty() {
+                return Err(FieldError::new("cmd", "must not be empty").into());
+            }
+            let args: Result<Vec<String>> =
+                args.into_iter().map(|arg| text("args", arg, limits::MAX_SCRIPT_BYTES)).collect();
+            Ok(Program::Argv { program, args: args? })
+        }
+    }
+}
+
+/// Text that a program can be given: bounded, and without the byte that ends it (execve(2)).
+fn text(field: &str, text: String, max_bytes: usize) -> Result<String> {
+    if text.contains('\0') {
+        return Err(FieldError::new(field, "must not contain NUL").into());
+    }
+    if text.len() > max_bytes {
+        return Err(FieldError::new(field, format!("must be at most {max_bytes} bytes long")).into());
+    }
+    Ok(text)
+}
+
+fn env_of(env: sandbox_api::sandbox::StringMap) -> Result<HashMap<String, String>> {
+    let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if env.len() > limits::MAX_ENV_ENTRIES || bytes > limits::MAX_ENV_BYTES {
+        let (entries, bytes) = (limits::MAX_ENV_ENTRIES, limits::MAX_ENV_BYTES);
+        return Err(
+            FieldError::new("env", format!("must be at most {entries} entries and {bytes} bytes")).into()
+        );
+    }
+    let is_valid =
+        |name: &str, value: &str| !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+    if let Some((name, _)) = env.iter().find(|(name, value)| !is_valid(name, value)) {
+        return Err(FieldError::new(format!("env.{name}"), "is not a variable: no name, `=` or NUL").into());
+    }
+    Ok(env.into_iter().collect())
+}
+
+fn stdin_of(plain: Option<String>, base64: Option<String>) -> Result<Option<Bytes>> {
+    let stdin = match (plain, base64) {
+        (None, None) => return Ok(None),
+        (Some(text), None) => Bytes::from(text),
+        (None, Some(base64)) => BASE64_STANDARD
+            .decode(base64)
+            .map(Bytes::from)
+            .map_err(|error| FieldError::new("stdinBase64", format!("is not base64: {error}")))?,
+        (Some(_), Some(_)) => {
+            return Err(FieldError::new("stdin", "must not come together with stdinBase64").into());
+        }
+    };
+    if stdin.len() > limits::MAX_STDIN_BYTES {
+        let limit = limits::MAX_STDIN_BYTES as u64;
+        return Err(service::Error::TooLarge { what: "`stdin`".into(), limit }.into());
+    }
+    Ok(Some(stdin))
+}
+
+fn timeout_of(wished_ms: Option<u64>, limits: Limits) -> Duration {
+    let wished = wished_ms.map_or(limits::DEFAULT_COMMAND_TIMEOUT, Duration::from_millis);
+    wished.clamp(limits::MIN_COMMAND_TIMEOUT, limits.max_command_timeout)
+}
+
+fn to_wire(id: CommandId, status: CommandStatus) -> Command {
+    let mut argv = status.argv.into_iter();
+    let since_start = jiff::Timestamp::now().as_millisecond() - status.started.at_ms;
+    let duration_ms = status.ended.map_or(since_start.max(0) as u64, |end| end.duration.as_millis() as u64);
+    Command {
+        command_id: id,
+        cmd: argv.next().unwrap_or_default(),
+        args: argv.collect(),
+        cwd: status.cwd,
+        state: if status.ended.is_some() { CommandState::Ended } else { CommandState::Running },
+        started_at: ndjson::time(status.started.at_ms),
+        ended_at: status
+            .ended
+            .map(|end| ndjson::time(status.started.at_ms + end.duration.as_millis() as i64)),
+        exit_code: status.ended.map(|end| end.exit_code),
+        signal: status.ended.and_then(|end| end.signal).map(signal_name),
+        reason: status.ended.map(|end| end.reason),
+        duration_ms,
+        stdout_bytes: status.stdout_bytes,
+        stderr_bytes: status.stderr_bytes,
+        dropped_bytes: status.dropped_bytes,
+        timeout_ms: status.started.timeout.as_millis() as u64,
+        detached: status.detached,
+    }
+}

@@ -1,0 +1,166 @@
+//! From an error of the service to an answer. The sentence is the error's own; its cause goes to the log.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use sandbox_api::{ErrorBody, ErrorCode};
+use serde_json::{Map, Value};
+
+use crate::model::FieldError;
+use crate::service;
+
+/// A refusal on its way out.
+pub(super) type Result<T> = std::result::Result<T, ApiError>;
+
+/// Why a request is refused.
+#[derive(Debug)]
+pub(super) enum ApiError {
+    /// The service refused.
+    Service(service::Error),
+    /// The door refused.
+    Door(DoorError),
+}
+
+/// What the door itself refuses.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DoorError {
+    #[error("a valid admin token is required")]
+    Unauthenticated,
+    #[error("the host {0:?} is not one this daemon is known by; see SANDBOXD_ALLOWED_HOSTS")]
+    Host(String),
+    #[error("requests from the origin {0:?} are not allowed")]
+    Origin(String),
+    #[error("no such route")]
+    NoRoute,
+    #[error("this route has no such method")]
+    Method,
+    #[error("the body is larger than {limit} bytes")]
+    BodyTooLarge { limit: usize },
+    #[error("the body must be JSON (content-type: application/json)")]
+    NotJson,
+    #[error("the body could not be read to its end")]
+    BodyCut(#[source] axum::Error),
+    #[error("{path}: {problem}")]
+    Malformed { path: String, problem: String },
+}
+
+impl DoorError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unauthenticated => ErrorCode::Unauthenticated,
+            Self::Host(_) | Self::Origin(_) => ErrorCode::Forbidden,
+            Self::NoRoute => ErrorCode::NotFound,
+            Self::Method => ErrorCode::MethodNotAllowed,
+            Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
+            Self::NotJson => ErrorCode::UnsupportedMediaType,
+            Self::BodyCut(_) | Self::Malformed { .. } => ErrorCode::InvalidRequest,
+        }
+    }
+
+    fn details(&self) -> Map<String, Value> {
+        let fact = match self {
+            Self::NoRoute => Some(("resource", "route".into())),
+            Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
+            Self::Malformed { path, .. } => Some(("field", path.as_str().into())),
+            Self::BodyCut(_) => Some(("field", "body".into())),
+            Self::Unauthenticated | Self::Host(_) | Self::Origin(_) | Self::Method | Self::NotJson => None,
+        };
+        fact.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(error) => error.fmt(f),
+            Self::Door(error) => error.fmt(f),
+        }
+    }
+}
+
+impl StdError for ApiError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Service(error) => error.source(),
+            Self::Door(error) => error.source(),
+        }
+    }
+}
+
+impl From<service::Error> for ApiError {
+    fn from(error: service::Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl From<FieldError> for ApiError {
+    fn from(error: FieldError) -> Self {
+        Self::Service(error.into())
+    }
+}
+
+impl From<DoorError> for ApiError {
+    fn from(error: DoorError) -> Self {
+        Self::Door(error)
+    }
+}
+
+/// A refusal before it has its request's id; travels in the response's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct Problem {
+    pub(super) code: ErrorCode,
+    pub(super) cause: Arc<ApiError>,
+    details: Map<String, Value>,
+}
+
+impl Problem {
+    /// Fills in the response's body.
+    pub(super) fn write_out(self, mut response: Response, request_id: &str) -> Response {
+        let sentence = match self.code {
+            // The words of a bug are for the log.
+            ErrorCode::Internal => "sandboxd failed; its log has the reason under this request id".to_owned(),
+            _ => self.cause.to_string(),
+        };
+        let body = ErrorBody {
+            error: sentence,
+            code: self.code,
+            details: self.details,
+            request_id: request_id.to_owned(),
+        };
+        let json = serde_json::to_vec(&body).unwrap_or_default();
+        response.headers_mut().insert(CONTENT_TYPE, super::body::JSON);
+        *response.body_mut() = Body::from(json);
+        response
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (code, details, retry_after) = match &self {
+            Self::Service(error) => (error.code(), error.details(), error.retry_after_seconds()),
+            Self::Door(error) => (error.code(), error.details(), None),
+        };
+        let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(Problem { code, cause: Arc::new(self), details });
+        response
+    }
+}
+
+/// The answer where no route matches.
+pub(super) async fn no_such_route() -> ApiError {
+    DoorError::NoRoute.into()
+}
+
+/// The answer where the route has other methods; axum adds `allow`.
+pub(super) async fn method_not_allowed() -> ApiError {
+    DoorError::Method.into()
+}

@@ -1,0 +1,26 @@
+//! Whether the daemon lives, and whether it can be used. Open to all, so both tell nothing more.
+
+use axum::extract::State;
+use sandbox_api::health::{Health, Ready};
+
+use super::ApiState;
+use super::body::Json;
+use super::error::Result;
+use crate::service::{Error, Readiness};
+
+/// `GET /v1/health`
+pub(super) async fn health(State(state): State<ApiState>) -> Result<Json<Health>> {
+    let version = state.service.engine_version().await?;
+    Ok(Json(Health { ok: true, engine: "docker".into(), version }))
+}
+
+/// `GET /v1/ready`
+pub(super) async fn ready(State(state): State<ApiState>) -> Result<Json<Ready>> {
+    match state.service.readiness() {
+        Readiness::Waiting { missing } => Err(Error::NotReady { missing }.into()),
+        Readiness::Ready => {
+            state.service.engine_version().await?;
+            Ok(Json(Ready { ready: true }))
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The HTTP door: decode, call the service, encode.
+//!
+//! Owns routes, authentication, the shape of errors and the request log. Decides nothing about sandboxes.
+//! Everything but health and readiness answers 401 before anything else about the request is looked at,
+//! unknown paths too.
+
+mod auth;
+mod body;
+mod command;
+mod error;
+mod files;
+mod health;
+mod hosts;
+mod ndjson;
+mod params;
+mod request_log;
+mod router;
+mod sandbox;
+mod server;
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+
+pub use router::router;
+pub use server::serve;
+
+use self::hosts::Hosts;
+use crate::service::Service;
+
+/// What handlers need.
+#[derive(Debug, Clone)]
+pub struct ApiState {
+    service: Arc<Service>,
+    token: Arc<SecretString>,
+    hosts: Arc<Hosts>,
+}
+
+impl ApiState {
+    /// The door to `service` for those who have `token`, under one of the `allowed_hosts` (lower case).
+    pub fn new(service: Arc<Service>, token: SecretString, allowed_hosts: Vec<String>) -> Self {
+        Self { service, token: Arc::new(token), hosts: Arc::new(Hosts::new(allowed_hosts)) }
+    }
+}

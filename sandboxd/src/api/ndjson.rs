@@ -1,0 +1,146 @@
+//! A command's stream as lines of JSON.
+
+use std::convert::Infallible;
+use std::io::Write;
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use futures::StreamExt;
+use sandbox_api::command::Record as Wire;
+use sandbox_api::{CommandId, NDJSON};
+
+use crate::model::command::{Record, Stream, signal_name};
+use crate::model::{Ended, Event};
+use crate::service::CommandStream;
+
+/// Room for what stands around a record's text.
+const LINE_OVERHEAD: usize = 64;
+
+/// Whether a request asks for lines.
+pub(super) fn is_wanted(accept: Option<&HeaderValue>) -> bool {
+    let accept = accept.map(HeaderValue::as_bytes).unwrap_or_default();
+    accept.split(|byte| *byte == b',').any(|kind| {
+        let name = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"application/x-ndjson")
+    })
+}
+
+/// The answer whose body is the stream.
+pub(super) fn response(stream: CommandStream, command: CommandId) -> Response {
+    let lines = stream.into_events().map(move |event| Ok::<_, Infallible>(encode(&event, &command)));
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(NDJSON)),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (headers, Body::from_stream(lines)).into_response()
+}
+
+/// A time of the wire, from milliseconds since the epoch.
+pub(super) fn time(ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(ms).unwrap_or_default().to_string()
+}
+
+/// One event, one or more lines.
+fn encode(event: &Event, command: &CommandId) -> Bytes {
+    match event {
+        Event::Output(records) => {
+            let bytes: usize = records.iter().map(|record| record.data.len() + LINE_OVERHEAD).sum();
+            // An eighth more for what must be escaped; output with more of it grows the buffer once.
+            let mut lines = Vec::with_capacity(bytes + bytes / 8);
+            for record in records {
+                write_output(&mut lines, record);
+            }
+            lines.into()
+        }
+        Event::Started(started) => line(&Wire::Start {
+            command_id: command.clone(),
+            started_at: time(started.at_ms),
+            timeout_ms: started.timeout.as_millis() as u64,
+        }),
+        Event::Gap { dropped_bytes, next_seq } => {
+            line(&Wire::Gap { dropped_bytes: *dropped_bytes, next_seq: *next_seq })
+        }
+        Event::Heartbeat => line(&Wire::Heartbeat),
+        Event::Ended(ended) => line(&exit(ended)),
+    }
+}
+
+fn exit(ended: &Ended) -> Wire {
+    Wire::Exit {
+        exit_code: ended.exit_code,
+        signal: ended.signal.map(signal_name),
+        reason: ended.reason,
+        duration_ms: ended.duration.as_millis() as u64,
+        stdout_bytes: ended.stdout_bytes,
+        stderr_bytes: ended.stderr_bytes,
+        dropped_bytes: ended.dropped_bytes,
+        killed_by: ended.swept.then(|| "sandbox_sweep".into()),
+    }
+}
+
+fn line(record: &Wire) -> Bytes {
+    let mut line = serde_json::to_vec(record).expect("records have string keys and finite numbers");
+    line.push(b'\n');
+    line.into()
+}
+
+/// Writes an output record as `sandbox_api::command::Output` would be written, without the copies that
+/// making one of it would take: this is where all output of all commands goes through.
+fn write_output(lines: &mut Vec<u8>, record: &Record) {
+    let stream = match record.stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+    };
+    let seq = record.seq;
+    let head = write!(lines, r#"{{"stream":"{stream}","seq":{seq},"data":"#);
+    let text = match std::str::from_utf8(&record.data) {
+        Ok(text) => serde_json::to_writer(&mut *lines, text),
+        Err(_) => write_lossy(lines, &record.data),
+    };
+    head.and_then(|()| Ok(text?)).expect("memory takes every write");
+    lines.extend_from_slice(b"}\n");
+}
+
+fn write_lossy(lines: &mut Vec<u8>, data: &[u8]) -> serde_json::Result<()> {
+    serde_json::to_writer(&mut *lines, &String::from_utf8_lossy(data))?;
+    lines.extend_from_slice(br#","dataBase64":"#);
+    serde_json::to_writer(lines, &BASE64_STANDARD.encode(data))
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_api::command::Output;
+
+    use super::*;
+
+    fn decode(stream: Stream, data: &'static [u8]) -> Wire {
+        let record = Record { seq: 7, stream, data: Bytes::from_static(data) };
+        let command = "cmd_0123456789abcdef".parse().unwrap();
+        let bytes = encode(&Event::Output(vec![record]), &command);
+        assert_eq!(bytes.last(), Some(&b'\n'));
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[test]
+    fn output_is_written_as_the_wire_type_reads_it() {
+        let text = decode(Stream::Stdout, "a\"\n\u{1}é\\".as_bytes());
+        assert_eq!(text, Wire::Stdout(Output { seq: 7, data: "a\"\n\u{1}é\\".into(), data_base64: None }));
+        let bytes = decode(Stream::Stderr, b"a\xff");
+        let base64 = Some(BASE64_STANDARD.encode(b"a\xff"));
+        assert_eq!(bytes, Wire::Stderr(Output { seq: 7, data: "a\u{fffd}".into(), data_base64: base64 }));
+    }
+
+    #[test]
+    fn lines_are_wanted_where_accept_says_so() {
+        let wanted = |text: &'static str| is_wanted(Some(&HeaderValue::from_static(text)));
+        assert!(wanted("application/x-ndjson"));
+        assert!(wanted("application/json;q=0.5, Application/X-NDJSON; q=1"));
+        assert!(!wanted("application/json"));
+        assert!(!is_wanted(None));
+    }
+}

@@ -1,0 +1,46 @@
+//! Gives each request an id, writes refusals out with it, and logs each request once.
+
+use std::error::Error as StdError;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::HeaderValue;
+use axum::middleware::Next;
+use axum::response::Response;
+use sandbox_api::{ErrorCode, REQUEST_ID_HEADER};
+use tracing::{error, info, warn};
+use uuid::Uuid;
+
+use super::error::Problem;
+
+/// The outermost layer.
+pub(super) async fn log(request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let id = format!("req_{}", Uuid::new_v4().simple());
+    let method = request.method().clone();
+    // The route and not the path: session keys and file names are nobody's business in a log.
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let route = route.unwrap_or_else(|| "-".into());
+
+    let mut response = next.run(request).await;
+    let problem = response.extensions_mut().remove::<Problem>();
+    let status = response.status().as_u16();
+    let took_ms = began.elapsed().as_secs_f64() * 1000.0;
+    match problem {
+        None => info!(%method, route, status, took_ms, request_id = id, "request"),
+        Some(problem) => {
+            let error: &(dyn StdError + 'static) = problem.cause.as_ref();
+            let code = problem.code;
+            if code == ErrorCode::Internal {
+                error!(%method, route, status, took_ms, request_id = id, error, "request failed");
+            } else {
+                warn!(%method, route, status, took_ms, request_id = id, ?code, error, "request refused");
+            }
+            response = problem.write_out(response, &id);
+        }
+    }
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID_HEADER, value);
+    }
+    response
+}

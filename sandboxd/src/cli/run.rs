@@ -1,0 +1,126 @@
+//! `sandboxd run`: one command in a session's sandbox, on the caller's terminal.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use futures::StreamExt;
+use sandbox_api::command::{Output, Record, StartCommand};
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_api::{CommandId, SandboxId};
+use sandbox_client::{Client, Records};
+
+use super::DaemonArgs;
+use crate::config::Config;
+use crate::model::limits::MAX_STDIN_BYTES;
+
+/// Exit code of a command that was interrupted, as a shell has it: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// Run one command in a sandbox and exit with its code
+#[derive(Debug, Clone, clap::Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    /// Session whose sandbox is used, and kept; without it a sandbox is made for this command only
+    #[arg(long, short)]
+    session: Option<String>,
+    /// Working directory, relative to the workspace
+    #[arg(long)]
+    cwd: Option<String>,
+    /// Seconds until the command is ended
+    #[arg(long, default_value_t = 300)]
+    timeout: u64,
+    /// Send standard input to the command
+    #[arg(long, short = 'i')]
+    stdin: bool,
+    /// One argument is a script for bash; more are a program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+/// Runs the command; the exit code is the command's.
+pub async fn run(args: RunArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let client = args.daemon.client(config)?;
+    let own = format!("tmp:run-{}", uuid::Uuid::new_v4().simple());
+    let session_key = args.session.clone().unwrap_or(own);
+    let wish = CreateSandbox { session_key, ..CreateSandbox::default() };
+    let sandbox = client.create_or_reconnect(&wish).await.context("no sandbox")?.sandbox_id;
+    let code = run_in(&client, &sandbox, &args).await;
+    if args.session.is_none() {
+        client.delete(&sandbox).await.context("the sandbox could not be deleted")?;
+    }
+    code.map(ExitCode::from)
+}
+
+async fn run_in(client: &Client, sandbox: &SandboxId, args: &RunArgs) -> anyhow::Result<u8> {
+    let command_id = CommandId::random()?;
+    let wish = StartCommand { command_id: Some(command_id.to_string()), ..wish_of(args)? };
+    let mut records = client.run(sandbox, &wish).await?;
+    tokio::select! {
+        code = pass_on(&mut records) => code,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            client.kill(sandbox, &command_id, &Default::default()).await?;
+            Ok(INTERRUPTED)
+        }
+    }
+}
+
+fn wish_of(args: &RunArgs) -> anyhow::Result<StartCommand> {
+    let (script, cmd, arguments) = match args.command.as_slice() {
+        [script] => (Some(script.clone()), None, None),
+        [program, rest @ ..] => (None, Some(program.clone()), Some(rest.to_vec())),
+        [] => anyhow::bail!("no command given"),
+    };
+    Ok(StartCommand {
+        script,
+        cmd,
+        args: arguments,
+        cwd: args.cwd.clone(),
+        stdin_base64: args.stdin.then(read_stdin).transpose()?,
+        timeout_ms: Some(args.timeout.saturating_mul(1000)),
+        ..StartCommand::default()
+    })
+}
+
+fn read_stdin() -> anyhow::Result<String> {
+    let mut content = Vec::new();
+    io::stdin().lock().take(MAX_STDIN_BYTES as u64 + 1).read_to_end(&mut content)?;
+    anyhow::ensure!(
+        content.len() <= MAX_STDIN_BYTES,
+        "standard input is larger than {MAX_STDIN_BYTES} bytes"
+    );
+    Ok(BASE64_STANDARD.encode(content))
+}
+
+/// Writes the command's output to our own, and returns its exit code.
+async fn pass_on(records: &mut Records) -> anyhow::Result<u8> {
+    while let Some(record) = records.next().await {
+        match record? {
+            Record::Stdout(output) => write_to(&mut io::stdout().lock(), &output)?,
+            Record::Stderr(output) => write_to(&mut io::stderr().lock(), &output)?,
+            Record::Gap { dropped_bytes, .. } => {
+                writeln!(io::stderr(), "sandboxd: {dropped_bytes} bytes of output were dropped")?;
+            }
+            Record::Exit { exit_code, reason, .. } => {
+                if reason != sandbox_api::command::EndReason::Exited {
+                    writeln!(io::stderr(), "sandboxd: the command ended: {reason:?}")?;
+                }
+                return Ok(u8::try_from(exit_code).unwrap_or(u8::MAX));
+            }
+            Record::Start { .. } | Record::Heartbeat => {}
+        }
+    }
+    anyhow::bail!("the stream ended before the command did")
+}
+
+fn write_to(out: &mut impl Write, output: &Output) -> anyhow::Result<()> {
+    match &output.data_base64 {
+        Some(base64) => out.write_all(&BASE64_STANDARD.decode(base64)?)?,
+        None => out.write_all(output.data.as_bytes())?,
+    }
+    Ok(out.flush()?)
+}

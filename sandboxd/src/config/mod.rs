@@ -1,0 +1,251 @@
+//! Settings: read from the environment, checked once, all faults at once.
+//!
+//! Nothing else reads the environment. Every setting is reported with its source by `sandboxd check-config`;
+//! a name that is not a setting is pointed out, because it is most often a typing error.
+
+mod parse;
+mod reader;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+
+pub use reader::{Fault, Report, Row};
+
+use self::reader::Reader;
+use crate::engine::EngineAddress;
+use crate::model::{Limits, Transport};
+
+/// Shortest admin token where others than this machine can connect, in characters.
+pub const MIN_TOKEN_CHARS: usize = 32;
+
+/// Tag of the sandbox image, which serves every runtime.
+const DEFAULT_IMAGE: &str = "remcochat-sandbox:node24";
+
+/// Settings that hold together.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the API listens.
+    pub bind_host: BindHost,
+    /// See `bind_host`; 0 takes any free port.
+    pub port: u16,
+    /// `None` on a loopback bind: one is kept in the state dir.
+    pub admin_token: Option<SecretString>,
+    /// Instance key and generated token.
+    pub state_dir: PathBuf,
+    /// The agents' sockets.
+    pub run_dir: PathBuf,
+    /// Where the engine is.
+    pub engine: EngineAddress,
+    /// OCI runtime of sandboxes; `None` is the engine's default.
+    pub oci_runtime: Option<String>,
+    /// Bounds.
+    pub limits: Limits,
+    /// Tag of the sandbox image.
+    pub image: String,
+    /// The folder `sandbox-images`, where it was found.
+    pub image_dir: Option<PathBuf>,
+    /// Whether a missing image is built.
+    pub autobuild: bool,
+    /// Certificates for the build.
+    pub build_ca: Option<PathBuf>,
+    /// The agent's program.
+    pub agent_program: PathBuf,
+    /// How agents are reached; `None` finds out.
+    pub transport: Option<Transport>,
+    /// Names under which the API may be asked for, besides addresses.
+    pub allowed_hosts: Vec<String>,
+    /// What is logged, as tracing-subscriber's `EnvFilter` has it.
+    pub log_filter: String,
+    /// Whether log lines are JSON.
+    pub log_json: bool,
+}
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindHost {
+    /// As the operator wrote it.
+    pub text: String,
+    /// What it stands for.
+    pub address: IpAddr,
+}
+
+/// Settings of before, and what became of them.
+const TOMBSTONES: [(&str, &str); 1] =
+    [("SANDBOXD_REQUIRE_TOKEN", "a token is always required; remove this setting")];
+
+/// Names that are always known: this machine's, and the daemon's in compose networks.
+const KNOWN_HOSTS: [&str; 3] = ["localhost", "sandboxd", "host.docker.internal"];
+
+impl Config {
+    /// Reads the settings with `env`; the report lists them whether or not they are faultless.
+    pub fn load(
+        env: impl Fn(&str) -> Option<String>,
+        names: Vec<String>,
+    ) -> (Result<Self, Vec<Fault>>, Report) {
+        let mut reader = Reader::new(&env);
+        let config = Self::read(&mut reader);
+        for (name, heir) in TOMBSTONES {
+            if env(name).is_some() {
+                reader.fault(name, heir);
+            }
+        }
+        let (faults, report) = reader.finish(names);
+        match config {
+            Some(config) if faults.is_empty() => (Ok(config), report),
+            _ => (Err(faults), report),
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let bind_host = reader.setting("SANDBOXD_BIND_HOST", "127.0.0.1", parse::bind_host);
+        let port = reader.setting("SANDBOXD_PORT", "8080", parse::port);
+        let admin_token = reader.secret("SANDBOXD_ADMIN_TOKEN");
+        check_token(reader, bind_host.as_ref(), admin_token.as_ref());
+        let state_dir = reader.setting("SANDBOXD_STATE_DIR", &parse::default_state_dir(), parse::directory);
+        let run_dir = reader.setting("SANDBOXD_RUN_DIR", &parse::default_run_dir(), parse::run_dir);
+        let engine = reader.engine();
+        let oci_runtime = reader.optional("SANDBOXD_RUNTIME", parse::word);
+        let limits = read_limits(reader);
+        let image = reader.setting("SANDBOXD_IMAGE", DEFAULT_IMAGE, parse::word);
+        let image_dir = reader.optional("SANDBOXD_IMAGE_DIR", parse::directory);
+        let no_autobuild = reader.setting("SANDBOXD_DISABLE_AUTOBUILD", "false", parse::boolean);
+        let build_ca = reader.optional("SANDBOXD_BUILD_CA", parse::directory);
+        let agent_program =
+            reader.setting("SANDBOXD_AGENT_PATH", &parse::default_agent_program(), parse::directory);
+        let transport = reader.setting("SANDBOXD_AGENT_TRANSPORT", "auto", parse::transport);
+        let public_host = reader.optional("SANDBOXD_PUBLIC_HOST", parse::word);
+        let allowed_hosts = reader.setting("SANDBOXD_ALLOWED_HOSTS", "", parse::list);
+        let log_filter = reader.first_of(&["SANDBOXD_LOG", "RUST_LOG"], "info", parse::log_filter);
+        let log_json = reader.setting("SANDBOXD_LOG_FORMAT", "text", parse::log_format);
+
+        let bind_host = bind_host?;
+        let known = KNOWN_HOSTS.map(str::to_owned).into_iter();
+        let named = std::iter::once(bind_host.text.clone()).chain(public_host).chain(allowed_hosts?);
+        Some(Self {
+            allowed_hosts: known.chain(named).map(|host| host.to_ascii_lowercase()).collect(),
+            bind_host,
+            port: port?,
+            admin_token,
+            state_dir: state_dir?,
+            run_dir: run_dir?,
+            engine: engine?,
+            oci_runtime,
+            limits: limits?,
+            image: image?,
+            image_dir: image_dir.or_else(parse::find_image_dir),
+            autobuild: !no_autobuild?,
+            build_ca,
+            agent_program: agent_program?,
+            transport: transport?,
+            log_filter: log_filter?,
+            log_json: log_json?,
+        })
+    }
+}
+
+fn check_token(reader: &mut Reader<'_>, bind: Option<&BindHost>, token: Option<&SecretString>) {
+    let Some(bind) = bind.filter(|bind| !bind.address.is_loopback()) else {
+        return;
+    };
+    let chars = token.map_or(0, |token| token.expose_secret().chars().count());
+    if chars < MIN_TOKEN_CHARS {
+        reader.fault(
+            "SANDBOXD_ADMIN_TOKEN",
+            format!(
+                "must have at least {MIN_TOKEN_CHARS} characters where SANDBOXD_BIND_HOST is not a loopback address ({})",
+                bind.text
+            ),
+        );
+    }
+}
+
+fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
+    let max_concurrent = reader.setting("SANDBOXD_MAX_CONCURRENT", "8", parse::number(1..=1000));
+    let idle_ttl =
+        reader.setting("SANDBOXD_DEFAULT_IDLE_TTL_MS", "900000", parse::number(10_000..=21_600_000));
+    let body = reader.setting("SANDBOXD_MAX_BODY_BYTES", "52428800", parse::number(1024..=209_715_200));
+    let timeout =
+        reader.setting("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", "300000", parse::number(1000..=86_400_000));
+    Some(Limits {
+        max_concurrent: max_concurrent? as usize,
+        default_idle_ttl: Duration::from_millis(idle_ttl?),
+        max_body_bytes: body? as usize,
+        max_command_timeout: Duration::from_millis(timeout?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(settings: &[(&str, &str)]) -> (Result<Config, Vec<Fault>>, Report) {
+        let find = |name: &str| {
+            settings.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        Config::load(find, settings.iter().map(|(name, _)| (*name).to_owned()).collect())
+    }
+
+    fn faulty(settings: &[(&str, &str)]) -> Vec<String> {
+        let faults = load(settings).0.unwrap_err();
+        faults.into_iter().map(|fault| fault.name).collect()
+    }
+
+    #[test]
+    fn without_settings_the_defaults_hold() {
+        let config = load(&[]).0.unwrap();
+        assert_eq!((config.bind_host.text.as_str(), config.port), ("127.0.0.1", 8080));
+        assert_eq!(config.limits.max_concurrent, 8);
+        assert!(config.admin_token.is_none() && config.autobuild && !config.log_json);
+    }
+
+    #[test]
+    fn every_fault_is_told_at_once() {
+        let faults = faulty(&[
+            ("SANDBOXD_PORT", "70000"),
+            ("SANDBOXD_MAX_CONCURRENT", "0"),
+            ("SANDBOXD_LOG_FORMAT", "xml"),
+            ("SANDBOXD_REQUIRE_TOKEN", "1"),
+        ]);
+        let wanted =
+            ["SANDBOXD_PORT", "SANDBOXD_MAX_CONCURRENT", "SANDBOXD_LOG_FORMAT", "SANDBOXD_REQUIRE_TOKEN"];
+        assert_eq!(faults, wanted);
+    }
+
+    #[test]
+    fn a_bind_that_others_reach_needs_a_long_token() {
+        let open = ("SANDBOXD_BIND_HOST", "0.0.0.0");
+        assert_eq!(faulty(&[open]), ["SANDBOXD_ADMIN_TOKEN"]);
+        assert_eq!(faulty(&[open, ("SANDBOXD_ADMIN_TOKEN", &"x".repeat(31))]), ["SANDBOXD_ADMIN_TOKEN"]);
+        assert!(load(&[open, ("SANDBOXD_ADMIN_TOKEN", &"x".repeat(32))]).0.is_ok());
+        for loopback in ["127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9"] {
+            assert!(load(&[("SANDBOXD_BIND_HOST", loopback)]).0.is_ok(), "{loopback}");
+        }
+    }
+
+    #[test]
+    fn a_blank_setting_is_an_absent_one() {
+        let config = load(&[("SANDBOXD_PORT", " "), ("SANDBOXD_ADMIN_TOKEN", "  ")]).0.unwrap();
+        assert_eq!(config.port, 8080);
+        assert!(config.admin_token.is_none());
+    }
+
+    #[test]
+    fn the_engine_is_found_in_the_order_of_the_original() {
+        let both = [("DOCKER_HOST", "unix:///b.sock"), ("SANDBOXD_DOCKER_SOCKET", "/a.sock")];
+        assert_eq!(load(&both).0.unwrap().engine, EngineAddress::Unix("/a.sock".into()));
+        assert_eq!(load(&both[..1]).0.unwrap().engine, EngineAddress::Unix("/b.sock".into()));
+        let tcp = load(&[("DOCKER_HOST", "tcp://10.0.0.1:2375")]).0.unwrap().engine;
+        assert_eq!(tcp, EngineAddress::Tcp("10.0.0.1:2375".into()));
+        assert_eq!(faulty(&[("DOCKER_HOST", "ssh://me@there")]), ["DOCKER_HOST"]);
+    }
+
+    #[test]
+    fn the_report_shows_no_token_and_points_out_strangers() {
+        let report = load(&[("SANDBOXD_ADMIN_TOKEN", "hush"), ("SANDBOXD_PROT", "1")]).1.to_string();
+        assert!(!report.contains("hush"), "{report}");
+        assert!(report.contains("SANDBOXD_PROT"), "{report}");
+    }
+}

@@ -1,0 +1,130 @@
+//! From a setting's text to its value, or what is wrong with it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use super::BindHost;
+use crate::engine::EngineAddress;
+use crate::model::Transport;
+
+/// Longest run dir: a unix socket's path has 108 bytes (unix(7)), of which a sandbox's part takes 48.
+const MAX_RUN_DIR_BYTES: usize = 58;
+
+pub(super) fn bind_host(text: &str) -> Result<BindHost, String> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let address = match bare {
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        bare => bare.parse(),
+    };
+    let address = address.map_err(|_| format!("must be an IP address or `localhost`, not {text:?}"))?;
+    Ok(BindHost { text: bare.to_owned(), address })
+}
+
+pub(super) fn port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("must be 0 to 65535, not {text:?}"))
+}
+
+pub(super) fn number(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("must be {} to {}, not {text:?}", range.start(), range.end()))
+    }
+}
+
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err(format!("must be `true` or `false`, not {text:?}")),
+    }
+}
+
+pub(super) fn word(text: &str) -> Result<String, String> {
+    if text.chars().any(|char| char.is_whitespace() || char.is_control()) {
+        return Err("must be one word".into());
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn list(text: &str) -> Result<Vec<String>, String> {
+    Ok(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect())
+}
+
+pub(super) fn directory(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(format!("must be an absolute path, not {text:?}")) }
+}
+
+pub(super) fn run_dir(text: &str) -> Result<PathBuf, String> {
+    if text.len() > MAX_RUN_DIR_BYTES {
+        return Err(format!("must be at most {MAX_RUN_DIR_BYTES} bytes long, so that sockets fit in it"));
+    }
+    directory(text)
+}
+
+pub(super) fn docker_host(text: &str) -> Result<EngineAddress, String> {
+    if let Some(path) = text.strip_prefix("unix://") {
+        return Ok(EngineAddress::Unix(path.into()));
+    }
+    match text.strip_prefix("tcp://") {
+        Some(address) if !address.is_empty() => Ok(EngineAddress::Tcp(address.trim_end_matches('/').into())),
+        _ => Err(format!("must begin with `unix://` or `tcp://`, not {text:?}")),
+    }
+}
+
+pub(super) fn transport(text: &str) -> Result<Option<Transport>, String> {
+    match (text, Transport::parse(text)) {
+        ("auto", _) => Ok(None),
+        (_, Some(transport)) => Ok(Some(transport)),
+        (_, None) => Err(format!("must be `auto`, `socket` or `engine`, not {text:?}")),
+    }
+}
+
+pub(super) fn log_filter(text: &str) -> Result<String, String> {
+    match text.parse::<tracing_subscriber::EnvFilter>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("is not a log filter: {error}")),
+    }
+}
+
+pub(super) fn log_format(text: &str) -> Result<bool, String> {
+    match text {
+        "json" => Ok(true),
+        "text" => Ok(false),
+        _ => Err(format!("must be `text` or `json`, not {text:?}")),
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn from_env(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+pub(super) fn default_state_dir() -> String {
+    let own = || from_env("XDG_STATE_HOME").or_else(|| Some(from_env("HOME")?.join(".local/state")));
+    let base = if is_root() { None } else { own() };
+    base.unwrap_or_else(|| "/var/lib".into()).join("sandboxd").to_string_lossy().into_owned()
+}
+
+pub(super) fn default_run_dir() -> String {
+    let base = if is_root() { None } else { from_env("XDG_RUNTIME_DIR") };
+    base.unwrap_or_else(|| "/run".into()).join("sandboxd").to_string_lossy().into_owned()
+}
+
+pub(super) fn default_agent_program() -> String {
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("sandbox-agent")));
+    beside.unwrap_or_else(|| "/usr/lib/sandboxd/sandbox-agent".into()).to_string_lossy().into_owned()
+}
+
+/// The folder of images in a checkout, where the daemon runs from one, or where a package puts it.
+pub(super) fn find_image_dir() -> Option<PathBuf> {
+    let from_here = std::env::current_dir().ok().map(|dir| dir.join("sandbox-images"));
+    let exe = std::env::current_exe().ok();
+    let from_target = exe.and_then(|exe| Some(exe.parent()?.parent()?.parent()?.join("sandbox-images")));
+    let packaged = Some(PathBuf::from("/usr/share/sandboxd/sandbox-images"));
+    [from_here, from_target, packaged].into_iter().flatten().find(|dir| dir.join("make-base").is_file())
+}

@@ -1,0 +1,46 @@
+//! Where the engine is.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use bollard::{API_DEFAULT_VERSION, Docker};
+
+use super::Error;
+use crate::model::limits;
+
+/// The engine's socket or TCP address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EngineAddress {
+    /// A unix socket of this machine.
+    Unix(PathBuf),
+    /// `host:port`, plain HTTP.
+    Tcp(String),
+}
+
+impl EngineAddress {
+    /// Prepares a client; nothing is sent yet.
+    pub(super) fn open(&self) -> Result<Docker, Error> {
+        let seconds = limits::ENGINE_CALL.as_secs();
+        let docker = match self {
+            Self::Unix(path) => {
+                if let Err(source) = std::fs::metadata(path) {
+                    return Err(Error::NoSocket { path: path.clone(), source });
+                }
+                Docker::connect_with_unix(&path.to_string_lossy(), seconds, API_DEFAULT_VERSION)
+            }
+            Self::Tcp(address) => {
+                Docker::connect_with_http(&format!("tcp://{address}"), seconds, API_DEFAULT_VERSION)
+            }
+        };
+        docker.map_err(|source| Error::unreachable(self, source))
+    }
+}
+
+impl fmt::Display for EngineAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A sandbox's container and volume, from create to remove.
+
+use std::collections::HashMap;
+
+use bollard::exec::{StartExecOptions, StartExecResults};
+use bollard::models::{ContainerStateStatusEnum, ExecConfig};
+use bollard::query_parameters::{
+    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
+    RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions, UploadToContainerOptions,
+};
+use futures::TryStreamExt;
+use sandbox_api::SandboxId;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::StreamReader;
+
+use super::labels::INSTANCE;
+use super::tar::Archive;
+use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
+use crate::model::layout::{AGENT_PROGRAM, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name};
+use crate::model::limits;
+
+/// Buffer of the stream to an agent that is reached through the engine, in bytes.
+const DIAL_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Whether a container runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It runs; `pid` is its first process as the host sees it.
+    Running {
+        /// 0 where the engine does not tell.
+        pid: i32,
+    },
+    /// It was made and never started.
+    NeverStarted,
+    /// It ran and ended.
+    Ended,
+    /// There is none.
+    Absent,
+}
+
+/// A container of ours.
+#[derive(Debug)]
+pub struct Found {
+    /// What its labels say, where they are signed by us and belong to a container of this name.
+    pub labels: Option<SandboxLabels>,
+    /// The engine's id.
+    pub container_id: String,
+    /// Whether it was ever started.
+    pub never_started: bool,
+}
+
+impl Engine {
+    /// Makes a sandbox's container and volume and starts it. Where that fails nothing is left.
+    pub async fn create_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        let made = async {
+            self.create(plan).await?;
+            self.prepare_volume(plan).await?;
+            self.start(&plan.labels.id).await
+        };
+        let result = made.await;
+        if result.is_err() {
+            // The first error is the one to tell; what stays behind is found by its labels.
+            let _ = self.remove(&plan.labels.id).await;
+        }
+        result
+    }
+
+    async fn create(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        let body = container_body(plan, &self.instance, &self.cgroup_parent, self.oci_runtime.as_deref());
+        let options =
+            CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
+        let create = self.docker.create_container(Some(options), body);
+        self.call("create container", limits::ENGINE_CALL, create).await.map(drop)
+    }
+
+    /// Gives a new volume its directories and their owner. The container has not run yet, so nothing in
+    /// it can lead the engine astray.
+    async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        let uid = plan.labels.slot.uid();
+        let mut archive = Archive::new();
+        let dirs = [(WORKSPACE_NAME, 0o755), (".local", 0o755), (".local/tmp", 0o700)];
+        let written = dirs.iter().try_for_each(|(name, mode)| archive.dir(name, *mode, uid));
+        let bytes = written.and_then(|()| archive.finish()).expect("memory takes every write");
+        let options = UploadToContainerOptions { path: VOLUME_DIR.into(), ..Default::default() };
+        let name = container_name(&plan.labels.id);
+        let upload = self.docker.upload_to_container(&name, Some(options), bollard::body_full(bytes));
+        self.call("prepare volume", limits::ENGINE_CALL, upload).await
+    }
+
+    async fn start(&self, id: &SandboxId) -> Result<(), Error> {
+        let name = container_name(id);
+        let start = self.docker.start_container(&name, None::<StartContainerOptions>);
+        self.call("start container", limits::ENGINE_CALL, start).await
+    }
+
+    /// Starts the container again, whatever it did before. The volume keeps its files.
+    pub async fn restart(&self, id: &SandboxId) -> Result<(), Error> {
+        let name = container_name(id);
+        let options = RestartContainerOptions { t: Some(0), ..Default::default() };
+        let restart = self.docker.restart_container(&name, Some(options));
+        self.call("restart container", limits::ENGINE_CALL, restart).await
+    }
+
+    /// Whether the sandbox's container runs.
+    pub async fn status(&self, id: &SandboxId) -> Result<Status, Error> {
+        let name = container_name(id);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        let state = match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
+            Ok(container) => container.state.unwrap_or_default(),
+            Err(Error::Absent { .. }) => return Ok(Status::Absent),
+            Err(error) => return Err(error),
+        };
+        Ok(match state.status {
+            Some(ContainerStateStatusEnum::RUNNING) => {
+                Status::Running { pid: state.pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0) }
+            }
+            Some(ContainerStateStatusEnum::CREATED) => Status::NeverStarted,
+            _ => Status::Ended,
+        })
+    }
+
+    /// Removes the sandbox's container and volume, running or not; done as well where there are none.
+    pub async fn remove(&self, id: &SandboxId) -> Result<(), Error> {
+        self.remove_container(&container_name(id)).await?;
+        let name = volume_name(id);
+        let remove = self.docker.remove_volume(&name, Some(RemoveVolumeOptions { force: true }));
+        absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await)
+    }
+
+    pub(super) async fn remove_container(&self, name: &str) -> Result<(), Error> {
+        let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+        let remove = self.docker.remove_container(name, Some(options));
+        absent_is_done(self.call("remove container", limits::ENGINE_CALL, remove).await)
+    }
+
+    /// Every container with our instance id, running or not.
+    pub async fn list(&self) -> Result<Vec<Found>, Error> {
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(HashMap::from([(
+                "label".to_owned(),
+                vec![format!("{INSTANCE}={}", self.instance.id())],
+            )])),
+            ..Default::default()
+        };
+        let list = self.docker.list_containers(Some(options));
+        let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
+        Ok(containers.into_iter().map(|container| self.found(container)).collect())
+    }
+
+    fn found(&self, container: bollard::models::ContainerSummary) -> Found {
+        let labels = container.labels.as_ref().and_then(|map| SandboxLabels::from_map(map, &self.instance));
+        let names = container.names.unwrap_or_default();
+        let is_named = |labels: &SandboxLabels| {
+            let wanted = container_name(&labels.id);
+            names.iter().any(|name| name.strip_prefix('/') == Some(&wanted))
+        };
+        Found {
+            labels: labels.filter(is_named),
+            container_id: container.id.unwrap_or_default(),
+            never_started: container.state.is_some_and(|state| state.to_string() == "created"),
+        }
+    }
+
+    /// Opens a connection to the sandbox's agent through the engine, where no socket can be shared. The
+    /// agent's own program carries the bytes, as root without capabilities, which is how the agent tells
+    /// it from a command.
+    pub async fn dial_agent(
+        &self,
+        id: &SandboxId,
+    ) -> Result<impl AsyncRead + AsyncWrite + Send + use<>, Error> {
+        let name = container_name(id);
+        let config = ExecConfig {
+            user: Some("0:0".into()),
+            cmd: Some(vec![AGENT_PROGRAM.into(), "dial".into()]),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(false),
+            ..ExecConfig::default()
+        };
+        let exec =
+            self.call("create exec", limits::ENGINE_CALL, self.docker.create_exec(&name, config)).await?;
+        let options = StartExecOptions { output_capacity: Some(DIAL_BUFFER_BYTES), ..Default::default() };
+        let start = self.docker.start_exec(&exec.id, Some(options));
+        match self.call("start exec", limits::ENGINE_CALL, start).await? {
+            StartExecResults::Attached { output, input } => {
+                let bytes = output.map_ok(bollard::container::LogOutput::into_bytes);
+                let reader = StreamReader::new(bytes.map_err(std::io::Error::other));
+                Ok(tokio::io::join(reader, input))
+            }
+            StartExecResults::Detached => Err(Error::NoAnswer { address: self.address.to_string() }),
+        }
+    }
+}
+
+fn absent_is_done(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(Error::Absent { .. }) => Ok(()),
+        other => other,
+    }
+}

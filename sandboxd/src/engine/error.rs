@@ -1,0 +1,184 @@
+//! What can go wrong between us and the engine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bollard::errors::Error as BollardError;
+use thiserror::Error;
+
+use super::EngineAddress;
+
+/// A call to the engine failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// There is nothing at the socket's path.
+    #[error("no Docker engine: the socket {} cannot be opened", path.display())]
+    NoSocket {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Why it cannot be opened.
+        source: std::io::Error,
+    },
+    /// The socket belongs to others.
+    #[error("no permission to use the Docker engine at {address}")]
+    NoPermission {
+        /// Where it is.
+        address: String,
+        /// What the system said.
+        source: BollardError,
+    },
+    /// Nobody answers there.
+    #[error("no Docker engine answers at {address}")]
+    Unreachable {
+        /// Where it should be.
+        address: String,
+        /// What the connection said.
+        source: BollardError,
+    },
+    /// Somebody is there and does not answer.
+    #[error("the Docker engine at {address} accepts connections and does not answer")]
+    NoAnswer {
+        /// Where it is.
+        address: String,
+    },
+    /// A call took longer than it may.
+    #[error("the engine did not answer `{call}` within {after:?}")]
+    Deadline {
+        /// Which call.
+        call: &'static str,
+        /// Its deadline.
+        after: Duration,
+    },
+    /// The thing the call is about does not exist.
+    #[error("the engine knows no such thing (`{call}`)")]
+    Absent {
+        /// Which call.
+        call: &'static str,
+        /// What the engine said.
+        source: BollardError,
+    },
+    /// The thing the call would make exists.
+    #[error("the engine has it already (`{call}`)")]
+    Conflict {
+        /// Which call.
+        call: &'static str,
+        /// What the engine said.
+        source: BollardError,
+    },
+    /// The engine refused.
+    #[error("the engine refused `{call}`")]
+    Refused {
+        /// Which call.
+        call: &'static str,
+        /// What the engine said.
+        source: BollardError,
+    },
+    /// The configured OCI runtime is not installed.
+    #[error("the engine has no runtime {wanted:?}, only {}", known.join(", "))]
+    UnknownOciRuntime {
+        /// The configured one.
+        wanted: String,
+        /// Those that are.
+        known: Vec<String>,
+    },
+    /// The sandbox image is missing and may not or cannot be made.
+    #[error("the image {image} is missing; run `sandboxd build-image` (or `make image`)")]
+    ImageMissing {
+        /// Its tag.
+        image: String,
+    },
+    /// The image's folder cannot be read.
+    #[error("cannot read the image's folder {}", path.display())]
+    ImageFolder {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The build went wrong; the engine's own words.
+    #[error("building the image failed: {last_words}")]
+    ImageBuild {
+        /// The engine's last line.
+        last_words: String,
+    },
+    /// No registry, no imported base image, and the script that makes one failed.
+    #[error("cannot make the base image with {}", script.display())]
+    BaseImage {
+        /// The script.
+        script: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The agent's program cannot be read.
+    #[error("cannot read the agent's program {}", path.display())]
+    AgentProgram {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub(super) fn unreachable(address: &EngineAddress, source: BollardError) -> Self {
+        let address = address.to_string();
+        match io_kind(&source) {
+            Some(std::io::ErrorKind::PermissionDenied) => Self::NoPermission { address, source },
+            _ => Self::Unreachable { address, source },
+        }
+    }
+
+    pub(super) fn from_call(call: &'static str, address: &EngineAddress, source: BollardError) -> Self {
+        match &source {
+            BollardError::DockerResponseServerError { status_code, .. } => match status_code {
+                404 => Self::Absent { call, source },
+                409 => Self::Conflict { call, source },
+                _ => Self::Refused { call, source },
+            },
+            _ if io_kind(&source).is_some() => Self::unreachable(address, source),
+            _ => Self::Refused { call, source },
+        }
+    }
+
+    /// Whether the engine itself is away, rather than unwilling.
+    pub fn is_away(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSocket { .. }
+                | Self::NoPermission { .. }
+                | Self::Unreachable { .. }
+                | Self::NoAnswer { .. }
+                | Self::Deadline { .. }
+        )
+    }
+
+    /// What to do about it, where a person can do something.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::NoSocket { .. } | Self::Unreachable { .. } | Self::NoAnswer { .. } => Some(
+                "start it (`systemctl start docker`, or `make engine`), or name its socket in SANDBOXD_DOCKER_SOCKET",
+            ),
+            Self::NoPermission { .. } => {
+                Some("run sandboxd as root or as a member of the socket's group (`usermod -aG docker $USER`)")
+            }
+            Self::AgentProgram { .. } => {
+                Some("build it with `make build`, or name it in SANDBOXD_AGENT_PATH")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The kind of the I/O error somewhere below; a connection refused or cut has one.
+fn io_kind(error: &BollardError) -> Option<std::io::ErrorKind> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    let mut is_connection = matches!(error, BollardError::HyperResponseError { .. });
+    while let Some(current) = cause {
+        if let Some(io) = current.downcast_ref::<std::io::Error>() {
+            return Some(io.kind());
+        }
+        is_connection |= current.is::<hyper::Error>();
+        cause = current.source();
+    }
+    is_connection.then_some(std::io::ErrorKind::Other)
+}

@@ -1,0 +1,115 @@
+//! The sandbox image: whether it is there, and building it where it is not.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use bollard::query_parameters::{BuildImageOptions, CreateImageOptions};
+use bytes::Bytes;
+use futures::{Stream, TryStreamExt};
+use tracing::{info, warn};
+
+use super::base_image::LOCAL_BASE;
+use super::tar::Archive;
+use super::{Engine, Error};
+use crate::model::limits;
+
+/// What the Dockerfile is built over where a registry can be reached.
+const PUBLIC_BASE: &str = "node:24-trixie-slim";
+
+/// Folder of the image below [`ImageSource::folder`].
+const IMAGE_FOLDER: &str = "node24";
+
+/// Where the build finds a certificate bundle, in the image's folder.
+const BUILD_CA: &str = "build-ca/ca.crt";
+
+/// What an image is made from.
+#[derive(Debug, Clone)]
+pub struct ImageSource {
+    /// `sandbox-images`, with one folder per image and `make-base`.
+    pub folder: PathBuf,
+    /// Certificates that the build trusts besides the image's own; they do not stay in it.
+    pub build_ca: Option<PathBuf>,
+}
+
+impl Engine {
+    /// Whether the image is on the engine.
+    pub async fn has_image(&self, tag: &str) -> Result<bool, Error> {
+        match self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await {
+            Ok(_) => Ok(true),
+            Err(Error::Absent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Builds the image. Takes minutes; its progress goes to the log.
+    pub async fn build_image(&self, tag: &str, source: &ImageSource) -> Result<(), Error> {
+        let base = self.choose_base(source).await?;
+        info!(image = tag, base, "building the sandbox image; this takes a few minutes");
+        let context = self.build_context(source)?;
+        let options = BuildImageOptions {
+            t: Some(tag.to_owned()),
+            buildargs: Some(HashMap::from([("BASE_IMAGE".to_owned(), base)])),
+            rm: true,
+            forcerm: true,
+            ..Default::default()
+        };
+        let mut output =
+            std::pin::pin!(self.docker.build_image(options, None, Some(bollard::body_full(context))));
+        while let Some(line) = output
+            .try_next()
+            .await
+            .map_err(|source| Error::from_call("build image", &self.address, source))?
+        {
+            if let Some(error) = line.error_detail.and_then(|detail| detail.message) {
+                return Err(Error::ImageBuild { last_words: error });
+            }
+            if let Some(text) = line.stream.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+                info!(target: "sandboxd::image_build", "{text}");
+            }
+        }
+        info!(image = tag, "the sandbox image is built");
+        Ok(())
+    }
+
+    fn build_context(&self, source: &ImageSource) -> Result<Bytes, Error> {
+        let folder = source.folder.join(IMAGE_FOLDER);
+        let mut archive = Archive::new();
+        let written = archive.tree(&folder).and_then(|()| match &source.build_ca {
+            Some(bundle) => archive.file(BUILD_CA, 0o644, &std::fs::read(bundle)?),
+            None => Ok(()),
+        });
+        written.and_then(|()| archive.finish()).map_err(|source| Error::ImageFolder { path: folder, source })
+    }
+
+    /// The public base where it can be pulled, otherwise one made here of Debian's packages.
+    async fn choose_base(&self, source: &ImageSource) -> Result<String, Error> {
+        let (name, tag) = PUBLIC_BASE.split_once(':').unwrap_or((PUBLIC_BASE, "latest"));
+        let options = CreateImageOptions {
+            from_image: Some(name.to_owned()),
+            tag: Some(tag.to_owned()),
+            ..Default::default()
+        };
+        info!(base = PUBLIC_BASE, "pulling the base image");
+        let pull = self.docker.create_image(Some(options), None, None);
+        match drain(pull).await {
+            Ok(()) => return Ok(PUBLIC_BASE.to_owned()),
+            Err(error) => warn!(
+                base = PUBLIC_BASE,
+                %error,
+                "the public base image cannot be pulled; using one made of Debian's packages",
+            ),
+        }
+        if !self.has_image(LOCAL_BASE).await? {
+            self.make_base(&source.folder).await?;
+        }
+        Ok(LOCAL_BASE.to_owned())
+    }
+}
+
+/// Reads a progress stream to its end. The engine reports some failures only inside of it, and bollard
+/// turns those into errors.
+pub(super) async fn drain<T>(
+    progress: impl Stream<Item = Result<T, bollard::errors::Error>>,
+) -> Result<(), bollard::errors::Error> {
+    progress.try_for_each(|_| async { Ok(()) }).await
+}

@@ -1,0 +1,116 @@
+//! Docker: containers, volumes, images, labels.
+//!
+//! The only room that opens the engine's socket. It touches objects with our labels and our instance id and
+//! nothing else, and it never uses the archive endpoints on a container that has run: a link planted by the
+//! sandbox would be followed as root. Every call has a deadline, because an engine may hang.
+
+mod address;
+mod agent_volume;
+mod base_image;
+mod container;
+mod error;
+mod image;
+mod labels;
+mod settings;
+mod tar;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::Docker;
+use tokio::time::timeout;
+
+pub use address::EngineAddress;
+pub use container::{Found, Status};
+pub use error::Error;
+pub use image::ImageSource;
+pub use labels::SandboxLabels;
+pub use settings::{ContainerPlan, container_body};
+
+use crate::model::{Instance, limits};
+
+/// A connection to the engine, cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    docker: Docker,
+    address: EngineAddress,
+    instance: Arc<Instance>,
+    /// Parent of every sandbox's cgroup, so that one ceiling can hold all of them.
+    cgroup_parent: String,
+    /// OCI runtime; `None` is the engine's own default.
+    oci_runtime: Option<String>,
+}
+
+/// What the engine says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineVersion {
+    /// Such as `29.5.1`.
+    pub version: String,
+    /// Such as `1.53`.
+    pub api_version: String,
+}
+
+impl Engine {
+    /// Connects, agrees on an API version, and learns what the settings of a container depend on.
+    pub async fn connect(
+        address: EngineAddress,
+        instance: Arc<Instance>,
+        oci_runtime: Option<String>,
+    ) -> Result<Self, Error> {
+        let docker = address.open()?;
+        let at = || address.to_string();
+        let docker = timeout(limits::ENGINE_PING * 2, docker.negotiate_version())
+            .await
+            .map_err(|_| Error::NoAnswer { address: at() })?
+            .map_err(|source| Error::unreachable(&address, source))?;
+        let info = timeout(limits::ENGINE_CALL, docker.info())
+            .await
+            .map_err(|_| Error::NoAnswer { address: at() })?
+            .map_err(|source| Error::unreachable(&address, source))?;
+        if let Some(wanted) = &oci_runtime {
+            let known = info.runtimes.unwrap_or_default();
+            if !known.contains_key(wanted) {
+                let mut known: Vec<String> = known.into_keys().collect();
+                known.sort();
+                return Err(Error::UnknownOciRuntime { wanted: wanted.clone(), known });
+            }
+        }
+        let by_systemd = info.cgroup_driver == Some(bollard::models::SystemInfoCgroupDriverEnum::SYSTEMD);
+        let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
+        Ok(Self { docker, address, instance, cgroup_parent: cgroup_parent.into(), oci_runtime })
+    }
+
+    /// Asks the engine for its version; fails within two seconds where it does not answer.
+    pub async fn version(&self) -> Result<EngineVersion, Error> {
+        let version = self.call("version", limits::ENGINE_PING, self.docker.version()).await?;
+        Ok(EngineVersion {
+            version: version.version.unwrap_or_default(),
+            api_version: version.api_version.unwrap_or_default(),
+        })
+    }
+
+    /// Whether a directory of this machine can be mounted into a container at all.
+    pub fn is_local(&self) -> bool {
+        matches!(self.address, EngineAddress::Unix(_))
+    }
+
+    /// Whether the agent's process can be told by the pid the engine names: not where a runtime puts
+    /// another process in front of it.
+    pub fn shows_agent_pid(&self) -> bool {
+        self.oci_runtime.as_deref().is_none_or(|runtime| runtime == "runc")
+    }
+
+    async fn call<T>(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        answer: impl Future<Output = Result<T, bollard::errors::Error>>,
+    ) -> Result<T, Error> {
+        match timeout(deadline, answer).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(source)) => Err(Error::from_call(call, &self.address, source)),
+            Err(_) => Err(Error::Deadline { call, after: deadline }),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The settings of a sandbox's container: one function, from a plan to what the engine is told.
+//!
+//! Everything that hardens a sandbox is here and nowhere else, and nothing a caller sent gets here but
+//! numbers within their ranges and the session key's label. The reasons are beside the values; the
+//! sources are Docker API 1.41 and the kernel's documentation.
+
+use std::collections::HashMap;
+
+use bollard::models::{
+    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
+    MountVolumeOptions, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+};
+
+use super::SandboxLabels;
+use crate::model::Instance;
+use crate::model::layout::{
+    AGENT_DIR, AGENT_PROGRAM, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR, WORKSPACE, volume_name,
+};
+
+const MIB: u64 = 1024 * 1024;
+
+/// Memory-backed places count against the sandbox's memory and cannot be reclaimed; filled to the limit
+/// they would wedge it. Together they stay below two fifths of the smallest sandbox (256 MiB).
+const TMP_BYTES: u64 = 40 * MIB;
+const VAR_TMP_BYTES: u64 = 16 * MIB;
+const RUN_BYTES: u64 = MIB;
+const SHM_BYTES: u64 = 32 * MIB;
+
+/// Files in /tmp: empty ones cost kernel memory too.
+const TMP_INODES: u64 = 16_384;
+
+/// Open files of one process.
+const OPEN_FILES: i64 = 4096;
+
+/// Largest single file. Not a quota, but a runaway writer ends here.
+const FILE_BYTES: i64 = 2 * 1024 * MIB as i64;
+
+/// Half of the usual weight, so that the host's own services come first where processors are short.
+const CPU_SHARES: i64 = 512;
+
+/// Above the host's processes, below the commands, which the agent raises to 1000.
+const OOM_SCORE: i64 = 500;
+
+/// Where Node's heap ends, in hundredths of the memory: it cannot see the limit behind the masked cgroup.
+const NODE_HEAP_PERCENT: u64 = 75;
+
+/// The agent ends at once when it is asked; this is for one that hangs.
+const STOP_SECONDS: i64 = 2;
+
+const SECCOMP_PROFILE: &str = include_str!("seccomp.json");
+
+/// The engine's own list, which giving a list replaces, and what else would tell of the host.
+const MASKED_PATHS: [&str; 24] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/cmdline",
+    "/proc/config.gz",
+    "/proc/diskstats",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/modules",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/block",
+    "/sys/class/dmi",
+    "/sys/devices/virtual/dmi",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/fs/bpf",
+    "/sys/fs/cgroup",
+    "/sys/fs/pstore",
+    "/sys/kernel",
+];
+
+const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// What a sandbox's container is made from.
+#[derive(Debug, Clone)]
+pub struct ContainerPlan {
+    /// Its identity and its spec.
+    pub labels: SandboxLabels,
+    /// Tag or digest of its image.
+    pub image: String,
+    /// The volume the agent's program is in.
+    pub agent_volume: String,
+    /// What the agent presents to us.
+    pub agent_secret: String,
+    /// The host's directory that holds the sandbox's socket; `None` where the agent is reached through
+    /// the engine.
+    pub run_dir: Option<String>,
+}
+
+/// The body of the create call for `plan`.
+pub fn container_body(
+    plan: &ContainerPlan,
+    instance: &Instance,
+    cgroup_parent: &str,
+    oci_runtime: Option<&str>,
+) -> ContainerCreateBody {
+    let uid = plan.labels.slot.uid();
+    ContainerCreateBody {
+        image: Some(plan.image.clone()),
+        user: Some(format!("{uid}:{uid}")),
+        // The same for all, so that it tells nothing.
+        hostname: Some("sandbox".into()),
+        entrypoint: Some(vec![AGENT_PROGRAM.into()]),
+        cmd: Some(Vec::new()),
+        working_dir: Some(WORKSPACE.into()),
+        env: Some(environment(plan)),
+        labels: Some(plan.labels.to_map(instance)),
+        stop_timeout: Some(STOP_SECONDS),
+        network_disabled: Some(true),
+        host_config: Some(host_config(plan, instance, cgroup_parent, oci_runtime)),
+        ..ContainerCreateBody::default()
+    }
+}
+
+fn host_config(
+    plan: &ContainerPlan,
+    instance: &Instance,
+    cgroup_parent: &str,
+    oci_runtime: Option<&str>,
+) -> HostConfig {
+    let resources = plan.labels.spec.resources;
+    let memory = resources.memory_bytes() as i64;
+    HostConfig {
+        // The agent must be PID 1 itself: only then can it end every process at once.
+        init: Some(false),
+        readonly_rootfs: Some(true),
+        privileged: Some(false),
+        cap_drop: Some(vec!["ALL".into()]),
+        security_opt: Some(vec!["no-new-privileges:true".into(), format!("seccomp={SECCOMP_PROFILE}")]),
+        masked_paths: Some(MASKED_PATHS.map(Into::into).into()),
+        readonly_paths: Some(READONLY_PATHS.map(Into::into).into()),
+        network_mode: Some("none".into()),
+        ipc_mode: Some("private".into()),
+        cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+        cgroup_parent: Some(cgroup_parent.into()),
+        runtime: oci_runtime.map(Into::into),
+        pids_limit: Some(resources.pids().into()),
+        memory: Some(memory),
+        // Equal to memory: no swap, so that a sandbox that needs more ends instead of dragging the host.
+        memory_swap: Some(memory),
+        memory_swappiness: Some(0),
+        nano_cpus: Some(i64::from(resources.vcpus()) * 1_000_000_000),
+        cpu_shares: Some(CPU_SHARES),
+        oom_score_adj: Some(OOM_SCORE),
+        shm_size: Some(SHM_BYTES as i64),
+        ulimits: Some(ulimits(resources.pids())),
+        // Shared memory segments would outlive the process that made them, and so every kill.
+        sysctls: Some(HashMap::from([("kernel.shm_rmid_forced".into(), "1".into())])),
+        tmpfs: Some(tmpfs()),
+        mounts: Some(mounts(plan, instance)),
+        // Output goes through the agent; a log on the host's disk would only grow.
+        log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::NO),
+            maximum_retry_count: None,
+        }),
+        auto_remove: Some(false),
+        ..HostConfig::default()
+    }
+}
+
+fn ulimits(pids: u32) -> Vec<ResourcesUlimits> {
+    [
+        ("nofile", OPEN_FILES),
+        ("core", 0),
+        ("fsize", FILE_BYTES),
+        ("memlock", 64 * 1024),
+        ("msgqueue", 0),
+        ("sigpending", 1024),
+        // Counted by user, and each sandbox has its own.
+        ("nproc", i64::from(pids)),
+    ]
+    .map(|(name, value)| ResourcesUlimits { name: Some(name.into()), soft: Some(value), hard: Some(value) })
+    .into()
+}
+
+fn tmpfs() -> HashMap<String, String> {
+    let options =
+        |bytes: u64, inodes: u64| format!("rw,noexec,nosuid,nodev,mode=1777,size={bytes},nr_inodes={inodes}");
+    HashMap::from([
+        ("/tmp".into(), options(TMP_BYTES, TMP_INODES)),
+        ("/var/tmp".into(), options(VAR_TMP_BYTES, TMP_INODES)),
+        ("/run".into(), options(RUN_BYTES, 1024)),
+    ])
+}
+
+fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
+    let volume = |name: String, target: &str, read_only, labels| Mount {
+        typ: Some(MountType::VOLUME),
+        source: Some(name),
+        target: Some(target.into()),
+        read_only: Some(read_only),
+        volume_options: Some(MountVolumeOptions {
+            // Otherwise the image's directory would overwrite the owner we set.
+            no_copy: Some(true),
+            labels,
+            ..MountVolumeOptions::default()
+        }),
+        ..Mount::default()
+    };
+    let labels = plan.labels.to_map(instance);
+    let mut mounts = vec![
+        volume(volume_name(&plan.labels.id), VOLUME_DIR, false, Some(labels)),
+        volume(plan.agent_volume.clone(), AGENT_DIR, true, None),
+    ];
+    if let Some(run_dir) = &plan.run_dir {
+        mounts.push(Mount {
+            typ: Some(MountType::BIND),
+            source: Some(run_dir.clone()),
+            target: Some(RUN_DIR.into()),
+            // Nothing inside can put something else in the socket's place.
+            read_only: Some(true),
+            ..Mount::default()
+        });
+    }
+    mounts
+}
+
+/// What the agent needs, and what it passes on to commands. No token of anybody is in here but the
+/// agent's own, which the agent keeps to itself.
+fn environment(plan: &ContainerPlan) -> Vec<String> {
+    let heap_mb = plan.labels.spec.resources.memory_bytes() / MIB * NODE_HEAP_PERCENT / 100;
+    let mut environment = vec![
+        format!("SANDBOX_AGENT_SECRET={}", plan.agent_secret),
+        format!("SANDBOX_AGENT_WORKSPACE={WORKSPACE}"),
+        format!("PATH={LOCAL_DIR}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+        format!("HOME={WORKSPACE}"),
+        // Not /tmp, where nothing can be executed: builds run what they make.
+        format!("TMPDIR={LOCAL_DIR}/tmp"),
+        format!("XDG_CACHE_HOME={LOCAL_DIR}/cache"),
+        format!("XDG_CONFIG_HOME={LOCAL_DIR}/config"),
+        format!("XDG_DATA_HOME={LOCAL_DIR}/share"),
+        format!("XDG_STATE_HOME={LOCAL_DIR}/state"),
+        format!("npm_config_cache={LOCAL_DIR}/cache/npm"),
+        format!("NPM_CONFIG_PREFIX={LOCAL_DIR}"),
+        format!("PIP_CACHE_DIR={LOCAL_DIR}/cache/pip"),
+        format!("PYTHONUSERBASE={LOCAL_DIR}"),
+        format!("CARGO_HOME={LOCAL_DIR}/cargo"),
+        format!("NODE_OPTIONS=--max-old-space-size={heap_mb}"),
+    ];
+    environment.extend(
+        ["LANG=C.UTF-8", "TERM=xterm-256color", "USER=sandbox", "LOGNAME=sandbox", "SHELL=/bin/bash"]
+            .map(Into::into),
+    );
+    if plan.run_dir.is_some() {
+        environment.push(format!("SANDBOX_AGENT_SOCKET={RUN_DIR}/{SOCKET_NAME}"));
+    }
+    environment
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::{NetworkMode, Resources, Runtime, SandboxSpec, SessionKey, Transport, UidSlot};
+
+    fn plans() -> impl Strategy<Value = ContainerPlan> {
+        (
+            "[ -~]{1,200}",
+            0..u32::from(UidSlot::COUNT),
+            1..=8u64,
+            256..=16_384u64,
+            16..=4096u64,
+            proptest::bool::ANY,
+            proptest::collection::vec(1..=65_535u16, 0..4),
+        )
+            .prop_filter_map("a blank key", |(key, slot, vcpus, memory, pids, socket, ports)| {
+                Some(ContainerPlan {
+                    labels: SandboxLabels {
+                        id: "sbx_0123456789abcdef".parse().ok()?,
+                        slot: UidSlot::of_uid(UidSlot::FIRST_UID + slot)?,
+                        transport: if socket { Transport::Socket } else { Transport::Engine },
+                        spec: SandboxSpec {
+                            session_key: SessionKey::parse(&key, "sessionKey").ok()?,
+                            runtime: Runtime::Node24,
+                            idle_ttl: std::time::Duration::from_secs(900),
+                            resources: Resources::new(Some(vcpus), Some(memory), Some(pids)).ok()?,
+                            network: NetworkMode::Default,
+                            ports,
+                        },
+                    },
+                    image: "remcochat-sandbox:node24".into(),
+                    agent_volume: "sandboxd-agent-0".into(),
+                    agent_secret: "secret".into(),
+                    run_dir: socket.then(|| "/run/sandboxd/sbx_0123456789abcdef".into()),
+                })
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn no_plan_makes_a_soft_container(plan in plans()) {
+            let body = container_body(&plan, &Instance::new([1; 32]), "/sandboxd", None);
+            let host = body.host_config.unwrap();
+
+            let uid = plan.labels.slot.uid();
+            prop_assert!(uid >= 20_000);
+            prop_assert_eq!(body.user, Some(format!("{uid}:{uid}")));
+            prop_assert_eq!(body.entrypoint, Some(vec![AGENT_PROGRAM.to_owned()]));
+            prop_assert_eq!(host.init, Some(false));
+            prop_assert_eq!(host.readonly_rootfs, Some(true));
+            prop_assert_eq!(host.privileged, Some(false));
+            prop_assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
+            prop_assert_eq!(host.network_mode.as_deref(), Some("none"));
+            prop_assert_eq!(host.ipc_mode.as_deref(), Some("private"));
+            prop_assert_eq!(host.memory, host.memory_swap);
+            prop_assert!(host.memory.unwrap() >= 256 * MIB as i64);
+            prop_assert!((16..=4096).contains(&host.pids_limit.unwrap()));
+            prop_assert!(host.nano_cpus.unwrap() >= 1_000_000_000);
+            prop_assert_eq!(host.log_config.and_then(|log| log.typ), Some("none".to_owned()));
+            prop_assert_eq!(host.auto_remove, Some(false));
+            let security = host.security_opt.unwrap();
+            prop_assert!(security.contains(&"no-new-privileges:true".to_owned()));
+            let profile = security.iter().find_map(|option| option.strip_prefix("seccomp="));
+            prop_assert_eq!(profile, Some(SECCOMP_PROFILE));
+
+            prop_assert!(host.cap_add.is_none() && host.devices.is_none() && host.binds.is_none());
+            prop_assert!(host.device_cgroup_rules.is_none() && host.device_requests.is_none());
+            prop_assert!(host.volumes_from.is_none() && host.extra_hosts.is_none() && host.links.is_none());
+            prop_assert!(host.pid_mode.is_none() && host.uts_mode.is_none() && host.userns_mode.is_none());
+            prop_assert!(host.port_bindings.is_none() && host.publish_all_ports.is_none());
+            prop_assert!(body.exposed_ports.is_none() && body.networking_config.is_none());
+            let environment = body.env.unwrap();
+            let secrets = environment.iter().filter(|entry| entry.contains("secret")).count();
+            prop_assert_eq!(secrets, 1, "only the agent's own");
+
+            let mounts = host.mounts.unwrap();
+            let targets: Vec<&str> = mounts.iter().map(|m| m.target.as_deref().unwrap()).collect();
+            let socket = plan.run_dir.is_some();
+            prop_assert_eq!(targets.len(), if socket { 3 } else { 2 });
+            for mount in &mounts {
+                let writable = mount.read_only == Some(false);
+                prop_assert_eq!(writable, mount.target.as_deref() == Some(VOLUME_DIR));
+                let is_bind = mount.typ == Some(MountType::BIND);
+                prop_assert_eq!(is_bind, mount.target.as_deref() == Some(RUN_DIR));
+            }
+        }
+
+        #[test]
+        fn memory_backed_places_leave_the_sandbox_its_memory(plan in plans()) {
+            let memory = plan.labels.spec.resources.memory_bytes();
+            let places = TMP_BYTES + VAR_TMP_BYTES + RUN_BYTES + SHM_BYTES;
+            prop_assert!(places * 5 <= memory * 2);
+        }
+    }
+
+    #[test]
+    fn the_seccomp_profile_is_json_that_refuses_by_default() {
+        let profile: serde_json::Value = serde_json::from_str(SECCOMP_PROFILE).unwrap();
+        assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+    }
+}

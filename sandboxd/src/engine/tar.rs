@@ -1,0 +1,76 @@
+//! Small archives for the engine, built in memory.
+
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use tar::{Builder, EntryType, Header};
+
+/// An archive being written. Memory takes every write, so nothing here can fail on I/O but reading files.
+pub(super) struct Archive {
+    builder: Builder<Vec<u8>>,
+}
+
+impl Archive {
+    pub(super) fn new() -> Self {
+        Self { builder: Builder::new(Vec::new()) }
+    }
+
+    /// Adds a directory with an owner.
+    pub(super) fn dir(&mut self, name: &str, mode: u32, uid: u32) -> io::Result<()> {
+        let mut header = header(EntryType::Directory, mode, uid, 0);
+        self.builder.append_data(&mut header, format!("{name}/"), io::empty())
+    }
+
+    /// Adds a file of root.
+    pub(super) fn file(&mut self, name: impl AsRef<Path>, mode: u32, content: &[u8]) -> io::Result<()> {
+        let mut header = header(EntryType::Regular, mode, 0, content.len() as u64);
+        self.builder.append_data(&mut header, name, content)
+    }
+
+    /// Adds what is in a directory of this machine, as root's.
+    pub(super) fn tree(&mut self, root: &Path) -> io::Result<()> {
+        for path in files_below(root)? {
+            let mode = if is_executable(&path)? { 0o755 } else { 0o644 };
+            let name = path.strip_prefix(root).map_err(io::Error::other)?;
+            self.file(name, mode, &std::fs::read(&path)?)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> io::Result<Bytes> {
+        Ok(self.builder.into_inner()?.into())
+    }
+}
+
+fn header(kind: EntryType, mode: u32, uid: u32, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(uid.into());
+    header.set_gid(uid.into());
+    header.set_size(size);
+    header
+}
+
+fn files_below(root: &Path) -> io::Result<Vec<std::path::PathBuf>> {
+    let mut files = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(&dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                open.push(entry.path());
+            } else {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_executable(path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(std::fs::metadata(path)?.permissions().mode() & 0o111 != 0)
+}

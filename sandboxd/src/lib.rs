@@ -1,0 +1,126 @@
+//! sandboxd: a hardened container with a real bash for every chat session.
+//!
+//! In reading order:
+//!
+//! - [`config`]: settings from the environment; [`state_dir`]: what is kept on disk
+//! - [`api`]: the HTTP door
+//! - [`service`]: every decision
+//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox
+//! - [`model`]: what all of it is about
+//! - [`cli`]: the commands for people; [`telemetry`]: the log
+//!
+//! [`run`] is the only place that puts them together.
+
+pub mod agent;
+pub mod api;
+pub mod cli;
+pub mod config;
+pub mod engine;
+pub mod model;
+pub mod service;
+pub mod state_dir;
+pub mod telemetry;
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::api::ApiState;
+use crate::config::Config;
+use crate::engine::{Engine, ImageSource};
+use crate::model::limits;
+use crate::service::{Service, Setup};
+use crate::state_dir::StateDir;
+
+/// The daemon could not start, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The state dir.
+    #[error("the state dir cannot be used")]
+    StateDir(#[from] state_dir::Error),
+    /// The run dir.
+    #[error("the run dir {} cannot be used", path.display())]
+    RunDir {
+        /// Where it is.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The engine.
+    #[error("the engine cannot be used")]
+    Engine(#[from] engine::Error),
+    /// What every sandbox needs.
+    #[error("sandboxes cannot be made here")]
+    Prepare(#[source] service::Error),
+}
+
+/// Serves the API on `listener` until `shutdown`. Sandboxes go on for the next start.
+pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let instance = Arc::new(state_dir.instance()?);
+    let token = match &config.admin_token {
+        Some(token) => token.clone(),
+        None => state_dir.token()?,
+    };
+    make_run_dir(&config)?;
+    let engine =
+        Engine::connect(config.engine.clone(), Arc::clone(&instance), config.oci_runtime.clone()).await?;
+    let tasks = TaskTracker::new();
+    let service = Service::new(engine, instance, setup_of(&config), tasks.clone());
+
+    let state = ApiState::new(Arc::clone(&service), token, config.allowed_hosts.clone());
+    let serve = api::serve(listener, api::router(state), shutdown.clone());
+    info!(host = config.bind_host.text, port = config.port, engine = %config.engine, "serving");
+
+    let prepare = async {
+        let prepared = service.prepare().await;
+        if prepared.is_err() {
+            shutdown.cancel();
+        }
+        prepared
+    };
+    let (prepared, ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve);
+    service.stop();
+    tasks.close();
+    if timeout(limits::DRAIN, tasks.wait()).await.is_err() {
+        warn!("work on sandboxes was cut off; the next start takes it up");
+    }
+    prepared.unwrap_or(Ok(())).map_err(Error::Prepare)
+}
+
+async fn unless_shut_down<T>(work: impl Future<Output = T>, shutdown: &CancellationToken) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = shutdown.cancelled() => None,
+    }
+}
+
+fn make_run_dir(config: &Config) -> Result<(), Error> {
+    // Others must not get through to the sockets in it, which every user may open.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&config.run_dir);
+    made.map_err(|source| Error::RunDir { path: config.run_dir.clone(), source })
+}
+
+fn setup_of(config: &Config) -> Setup {
+    Setup {
+        limits: config.limits,
+        run_dir: config.run_dir.clone(),
+        image: config.image.clone(),
+        image_source: image_source(config).filter(|_| config.autobuild),
+        agent_program: config.agent_program.clone(),
+        transport: config.transport,
+    }
+}
+
+/// What the image can be built from, where its folder was found.
+pub fn image_source(config: &Config) -> Option<ImageSource> {
+    let folder = config.image_dir.clone()?;
+    Some(ImageSource { folder, build_ca: config.build_ca.clone() })
+}

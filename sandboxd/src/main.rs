@@ -1,0 +1,110 @@
+//! The program: arguments, settings, exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use sandboxd::cli::{self, RunArgs};
+use sandboxd::config::{Config, Fault};
+use sandboxd::engine::Engine;
+use sandboxd::model::Instance;
+use sandboxd::model::instance::KEY_BYTES;
+use sandboxd::telemetry;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// A real bash for every AI chat, safe on a machine you own
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Serve the API until SIGTERM or SIGINT; sandboxes go on for the next start
+    Serve,
+    Run(RunArgs),
+    /// Print every setting in force with its source, and every fault
+    CheckConfig,
+    /// Build the sandbox image
+    BuildImage,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let names = std::env::vars().map(|(name, _)| name).collect();
+    let (config, report) = Config::load(|name| std::env::var(name).ok(), names);
+    let done = match (args.verb, config) {
+        (Verb::CheckConfig, config) => cli::check_config(&config, &report).map_err(Into::into),
+        (_, Err(faults)) => refuse(&faults).map_err(Into::into),
+        (Verb::Serve, Ok(config)) => serve(config).await,
+        (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,
+        (Verb::BuildImage, Ok(config)) => build_image(config).await,
+    };
+    done.unwrap_or_else(|error| {
+        explain(&error);
+        ExitCode::FAILURE
+    })
+}
+
+async fn serve(config: Config) -> anyhow::Result<ExitCode> {
+    telemetry::init(&config.log_filter, config.log_json);
+    let address = (config.bind_host.address, config.port);
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {}:{}", config.bind_host.text, config.port))?;
+    let shutdown = CancellationToken::new();
+    tokio::spawn(cancel_when_asked(shutdown.clone()));
+    sandboxd::run(config, listener, shutdown).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn cancel_when_asked(shutdown: CancellationToken) {
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = terminated => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    tracing::info!("asked to stop");
+    shutdown.cancel();
+}
+
+async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
+    telemetry::init(&config.log_filter, config.log_json);
+    let source = sandboxd::image_source(&config).context("the folder `sandbox-images` was not found")?;
+    // An image carries none of our labels, so this needs no identity, and a daemon may be running.
+    let nobody = Arc::new(Instance::new([0; KEY_BYTES]));
+    let engine = Engine::connect(config.engine, nobody, None).await?;
+    engine.build_image(&config.image, &source).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refuse(faults: &[Fault]) -> io::Result<ExitCode> {
+    cli::write_faults(&mut io::stderr().lock(), faults)?;
+    Ok(ExitCode::FAILURE)
+}
+
+/// Says what went wrong, why, and where possible what to do.
+fn explain(error: &anyhow::Error) {
+    let mut message = format!("sandboxd: {error}\n");
+    for cause in error.chain().skip(1) {
+        message.push_str(&format!("  because {cause}\n"));
+    }
+    let engine = error.chain().find_map(|cause| cause.downcast_ref::<sandboxd::engine::Error>());
+    if let Some(advice) = engine.and_then(sandboxd::engine::Error::advice) {
+        message.push_str(&format!("  {advice}\n"));
+    }
+    // There is nobody left to tell where standard error is gone.
+    let _ = io::stderr().write_all(message.as_bytes());
+}

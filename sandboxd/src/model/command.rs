@@ -1,0 +1,190 @@
+//! A command as the daemon sees it: what is asked for, what is heard of it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sandbox_api::CommandId;
+use sandbox_api::command::EndReason;
+
+/// What to run and how.
+#[derive(Debug, Clone)]
+pub struct CommandSpec {
+    /// Chosen by the caller or made here.
+    pub id: CommandId,
+    /// What to run.
+    pub program: Program,
+    /// Relative to the workspace; empty is the workspace.
+    pub cwd: String,
+    /// On top of the sandbox's environment.
+    pub env: HashMap<String, String>,
+    /// Written to standard input, which is then closed.
+    pub stdin: Option<Bytes>,
+    /// After which it is ended.
+    pub timeout: Duration,
+    /// Goes on when the caller of its stream leaves.
+    pub detached: bool,
+}
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// A program and its arguments.
+    Argv {
+        /// Looked up on PATH.
+        program: String,
+        /// What follows it.
+        args: Vec<String>,
+    },
+    /// A script for `bash -c`.
+    Script(String),
+}
+
+/// A command has started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Started {
+    /// Milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// The limit that holds.
+    pub timeout: Duration,
+}
+
+/// Which of a command's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Bytes one read of a command's output brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// One more than that of the record before.
+    pub seq: u64,
+    /// Where it was written.
+    pub stream: Stream,
+    /// What was written.
+    pub data: Bytes,
+}
+
+/// What a reader of a command hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// First, for the caller that started the command.
+    Started(Started),
+    /// Output, in order.
+    Output(Vec<Record>),
+    /// Output that is no longer kept.
+    Gap {
+        /// How much.
+        dropped_bytes: u64,
+        /// The record that follows.
+        next_seq: u64,
+    },
+    /// Nothing happened for a while.
+    Heartbeat,
+    /// Last.
+    Ended(Ended),
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Why.
+    pub reason: EndReason,
+    /// As a shell would report it.
+    pub exit_code: i32,
+    /// Number of the signal that ended it.
+    pub signal: Option<i32>,
+    /// From start to end.
+    pub duration: Duration,
+    /// Written in all.
+    pub stdout_bytes: u64,
+    /// Written in all.
+    pub stderr_bytes: u64,
+    /// Written and no longer kept.
+    pub dropped_bytes: u64,
+    /// It took killing every process of the sandbox.
+    pub swept: bool,
+}
+
+impl Ended {
+    /// The end of a command whose sandbox went away: nobody can tell how it would have ended.
+    pub const LOST: Self = Self {
+        reason: EndReason::Lost,
+        exit_code: 137,
+        signal: None,
+        duration: Duration::ZERO,
+        stdout_bytes: 0,
+        stderr_bytes: 0,
+        dropped_bytes: 0,
+        swept: false,
+    };
+}
+
+/// What is known of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandStatus {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Where it was started.
+    pub cwd: String,
+    /// When, and for how long at most.
+    pub started: Started,
+    /// How it ended, once it has.
+    pub ended: Option<Ended>,
+    /// Written so far.
+    pub stdout_bytes: u64,
+    /// Written so far.
+    pub stderr_bytes: u64,
+    /// Written and no longer kept.
+    pub dropped_bytes: u64,
+    /// Goes on when the caller of its stream leaves.
+    pub detached: bool,
+}
+
+/// Signals a caller may send, as signal(7) numbers them on x86-64 and arm64.
+const SIGNALS: [(&str, i32); 14] = [
+    ("SIGHUP", 1),
+    ("SIGINT", 2),
+    ("SIGQUIT", 3),
+    ("SIGABRT", 6),
+    ("SIGKILL", 9),
+    ("SIGUSR1", 10),
+    ("SIGSEGV", 11),
+    ("SIGUSR2", 12),
+    ("SIGPIPE", 13),
+    ("SIGALRM", 14),
+    ("SIGTERM", 15),
+    ("SIGCONT", 18),
+    ("SIGSTOP", 19),
+    ("SIGWINCH", 28),
+];
+
+/// A signal by its number, for those that end commands without having a name here.
+pub fn signal_name(number: i32) -> String {
+    let known = SIGNALS.iter().find(|(_, known)| *known == number);
+    known.map_or_else(|| format!("SIG{number}"), |(name, _)| (*name).to_owned())
+}
+
+/// A signal's number by its name, with or without `SIG`.
+pub fn signal_number(name: &str) -> Option<i32> {
+    let known = |(full, _): &&(&str, i32)| *full == name || full.strip_prefix("SIG") == Some(name);
+    SIGNALS.iter().find(known).map(|(_, number)| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_go_by_both_names() {
+        assert_eq!(signal_number("INT"), Some(2));
+        assert_eq!(signal_number("SIGINT"), Some(2));
+        assert_eq!(signal_number("NOPE"), None);
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(31), "SIG31");
+    }
+}

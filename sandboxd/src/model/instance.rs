@@ -1,0 +1,83 @@
+//! What makes one installation of sandboxd itself: a key that only it has.
+//!
+//! Everything else is derived from the key, so that it is the one thing to keep: the id that marks what is
+//! ours on a shared engine, the signature that keeps others from forging our labels, and each agent's secret.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sandbox_api::SandboxId;
+use sha2::Sha256;
+
+/// Bytes of an instance key.
+pub const KEY_BYTES: usize = 32;
+
+/// An installation.
+#[derive(Clone)]
+pub struct Instance {
+    key: [u8; KEY_BYTES],
+    id: String,
+}
+
+impl Instance {
+    /// The installation that has this key.
+    pub fn new(key: [u8; KEY_BYTES]) -> Self {
+        let id = hex(&mac(&key, "instance id", "")[..8]);
+        Self { key, id }
+    }
+
+    /// Marks our objects on the engine; 16 hexadecimal digits.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The signature of `text`, 64 hexadecimal digits.
+    pub fn sign(&self, text: &str) -> String {
+        hex(&mac(&self.key, "labels", text))
+    }
+
+    /// What the agent of a sandbox must present, 64 hexadecimal digits.
+    pub fn agent_secret(&self, sandbox: &SandboxId) -> String {
+        hex(&mac(&self.key, "agent", sandbox.as_str()))
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// HMAC-SHA256 (RFC 2104), with the purpose in front so that no value serves two.
+fn mac(key: &[u8; KEY_BYTES], purpose: &str, text: &str) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(purpose.as_bytes());
+    mac.update(&[0]);
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_purpose_and_each_key_has_its_own_values() {
+        let (one, two) = (Instance::new([1; 32]), Instance::new([2; 32]));
+        let sandbox: SandboxId = "sbx_0123456789abcdef".parse().unwrap();
+        assert_eq!(one.id().len(), 16);
+        assert_ne!(one.id(), two.id());
+        assert_ne!(one.sign(sandbox.as_str()), one.agent_secret(&sandbox));
+        assert_ne!(one.agent_secret(&sandbox), two.agent_secret(&sandbox));
+        assert_eq!(one.sign("x"), Instance::new([1; 32]).sign("x"));
+    }
+
+    #[test]
+    fn the_key_does_not_print() {
+        assert!(!format!("{:?}", Instance::new([171; 32])).contains("171"));
+    }
+}

@@ -1,0 +1,39 @@
+//! Where things are inside a sandbox.
+//!
+//! The sandbox's volume is mounted one level above the workspace, so that caches and temporary files have a
+//! place that keeps its content and is not in the way of the session's own files: an empty workspace is
+//! empty, and `git clone … .` works in it.
+
+/// Where the sandbox's volume is mounted.
+pub const VOLUME_DIR: &str = "/vercel/sandbox";
+
+/// The session's files, and the home directory.
+pub const WORKSPACE: &str = sandbox_api::WORKSPACE;
+
+/// The workspace's name in the volume.
+pub const WORKSPACE_NAME: &str = "workspace";
+
+/// Caches, temporary files and what `npm -g` and `pip` install, in the volume beside the workspace.
+pub const LOCAL_DIR: &str = "/vercel/sandbox/.local";
+
+/// Where the agent volume is mounted, read-only.
+pub const AGENT_DIR: &str = "/.sandbox/bin";
+
+/// The agent's program.
+pub const AGENT_PROGRAM: &str = "/.sandbox/bin/sandbox-agent";
+
+/// Where the sandbox's directory of the run dir is mounted, read-only.
+pub const RUN_DIR: &str = "/.sandbox/run";
+
+/// Name of the socket in the run dir, on the host and inside.
+pub const SOCKET_NAME: &str = "agent.sock";
+
+/// Name of the sandbox's container.
+pub fn container_name(id: &sandbox_api::SandboxId) -> String {
+    format!("remcochat-sandbox-{id}")
+}
+
+/// Name of the sandbox's volume.
+pub fn volume_name(id: &sandbox_api::SandboxId) -> String {
+    format!("remcochat-sandbox-ws-{id}")
+}

@@ -1,0 +1,92 @@
+//! Every bound of the daemon, by name.
+
+use std::time::Duration;
+
+/// Bounds that the operator sets.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Sandboxes that may run at once.
+    pub max_concurrent: usize,
+    /// Idle time where a caller names none.
+    pub default_idle_ttl: Duration,
+    /// Longest request body in bytes.
+    pub max_body_bytes: usize,
+    /// Longest time a command may be given.
+    pub max_command_timeout: Duration,
+}
+
+/// Time a command gets where the caller names none.
+pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Shortest time a command may be given.
+pub const MIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Longest script in bytes.
+pub const MAX_SCRIPT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Longest standard input that comes with a command, in bytes.
+pub const MAX_STDIN_BYTES: usize = 8 * 1024 * 1024;
+
+/// Arguments of one command.
+pub const MAX_ARGS: usize = 4096;
+
+/// Variables a command may add to its environment, and their names and values together in bytes.
+pub const MAX_ENV_ENTRIES: usize = 64;
+/// See [`MAX_ENV_ENTRIES`].
+pub const MAX_ENV_BYTES: usize = 32 * 1024;
+
+/// Longest path in bytes (PATH_MAX without its NUL).
+pub const MAX_PATH_BYTES: usize = 4095;
+
+/// Largest file `files:read` returns, in bytes.
+pub const MAX_READ_BYTES: u64 = 50 * 1024 * 1024;
+
+/// Files one `files:write` may carry.
+pub const MAX_FILES_PER_WRITE: usize = 10_000;
+
+/// Size of the parts a written file travels in.
+pub const FILE_PART_BYTES: usize = 256 * 1024;
+
+/// How long an engine may take to say that it is there.
+pub const ENGINE_PING: Duration = Duration::from_secs(2);
+
+/// How long any other call to the engine may take.
+pub const ENGINE_CALL: Duration = Duration::from_secs(60);
+
+/// How long a new container's agent may take to answer.
+pub const AGENT_FIRST_ANSWER: Duration = Duration::from_secs(20);
+
+/// How long an agent may be away before a request for it fails.
+pub const AGENT_ABSENCE: Duration = Duration::from_secs(5);
+
+/// How long a connection on an agent's socket may take to greet.
+pub const GREETING: Duration = Duration::from_secs(5);
+
+/// How long the agent may take to end a command, all rungs of its ladder together.
+pub const KILL: Duration = Duration::from_secs(15);
+
+/// How long any other short call to an agent may take.
+pub const AGENT_CALL: Duration = Duration::from_secs(30);
+
+/// How long the files of one request may take to be written or read.
+pub const FILE_TRANSFER: Duration = Duration::from_secs(120);
+
+/// Silence in a record stream before a heartbeat.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Connections served at once; more wait to be accepted.
+pub const MAX_CONNECTIONS: usize = 1024;
+
+/// How long a client may take to send a request's head.
+pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
+
+/// Headers of a request, and their size together in bytes.
+pub const MAX_HEADERS: usize = 100;
+/// See [`MAX_HEADERS`].
+pub const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// How long requests may go on after the daemon was asked to stop.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// What a caller without a free place is told to wait, in seconds.
+pub const RETRY_AFTER_SECONDS: u64 = 5;

@@ -1,0 +1,34 @@
+//! What everything else is about: ids, specs, states, limits. Pure values; no I/O and nothing async.
+
+pub mod command;
+pub mod files;
+pub mod instance;
+pub mod layout;
+pub mod limits;
+pub mod sandbox;
+pub mod session;
+
+pub use command::{CommandSpec, Ended, Event, Program};
+pub use instance::Instance;
+pub use limits::Limits;
+pub use sandbox::{NetworkMode, Resources, Runtime, SandboxSpec, Transport, UidSlot};
+pub use session::SessionKey;
+
+use thiserror::Error;
+
+/// A value a caller gave that is not one of its type.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{field}` {problem}")]
+pub struct FieldError {
+    /// The field as the caller spelled it, such as `resources.vcpus`.
+    pub field: String,
+    /// What is wrong, as the end of a sentence that begins with the field.
+    pub problem: String,
+}
+
+impl FieldError {
+    /// A fault in `field`.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { field: field.into(), problem: problem.into() }
+    }
+}

@@ -1,0 +1,276 @@
+//! What a sandbox is asked to be.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{FieldError, SessionKey};
+
+/// Idle time a caller may ask for, in milliseconds.
+pub const IDLE_TTL_MS: RangeInclusive<u64> = 10_000..=21_600_000;
+
+/// Ports a sandbox may offer.
+pub const MAX_PORTS: usize = 4;
+
+const VCPUS: RangeInclusive<u64> = 1..=8;
+const MEMORY_MB: RangeInclusive<u64> = 256..=16_384;
+const PIDS: RangeInclusive<u64> = 16..=4096;
+
+/// Everything a sandbox is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxSpec {
+    /// The session it belongs to.
+    pub session_key: SessionKey,
+    /// What its image must offer.
+    pub runtime: Runtime,
+    /// How long it may be idle before it is parked.
+    pub idle_ttl: Duration,
+    /// How large it is.
+    pub resources: Resources,
+    /// What it may reach.
+    pub network: NetworkMode,
+    /// Ports that may be previewed.
+    pub ports: Vec<u16>,
+}
+
+/// What a sandbox is for. Both are served by the same image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Runtime {
+    /// Node 24.
+    #[default]
+    Node24,
+    /// Python 3.13.
+    Python313,
+}
+
+impl Runtime {
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Node24 => "node24",
+            Self::Python313 => "python3.13",
+        }
+    }
+}
+
+/// There is no such runtime.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown runtime {0:?}")]
+pub struct UnknownRuntime(pub String);
+
+impl FromStr for Runtime {
+    type Err = UnknownRuntime;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRuntime> {
+        [Self::Node24, Self::Python313]
+            .into_iter()
+            .find(|runtime| runtime.as_str() == text)
+            .ok_or_else(|| UnknownRuntime(text.to_owned()))
+    }
+}
+
+/// What a sandbox may reach. Until egress exists every sandbox is cut off; the wish is kept with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NetworkMode {
+    /// The public internet.
+    #[default]
+    Default,
+    /// Named hosts.
+    Allowlist,
+    /// Nothing.
+    None,
+}
+
+impl NetworkMode {
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Allowlist => "allowlist",
+            Self::None => "none",
+        }
+    }
+
+    /// Reads a name; `field` is what the caller called it.
+    pub fn parse(text: &str, field: &str) -> Result<Self, FieldError> {
+        [Self::Default, Self::Allowlist, Self::None]
+            .into_iter()
+            .find(|mode| mode.as_str() == text)
+            .ok_or_else(|| FieldError::new(field, "must be `default`, `allowlist` or `none`"))
+    }
+}
+
+/// How a sandbox's agent and the daemon find each other. Fixed when the container is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// The agent dials a socket that the container sees.
+    Socket,
+    /// The daemon dials through the engine, where no socket can be shared.
+    Engine,
+}
+
+impl Transport {
+    /// Its name in labels and settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Engine => "engine",
+        }
+    }
+
+    /// Reads a name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Socket, Self::Engine].into_iter().find(|transport| transport.as_str() == text)
+    }
+}
+
+/// Size limits of one sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resources {
+    vcpus: u8,
+    memory_mb: u32,
+    pids: u32,
+}
+
+impl Resources {
+    /// Checks each number against its range; what is absent gets its default.
+    pub fn new(vcpus: Option<u64>, memory_mb: Option<u64>, pids: Option<u64>) -> Result<Self, FieldError> {
+        Ok(Self {
+            vcpus: checked("resources.vcpus", vcpus.unwrap_or(2), VCPUS)? as u8,
+            memory_mb: checked("resources.memoryMb", memory_mb.unwrap_or(2048), MEMORY_MB)? as u32,
+            pids: checked("resources.pids", pids.unwrap_or(512), PIDS)? as u32,
+        })
+    }
+
+    /// Processors.
+    pub fn vcpus(self) -> u8 {
+        self.vcpus
+    }
+
+    /// Memory in MiB; there is no swap.
+    pub fn memory_mb(self) -> u32 {
+        self.memory_mb
+    }
+
+    /// Memory in bytes.
+    pub fn memory_bytes(self) -> u64 {
+        u64::from(self.memory_mb) * 1024 * 1024
+    }
+
+    /// Processes and threads.
+    pub fn pids(self) -> u32 {
+        self.pids
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "vcpus={},memoryMb={},pids={}", self.vcpus, self.memory_mb, self.pids)
+    }
+}
+
+impl FromStr for Resources {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let (mut vcpus, mut memory_mb, mut pids) = (None, None, None);
+        for pair in text.split(',') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let number = value.parse().ok();
+            match name {
+                "vcpus" => vcpus = number,
+                "memoryMb" => memory_mb = number,
+                "pids" => pids = number,
+                other => return Err(FieldError::new(format!("resources.{other}"), "is not known")),
+            }
+        }
+        Self::new(vcpus, memory_mb, pids)
+    }
+}
+
+/// `value`, if it is in `range`.
+pub fn checked(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<u64, FieldError> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    Err(FieldError::new(field, format!("must be {} to {}", range.start(), range.end())))
+}
+
+/// Checks a wish for ports: up to [`MAX_PORTS`] distinct ones.
+pub fn ports(wished: &[u32]) -> Result<Vec<u16>, FieldError> {
+    let mut ports = Vec::new();
+    for port in wished {
+        let port = u16::try_from(*port).ok().filter(|port| *port > 0);
+        let port = port.ok_or_else(|| FieldError::new("ports", "must be 1 to 65535 each"))?;
+        if !ports.contains(&port) {
+            ports.push(port);
+        }
+    }
+    if ports.len() > MAX_PORTS {
+        return Err(FieldError::new("ports", format!("must be at most {MAX_PORTS}")));
+    }
+    Ok(ports)
+}
+
+/// A live sandbox's place in the range of user ids. Each has its own, because the kernel counts some
+/// budgets (inotify, processes, pipes) by user and not by container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UidSlot(u16);
+
+impl UidSlot {
+    /// The first user id; the image has a passwd line for each.
+    pub const FIRST_UID: u32 = 20_000;
+
+    /// How many there are: twice the most sandboxes that may run, and the image has a line for each.
+    pub const COUNT: u16 = 2_000;
+
+    /// The last one, for a sandbox of the daemon's own.
+    pub const LAST: Self = Self(Self::COUNT - 1);
+
+    /// All slots for sessions, lowest first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::LAST.0).map(Self)
+    }
+
+    /// The slot of a user id.
+    pub fn of_uid(uid: u32) -> Option<Self> {
+        let slot = u16::try_from(uid.checked_sub(Self::FIRST_UID)?).ok()?;
+        (slot < Self::COUNT).then_some(Self(slot))
+    }
+
+    /// The user and group id.
+    pub fn uid(self) -> u32 {
+        Self::FIRST_UID + u32::from(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_have_defaults_and_ranges() {
+        let defaults = Resources::new(None, None, None).unwrap();
+        assert_eq!(defaults.to_string(), "vcpus=2,memoryMb=2048,pids=512");
+        assert_eq!(defaults.to_string().parse(), Ok(defaults));
+        let fault = Resources::new(Some(9), None, None).unwrap_err();
+        assert_eq!(fault.to_string(), "`resources.vcpus` must be 1 to 8");
+    }
+
+    #[test]
+    fn ports_are_few_and_distinct() {
+        assert_eq!(ports(&[3000, 3000, 80]), Ok(vec![3000, 80]));
+        assert!(ports(&[0]).is_err());
+        assert!(ports(&[65_536]).is_err());
+        assert!(ports(&[1, 2, 3, 4, 5]).is_err());
+    }
+
+    #[test]
+    fn a_slot_is_a_user_id_of_the_range() {
+        assert_eq!(UidSlot::of_uid(20_007).map(UidSlot::uid), Some(20_007));
+        assert_eq!(UidSlot::of_uid(0), None);
+        assert_eq!(UidSlot::of_uid(22_000), None);
+        assert!(UidSlot::all().all(|slot| slot != UidSlot::LAST));
+    }
+}

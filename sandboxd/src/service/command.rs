@@ -1,0 +1,149 @@
+//! Commands in a sandbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_api::{CommandId, SandboxId};
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::follow::{CommandStream, OnDrop};
+use super::registry::Sandbox;
+use super::{Error, Service};
+use crate::agent::{self, AgentHandle, Refusal};
+use crate::model::command::{CommandStatus, Started};
+use crate::model::{CommandSpec, Ended};
+
+/// SIGTERM of signal(7).
+const TERM: i32 = 15;
+
+impl Service {
+    /// Starts a command; the answer means that it runs.
+    pub async fn start(self: &Arc<Self>, id: &SandboxId, spec: &CommandSpec) -> Result<Started, Error> {
+        let in_use = self.in_use(id).await?;
+        match in_use.agent.start(spec).await {
+            // The id makes the second try safe: what was started is not started again.
+            Err(error) if error.is_broken() => Ok(in_use.agent.start(spec).await?),
+            other => Ok(other?),
+        }
+    }
+
+    /// Starts a command and streams it from its start to its end. Dropping the stream ends the command,
+    /// unless it is detached.
+    pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: &CommandSpec) -> Result<CommandStream, Error> {
+        let in_use = self.in_use(id).await?;
+        let events = match in_use.agent.run(spec).await {
+            Err(error) if error.is_broken() => in_use.agent.run(spec).await?,
+            other => other?,
+        };
+        let on_drop = if spec.detached { OnDrop::LetGo } else { OnDrop::End };
+        let stream = CommandStream::new(self, &in_use.sandbox, in_use.agent.clone(), spec.id.clone());
+        Ok(stream.reading(events, 0, on_drop))
+    }
+
+    /// Streams what is kept of a command after record `after`, and with `follow` what comes.
+    pub async fn logs(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+        after: u64,
+        follow: bool,
+    ) -> Result<CommandStream, Error> {
+        let in_use = self.in_use(id).await?;
+        let events = match in_use.agent.attach(command, after, follow).await {
+            Err(error) if error.is_broken() => in_use.agent.attach(command, after, follow).await?,
+            other => other?,
+        };
+        let stream = CommandStream::new(self, &in_use.sandbox, in_use.agent.clone(), command.clone());
+        Ok(if follow { stream.reading(events, after, OnDrop::LetGo) } else { stream.reading_once(events) })
+    }
+
+    /// Waits for a command's end, for as long as `limit` says.
+    pub async fn wait(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+        limit: Option<Duration>,
+    ) -> Result<Ended, Error> {
+        let in_use = self.in_use(id).await?;
+        let (sandbox, agent) = (Arc::clone(&in_use.sandbox), in_use.agent.clone());
+        // A delete must not wait for those who wait.
+        drop(in_use);
+        let wait = self.wait_across_reconnects(&sandbox, &agent, command);
+        match limit {
+            None => wait.await,
+            Some(limit) => timeout(limit, wait)
+                .await
+                .unwrap_or(Err(Error::WaitDeadline { timeout_ms: limit.as_millis() as u64 })),
+        }
+    }
+
+    async fn wait_across_reconnects(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+    ) -> Result<Ended, Error> {
+        let mut waited_before = false;
+        loop {
+            match agent.wait(command).await {
+                Ok(ended) => return Ok(ended),
+                Err(error) if error.is_broken() => {
+                    if self.is_gone(sandbox, agent).await {
+                        return Ok(Ended::LOST);
+                    }
+                    waited_before = true;
+                }
+                Err(agent::Error::Refused(Refusal::CommandUnknown)) if waited_before => {
+                    return Ok(Ended::LOST);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// What is known of a command.
+    pub async fn inspect(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+    ) -> Result<CommandStatus, Error> {
+        Ok(self.in_use(id).await?.agent.inspect(command).await?)
+    }
+
+    /// Ends a command and answers when nothing of it is left. True where it had ended before.
+    pub async fn kill(self: &Arc<Self>, id: &SandboxId, command: &CommandId) -> Result<bool, Error> {
+        let in_use = self.in_use(id).await?;
+        let (sandbox, agent) = (Arc::clone(&in_use.sandbox), in_use.agent.clone());
+        drop(in_use);
+        self.end_command(&sandbox, &agent, command).await
+    }
+
+    /// Sends a command one signal. True where it had ended before.
+    pub async fn signal(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+        signal: i32,
+    ) -> Result<bool, Error> {
+        Ok(self.in_use(id).await?.agent.signal(command, signal).await?)
+    }
+
+    /// The agent's ladder, and where the agent cannot say that the command is gone, the engine's: the
+    /// container is started anew and keeps its files.
+    pub(super) async fn end_command(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+    ) -> Result<bool, Error> {
+        match agent.end(command, TERM).await {
+            Err(agent::Error::Deadline { after }) => {
+                warn!(sandbox = %sandbox.id(), %command, ?after, "a command did not end; restarting its container");
+                self.restart(sandbox).await?;
+                Ok(false)
+            }
+            other => Ok(other?),
+        }
+    }
+}

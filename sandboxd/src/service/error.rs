@@ -1,0 +1,233 @@
+//! Why a request is not served, in the daemon's own terms.
+
+use std::sync::Arc;
+
+use sandbox_api::ErrorCode;
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use crate::agent::{self, Refusal};
+use crate::engine;
+use crate::model::{FieldError, limits};
+
+/// Why a request is not served. The text is for the caller; the cause is for the log.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A value is not what it must be.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// There is no such thing.
+    #[error("no such {resource}")]
+    NotFound {
+        /// `sandbox`, `command` or `file`.
+        resource: &'static str,
+    },
+    /// There is no such runtime.
+    #[error("the runtime {runtime:?} is not offered, only node24 and python3.13")]
+    UnknownRuntime {
+        /// What was asked for.
+        runtime: String,
+    },
+    /// The wish is understood and not offered.
+    #[error("`{field}` is not offered by this version")]
+    NotOffered {
+        /// The field.
+        field: &'static str,
+    },
+    /// A command could not be started.
+    #[error("the command could not be started: {step} {subject:?} failed with error {errno}")]
+    StartFailed {
+        /// `cwd`, `stdin`, `script`, `exec` or `fork`.
+        step: String,
+        /// What it was about.
+        subject: String,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A path leads out of the workspace.
+    #[error("the path {path:?} leads out of the workspace")]
+    OutsideWorkspace {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// A path is no regular file.
+    #[error("{path:?} is not a regular file")]
+    NotAFile {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// The file system refused.
+    #[error("the file {path:?} could not be used: error {errno}")]
+    FileFailed {
+        /// As the caller gave it.
+        path: String,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A limit of one sandbox.
+    #[error("the sandbox's limit of {value} {limit} is reached")]
+    LimitReached {
+        /// Of what.
+        limit: String,
+        /// How many.
+        value: u64,
+    },
+    /// Something is larger than it may be.
+    #[error("{what} is larger than {limit} bytes")]
+    TooLarge {
+        /// What.
+        what: String,
+        /// What it may be.
+        limit: u64,
+    },
+    /// The workspace is full.
+    #[error("no space left in the workspace for {path:?}")]
+    NoSpace {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// As many sandboxes run as may.
+    #[error("all {max} sandboxes are in use")]
+    Full {
+        /// How many may run.
+        max: usize,
+    },
+    /// The daemon is still starting.
+    #[error("sandboxd is starting: {missing} is not ready")]
+    NotReady {
+        /// What it waits for.
+        missing: &'static str,
+    },
+    /// A wait ran out of time; what it waited for goes on.
+    #[error("the command did not end within {timeout_ms} ms; it goes on")]
+    WaitDeadline {
+        /// What the caller gave it.
+        timeout_ms: u64,
+    },
+    /// Making the sandbox failed, for this caller and all others of the session.
+    #[error("{0}")]
+    CreateFailed(#[source] Arc<Error>),
+    /// The engine.
+    #[error("the engine failed")]
+    Engine(#[from] engine::Error),
+    /// An agent.
+    #[error("the sandbox did not answer")]
+    Agent {
+        /// What happened.
+        source: agent::Error,
+    },
+    /// The run dir.
+    #[error("the run dir cannot be used")]
+    RunDir {
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The system gave no randomness.
+    #[error("the system has no randomness")]
+    Randomness {
+        /// What it said.
+        source: getrandom::Error,
+    },
+    /// A task of ours ended without an answer.
+    #[error("a task of the daemon failed")]
+    Task {
+        /// How.
+        source: tokio::task::JoinError,
+    },
+}
+
+impl Error {
+    /// The kind, for the caller's program.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Field(_) => ErrorCode::InvalidRequest,
+            Self::NotFound { .. } => ErrorCode::NotFound,
+            Self::UnknownRuntime { .. }
+            | Self::NotOffered { .. }
+            | Self::StartFailed { .. }
+            | Self::OutsideWorkspace { .. }
+            | Self::NotAFile { .. }
+            | Self::FileFailed { .. } => ErrorCode::Refused,
+            Self::TooLarge { .. } => ErrorCode::TooLarge,
+            Self::NoSpace { .. } => ErrorCode::InsufficientStorage,
+            Self::Full { .. } | Self::LimitReached { .. } => ErrorCode::CapacityExhausted,
+            Self::NotReady { .. } => ErrorCode::Unavailable,
+            Self::WaitDeadline { .. } => ErrorCode::DeadlineExceeded,
+            Self::CreateFailed(error) => error.code(),
+            Self::Engine(error) if error.is_away() => ErrorCode::Unavailable,
+            Self::Agent { source } => agent_code(source),
+            Self::Engine(_) | Self::RunDir { .. } | Self::Randomness { .. } | Self::Task { .. } => {
+                ErrorCode::Internal
+            }
+        }
+    }
+
+    /// Facts for the caller's program.
+    pub fn details(&self) -> Map<String, Value> {
+        let facts = match self {
+            Self::Field(fault) => json!({ "field": fault.field }),
+            Self::NotFound { resource } => json!({ "resource": resource }),
+            Self::UnknownRuntime { runtime } => json!({ "field": "runtime", "value": runtime }),
+            Self::NotOffered { field } => json!({ "field": field }),
+            Self::StartFailed { step, errno, .. } => json!({ "step": step, "errno": errno }),
+            Self::OutsideWorkspace { path } | Self::NotAFile { path } | Self::NoSpace { path } => {
+                json!({ "path": path })
+            }
+            Self::FileFailed { path, errno } => json!({ "path": path, "errno": errno }),
+            Self::LimitReached { limit, value } => json!({ "limit": limit, "value": value }),
+            Self::TooLarge { limit, .. } => json!({ "limit": limit }),
+            Self::Full { max } => json!({ "maxConcurrent": max }),
+            Self::NotReady { missing } => json!({ "missing": missing }),
+            Self::CreateFailed(error) => return error.details(),
+            Self::WaitDeadline { .. }
+            | Self::Engine(_)
+            | Self::Agent { .. }
+            | Self::RunDir { .. }
+            | Self::Randomness { .. }
+            | Self::Task { .. } => json!({}),
+        };
+        match facts {
+            Value::Object(facts) => facts,
+            _ => Map::new(),
+        }
+    }
+
+    /// After how many seconds the caller may try again.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.code().is_retryable().then_some(limits::RETRY_AFTER_SECONDS)
+    }
+}
+
+fn agent_code(error: &agent::Error) -> ErrorCode {
+    match error {
+        agent::Error::Away { .. } | agent::Error::Broken { .. } => ErrorCode::Unavailable,
+        agent::Error::Deadline { .. } => ErrorCode::DeadlineExceeded,
+        agent::Error::Nonsense { .. } | agent::Error::Refused(_) => ErrorCode::Internal,
+    }
+}
+
+impl From<agent::Error> for Error {
+    fn from(error: agent::Error) -> Self {
+        match error {
+            agent::Error::Refused(refusal) => refused(refusal),
+            source => Self::Agent { source },
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::CommandUnknown => Error::NotFound { resource: "command" },
+        Refusal::StartFailed { step, errno, subject } => Error::StartFailed { step, subject, errno },
+        Refusal::LimitReached { limit, value } => Error::LimitReached { limit, value },
+        Refusal::OutsideWorkspace { path } => Error::OutsideWorkspace { path },
+        Refusal::FileUnknown { .. } => Error::NotFound { resource: "file" },
+        Refusal::NotAFile { path } => Error::NotAFile { path },
+        Refusal::TooLarge { path, max_bytes, .. } => {
+            Error::TooLarge { what: format!("the file {path:?}"), limit: max_bytes }
+        }
+        Refusal::NoSpace { path } => Error::NoSpace { path },
+        Refusal::FileFailed { path, errno } => Error::FileFailed { path, errno },
+        Refusal::FieldInvalid { field, problem } => Error::Field(FieldError { field, problem }),
+    }
+}

@@ -1,0 +1,163 @@
+//! A command's stream, across broken connections to its agent.
+
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use sandbox_api::CommandId;
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::Service;
+use super::registry::Sandbox;
+use crate::agent::{self, AgentHandle, EventStream, Refusal};
+use crate::engine::Status;
+use crate::model::{Ended, Event, limits};
+
+/// What happens to the command when its reader leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnDrop {
+    /// It is ended.
+    End,
+    /// It goes on.
+    LetGo,
+}
+
+/// The events of one command. Never fails: what cannot be read any more ends as `lost`.
+pub struct CommandStream {
+    service: Arc<Service>,
+    sandbox: Arc<Sandbox>,
+    agent: AgentHandle,
+    command: CommandId,
+    events: Option<EventStream>,
+    /// Sequence number of the last record that was passed on.
+    after: u64,
+    follow: bool,
+    on_drop: OnDrop,
+    done: bool,
+}
+
+impl CommandStream {
+    pub(super) fn new(
+        service: &Arc<Service>,
+        sandbox: &Arc<Sandbox>,
+        agent: AgentHandle,
+        command: CommandId,
+    ) -> Self {
+        Self {
+            service: Arc::clone(service),
+            sandbox: Arc::clone(sandbox),
+            agent,
+            command,
+            events: None,
+            after: 0,
+            follow: true,
+            on_drop: OnDrop::LetGo,
+            done: false,
+        }
+    }
+
+    /// Follows the command to its end.
+    pub(super) fn reading(mut self, events: EventStream, after: u64, on_drop: OnDrop) -> Self {
+        self.events = Some(events);
+        self.after = after;
+        self.on_drop = on_drop;
+        self
+    }
+
+    /// Reads what there is and no more.
+    pub(super) fn reading_once(mut self, events: EventStream) -> Self {
+        self.events = Some(events);
+        self.follow = false;
+        self
+    }
+
+    /// The events, with a heartbeat in the silence between them.
+    pub fn into_events(self) -> impl Stream<Item = Event> + Send {
+        futures::stream::unfold(self, |mut stream| async move {
+            let event = stream.next().await?;
+            Some((event, stream))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        while !self.done {
+            let Some(events) = &mut self.events else {
+                if let Some(lost) = self.reattach().await {
+                    return Some(lost);
+                }
+                continue;
+            };
+            match timeout(limits::HEARTBEAT, events.next()).await {
+                Err(_) => return Some(Event::Heartbeat),
+                Ok(Some(Ok(event))) => {
+                    self.note(&event);
+                    return Some(event);
+                }
+                Ok(None) if !self.follow => self.done = true,
+                Ok(Some(Err(error))) => {
+                    debug!(command = %self.command, error = &error as &dyn std::error::Error, "a stream broke off");
+                    self.events = None;
+                }
+                // A follower's stream has an end record; without one it was cut.
+                Ok(None) => self.events = None,
+            }
+        }
+        None
+    }
+
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Output(records) => self.after = records.last().map_or(self.after, |record| record.seq),
+            Event::Gap { next_seq, .. } => self.after = next_seq.saturating_sub(1),
+            Event::Ended(_) => self.done = true,
+            Event::Started(_) | Event::Heartbeat => {}
+        }
+    }
+
+    /// Goes on where the last connection stopped; the end, where nobody can.
+    async fn reattach(&mut self) -> Option<Event> {
+        match self.agent.attach(&self.command, self.after, self.follow).await {
+            Ok(events) => {
+                self.events = Some(events);
+                None
+            }
+            Err(error) if error.is_broken() && !self.service.is_gone(&self.sandbox, &self.agent).await => {
+                None
+            }
+            Err(agent::Error::Refused(Refusal::CommandUnknown)) | Err(_) => {
+                self.done = true;
+                Some(Event::Ended(Ended::LOST))
+            }
+        }
+    }
+}
+
+impl Drop for CommandStream {
+    fn drop(&mut self) {
+        if self.done || self.on_drop == OnDrop::LetGo || self.service.is_stopping() {
+            return;
+        }
+        let (service, sandbox) = (Arc::clone(&self.service), Arc::clone(&self.sandbox));
+        let (agent, command) = (self.agent.clone(), self.command.clone());
+        self.service.tasks.spawn(async move {
+            if let Err(error) = service.end_command(&sandbox, &agent, &command).await {
+                debug!(%command, error = &error as &dyn std::error::Error, "could not end a command left by its reader");
+            }
+        });
+    }
+}
+
+impl Service {
+    /// Whether a sandbox whose agent does not answer will not come back with the commands it had.
+    pub(super) async fn is_gone(&self, sandbox: &Sandbox, agent: &AgentHandle) -> bool {
+        if agent.connected(limits::AGENT_ABSENCE).await.is_ok() {
+            return false;
+        }
+        match self.engine.status(sandbox.id()).await {
+            Ok(Status::Running { .. }) => self.registry.get(sandbox.id()).is_none(),
+            Ok(Status::NeverStarted | Status::Ended | Status::Absent) => true,
+            // An engine that is away says nothing about the container.
+            Err(_) => self.registry.get(sandbox.id()).is_none(),
+        }
+    }
+}

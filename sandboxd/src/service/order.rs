@@ -1,0 +1,61 @@
+//! The order of what happens to one sandbox.
+//!
+//! Shared by commands and files, exclusive for lifecycle. It is held across awaits on purpose: a delete
+//! must not overtake a create, and a command must not start in a container that is being replaced. What
+//! streams (a command's output) does not hold it, so that a delete never waits for a reader.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+use super::Error;
+use crate::agent::AgentHandle;
+
+/// Where a sandbox is in its life.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Its container is being made.
+    Creating,
+    /// Its container was started and its agent has answered.
+    Running(AgentHandle),
+    /// It could not be made; nothing of it is left.
+    Failed(Arc<Error>),
+    /// It could not be removed; only removing it again makes sense.
+    Stuck,
+    /// It is gone.
+    Deleted,
+}
+
+/// Orders the acts on one sandbox and guards its state.
+#[derive(Debug, Clone)]
+pub(super) struct OrderLock(Arc<RwLock<State>>);
+
+/// The right to change a sandbox.
+pub(super) type Exclusive = OwnedRwLockWriteGuard<State>;
+
+/// The right to use a sandbox.
+pub(super) type Shared = OwnedRwLockReadGuard<State>;
+
+impl OrderLock {
+    /// The lock of a new sandbox, taken by the one who makes it before anybody else can see it.
+    pub(super) fn creating() -> (Self, Exclusive) {
+        let lock = Arc::new(RwLock::new(State::Creating));
+        let guard = Arc::clone(&lock).try_write_owned().expect("nobody else has seen the lock");
+        (Self(lock), guard)
+    }
+
+    /// The lock of a sandbox that runs already.
+    pub(super) fn running(agent: AgentHandle) -> Self {
+        Self(Arc::new(RwLock::new(State::Running(agent))))
+    }
+
+    /// Waits for lifecycle acts to be over.
+    pub(super) async fn shared(&self) -> Shared {
+        Arc::clone(&self.0).read_owned().await
+    }
+
+    /// Waits until nobody uses the sandbox.
+    pub(super) async fn exclusive(&self) -> Exclusive {
+        Arc::clone(&self.0).write_owned().await
+    }
+}

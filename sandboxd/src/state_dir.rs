@@ -1,0 +1,166 @@
+//! What an installation keeps on disk: its key, and the token it made for itself.
+//!
+//! The directory is private (0700) and one daemon's at a time. Files appear whole or not at all, because a
+//! half-written key would disown every sandbox.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use rustix::fs::{FlockOperation, flock};
+use secrecy::SecretString;
+use thiserror::Error;
+
+use crate::model::Instance;
+use crate::model::instance::KEY_BYTES;
+
+const KEY_FILE: &str = "instance.key";
+const TOKEN_FILE: &str = "token";
+const LOCK_FILE: &str = "lock";
+
+/// Random bytes of a generated token.
+const TOKEN_BYTES: usize = 32;
+
+/// The state dir cannot be used.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The system refused.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Two daemons would fight over the same sandboxes.
+    #[error("another sandboxd uses {}", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The key has another length than a key has.
+    #[error("{} is not an instance key; restore it or delete it, which disowns every sandbox", path.display())]
+    BadKey {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// The directory, held by this process.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl StateDir {
+    /// Makes the directory where it is missing and takes it.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let fail = |source| Error::Io { path: path.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(path.join(LOCK_FILE)).map_err(fail)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| Error::InUse { path: path.to_owned() })?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// The installation's identity, made at the first start.
+    pub fn instance(&self) -> Result<Instance, Error> {
+        let path = self.path.join(KEY_FILE);
+        let key = read_or_make(&path, || random::<KEY_BYTES>().map(Vec::from))?;
+        let key = <[u8; KEY_BYTES]>::try_from(key).map_err(|_| Error::BadKey { path })?;
+        Ok(Instance::new(key))
+    }
+
+    /// The admin token for a loopback bind, made at the first start.
+    pub fn token(&self) -> Result<SecretString, Error> {
+        let path = self.path.join(TOKEN_FILE);
+        read_or_make(&path, || {
+            Ok(format!("{}\n", BASE64_URL_SAFE_NO_PAD.encode(random::<TOKEN_BYTES>()?)).into_bytes())
+        })?;
+        read_token(&self.path)
+    }
+
+    /// Where the generated token is.
+    pub fn token_path(&self) -> PathBuf {
+        self.path.join(TOKEN_FILE)
+    }
+}
+
+/// The token a daemon with this state dir made for itself.
+pub fn read_token(state_dir: &Path) -> Result<SecretString, Error> {
+    let path = state_dir.join(TOKEN_FILE);
+    let text = fs::read_to_string(&path).map_err(|source| Error::Io { path, source })?;
+    Ok(SecretString::from(text.trim().to_owned()))
+}
+
+fn read_or_make(path: &Path, make: impl FnOnce() -> io::Result<Vec<u8>>) -> Result<Vec<u8>, Error> {
+    let fail = |source| Error::Io { path: path.to_owned(), source };
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found.map_err(fail),
+    }
+    let content = make().map_err(fail)?;
+    let new = path.with_extension("new");
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&content)?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    write().map_err(fail)?;
+    Ok(content)
+}
+
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    #[test]
+    fn key_and_token_are_private_and_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let (id, token) = {
+            let state = StateDir::open(&path).unwrap();
+            (state.instance().unwrap().id().to_owned(), state.token().unwrap())
+        };
+        assert_eq!(token.expose_secret().len(), 43);
+        for (name, mode) in [("", 0o700), (KEY_FILE, 0o600), (TOKEN_FILE, 0o600)] {
+            let found = fs::metadata(path.join(name)).unwrap().permissions().mode();
+            assert_eq!(found & 0o777, mode, "{name}");
+        }
+        let again = StateDir::open(&path).unwrap();
+        assert_eq!(again.instance().unwrap().id(), id);
+        assert_eq!(again.token().unwrap().expose_secret(), token.expose_secret());
+    }
+
+    #[test]
+    fn a_directory_is_one_daemons_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let _first = StateDir::open(dir.path()).unwrap();
+        assert!(matches!(StateDir::open(dir.path()), Err(Error::InUse { .. })));
+    }
+
+    #[test]
+    fn a_damaged_key_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(KEY_FILE), b"short").unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        assert!(matches!(state.instance(), Err(Error::BadKey { .. })));
+    }
+}
