@@ -14,7 +14,7 @@ use super::ApiState;
 use super::error::{ApiError, DoorError};
 
 /// Routes that anyone may ask.
-const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
+pub(super) const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
 
 /// Lets a request through that has the token.
 pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {

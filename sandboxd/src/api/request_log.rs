@@ -8,9 +8,10 @@ use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
 use sandbox_api::{ErrorCode, REQUEST_ID_HEADER};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 use uuid::Uuid;
 
+use super::auth;
 use super::error::Problem;
 
 /// The outermost layer.
@@ -22,17 +23,23 @@ pub(super) async fn log(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = route.unwrap_or_else(|| "-".into());
 
+    // Asked every few seconds by whoever watches the daemon.
+    let is_probe = auth::OPEN.contains(&route.as_str());
+
     let mut response = next.run(request).await;
     let problem = response.extensions_mut().remove::<Problem>();
     let status = response.status().as_u16();
     let took_ms = began.elapsed().as_secs_f64() * 1000.0;
     match problem {
+        None if is_probe => debug!(%method, route, status, took_ms, request_id = id, "request"),
         None => info!(%method, route, status, took_ms, request_id = id, "request"),
         Some(problem) => {
             let error: &(dyn StdError + 'static) = problem.cause.as_ref();
             let code = problem.code;
             if code == ErrorCode::Internal {
                 error!(%method, route, status, took_ms, request_id = id, error, "request failed");
+            } else if is_probe {
+                debug!(%method, route, status, took_ms, request_id = id, ?code, error, "request refused");
             } else {
                 warn!(%method, route, status, took_ms, request_id = id, ?code, error, "request refused");
             }

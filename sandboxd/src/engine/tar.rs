@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tar::{Builder, EntryType, Header};
@@ -44,12 +45,14 @@ impl Archive {
 }
 
 fn header(kind: EntryType, mode: u32, uid: u32, size: u64) -> Header {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(mode);
     header.set_uid(uid.into());
     header.set_gid(uid.into());
     header.set_size(size);
+    header.set_mtime(now);
     header
 }
 
