@@ -195,7 +195,7 @@ pub enum Record {
         stdout_bytes: u64,
         /// Written in all.
         stderr_bytes: u64,
-        /// Written and no longer kept.
+        /// Written and missed by this stream: the sum of its gaps.
         dropped_bytes: u64,
         /// `sandbox_sweep`: it took killing every process of the sandbox.
         #[serde(default, skip_serializing_if = "Option::is_none")]

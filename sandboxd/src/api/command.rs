@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use axum::response::{IntoResponse, Response};
@@ -19,10 +19,13 @@ use super::ApiState;
 use super::body::Json;
 use super::error::{DoorError, Result};
 use super::ndjson;
-use super::params::{self, Params};
+use super::params::{self, Params, Path};
 use crate::model::command::{CommandStatus, signal_name, signal_number};
 use crate::model::{CommandSpec, FieldError, Limits, Program, limits};
 use crate::service;
+
+/// Largest number of a record: there is one after it, which is the next to be read.
+const LAST_SEQ: u64 = u64::MAX - 1;
 
 /// `POST …/commands`
 pub(super) async fn start(
@@ -59,7 +62,7 @@ pub(super) async fn act(
     Json(wish): Json<KillCommand>,
 ) -> Result<Json<CommandKilled>> {
     let id = params::sandbox(&id)?;
-    let (command, verb) = params::verb(&target)?;
+    let (command, verb) = params::verb(&target, "GET,HEAD")?;
     if verb != "kill" {
         return Err(DoorError::NoRoute.into());
     }
@@ -99,7 +102,7 @@ pub(super) async fn logs(
     query: Params,
 ) -> Result<Response> {
     let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
-    let after = params::optional(&query, "after", "a record's number")?.unwrap_or(0);
+    let after = params::optional(&query, "after", "a record's number")?.unwrap_or(0).min(LAST_SEQ);
     let follow = params::optional(&query, "follow", "`true` or `false`")?.unwrap_or(true);
     let stream = state.service.logs(&id, &command, after, follow).await?;
     Ok(ndjson::response(stream, command))

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sandbox_api::{ErrorBody, ErrorCode};
@@ -39,6 +39,8 @@ pub(super) enum DoorError {
     NoRoute,
     #[error("this route has no such method")]
     Method,
+    #[error("this route has no such method without a verb (`:stop`, `:kill`)")]
+    NoVerb { allow: &'static str },
     #[error("the body is larger than {limit} bytes")]
     BodyTooLarge { limit: usize },
     #[error("the body must be JSON (content-type: application/json)")]
@@ -55,7 +57,7 @@ impl DoorError {
             Self::Unauthenticated => ErrorCode::Unauthenticated,
             Self::Host(_) | Self::Origin(_) => ErrorCode::Forbidden,
             Self::NoRoute => ErrorCode::NotFound,
-            Self::Method => ErrorCode::MethodNotAllowed,
+            Self::Method | Self::NoVerb { .. } => ErrorCode::MethodNotAllowed,
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) | Self::Malformed { .. } => ErrorCode::InvalidRequest,
@@ -68,7 +70,12 @@ impl DoorError {
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
             Self::Malformed { path, .. } => Some(("field", path.as_str().into())),
             Self::BodyCut(_) => Some(("field", "body".into())),
-            Self::Unauthenticated | Self::Host(_) | Self::Origin(_) | Self::Method | Self::NotJson => None,
+            Self::Unauthenticated
+            | Self::Host(_)
+            | Self::Origin(_)
+            | Self::Method
+            | Self::NoVerb { .. }
+            | Self::NotJson => None,
         };
         fact.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
     }
@@ -149,6 +156,9 @@ impl IntoResponse for ApiError {
         let mut response = status.into_response();
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Self::Door(DoorError::NoVerb { allow }) = &self {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
         }
         response.extensions_mut().insert(Problem { code, cause: Arc::new(self), details });
         response

@@ -1,6 +1,6 @@
 //! Files: wire to model and back.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sandbox_api::Done;
@@ -9,7 +9,7 @@ use sandbox_api::files::{FileRead, FileToWrite, WriteFiles};
 use super::ApiState;
 use super::body::Json;
 use super::error::Result;
-use super::params::{self, Params};
+use super::params::{self, Params, Path};
 use crate::model::files::NewFile;
 use crate::model::{FieldError, limits};
 

@@ -11,6 +11,7 @@ mod error;
 mod files;
 mod health;
 mod hosts;
+mod linger;
 mod ndjson;
 mod params;
 mod request_log;

@@ -1,17 +1,34 @@
-//! Ids in paths and numbers in queries.
+//! Ids and verbs in paths, numbers in queries.
 
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use axum::extract::Query;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
 use sandbox_api::{CommandId, SandboxId};
+use serde::de::DeserializeOwned;
 
+use super::ApiState;
 use super::error::{ApiError, DoorError, Result};
 use crate::model::FieldError;
 use crate::service;
 
 /// A query, one value for each name.
 pub(super) type Params = Query<HashMap<String, String>>;
+
+/// What a path names, as axum has it. A path that is no text is none of ours.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<ApiState> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
+        match axum::extract::Path::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(named)) => Ok(Self(named)),
+            Err(_) => Err(DoorError::NoRoute.into()),
+        }
+    }
+}
 
 /// The sandbox a path names. What is no id names nothing.
 pub(super) fn sandbox(text: &str) -> Result<SandboxId> {
@@ -23,9 +40,9 @@ pub(super) fn command(text: &str) -> Result<CommandId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "command" }.into())
 }
 
-/// Splits `id:verb`.
-pub(super) fn verb(target: &str) -> Result<(&str, &str)> {
-    target.split_once(':').ok_or_else(|| ApiError::from(DoorError::Method))
+/// Splits `id:verb`. Without a verb the path is that of the thing itself, which has the methods `allow`.
+pub(super) fn verb<'a>(target: &'a str, allow: &'static str) -> Result<(&'a str, &'a str)> {
+    target.split_once(':').ok_or_else(|| ApiError::from(DoorError::NoVerb { allow }))
 }
 
 /// A query's value of another type than text, if it is there.

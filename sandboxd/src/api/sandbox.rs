@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use sandbox_api::Done;
 use sandbox_api::sandbox::{CreateSandbox, SandboxCreated};
 
 use super::ApiState;
 use super::body::Json;
 use super::error::{ApiError, DoorError, Result};
-use super::params;
+use super::params::{self, Path};
 use crate::model::sandbox::{IDLE_TTL_MS, checked, ports};
 use crate::model::{Limits, NetworkMode, Resources, Runtime, SandboxSpec, SessionKey};
 use crate::service;
@@ -32,7 +32,7 @@ pub(super) async fn create(
 
 /// `POST /v1/sandboxes/{id}:{verb}`
 pub(super) async fn act(State(state): State<ApiState>, Path(target): Path<String>) -> Result<Json<Done>> {
-    match params::verb(&target)? {
+    match params::verb(&target, "DELETE")? {
         (id, "stop") => remove(&state, id).await,
         _ => Err(DoorError::NoRoute.into()),
     }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use super::linger::Lingering;
 use crate::model::limits;
 
 /// Pause after a failed accept, which most often means that descriptors are short.
@@ -68,7 +69,10 @@ async fn serve_connection(stream: TcpStream, router: Router, shutdown: Cancellat
         .header_read_timeout(limits::REQUEST_HEAD)
         .max_headers(limits::MAX_HEADERS)
         .max_buf_size(limits::MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(Lingering::new(stream, shutdown.clone())),
+            TowerToHyperService::new(router),
+        );
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

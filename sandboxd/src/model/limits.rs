@@ -85,6 +85,9 @@ pub const MAX_HEADERS: usize = 100;
 /// See [`MAX_HEADERS`].
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
 
+/// How long the end of a connection waits for a client that still sends, so that it can read the answer.
+pub const LINGER: Duration = Duration::from_secs(2);
+
 /// How long requests may go on after the daemon was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 

@@ -32,6 +32,8 @@ pub struct CommandStream {
     /// Sequence number of the last record that was passed on.
     after: u64,
     follow: bool,
+    /// Output that was no longer kept when this stream came to it.
+    missed_bytes: u64,
     on_drop: OnDrop,
     done: bool,
 }
@@ -51,6 +53,7 @@ impl CommandStream {
             events: None,
             after: 0,
             follow: true,
+            missed_bytes: 0,
             on_drop: OnDrop::LetGo,
             done: false,
         }
@@ -89,10 +92,7 @@ impl CommandStream {
             };
             match timeout(limits::HEARTBEAT, events.next()).await {
                 Err(_) => return Some(Event::Heartbeat),
-                Ok(Some(Ok(event))) => {
-                    self.note(&event);
-                    return Some(event);
-                }
+                Ok(Some(Ok(event))) => return Some(self.note(event)),
                 Ok(None) if !self.follow => self.done = true,
                 Ok(Some(Err(error))) => {
                     debug!(command = %self.command, error = &error as &dyn std::error::Error, "a stream broke off");
@@ -105,13 +105,21 @@ impl CommandStream {
         None
     }
 
-    fn note(&mut self, event: &Event) {
+    /// Keeps the place, and counts what this stream missed, which is what its end record tells.
+    fn note(&mut self, event: Event) -> Event {
         match event {
-            Event::Output(records) => self.after = records.last().map_or(self.after, |record| record.seq),
-            Event::Gap { next_seq, .. } => self.after = next_seq.saturating_sub(1),
-            Event::Ended(_) => self.done = true,
+            Event::Output(ref records) => self.after = records.last().map_or(self.after, |record| record.seq),
+            Event::Gap { dropped_bytes, next_seq } => {
+                self.after = next_seq.saturating_sub(1);
+                self.missed_bytes += dropped_bytes;
+            }
+            Event::Ended(ended) => {
+                self.done = true;
+                return Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended });
+            }
             Event::Started(_) | Event::Heartbeat => {}
         }
+        event
     }
 
     /// Goes on where the last connection stopped; the end, where nobody can.

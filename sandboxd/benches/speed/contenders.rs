@@ -1,0 +1,155 @@
+//! The same work, done by sandboxd and by its rivals.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bollard::Docker;
+use bollard::exec::StartExecResults;
+use bollard::models::ExecConfig;
+use bytes::Bytes;
+use futures::StreamExt;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::subject::{Subject, TOKEN};
+
+/// A script that writes `bytes` of 64-byte lines as fast as the tools can.
+fn writer(bytes: u64) -> String {
+    format!("yes 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde | head -c {bytes}")
+}
+
+/// sandboxd over one kept connection.
+pub(crate) struct Api {
+    sender: SendRequest<Full<Bytes>>,
+    path: String,
+    host: String,
+}
+
+impl Api {
+    pub(crate) async fn connect(subject: &Subject) -> Self {
+        let host = format!("127.0.0.1:{}", subject.port);
+        let stream = TcpStream::connect(&host).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self { sender, path: format!("/v1/sandboxes/{}/commands", subject.sandbox), host }
+    }
+
+    /// Start, stream and exit record in one call.
+    pub(crate) async fn run_true(&mut self) -> Duration {
+        let began = Instant::now();
+        let body = self.post(r#"{"script":"true"}"#.into()).await.collect().await.unwrap().to_bytes();
+        let took = began.elapsed();
+        assert!(body.ends_with(b"}\n") && body.windows(12).any(|part| part == b"\"exitCode\":0"));
+        took
+    }
+
+    /// Reads the whole stream, as bytes: a rival is not parsed either.
+    pub(crate) async fn stream(&mut self, bytes: u64) -> Duration {
+        let began = Instant::now();
+        let mut body = self.post(format!(r#"{{"script":"{}","timeoutMs":300000}}"#, writer(bytes))).await;
+        let mut last = Bytes::new();
+        while let Some(frame) = body.frame().await {
+            last = frame.unwrap().into_data().unwrap();
+        }
+        let took = began.elapsed();
+        let end = String::from_utf8_lossy(&last);
+        assert!(end.contains(&format!(r#""stdoutBytes":{bytes},"stderrBytes":0,"droppedBytes":0"#)), "{end}");
+        took
+    }
+
+    async fn post(&mut self, body: String) -> hyper::body::Incoming {
+        let request = Request::post(&self.path)
+            .header("host", &self.host)
+            .header("content-type", "application/json")
+            .header("accept", "application/x-ndjson")
+            .header("x-remcochat-admin-token", TOKEN)
+            .body(Full::new(body.into()))
+            .unwrap();
+        self.sender.ready().await.unwrap();
+        let response = self.sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        response.into_body()
+    }
+}
+
+/// The engine's own exec in the same container.
+pub(crate) struct EngineExec {
+    docker: Docker,
+    container: String,
+}
+
+impl EngineExec {
+    pub(crate) async fn new(subject: &Subject) -> Self {
+        let docker = Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap();
+        Self { docker, container: subject.container.clone() }
+    }
+
+    /// Create, start, read to the end, and ask for the exit code.
+    pub(crate) async fn run_true(&mut self) -> Duration {
+        let began = Instant::now();
+        let id = self.create("true").await;
+        let StartExecResults::Attached { mut output, .. } = self.docker.start_exec(&id, None).await.unwrap()
+        else {
+            panic!("the exec is not attached");
+        };
+        while output.next().await.is_some() {}
+        let inspected = self.docker.inspect_exec(&id).await.unwrap();
+        let took = began.elapsed();
+        assert_eq!(inspected.exit_code, Some(0));
+        took
+    }
+
+    /// Reads the hijacked connection raw, frames and all, which is the best a client of the engine can do.
+    pub(crate) async fn stream(&mut self, bytes: u64) -> Duration {
+        let began = Instant::now();
+        let id = self.create(&writer(bytes)).await;
+        let mut stream = UnixStream::connect("/var/run/docker.sock").await.unwrap();
+        let body = r#"{"Detach":false,"Tty":false}"#;
+        let request = format!(
+            "POST /exec/{id}/start HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut buffer = vec![0; 256 * 1024];
+        let mut read = 0;
+        loop {
+            match stream.read(&mut buffer).await.unwrap() {
+                0 => break,
+                length => read += length as u64,
+            }
+        }
+        assert!(read > bytes, "{read} bytes came");
+        began.elapsed()
+    }
+
+    async fn create(&self, script: &str) -> String {
+        let config = ExecConfig {
+            cmd: Some(vec!["bash".into(), "-c".into(), script.into()]),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            ..ExecConfig::default()
+        };
+        self.docker.create_exec(&self.container, config).await.unwrap().id
+    }
+}
+
+/// The floor: a process on the host, without container, network or output.
+pub(crate) fn fork_true() -> Duration {
+    let began = Instant::now();
+    let status = Command::new("bash")
+        .args(["-c", "true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    let took = began.elapsed();
+    assert!(status.success());
+    took
+}

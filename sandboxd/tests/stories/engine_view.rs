@@ -1,0 +1,24 @@
+//! What is on the engine, looked at behind the daemon's back.
+
+use std::collections::HashMap;
+
+use bollard::query_parameters::{ListContainersOptions, ListVolumesOptions};
+
+use crate::harness::{Home, docker};
+
+/// Names of all containers and volumes of this home's daemon. The agent's volume is not among them: it is
+/// every daemon's of the same version.
+pub(crate) async fn objects_of(home: &Home) -> Vec<String> {
+    let Some(instance) = home.instance() else { return Vec::new() };
+    let docker = docker().await;
+    let label = format!("sandboxd.instance={}", instance.id());
+    let filters = HashMap::from([("label".to_owned(), vec![label])]);
+    let options = ListContainersOptions { all: true, filters: Some(filters.clone()), ..Default::default() };
+    let containers = docker.list_containers(Some(options)).await.unwrap();
+    let containers = containers.into_iter().flat_map(|container| container.names.unwrap_or_default());
+    let options = ListVolumesOptions { filters: Some(filters) };
+    let volumes = docker.list_volumes(Some(options)).await.unwrap().volumes.unwrap_or_default();
+    let mut names: Vec<String> = containers.chain(volumes.into_iter().map(|volume| volume.name)).collect();
+    names.sort();
+    names
+}

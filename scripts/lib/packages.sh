@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# Installs what is missing from the distribution, where this user may.
+#
+# What may surprise: nothing installed is ever removed to make room; where apt would do that, the person decides.
+
+can_be_root() {
+  ((EUID == 0)) && return
+  has sudo || return 1
+  sudo -n true 2>/dev/null || [[ -t 0 ]]
+}
+
+as_root() {
+  if ((EUID == 0)); then
+    "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+# Fails, after saying what to type, where the packages cannot be installed.
+install_packages() {
+  local advice="Type, as root: apt-get install $*"
+  if ! has apt-get; then
+    warn "this machine has no apt-get. Install what these Debian packages hold: $*"
+    return 1
+  fi
+  if ! can_be_root; then
+    warn "packages are missing, and this user can become root neither directly nor by sudo. $advice"
+    return 1
+  fi
+  say "installing $*"
+  refresh_package_lists
+  # On a machine that has just been set up, its own upgrades often hold the lock for a while.
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get --option DPkg::Lock::Timeout=180 \
+    install --quiet --yes --no-remove "$@" || {
+    warn "apt-get could not install all of this. $advice"
+    return 1
+  }
+}
+
+refresh_package_lists() {
+  [[ -z ${package_lists_are_fresh-} ]] || return 0
+  package_lists_are_fresh=yes
+  as_root apt-get --option DPkg::Lock::Timeout=180 update --quiet \
+    || warn "the package lists could not all be refreshed; trying with what is there"
+}
+
+# Whether the distribution has the package.
+offers_package() {
+  has apt-cache && [[ $(apt-cache policy "$1") == *Candidate:\ [!\(]* ]]
+}
+
+# What every target needs: to download, to link, and to link the agent statically.
+ensure_build_tools() {
+  local missing=()
+  has curl || missing+=(curl)
+  compgen -G '/etc/ssl/certs/*' >/dev/null || missing+=(ca-certificates)
+  has cc && [[ -e $(cc -print-file-name=libc.a) ]] || missing+=(build-essential)
+  ((${#missing[@]} == 0)) || install_packages "${missing[@]}" || exit 1
+}

@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# The Rust toolchain: there, and new enough for `rust-version` of Cargo.toml.
+
+ensure_rust() {
+  local wanted
+  wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+  # rustup writes this directory into the profile, which only the next login reads.
+  has cargo || [[ ! -x ~/.cargo/bin/cargo ]] || PATH=$HOME/.cargo/bin:$PATH
+  if rust_is "$wanted"; then return; fi
+
+  has rustup || install_rustup || give_up "Rust $wanted or newer is needed, and $(rust_that_is_there). Type:
+  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal
+and then \`make\` again."
+
+  # Whatever the person's default toolchain is, it stays; this run takes another one.
+  export RUSTUP_TOOLCHAIN=stable
+  if rust_is "$wanted"; then return; fi
+  say "installing the stable Rust toolchain"
+  rustup toolchain install stable --profile minimal \
+    || give_up "rustup could not install the stable toolchain. Type: rustup toolchain install stable"
+  rustup default >/dev/null 2>&1 || rustup default stable
+  rust_is "$wanted" || give_up "Rust $wanted or newer is needed, and $(rust_that_is_there)."
+}
+
+# Whether rustc is there in this version or a newer one.
+rust_is() {
+  local found
+  has cargo && found=$(rustc --version 2>/dev/null | cut -d' ' -f2) || return 1
+  [[ -n $found && $(printf '%s\n' "$1" "${found%%-*}" | sort --version-sort | head -n 1) == "$1" ]]
+}
+
+rust_that_is_there() {
+  local found
+  found=$(rustc --version 2>/dev/null) || true
+  echo "${found:-there is none here}"
+}
+
+# Fails where the distribution has no such package, or this user may not install it.
+install_rustup() {
+  if can_be_root; then refresh_package_lists; fi
+  offers_package rustup && install_packages rustup
+}
+
+# The minimal profile leaves these out, and only the tests ask for them.
+ensure_rust_checkers() {
+  if cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1; then return; fi
+  has rustup || give_up "cargo fmt and cargo clippy are missing. Install your Rust's rustfmt and clippy."
+  rustup component add rustfmt clippy || give_up "Type: rustup component add rustfmt clippy"
+}
+
+# Fails where there is none and none can be built; `cargo test` stands in for it then.
+ensure_nextest() {
+  if cargo nextest --version >/dev/null 2>&1; then return; fi
+  say "installing cargo-nextest, once; this takes some minutes"
+  cargo install --quiet --locked cargo-nextest
+}
+
+# Where cargo puts what it builds.
+target_dir() {
+  cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
+}

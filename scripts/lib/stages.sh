@@ -1,0 +1,53 @@
+# shellcheck shell=bash
+# The stages of a test run: how long each took, what it found, and the sum.
+#
+# What may surprise: a stage that counts nothing is one check itself, so that the sum shows a failure whenever the run
+# failed; and a failed stage does not keep the next from running.
+
+stage_lines=()
+passed_sum=0
+failed_sum=0
+stage_counts=
+
+# Runs a command as the stage of this name. The command may tell its counts to `count`.
+stage() {
+  local name=$1 begin=$SECONDS status counts
+  shift
+  printf '\n--- %s\n' "$name"
+  stage_counts=$RUN_DIR/stage-counts
+  rm -f -- "$stage_counts"
+  # In a condition, bash would not end the stage at its first failing line.
+  set +e
+  (
+    set -e
+    "$@"
+  )
+  status=$?
+  set -e
+  counts=$(cat "$stage_counts" 2>/dev/null) || counts=
+  record_stage "$name" $((SECONDS - begin)) "$status" "${counts:-0 0}"
+}
+
+# Called by the command of a stage: so many passed, so many failed.
+count() {
+  echo "$1 $2" >"$stage_counts"
+}
+
+record_stage() {
+  local name=$1 seconds=$2 status=$3 passed failed
+  read -r passed failed <<<"$4"
+  if ((status != 0 && failed == 0)); then
+    failed=1
+  elif ((status == 0 && passed + failed == 0)); then
+    passed=1
+  fi
+  passed_sum=$((passed_sum + passed)) failed_sum=$((failed_sum + failed))
+  stage_lines+=("$(printf '%-14s %5d s   %d passed, %d failed' "$name" "$seconds" "$passed" "$failed")")
+}
+
+# The last thing a run prints. Its last line is for programs too.
+report_stages() {
+  printf '\n--- summary\n'
+  printf '%s\n' "${stage_lines[@]}"
+  printf '%d passed, %d failed\n' "$passed_sum" "$failed_sum"
+}
