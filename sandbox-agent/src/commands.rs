@@ -101,7 +101,6 @@ impl Commands {
         stdin: Option<bytes::Bytes>,
         streamed: bool,
     ) -> Result<StartedCommand, Kind> {
-        let oom_kills_before = oom::kills_so_far();
         let spawned = spawn::spawn(&Launch {
             command_id: &spec.id,
             argv: &spec.argv,
@@ -111,6 +110,8 @@ impl Commands {
         })
         .map_err(Kind::StartFailed)?;
         let status = self.reaper.expect(spawned.pid);
+        // Asked after the fork, while the command loads on another processor.
+        let oom_kills_before = oom::kills_so_far();
 
         let own_reader = streamed && !spec.detached;
         let (command, requests) = Command::new(spec, spawned.pid, Arc::clone(&self.budget));

@@ -1,12 +1,15 @@
 //! Reads and writes the workspace's files, as the sandbox's user.
 //!
 //! Every path is resolved beneath the workspace by the kernel (openat2, RESOLVE_BENEATH) through cap-std;
-//! nothing is decided on the text of a path, so a link swapped in at any moment cannot lead out. Everything
-//! here blocks and runs on the runtime's blocking threads. What is opened is looked at before it is read:
-//! a fifo would hang, a device would never end.
+//! nothing is decided on the text of a path, so a link swapped in at any moment cannot lead out. The kernel
+//! refuses every absolute link there, also one to the workspace itself; such a path is looked up once more
+//! from the root, and what it is found to stand for goes the same way as any other.
+//!
+//! Everything here blocks and runs on the runtime's blocking threads. What is opened is looked at before it
+//! is read: a fifo would hang, a device would never end.
 
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
@@ -42,7 +45,12 @@ impl Workspace {
         let relative = self.relative(path)?;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        let file = self.dir.open_with(&relative, &options).map_err(|error| fault(path, &error))?;
+        let file =
+            self.dir.open_with(&relative, &options).or_else(|error| match self.real(&relative, &error) {
+                Some(real) => self.dir.open_with(&real, &options),
+                None => Err(error),
+            });
+        let file = file.map_err(|error| fault(path, &error))?;
         let meta = file.metadata().map_err(|error| fault(path, &error))?;
         if !meta.is_file() {
             return Err(Kind::NotAFile(v1::PathFault { path: path.into(), errno: 0 }));
@@ -51,6 +59,21 @@ impl Workspace {
             return Err(Kind::TooLarge(v1::TooLarge { path: path.into(), bytes: meta.len(), max_bytes }));
         }
         Ok((file, meta.len()))
+    }
+
+    /// What a path that was found to lead out stands for in the workspace, if absolute links alone made it
+    /// seem so. As much of it as exists is looked up; it may be another path by now, so it proves nothing.
+    fn real(&self, relative: &Path, error: &io::Error) -> Option<PathBuf> {
+        if !leads_out(error) || relative.components().any(|part| part == Component::ParentDir) {
+            return None;
+        }
+        let (found, rest) = relative.ancestors().find_map(|known| {
+            let found = std::fs::canonicalize(self.root.join(known)).ok()?;
+            Some((found, relative.strip_prefix(known).ok()?))
+        })?;
+        let inside = found.strip_prefix(&self.root).ok()?;
+        // By components, because joining an empty rest would end the path in a slash.
+        Some(Path::new(".").components().chain(inside.components()).chain(rest.components()).collect())
     }
 
     /// The path as it is seen from the workspace; only the workspace's own name is taken off the front.
@@ -144,7 +167,7 @@ impl<'a> Batch<'a> {
         let name = target.file_name().map(PathBuf::from).ok_or_else(|| not_a_file(&head.path))?;
         let parent_path = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let parent = self.open_parent(parent_path).map_err(fail)?;
-        if parent.symlink_metadata(&name).is_ok_and(|meta| !meta.is_file()) {
+        if is_taken(&parent, &name) {
             return Err(not_a_file(&head.path));
         }
         let temporary = PathBuf::from(format!(".sandbox-write-{:016x}", random()));
@@ -177,6 +200,10 @@ impl<'a> Batch<'a> {
     /// Puts every file in its place.
     pub(crate) fn commit(mut self) -> Result<v1::WriteFilesReply, Kind> {
         self.open = None;
+        // One file's place may have become the directory of a later one.
+        if let Some(file) = self.written.iter().find(|file| is_taken(&file.parent, &file.name)) {
+            return Err(not_a_file(&file.path));
+        }
         for file in &mut self.written {
             file.parent
                 .rename(&file.temporary, &file.parent, &file.name)
@@ -188,14 +215,21 @@ impl<'a> Batch<'a> {
     }
 
     /// Where a write to `path` goes: through a link to a file inside the workspace, refused where the
-    /// link leads out.
+    /// link leads out or nowhere.
     fn target(&self, path: &str) -> Result<PathBuf, Kind> {
         let relative = self.workspace.relative(path)?;
-        let is_link = self.workspace.dir.symlink_metadata(&relative).is_ok_and(|meta| meta.is_symlink());
-        if !is_link {
-            return Ok(relative);
-        }
-        self.workspace.dir.canonicalize(&relative).map_err(|error| fault(path, &error))
+        let dir = &self.workspace.dir;
+        let followed = match dir.symlink_metadata(&relative) {
+            Ok(meta) if meta.is_symlink() => dir.canonicalize(&relative),
+            Err(error) if leads_out(&error) => Err(error),
+            // What else is wrong shows again where the file is made.
+            Ok(_) | Err(_) => return Ok(relative),
+        };
+        followed.or_else(|error| match self.workspace.real(&relative, &error) {
+            Some(real) => Ok(real),
+            None if error.kind() == io::ErrorKind::NotFound => Err(not_a_file(path)),
+            None => Err(fault(path, &error)),
+        })
     }
 
     /// Opens the directory a file goes to, making what is missing of it.
@@ -228,6 +262,11 @@ impl Drop for Batch<'_> {
     }
 }
 
+/// Whether something other than a file has this name.
+fn is_taken(parent: &Dir, name: &Path) -> bool {
+    parent.symlink_metadata(name).is_ok_and(|meta| !meta.is_file())
+}
+
 fn not_a_file(path: &str) -> Kind {
     Kind::NotAFile(v1::PathFault { path: path.into(), errno: 0 })
 }
@@ -237,14 +276,20 @@ fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
+/// Whether a path was refused because it leaves the workspace, which cap-std tells without an errno.
+fn leads_out(error: &io::Error) -> bool {
+    match Errno::from_io_error(error) {
+        None => error.kind() == io::ErrorKind::PermissionDenied,
+        Some(errno) => errno == Errno::XDEV,
+    }
+}
+
 /// What an error on a path means to the one who named the path.
 fn fault(path: &str, error: &io::Error) -> Kind {
     let errno = error.raw_os_error().unwrap_or(0);
     let facts = v1::PathFault { path: path.into(), errno };
     match Errno::from_io_error(error) {
-        // cap-std reports a path that would leave its directory without an errno.
-        None if error.kind() == io::ErrorKind::PermissionDenied => Kind::OutsideWorkspace(facts),
-        Some(Errno::XDEV) => Kind::OutsideWorkspace(facts),
+        _ if leads_out(error) => Kind::OutsideWorkspace(facts),
         Some(Errno::NOENT) => Kind::FileUnknown(facts),
         Some(
             Errno::ISDIR | Errno::NOTDIR | Errno::NXIO | Errno::NODEV | Errno::NAMETOOLONG | Errno::LOOP,
@@ -331,11 +376,46 @@ mod tests {
         let Fixture { dir, workspace } = fixture();
         std::fs::write(dir.path().join("real"), b"old").unwrap();
         symlink("real", dir.path().join("link")).unwrap();
+        symlink(dir.path().join("real"), dir.path().join("absolute")).unwrap();
+        symlink(dir.path(), dir.path().join("here")).unwrap();
+        for (path, content) in [("link", b"1"), ("absolute", b"2"), ("here/real", b"3"), ("here/link", b"4")]
+        {
+            let mut batch = Batch::new(&workspace);
+            batch.add(part(path, content)).unwrap();
+            batch.commit().unwrap();
+            assert_eq!(std::fs::read(dir.path().join("real")).unwrap(), content, "{path}");
+            assert!(workspace.open_file(path, 9).is_ok(), "{path}");
+        }
         let mut batch = Batch::new(&workspace);
-        batch.add(part("link", b"new")).unwrap();
+        batch.add(part("here/made/file", b"new")).unwrap();
         batch.commit().unwrap();
-        assert_eq!(std::fs::read(dir.path().join("real")).unwrap(), b"new");
-        assert!(dir.path().join("link").is_symlink());
+        assert_eq!(names(dir.path()), ["absolute", "here", "link", "made", "real"]);
+        assert!(dir.path().join("link").is_symlink() && dir.path().join("absolute").is_symlink());
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_no_place_for_a_file() {
+        let Fixture { dir, workspace } = fixture();
+        symlink("missing", dir.path().join("link")).unwrap();
+        symlink(dir.path().join("missing"), dir.path().join("absolute")).unwrap();
+        for path in ["link", "absolute"] {
+            let write = Batch::new(&workspace).add(part(path, b"x"));
+            assert!(matches!(write, Err(Kind::NotAFile(_))), "{path}: {write:?}");
+        }
+        assert_eq!(names(dir.path()), ["absolute", "link"]);
+    }
+
+    #[test]
+    fn files_that_exclude_each_other_are_not_written() {
+        for paths in [["both", "both/file"], ["both/file", "both"]] {
+            let Fixture { dir, workspace } = fixture();
+            let mut batch = Batch::new(&workspace);
+            batch.add(part("other", b"x")).unwrap();
+            let added = paths.into_iter().try_for_each(|path| batch.add(part(path, b"x")));
+            let done = added.and_then(|()| batch.commit().map(drop));
+            assert!(matches!(done, Err(Kind::NotAFile(_))), "{paths:?}: {done:?}");
+            assert_eq!(names(dir.path()), [""; 0], "{paths:?}");
+        }
     }
 
     #[test]

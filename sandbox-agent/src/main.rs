@@ -33,7 +33,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::commands::Commands;
@@ -73,10 +72,11 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
+/// Runs until sandboxd asks for the end. There is no handler for SIGTERM on purpose: the kernel keeps from
+/// PID 1 what it has no handler for, so no command can end the agent; the engine stops it with SIGKILL.
 async fn serve() -> io::Result<()> {
     let settings = Settings::from_env().map_err(|name| io::Error::other(format!("{name} is not set")))?;
     let child_ended = Reaper::subscribe()?;
-    let mut asked_by_engine = signal(SignalKind::terminate())?;
     let reaper = Arc::new(Reaper::default());
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper)),
@@ -96,7 +96,6 @@ async fn serve() -> io::Result<()> {
     tokio::select! {
         () = reaper.run(child_ended) => {}
         () = link => {}
-        _ = asked_by_engine.recv() => {}
         () = shutdown.notified() => {}
     }
     // With PID 1 the kernel ends every other process of the sandbox.

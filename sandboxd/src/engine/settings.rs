@@ -44,9 +44,6 @@ const OOM_SCORE: i64 = 500;
 /// Where Node's heap ends, in hundredths of the memory: it cannot see the limit behind the masked cgroup.
 const NODE_HEAP_PERCENT: u64 = 75;
 
-/// The agent ends at once when it is asked; this is for one that hangs.
-const STOP_SECONDS: i64 = 2;
-
 const SECCOMP_PROFILE: &str = include_str!("seccomp.json");
 
 /// The engine's own list, which giving a list replaces, and what else would tell of the host.
@@ -113,7 +110,9 @@ pub fn container_body(
         working_dir: Some(WORKSPACE.into()),
         env: Some(environment(plan)),
         labels: Some(plan.labels.to_map(instance)),
-        stop_timeout: Some(STOP_SECONDS),
+        // A signal the agent handled could come from any command too, so it handles none.
+        stop_signal: Some("SIGKILL".into()),
+        stop_timeout: Some(0),
         network_disabled: Some(true),
         host_config: Some(host_config(plan, instance, cgroup_parent, oci_runtime)),
         ..ContainerCreateBody::default()

@@ -31,6 +31,11 @@ impl Instance {
         &self.id
     }
 
+    /// A number that is most likely another for another installation.
+    pub fn seed(&self) -> u64 {
+        u64::from_str_radix(&self.id, 16).unwrap_or_default()
+    }
+
     /// The signature of `text`, 64 hexadecimal digits.
     pub fn sign(&self, text: &str) -> String {
         hex(&mac(&self.key, "labels", text))

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use sandbox_api::CommandId;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::Service;
 use super::registry::Sandbox;
-use crate::agent::{self, AgentHandle, EventStream, Refusal};
+use crate::agent::{AgentHandle, EventStream};
 use crate::engine::Status;
 use crate::model::{Ended, Event, limits};
 
@@ -124,19 +124,19 @@ impl CommandStream {
 
     /// Goes on where the last connection stopped; the end, where nobody can.
     async fn reattach(&mut self) -> Option<Event> {
-        match self.agent.attach(&self.command, self.after, self.follow).await {
-            Ok(events) => {
-                self.events = Some(events);
-                None
-            }
-            Err(error) if error.is_broken() && !self.service.is_gone(&self.sandbox, &self.agent).await => {
-                None
-            }
-            Err(agent::Error::Refused(Refusal::CommandUnknown)) | Err(_) => {
-                self.done = true;
-                Some(Event::Ended(Ended::LOST))
+        if !self.service.is_gone(&self.sandbox, &self.agent).await {
+            match self.agent.attach(&self.command, self.after, self.follow).await {
+                Ok(events) => {
+                    self.events = Some(events);
+                    return None;
+                }
+                Err(error) if error.is_broken() => return None,
+                // The agent is another one, or does not make sense any more.
+                Err(_) => {}
             }
         }
+        self.done = true;
+        Some(Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..Ended::LOST }))
     }
 }
 
@@ -156,16 +156,22 @@ impl Drop for CommandStream {
 }
 
 impl Service {
-    /// Whether a sandbox whose agent does not answer will not come back with the commands it had.
+    /// Whether a sandbox will not come back with the commands it had.
     pub(super) async fn is_gone(&self, sandbox: &Sandbox, agent: &AgentHandle) -> bool {
-        if agent.connected(limits::AGENT_ABSENCE).await.is_ok() {
+        if agent.is_connected() {
             return false;
         }
+        if self.registry.get(sandbox.id()).is_none() {
+            return true;
+        }
         match self.engine.status(sandbox.id()).await {
-            Ok(Status::Running { .. }) => self.registry.get(sandbox.id()).is_none(),
+            Ok(Status::Running { .. }) => false,
             Ok(Status::NeverStarted | Status::Ended | Status::Absent) => true,
-            // An engine that is away says nothing about the container.
-            Err(_) => self.registry.get(sandbox.id()).is_none(),
+            Err(_) => {
+                // An engine that is away says nothing about the container; asking it again can wait.
+                sleep(limits::AGENT_ABSENCE).await;
+                false
+            }
         }
     }
 }

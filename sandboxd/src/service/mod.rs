@@ -66,8 +66,8 @@ impl Service {
     pub fn new(engine: Engine, instance: Arc<Instance>, setup: Setup, tasks: TaskTracker) -> Arc<Self> {
         Arc::new(Self {
             engine,
+            registry: Registry::new(setup.limits.max_concurrent, instance.seed()),
             instance,
-            registry: Registry::new(setup.limits.max_concurrent),
             setup,
             prepared: OnceLock::new(),
             readiness: watch::Sender::new(Readiness::Waiting { missing: "start-up" }),

@@ -42,9 +42,7 @@ impl Service {
     /// Starts the container again where it has ended. True where that was needed.
     pub(super) async fn wake_if_ended(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
         let connected = match &*sandbox.order.shared().await {
-            State::Running(agent) => {
-                agent.is_connected() || agent.connected(limits::AGENT_ABSENCE).await.is_ok()
-            }
+            State::Running(agent) => agent.is_connected(),
             State::Creating | State::Failed(_) | State::Stuck | State::Deleted => true,
         };
         if connected {

@@ -54,13 +54,17 @@ struct Sandboxes {
 #[derive(Debug)]
 pub(super) struct Registry {
     max: usize,
+    /// Where the search for a free user id begins. Daemons on one machine begin at different places,
+    /// because the kernel counts a user's processes across all of them.
+    first_slot: usize,
     sandboxes: Mutex<Sandboxes>,
 }
 
 impl Registry {
-    /// A registry of at most `max` sandboxes.
-    pub(super) fn new(max: usize) -> Self {
-        Self { max, sandboxes: Mutex::default() }
+    /// A registry of at most `max` sandboxes, whose user ids begin at a place that `seed` decides.
+    pub(super) fn new(max: usize, seed: u64) -> Self {
+        let first_slot = (seed % u64::from(UidSlot::COUNT)) as usize;
+        Self { max, first_slot, sandboxes: Mutex::default() }
     }
 
     /// The session's sandbox, or a place for a new one.
@@ -73,7 +77,7 @@ impl Registry {
         if sandboxes.by_id.len() >= self.max {
             return Err(Error::Full { max: self.max });
         }
-        let slot = sandboxes.free_slot().ok_or(Error::Full { max: self.max })?;
+        let slot = sandboxes.free_slot(self.first_slot).ok_or(Error::Full { max: self.max })?;
         let (sandbox, guard) = Sandbox::to_be_made(SandboxLabels { id, slot, transport, spec });
         sandboxes.insert(Arc::clone(&sandbox));
         Ok(Claim::New(sandbox, guard))
@@ -119,9 +123,10 @@ impl Sandboxes {
         self.by_id.get(self.by_session.get(key)?).cloned()
     }
 
-    fn free_slot(&self) -> Option<UidSlot> {
+    fn free_slot(&self, first: usize) -> Option<UidSlot> {
         let taken: HashSet<UidSlot> = self.by_id.values().map(|sandbox| sandbox.labels.slot).collect();
-        UidSlot::all().find(|slot| !taken.contains(slot))
+        let from_first = UidSlot::all().skip(first).chain(UidSlot::all().take(first));
+        from_first.into_iter().find(|slot| !taken.contains(slot))
     }
 
     fn insert(&mut self, sandbox: Arc<Sandbox>) {
@@ -157,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_session_has_one_sandbox() {
-        let registry = Registry::new(8);
+        let registry = Registry::new(8, 1995);
         let first = new(&registry, "chat:1");
         match registry.claim(spec("chat:1"), Transport::Socket) {
             Ok(Claim::Existing(second)) => assert_eq!(second.id(), first.id()),
@@ -167,16 +172,19 @@ mod tests {
 
     #[test]
     fn user_ids_are_unique_among_the_living() {
-        let registry = Registry::new(8);
+        let registry = Registry::new(8, 1995);
         let (one, two) = (new(&registry, "chat:1"), new(&registry, "chat:2"));
         assert_ne!(one.labels.slot, two.labels.slot);
         registry.remove(&one);
         assert_eq!(new(&registry, "chat:3").labels.slot, one.labels.slot);
+        let slots: HashSet<UidSlot> =
+            (4..9).map(|n| new(&registry, &format!("chat:{n}")).labels.slot).collect();
+        assert_eq!(slots.len(), 5, "the search goes on at the beginning");
     }
 
     #[test]
     fn a_full_registry_says_so() {
-        let registry = Registry::new(1);
+        let registry = Registry::new(1, 0);
         let first = new(&registry, "chat:1");
         assert!(matches!(registry.claim(spec("chat:2"), Transport::Socket), Err(Error::Full { max: 1 })));
         registry.remove(&first);

@@ -1,10 +1,17 @@
 //! The real daemon on the real engine, through the client its users have. One story per test.
 
+#![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
 mod bad_input;
 mod bounds;
+mod cli;
 mod command;
 mod door;
 mod engine_view;
+mod files;
+mod hardening;
 mod harness;
 mod http;
+mod lifecycle;
+mod links;
 mod output;

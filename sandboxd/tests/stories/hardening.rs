@@ -1,0 +1,252 @@
+//! What a sandbox cannot do, seen from inside of it and from the engine.
+
+use std::collections::HashMap;
+
+use sandbox_api::SandboxId;
+use sandbox_api::command::{EndReason, StartCommand};
+
+use crate::harness::{Daemon, docker, outcome, script, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_has_no_capability_and_gains_none() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let status = daemon.output(&sandbox, "cat /proc/self/status").await;
+    let fields: HashMap<&str, &str> =
+        status.lines().filter_map(|line| line.split_once(':')).map(|(k, v)| (k, v.trim())).collect();
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(fields[set], "0000000000000000", "{set}");
+    }
+    assert_eq!((fields["NoNewPrivs"], fields["Seccomp"]), ("1", "2"));
+    let uid: u32 = fields["Uid"].split_whitespace().next().unwrap().parse().unwrap();
+    assert!(uid >= 20_000);
+    assert_eq!(daemon.output(&sandbox, "whoami; id -gn").await, "sandbox\nsandbox\n");
+    assert_eq!(daemon.output(&sandbox, "cat /proc/self/oom_score_adj").await, "1000\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_workspaces_volume_and_small_memory_places_can_be_written() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let mounts = daemon.output(&sandbox, "cat /proc/self/mounts").await;
+    let options_of = |target: &str| {
+        let line = mounts.lines().find(|line| line.split(' ').nth(1) == Some(target)).unwrap();
+        line.split(' ').nth(3).unwrap().split(',').map(str::to_owned).collect::<Vec<_>>()
+    };
+    for target in ["/", "/.sandbox/bin", "/.sandbox/run"] {
+        assert!(options_of(target).contains(&"ro".into()), "{target} is writable");
+    }
+    for target in ["/tmp", "/var/tmp", "/run", "/dev/shm"] {
+        let options = options_of(target);
+        for option in ["noexec", "nosuid", "nodev"] {
+            assert!(options.contains(&option.into()), "{target} lacks {option}: {options:?}");
+        }
+    }
+    let writable = "find / -xdev -writable 2>/dev/null; \
+                    for d in /etc /usr /var /opt /home /vercel /vercel/sandbox /.sandbox /.sandbox/run /dev; do \
+                      touch $d/x 2>/dev/null && echo $d; done; true";
+    let found = daemon.output(&sandbox, writable).await;
+    let surprising: Vec<&str> =
+        found.lines().filter(|path| !["/tmp", "/var/tmp", "/dev/shm"].contains(path)).collect();
+    assert!(surprising.is_empty(), "{surprising:?}");
+    daemon.output(&sandbox, "cp /bin/true /tmp/t && ! /tmp/t 2>/dev/null && cp /bin/true t && ./t").await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_no_network_but_the_sandboxs_own_loopback() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    assert_eq!(daemon.output(&sandbox, "ls /sys/class/net").await, "lo\n");
+    assert_eq!(
+        daemon.output(&sandbox, "ip route; ip -6 route show table main | grep -v ::1 || true").await,
+        ""
+    );
+    let serve = "echo hi > f; python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & \
+                 curl -s --retry 50 --retry-connrefused --retry-delay 0 http://127.0.0.1:8000/f";
+    assert_eq!(daemon.output(&sandbox, serve).await, "hi\n");
+    let neighbour = daemon.sandbox("chat:2").await;
+    assert_ne!(daemon.run(&neighbour, "curl -s -m 2 http://127.0.0.1:8000/f").await.exit_code, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_is_out_of_the_commands_reach() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let secret = daemon.home.instance().unwrap().agent_secret(&sandbox);
+    let attack = r#"
+        cat /proc/1/environ /proc/1/maps /proc/1/mem 2>/dev/null
+        ls -l /proc/1/fd 2>/dev/null
+        kill -9 1; kill -STOP 1; kill -TERM 1
+        python3 - <<'END'
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+print("attach", libc.ptrace(16, 1, 0, 0), ctypes.get_errno())
+END
+        env
+    "#;
+    let outcome = daemon.run(&sandbox, attack).await;
+    assert!(outcome.text().contains("attach -1 1\n"), "{}", outcome.text());
+    assert!(!outcome.text().contains(&secret) && !outcome.text().contains("SANDBOX_AGENT_"));
+    assert_eq!(daemon.output(&sandbox, "echo alive").await, "alive\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_impostor_on_the_agents_socket_is_dropped() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let secret = daemon.home.instance().unwrap().agent_secret(&sandbox);
+    // Even with the right secret: the kernel says which process is calling.
+    let impostor = format!(
+        r#"python3 - <<'END'
+import socket
+for greeting in [b"sandbox-agent 1 {secret}\n", b"sandbox-agent 1 wrong\n", b"x" * 100000, b""]:
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(20)
+    s.connect("/.sandbox/run/agent.sock")
+    try:
+        s.sendall(greeting)
+        print(s.recv(100))
+    except OSError as error:
+        print(type(error).__name__)
+END
+rm -f /.sandbox/run/agent.sock; ln -sf /tmp/x /.sandbox/run/agent.sock; ls /.sandbox/run"#
+    );
+    let outcome = daemon.run(&sandbox, &impostor).await;
+    let text = outcome.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 5, "{outcome:?}");
+    for line in &lines[..4] {
+        assert!(["b''", "ConnectionResetError", "BrokenPipeError"].contains(line), "{line}");
+    }
+    assert_eq!(lines[4], "agent.sock");
+    assert_eq!(daemon.output(&sandbox, "echo alive").await, "alive\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_into_the_kernels_corners_are_refused() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let probe = r#"cat > probe.c <<'END'
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void say(const char *name, long result) { printf("%s %d\n", name, result < 0 ? errno : 0); }
+int main(void) {
+  say("unshare-user", syscall(SYS_unshare, CLONE_NEWUSER));
+  say("clone-user", syscall(SYS_clone, CLONE_NEWUSER | 17, 0, 0, 0, 0));
+  say("clone3", syscall(SYS_clone3, 0, 0));
+  say("mount", syscall(SYS_mount, "none", "/tmp", "tmpfs", 0, 0));
+  say("setns", syscall(SYS_setns, 0, 0));
+  say("keyctl", syscall(SYS_keyctl, 0, 0, 0, 0, 0));
+  say("add_key", syscall(SYS_add_key, "user", "k", "v", 1, -3));
+  say("bpf", syscall(SYS_bpf, 0, 0, 0));
+  say("perf", syscall(SYS_perf_event_open, 0, 0, -1, -1, 0));
+  say("userfaultfd", syscall(SYS_userfaultfd, 0));
+  say("io_uring", syscall(SYS_io_uring_setup, 1, 0));
+  say("handle", syscall(SYS_open_by_handle_at, -1, 0, 0));
+  say("unknown", syscall(999));
+  say("vsock", socket(40, SOCK_STREAM, 0));
+  say("alg", socket(38, SOCK_SEQPACKET, 0));
+  say("packet", socket(17, SOCK_RAW, 0));
+  say("inet", socket(AF_INET, SOCK_STREAM, 0));
+  say("unix", socket(AF_UNIX, SOCK_STREAM, 0));
+  return 0;
+}
+END
+gcc -o probe probe.c && ./probe"#;
+    let found = daemon.output(&sandbox, probe).await;
+    // 1 is EPERM, 38 is ENOSYS, which programs take as "fall back".
+    let wanted = "unshare-user 1\nclone-user 1\nclone3 38\nmount 1\nsetns 1\nkeyctl 1\nadd_key 1\nbpf 1\n\
+                  perf 1\nuserfaultfd 1\nio_uring 38\nhandle 1\nunknown 38\nvsock 1\nalg 1\npacket 1\n\
+                  inet 0\nunix 0\n";
+    assert_eq!(found, wanted);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_confirms_every_setting() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let name = format!("remcochat-sandbox-{sandbox}");
+    let container = docker().await.inspect_container(&name, None).await.unwrap();
+    let config = container.config.unwrap();
+    let host = container.host_config.unwrap();
+    let (uid, gid) = config.user.as_deref().and_then(|user| user.split_once(':')).unwrap();
+    assert!(uid == gid && (20_000..22_000).contains(&uid.parse::<u32>().unwrap()), "{uid}:{gid}");
+    assert_eq!(host.init, Some(false));
+    assert_eq!(host.readonly_rootfs, Some(true));
+    assert_eq!(host.privileged, Some(false));
+    assert_eq!(host.cap_drop, Some(vec!["ALL".into()]));
+    assert!(host.cap_add.unwrap_or_default().is_empty());
+    assert_eq!(host.network_mode.as_deref(), Some("none"));
+    assert_eq!(host.ipc_mode.as_deref(), Some("private"));
+    assert_eq!((host.memory, host.memory_swap), (Some(2 << 30), Some(2 << 30)));
+    assert_eq!((host.pids_limit, host.nano_cpus), (Some(512), Some(2_000_000_000)));
+    assert!(host.binds.unwrap_or_default().is_empty() && host.devices.unwrap_or_default().is_empty());
+    assert!(host.masked_paths.unwrap().contains(&"/sys/fs/cgroup".into()));
+    assert!(host.security_opt.unwrap().contains(&"no-new-privileges:true".into()));
+    let targets: Vec<(String, bool)> =
+        container.mounts.unwrap().into_iter().map(|m| (m.destination.unwrap(), m.rw.unwrap())).collect();
+    for (target, writable) in &targets {
+        assert_eq!(*writable, target == "/vercel/sandbox", "{targets:?}");
+    }
+    assert_eq!(targets.len(), 3);
+    let labels = config.labels.unwrap();
+    assert_eq!(labels["remcochat.sessionKey"], "chat:1");
+    assert_eq!(labels["sandboxd.instance"], daemon.home.instance().unwrap().id());
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_bomb_stays_in_its_sandbox_and_can_be_ended() {
+    let daemon = Daemon::start().await;
+    let (bombed, bystander) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
+    let wish = StartCommand {
+        command_id: Some("cmd_bombWithManyForks".into()),
+        timeout_ms: Some(60_000),
+        ..script("bomb() { bomb | bomb & }; bomb 2>/dev/null; sleep 50")
+    };
+    let command = daemon.client.start(&bombed, &wish).await.unwrap().command_id;
+    let pids = || async { pids_of(&bombed).await };
+    until("the bomb has reached the limit", || async { pids().await > 400 }).await;
+    assert_eq!(daemon.output(&bystander, "echo fine").await, "fine\n");
+    assert_eq!(daemon.client.health().await.unwrap().engine, "docker");
+
+    daemon.client.kill(&bombed, &command, &Default::default()).await.unwrap();
+    let ended = daemon.client.wait(&bombed, &command, None).await.unwrap();
+    assert_eq!(ended.reason, EndReason::Killed);
+    assert_eq!(daemon.output(&bombed, "echo usable; pgrep -c bash || true").await, "usable\n1\n");
+    daemon.stop().await;
+}
+
+/// Processes of a sandbox, as the engine counts them.
+async fn pids_of(sandbox: &SandboxId) -> usize {
+    let name = format!("remcochat-sandbox-{sandbox}");
+    let top = docker().await.top_processes(&name, None).await;
+    top.ok().and_then(|top| top.processes).map_or(0, |processes| processes.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killing_everything_inside_harms_nobody_else() {
+    let daemon = Daemon::start().await;
+    let (sandbox, bystander) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
+    let wish = script("echo begun; sleep 30; echo done");
+    let command = daemon.client.start(&bystander, &wish).await.unwrap().command_id;
+    let outcome =
+        outcome(daemon.client.run(&sandbox, &script("echo here; exec 2>&-; kill -9 -1")).await.unwrap())
+            .await;
+    assert_eq!(outcome.text(), "here\n");
+    assert_eq!(daemon.output(&sandbox, "echo alive").await, "alive\n");
+    let status = daemon.client.inspect(&bystander, &command).await.unwrap();
+    assert_eq!(status.state, sandbox_api::command::CommandState::Running);
+    daemon.stop().await;
+}
