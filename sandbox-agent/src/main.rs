@@ -5,7 +5,7 @@
 //! neither trace it nor read its environment. In reading order:
 //!
 //! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
-//! - [`commands`], [`command`], [`spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
+//! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
 //! - [`files`]: the workspace; [`environment`], [`limits`]
 
@@ -21,6 +21,7 @@ mod link;
 mod members;
 mod oom;
 mod output;
+mod posix_spawn;
 mod reaper;
 mod rpc;
 mod spawn;

@@ -5,21 +5,22 @@
 //! command that never ran has no exit code. The surprise: a script longer than one argument may be is
 //! handed over in memory that only bash reads.
 
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use agent_protocol::v1;
-use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
-use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::pipe::fcntl_setpipe_size;
-use rustix::process::{Pid, fchdir, setsid};
+use rustix::fs::{Access, MemfdFlags, Mode, OFlags, access, memfd_create, open};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::process::Pid;
 use tokio::net::unix::pipe;
 
 use crate::environment;
+use crate::posix_spawn;
 
 /// Names the command a process belongs to, in the environment of that process.
 pub(crate) const COMMAND_ID_VARIABLE: &str = "SANDBOX_COMMAND_ID";
@@ -61,89 +62,124 @@ pub(crate) fn argv_of_script(script: &str) -> Vec<String> {
 /// Starts the command. Must be called on the thread that runs the reaper, which must learn of the
 /// process before it next waits.
 pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
-    let cwd = open_cwd(launch.cwd)?;
+    let cwd = open(launch.cwd, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| failed("cwd", launch.cwd, errno))?;
     let (argv, script_file) = fit_arguments(launch.argv)?;
-    let (program, args) =
-        argv.split_first().ok_or_else(|| failed("exec", "", io::Error::from(Errno::INVAL)))?;
+    let program = argv.first().map(String::as_str).unwrap_or_default();
+    let exec_failed = |errno: Errno| failed("exec", program, errno);
 
-    let mut command = Command::new(program);
-    command
-        .args(args)
-        .env_clear()
-        .envs(environment::for_commands())
-        .envs(launch.env)
-        .env(COMMAND_ID_VARIABLE, launch.command_id)
-        .stdin(if launch.with_stdin { Stdio::piped() } else { Stdio::null() })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    enter_own_session(&mut command, cwd);
-
-    let mut child = command.spawn().map_err(|error| {
-        let step = if error.raw_os_error() == Some(Errno::AGAIN.raw_os_error()) { "fork" } else { "exec" };
-        failed(step, program, error)
-    })?;
-    drop(script_file);
-    let pid = Pid::from_child(&child);
-    prefer_for_oom(pid);
-    let stdout = child.stdout.take().map(OwnedFd::from);
-    let stderr = child.stderr.take().map(OwnedFd::from);
-    let stdin = child.stdin.take().map(OwnedFd::from);
-    let pipes = || -> io::Result<Spawned> {
-        Ok(Spawned {
-            pid,
-            stdout: receiver(stdout)?,
-            stderr: receiver(stderr)?,
-            stdin: stdin.map(pipe::Sender::from_owned_fd).transpose()?,
-        })
+    let env = environment_of(launch);
+    let path = find_program(program, &env).ok_or_else(|| exec_failed(Errno::NOENT))?;
+    let pipes = Pipes::new(launch.with_stdin).map_err(|errno| failed("pipe", program, errno))?;
+    let child = posix_spawn::Child {
+        program: c_string(path.into_os_string())?,
+        argv: argv.iter().map(|arg| c_string(arg.into())).collect::<Result<_, _>>()?,
+        envp: env.into_iter().map(|(name, value)| c_string(entry(name, value))).collect::<Result<_, _>>()?,
+        cwd: cwd.as_fd(),
+        stdio: pipes.theirs(),
+        keep: script_file.as_ref().map(AsFd::as_fd),
     };
-    pipes().map_err(|error| {
+    let pid = child.spawn().map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
+    })?;
+    prefer_for_oom(pid);
+    pipes.into_spawned(pid).map_err(|_| {
         // Without its pipes nobody could follow it; the reaper collects it as an orphan.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        failed("stdin", program, error)
+        failed("pipe", program, Errno::MFILE)
     })
 }
 
-fn open_cwd(cwd: &Path) -> Result<OwnedFd, v1::StartFailed> {
-    open(cwd, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|errno| failed("cwd", cwd, errno.into()))
+/// Both ends of a command's standard streams.
+struct Pipes {
+    stdin: OwnedFd,
+    our_stdin: Option<OwnedFd>,
+    stdout: (OwnedFd, OwnedFd),
+    stderr: (OwnedFd, OwnedFd),
 }
 
-#[expect(unsafe_code, reason = "pre_exec is how std lets the child enter its own session")]
-fn enter_own_session(command: &mut Command, cwd: OwnedFd) {
-    let enter = move || -> io::Result<()> {
-        setsid()?;
-        fchdir(&cwd)?;
-        Ok(())
-    };
-    // SAFETY: the closure runs between fork and exec and makes two system calls, both async-signal-safe;
-    // it neither allocates nor takes a lock.
-    unsafe { command.pre_exec(enter) };
+impl Pipes {
+    fn new(with_stdin: bool) -> Result<Self, Errno> {
+        let pair = || pipe_with(PipeFlags::CLOEXEC);
+        let (stdin, our_stdin) = if with_stdin {
+            let (read, write) = pair()?;
+            (read, Some(write))
+        } else {
+            (open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?, None)
+        };
+        Ok(Self { stdin, our_stdin, stdout: pair()?, stderr: pair()? })
+    }
+
+    fn theirs(&self) -> [BorrowedFd<'_>; 3] {
+        [self.stdin.as_fd(), self.stdout.1.as_fd(), self.stderr.1.as_fd()]
+    }
+
+    /// Closes the child's ends, without which an end of file would never come.
+    fn into_spawned(self, pid: Pid) -> io::Result<Spawned> {
+        Ok(Spawned {
+            pid,
+            stdout: receiver(self.stdout.0)?,
+            stderr: receiver(self.stderr.0)?,
+            stdin: self.our_stdin.map(pipe::Sender::from_owned_fd).transpose()?,
+        })
+    }
+}
+
+type Environment = BTreeMap<OsString, OsString>;
+
+fn environment_of(launch: &Launch<'_>) -> Environment {
+    let mut env: Environment = environment::for_commands().collect();
+    env.extend(launch.env.iter().map(|(name, value)| (name.into(), value.into())));
+    env.insert(COMMAND_ID_VARIABLE.into(), launch.command_id.into());
+    env
+}
+
+/// Where a program is, on the command's own PATH as execvp(3) would look; a name with a slash is taken
+/// as it is, from the command's directory.
+fn find_program(program: &str, env: &Environment) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(program.into());
+    }
+    let path = env.get(OsStr::new("PATH"))?;
+    std::env::split_paths(path)
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok())
+}
+
+fn entry(mut name: OsString, value: OsString) -> OsString {
+    name.push("=");
+    name.push(value);
+    name
+}
+
+fn c_string(text: OsString) -> Result<CString, v1::StartFailed> {
+    // sandboxd lets no NUL through; whoever speaks in its place is told.
+    CString::new(text.into_vec()).map_err(|_| failed("exec", "a text with NUL", Errno::INVAL))
 }
 
 /// Moves a bash script that is too long for one argument into a file in memory. The caller keeps the
 /// file open until the child has its own copy.
-fn fit_arguments(argv: &[String]) -> Result<(Vec<OsString>, Option<OwnedFd>), v1::StartFailed> {
-    let plain = || argv.iter().map(OsString::from).collect();
+fn fit_arguments(argv: &[String]) -> Result<(Vec<String>, Option<OwnedFd>), v1::StartFailed> {
     let Some(at) = script_position(argv) else {
-        return Ok((plain(), None));
+        return Ok((argv.to_vec(), None));
     };
     let spool = || -> io::Result<OwnedFd> {
         let file = memfd_create("script", MemfdFlags::CLOEXEC)?;
         let mut file = std::fs::File::from(file);
         file.write_all(argv[at].as_bytes())?;
-        // The child must inherit it. Nothing else is forked before it is closed again.
-        fcntl_setfd(&file, FdFlags::empty())?;
         Ok(file.into())
     };
-    let file = spool().map_err(|error| failed("script", "memory file", error))?;
+    let file = spool().map_err(|error| {
+        failed("script", "memory file", Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    })?;
     let number = file.as_raw_fd();
-    let mut fitted: Vec<OsString> = plain();
+    let mut fitted = argv.to_vec();
     // Both the file and the variable are gone before the first line of the script itself runs.
     fitted[at] = format!(
         "__sandbox_script=$(</proc/self/fd/{number}); exec {number}<&-; \
          eval \"unset __sandbox_script; $__sandbox_script\""
-    )
-    .into();
+    );
     Ok((fitted, Some(file)))
 }
 
@@ -161,17 +197,16 @@ fn prefer_for_oom(pid: Pid) {
     let _ = std::fs::write(path, OOM_SCORE_OF_COMMANDS);
 }
 
-fn receiver(fd: Option<OwnedFd>) -> io::Result<pipe::Receiver> {
-    let fd = fd.ok_or_else(|| io::Error::from(Errno::BADF))?;
+fn receiver(fd: OwnedFd) -> io::Result<pipe::Receiver> {
     // Past the user's pipe budget the kernel refuses; the standard size works too.
     let _ = fcntl_setpipe_size(&fd, PIPE_BYTES);
     pipe::Receiver::from_owned_fd(fd)
 }
 
-fn failed(step: &str, subject: impl AsRef<OsStr>, error: io::Error) -> v1::StartFailed {
+fn failed(step: &str, subject: impl AsRef<OsStr>, errno: Errno) -> v1::StartFailed {
     v1::StartFailed {
         step: step.into(),
-        errno: error.raw_os_error().unwrap_or(0),
+        errno: errno.raw_os_error(),
         subject: subject.as_ref().to_string_lossy().into_owned(),
     }
 }

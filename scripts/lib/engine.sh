@@ -76,8 +76,14 @@ engine_runs() {
 }
 
 ensure_engine_program() {
-  has dockerd || install_packages docker.io || give_up "no Docker engine answers at $(engine_address), and none is installed.
-Type, as root: apt-get install docker.io"
+  local packages=(docker.io)
+  if has dockerd; then return; fi
+  if can_be_root; then refresh_package_lists; fi
+  # A package of its own in newer distributions.
+  if offers_package docker-cli; then packages+=(docker-cli); fi
+  # Where the kernel has AppArmor, no container starts without the program that loads the profiles.
+  [[ $(cat /sys/module/apparmor/parameters/enabled 2>/dev/null) != Y ]] || has apparmor_parser || packages+=(apparmor)
+  install_packages "${packages[@]}" || give_up "no Docker engine answers at $(engine_address), and none is installed."
 }
 
 start_engine() {
@@ -131,7 +137,7 @@ ensure_docker_command() {
   DOCKER_HOST=$(engine_address)
   export DOCKER_HOST
   if has docker; then return; fi
-  # Newer distributions have it in a package of its own.
+  # A package of its own in newer distributions.
   if offers_package docker-cli; then
     install_packages docker-cli || exit 1
   else

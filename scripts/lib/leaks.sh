@@ -1,23 +1,25 @@
 # shellcheck shell=bash
 # What is on the engine, and what is there now that was not there before.
 #
-# What may surprise: whatever appeared counts, ours or not. A volume without a name or a label is the likeliest leak, and
-# nothing would tell it as ours.
+# What may surprise: nearly whatever appeared counts, ours or not, because a volume without a name or a label is the
+# likeliest leak and nothing would tell it as ours. Only what belongs to a daemon that had something there before is
+# left out: the tests' daemons are all new ones.
 
 # Removals that were asked for may still be under way.
 readonly SETTLE_SECONDS=15
 
+# One line each: kind, id, name, and the instance of the daemon that made it.
 engine_objects() {
-  {
-    docker ps --all --no-trunc --format 'container {{.ID}} {{.Names}}'
-    docker volume ls --format 'volume {{.Name}}'
-    docker network ls --no-trunc --format 'network {{.ID}} {{.Name}}'
-  } | sort
+  local instance='{{or (.Label "sandboxd.instance") "-"}}'
+  docker ps --all --no-trunc --format "container {{.ID}} {{.Names}} $instance"
+  docker volume ls --format "volume {{.Name}} {{.Name}} $instance"
+  docker network ls --no-trunc --format "network {{.ID}} {{.Name}} $instance"
 }
 
-# Prints what appeared since the list in this file was made.
+# Lists what appeared since the list in this file was made.
 appeared_since() {
-  comm -13 "$1" <(engine_objects)
+  awk 'NR == FNR { known[$2]; if ($4 != "-") others[$4]; next }
+    !($2 in known) && !($4 in others)' "$1" <(engine_objects)
 }
 
 # Fails, and names it, where something appeared and stays.
@@ -29,9 +31,8 @@ check_for_leaks() {
     return
   fi
   leaked=$(appeared_since "$before")
-  say "left behind on the engine (unless another program made it meanwhile):"
-  say "$leaked"
-  say_how_to_remove "$leaked"
+  say "left behind on the engine:"
+  say_objects "$leaked"
   return 1
 }
 
@@ -39,11 +40,13 @@ nothing_appeared_since() {
   [[ -z $(appeared_since "$1") ]]
 }
 
-say_how_to_remove() {
-  say "To remove it:"
-  sed -n 's/^container \(\S*\) .*/  docker rm --force --volumes \1/p' <<<"$1"
-  sed -n 's/^volume \(.*\)/  docker volume rm \1/p' <<<"$1"
-  sed -n 's/^network \(\S*\) .*/  docker network rm \1/p' <<<"$1"
+say_objects() {
+  cut -d ' ' -f 1,3 <<<"$1"
+  say "Unless another program made it meanwhile, remove it:"
+  awk '
+    $1 == "container" { print "  docker rm --force --volumes " $3 }
+    $1 == "volume" { print "  docker volume rm " $3 }
+    $1 == "network" { print "  docker network rm " $3 }' <<<"$1"
 }
 
 # The agent's program stays on the engine in one volume for each of its versions. Those in the list are left alone: a
@@ -51,7 +54,7 @@ say_how_to_remove() {
 remove_unused_agent_volumes() {
   local before=${1:-/dev/null} volume
   for volume in $(docker volume ls --quiet --filter dangling=true --filter name=sandboxd-agent-); do
-    if [[ $volume == sandboxd-agent-* ]] && ! grep -qxF "volume $volume" "$before"; then
+    if [[ $volume == sandboxd-agent-* ]] && ! grep -qF "volume $volume " "$before"; then
       docker volume rm "$volume" >/dev/null || true
     fi
   done

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Installs what is missing from the distribution, where this user may.
 #
-# What may surprise: nothing installed is ever removed to make room; where apt would do that, the person decides.
+# What may surprise: nothing installed is ever removed to make room; where apt would do that, the person decides. And
+# packages that are only recommended stay out, so whoever needs one names it.
 
 can_be_root() {
   ((EUID == 0)) && return
@@ -32,7 +33,7 @@ install_packages() {
   refresh_package_lists
   # On a machine that has just been set up, its own upgrades often hold the lock for a while.
   as_root env DEBIAN_FRONTEND=noninteractive apt-get --option DPkg::Lock::Timeout=180 \
-    install --quiet --yes --no-remove "$@" || {
+    install --quiet --yes --no-install-recommends --no-remove "$@" || {
     warn "apt-get could not install all of this. $advice"
     return 1
   }

@@ -45,6 +45,10 @@ record_stage() {
   stage_lines+=("$(printf '%-14s %5d s   %d passed, %d failed' "$name" "$seconds" "$passed" "$failed")")
 }
 
+any_stage_failed() {
+  ((failed_sum > 0))
+}
+
 # The last thing a run prints. Its last line is for programs too.
 report_stages() {
   printf '\n--- summary\n'

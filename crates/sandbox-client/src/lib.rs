@@ -48,6 +48,10 @@ const CALL: Duration = Duration::from_secs(120);
 /// How long the daemon may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// How long an unused connection is kept. The daemon hangs up after 10 s, and a request that crosses with
+/// that on the way is lost.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// A connection pool to one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -61,6 +65,7 @@ impl Client {
     pub fn new(base: impl Into<String>, token: impl Into<String>) -> Result<Self, Error> {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
+            .pool_idle_timeout(IDLE)
             .tcp_nodelay(true)
             // The daemon is a neighbour; a proxy for the outside world has no business in between.
             .no_proxy()

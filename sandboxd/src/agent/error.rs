@@ -45,7 +45,7 @@ pub enum Refusal {
     CommandUnknown,
     /// The command could not be started.
     StartFailed {
-        /// `cwd`, `stdin`, `script`, `exec` or `fork`.
+        /// `cwd`, `pipe`, `script`, `exec` or `fork`.
         step: String,
         /// The system's error number.
         errno: i32,

@@ -1,10 +1,14 @@
 //! The commands for people: clients of the API like any other.
 
+mod interrupts;
 mod run;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
+use sandbox_api::ErrorCode;
+use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
 pub use run::{RunArgs, run};
@@ -15,19 +19,42 @@ use crate::state_dir;
 /// Where the daemon is and how to be let in.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DaemonArgs {
-    /// The daemon's address
-    #[arg(long, env = "SANDBOXD_URL", default_value = "http://127.0.0.1:8080")]
-    url: String,
+    /// The daemon's address [default: SANDBOXD_URL, or where this machine's own would listen]
+    #[arg(long)]
+    url: Option<String>,
 }
 
 impl DaemonArgs {
     /// A client with the token of the settings, or else the one the daemon keeps in its state dir.
-    fn client(&self, config: &Config) -> anyhow::Result<sandbox_client::Client> {
+    fn client(&self, config: &Config) -> anyhow::Result<Client> {
         let token: SecretString = match &config.admin_token {
             Some(token) => token.clone(),
-            None => state_dir::read_token(&config.state_dir)?,
+            None => state_dir::read_token(&config.state_dir).context(
+                "no token: set SANDBOXD_ADMIN_TOKEN to the daemon's, or SANDBOXD_STATE_DIR to its state dir",
+            )?,
         };
-        Ok(sandbox_client::Client::new(&self.url, token.expose_secret())?)
+        Ok(Client::new(self.url(config), token.expose_secret())?)
+    }
+
+    fn url<'a>(&'a self, config: &'a Config) -> &'a str {
+        self.url.as_deref().unwrap_or(&config.url)
+    }
+
+    /// A failed call in words that say what to do about it.
+    fn explain(&self, error: Error, config: &Config) -> anyhow::Error {
+        let url = self.url(config);
+        let advice = match &error {
+            Error::Broken(broken) if broken.is_connect() => {
+                format!(
+                    "no daemon at {url}; start one with `sandboxd serve`, or name another in SANDBOXD_URL"
+                )
+            }
+            Error::Refused { body, .. } if body.code == ErrorCode::Unauthenticated => {
+                format!("the daemon at {url} has another token; set SANDBOXD_ADMIN_TOKEN to it")
+            }
+            _ => return error.into(),
+        };
+        anyhow::Error::new(error).context(advice)
     }
 }
 

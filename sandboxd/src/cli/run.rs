@@ -7,17 +7,15 @@ use anyhow::Context;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
-use sandbox_api::command::{Output, Record, StartCommand};
+use sandbox_api::command::{KillCommand, Output, Record, StartCommand};
 use sandbox_api::sandbox::CreateSandbox;
-use sandbox_api::{CommandId, SandboxId};
+use sandbox_api::{CommandId, ErrorCode, SandboxId};
 use sandbox_client::{Client, Records};
 
 use super::DaemonArgs;
+use super::interrupts::Interrupts;
 use crate::config::Config;
 use crate::model::limits::MAX_STDIN_BYTES;
-
-/// Exit code of a command that was interrupted, as a shell has it: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Run one command in a sandbox and exit with its code
 #[derive(Debug, Clone, clap::Args)]
@@ -41,31 +39,39 @@ pub struct RunArgs {
     command: Vec<String>,
 }
 
-/// Runs the command; the exit code is the command's.
+/// Runs the command; the exit code is the command's, or that of the signal that ended us.
 pub async fn run(args: RunArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
+    let command = CommandId::random()?;
+    let wish = StartCommand { command_id: Some(command.to_string()), ..wish_of(&args)? };
+    // From here on a signal must not end us before what we made is gone. SIGQUIT still does.
+    let mut interrupts = Interrupts::listen()?;
     let own = format!("tmp:run-{}", uuid::Uuid::new_v4().simple());
     let session_key = args.session.clone().unwrap_or(own);
-    let wish = CreateSandbox { session_key, ..CreateSandbox::default() };
-    let sandbox = client.create_or_reconnect(&wish).await.context("no sandbox")?.sandbox_id;
-    let code = run_in(&client, &sandbox, &args).await;
+    let session = CreateSandbox { session_key, ..CreateSandbox::default() };
+    let made =
+        client.create_or_reconnect(&session).await.map_err(|error| args.daemon.explain(error, config))?;
+    let sandbox = made.sandbox_id;
+    let code = tokio::select! {
+        biased;
+        signal = interrupts.next() => end(&client, &sandbox, &command).await.map(|()| signal),
+        code = run_in(&client, &sandbox, &wish) => code,
+    };
     if args.session.is_none() {
         client.delete(&sandbox).await.context("the sandbox could not be deleted")?;
     }
     code.map(ExitCode::from)
 }
 
-async fn run_in(client: &Client, sandbox: &SandboxId, args: &RunArgs) -> anyhow::Result<u8> {
-    let command_id = CommandId::random()?;
-    let wish = StartCommand { command_id: Some(command_id.to_string()), ..wish_of(args)? };
-    let mut records = client.run(sandbox, &wish).await?;
-    tokio::select! {
-        code = pass_on(&mut records) => code,
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted?;
-            client.kill(sandbox, &command_id, &Default::default()).await?;
-            Ok(INTERRUPTED)
-        }
+async fn run_in(client: &Client, sandbox: &SandboxId, wish: &StartCommand) -> anyhow::Result<u8> {
+    pass_on(&mut client.run(sandbox, wish).await?).await
+}
+
+async fn end(client: &Client, sandbox: &SandboxId, command: &CommandId) -> anyhow::Result<()> {
+    match client.kill(sandbox, command, &KillCommand::default()).await {
+        // The signal came before the command was started.
+        Err(error) if error.code() == Some(ErrorCode::NotFound) => Ok(()),
+        killed => Ok(killed.map(drop)?),
     }
 }
 

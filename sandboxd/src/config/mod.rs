@@ -31,6 +31,8 @@ pub struct Config {
     pub bind_host: BindHost,
     /// See `bind_host`; 0 takes any free port.
     pub port: u16,
+    /// Where the commands for people find the daemon.
+    pub url: String,
     /// `None` on a loopback bind: one is kept in the state dir.
     pub admin_token: Option<SecretString>,
     /// Instance key and generated token.
@@ -102,6 +104,8 @@ impl Config {
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let bind_host = reader.setting("SANDBOXD_BIND_HOST", "127.0.0.1", parse::bind_host);
         let port = reader.setting("SANDBOXD_PORT", "8080", parse::port);
+        let own_url = parse::url_of(bind_host.as_ref(), port);
+        let url = reader.setting("SANDBOXD_URL", &own_url, parse::url);
         let admin_token = reader.secret("SANDBOXD_ADMIN_TOKEN");
         check_token(reader, bind_host.as_ref(), admin_token.as_ref());
         let state_dir = reader.setting("SANDBOXD_STATE_DIR", &parse::default_state_dir(), parse::directory);
@@ -128,6 +132,7 @@ impl Config {
             allowed_hosts: known.chain(named).map(|host| host.to_ascii_lowercase()).collect(),
             bind_host,
             port: port?,
+            url: url?,
             admin_token,
             state_dir: state_dir?,
             run_dir: run_dir?,
@@ -223,6 +228,27 @@ mod tests {
         for loopback in ["127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9"] {
             assert!(load(&[("SANDBOXD_BIND_HOST", loopback)]).0.is_ok(), "{loopback}");
         }
+    }
+
+    #[test]
+    fn the_daemon_is_looked_for_where_it_would_listen() {
+        let url = |settings: &[_]| load(settings).0.unwrap().url;
+        let token = ("SANDBOXD_ADMIN_TOKEN", "x".repeat(32));
+        let token = (token.0, token.1.as_str());
+        assert_eq!(url(&[]), "http://127.0.0.1:8080");
+        assert_eq!(url(&[("SANDBOXD_PORT", "9000")]), "http://127.0.0.1:9000");
+        assert_eq!(url(&[("SANDBOXD_BIND_HOST", "0.0.0.0"), token]), "http://127.0.0.1:8080");
+        assert_eq!(url(&[("SANDBOXD_BIND_HOST", "::1")]), "http://[::1]:8080");
+        assert_eq!(url(&[("SANDBOXD_PORT", "9000"), ("SANDBOXD_URL", "http://there:1/")]), "http://there:1/");
+        assert_eq!(faulty(&[("SANDBOXD_URL", "there:1")]), ["SANDBOXD_URL"]);
+    }
+
+    #[test]
+    fn what_others_log_of_requests_is_asked_for_by_name() {
+        let filter = |text| load(&[("SANDBOXD_LOG", text)]).0.unwrap().log_filter;
+        assert_eq!(filter("debug"), "bollard=info,debug");
+        // The last word on a target holds.
+        assert_eq!(filter("bollard=trace"), "bollard=info,bollard=trace");
     }
 
     #[test]

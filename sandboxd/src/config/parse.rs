@@ -8,6 +8,10 @@ use super::BindHost;
 use crate::engine::EngineAddress;
 use crate::model::Transport;
 
+/// In front of every log filter: bollard logs the bodies of its requests at debug level, and those that make
+/// containers hold the agents' secrets. Who wants them must name it.
+const QUIET: &str = "bollard=info";
+
 /// Longest run dir: a unix socket's path has 108 bytes (unix(7)), of which a sandbox's part takes 48.
 const MAX_RUN_DIR_BYTES: usize = 58;
 
@@ -23,6 +27,20 @@ pub(super) fn bind_host(text: &str) -> Result<BindHost, String> {
 
 pub(super) fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| format!("must be 0 to 65535, not {text:?}"))
+}
+
+pub(super) fn url(text: &str) -> Result<String, String> {
+    match text.starts_with("http://") || text.starts_with("https://") {
+        true => word(text),
+        false => Err(format!("must begin with `http://` or `https://`, not {text:?}")),
+    }
+}
+
+/// Where a daemon that listens like this is found from the same machine.
+pub(super) fn url_of(bind: Option<&BindHost>, port: Option<u16>) -> String {
+    let address = bind.map(|bind| bind.address).filter(|address| !address.is_unspecified());
+    let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    format!("http://{}", std::net::SocketAddr::new(address, port.unwrap_or_default()))
 }
 
 pub(super) fn number(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> {
@@ -83,7 +101,7 @@ pub(super) fn transport(text: &str) -> Result<Option<Transport>, String> {
 
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
     match text.parse::<tracing_subscriber::EnvFilter>() {
-        Ok(_) => Ok(text.to_owned()),
+        Ok(_) => Ok(format!("{QUIET},{text}")),
         Err(error) => Err(format!("is not a log filter: {error}")),
     }
 }

@@ -37,7 +37,7 @@ pub enum Error {
     /// A command could not be started.
     #[error("the command could not be started: {step} {subject:?} failed with error {errno}")]
     StartFailed {
-        /// `cwd`, `stdin`, `script`, `exec` or `fork`.
+        /// `cwd`, `pipe`, `script`, `exec` or `fork`.
         step: String,
         /// What it was about.
         subject: String,

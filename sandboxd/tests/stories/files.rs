@@ -87,7 +87,6 @@ async fn a_file_of_twenty_mebibytes_comes_back(daemon: &Daemon) {
 
 async fn a_written_file_has_its_mode_and_the_sandboxs_user(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
-    // A umask of the commands' own has no say in it.
     let modes = [("plain", None), ("private", Some(0o600)), ("program", Some(0o755)), ("open", Some(0o777))];
     let files = modes.map(|(path, mode)| FileToWrite { mode, ..file(path, "#!/bin/sh\necho ran\n") });
     write(daemon, &sandbox, files).await.unwrap();

@@ -15,3 +15,5 @@ mod http;
 mod lifecycle;
 mod links;
 mod output;
+mod process;
+mod start_up;

@@ -1,0 +1,36 @@
+//! The signals that ask a program to end, where it has to tidy up first.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a shell adds to a signal's number for the exit code of what the signal ended.
+const SIGNAL_BASE: i32 = 128;
+
+/// SIGINT, SIGTERM and SIGHUP, which do not end the program any more.
+#[derive(Debug)]
+pub(super) struct Interrupts {
+    int: Signal,
+    term: Signal,
+    hup: Signal,
+}
+
+impl Interrupts {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            int: signal(SignalKind::interrupt())?,
+            term: signal(SignalKind::terminate())?,
+            hup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one of them; the exit code that it stands for.
+    pub(super) async fn next(&mut self) -> u8 {
+        let kind = tokio::select! {
+            _ = self.int.recv() => SignalKind::interrupt(),
+            _ = self.term.recv() => SignalKind::terminate(),
+            _ = self.hup.recv() => SignalKind::hangup(),
+        };
+        u8::try_from(SIGNAL_BASE + kind.as_raw_value()).unwrap_or(u8::MAX)
+    }
+}
