@@ -66,10 +66,9 @@ async fn a_slow_reader_slows_the_command_and_loses_nothing(daemon: &Daemon) {
     while collected.stdout.len() < 40 * 1024 * 1024 {
         collected.take(records.next().await.unwrap().unwrap());
     }
-    let mut expected = 1;
-    for line in collected.stdout.split(|byte| *byte == b'\n').take(4_000_000) {
+    let lines = collected.stdout.split(|byte| *byte == b'\n').take(4_000_000);
+    for (expected, line) in (1..).zip(lines) {
         assert_eq!(std::str::from_utf8(line).unwrap().parse(), Ok(expected));
-        expected += 1;
     }
 }
 
