@@ -72,7 +72,9 @@ impl Commands {
     ) -> Result<StartedCommand, Kind> {
         check_id(&request.command_id)?;
         if let Ok(command) = self.get(&request.command_id) {
-            return Ok(StartedCommand { command, place: None });
+            // Where the first call's connection broke, this is the same caller once more.
+            let place = if streamed { Place::take_over(&command, 1) } else { None };
+            return Ok(StartedCommand { command, place });
         }
         if self.running() >= MAX_RUNNING_COMMANDS {
             return Err(Kind::LimitReached(v1::LimitReached {

@@ -56,13 +56,13 @@ impl Reader {
         }
         if let Some(place) = &self.place {
             // Asking for more means that the transport took what it had.
-            place.advance(self.after + 1);
+            place.advance(self.after.saturating_add(1));
         }
         let read = self.command.read(self.after, MESSAGE_BYTES, self.follow).await;
         if read.ended.is_some() && self.stop_at.is_none() {
             self.stop_at = Some(read.next_seq);
         }
-        let past_end = self.stop_at.is_some_and(|stop| self.after + 1 >= stop);
+        let past_end = self.stop_at.is_some_and(|stop| self.after.saturating_add(1) >= stop);
         match read.chunk {
             Some(chunk) if !past_end => Some(self.pass_on(chunk)),
             _ => self.finish(read.ended),

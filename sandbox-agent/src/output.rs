@@ -177,7 +177,7 @@ impl Log {
     /// What follows record `after`, up to `max_bytes` of data but at least one record; `None` when
     /// there is nothing yet.
     pub(crate) fn read(&self, after: u64, max_bytes: usize) -> Option<Chunk> {
-        let next = after + 1;
+        let next = after.saturating_add(1);
         if next < self.first_seq {
             return Some(Chunk::Gap(v1::Gap {
                 dropped_bytes: self.dropped_since(next),

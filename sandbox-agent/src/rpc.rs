@@ -68,7 +68,7 @@ impl Agent for Service {
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<Self::AttachStream> {
         let v1::AttachRequest { command_id, after_seq, follow } = request.into_inner();
         let command = self.commands.get(&command_id).map_err(to_status)?;
-        let place = if follow { Place::take_over(&command, after_seq + 1) } else { None };
+        let place = if follow { Place::take_over(&command, after_seq.saturating_add(1)) } else { None };
         Ok(Response::new(Reader::of_attach(command, place, after_seq, follow).events().boxed()))
     }
 

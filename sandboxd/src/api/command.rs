@@ -214,7 +214,8 @@ fn timeout_of(wished_ms: Option<u64>, limits: Limits) -> Duration {
 
 fn to_wire(id: CommandId, status: CommandStatus) -> Command {
     let mut argv = status.argv.into_iter();
-    let since_start = jiff::Timestamp::now().as_millisecond() - status.started.at_ms;
+    // The sandbox's word, so it may be any number.
+    let since_start = jiff::Timestamp::now().as_millisecond().saturating_sub(status.started.at_ms);
     let duration_ms = status.ended.map_or(since_start.max(0) as u64, |end| end.duration.as_millis() as u64);
     Command {
         command_id: id,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use sandbox_api::SandboxId;
 use sandbox_api::command::{EndReason, StartCommand};
+use sandbox_api::sandbox::{CreateSandbox, Resources};
 
 use crate::harness::{Daemon, docker, outcome, script, until};
 
@@ -248,5 +249,19 @@ async fn killing_everything_inside_harms_nobody_else() {
     assert_eq!(daemon.output(&sandbox, "echo alive").await, "alive\n");
     let status = daemon.client.inspect(&bystander, &command).await.unwrap();
     assert_eq!(status.state, sandbox_api::command::CommandState::Running);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_needs_too_much_memory_ends_as_oom() {
+    let daemon = Daemon::start().await;
+    let resources = Some(Resources { memory_mb: Some(256), ..Resources::default() });
+    let wish = CreateSandbox { session_key: "chat:1".into(), resources, ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let outcome = daemon.run(&sandbox, "echo begun; python3 -c 'bytearray(10**9)'").await;
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::Oom, 137), "{outcome:?}");
+    assert_eq!(outcome.text(), "begun\n");
+    assert_eq!(daemon.output(&sandbox, "echo alive").await, "alive\n");
+    assert_eq!(daemon.run(&sandbox, "kill -9 $$").await.reason, EndReason::Killed);
     daemon.stop().await;
 }

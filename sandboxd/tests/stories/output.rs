@@ -78,6 +78,8 @@ async fn a_late_reader_is_told_what_it_missed(daemon: &Daemon) {
     let wish = script(&format!("head -c {total} /dev/zero | tr '\\0' x; echo; echo last"));
     let command = daemon.client.start(&sandbox, &wish).await.unwrap().command_id;
     daemon.client.wait(&sandbox, &command, None).await.unwrap();
+    let beyond = outcome(daemon.client.logs(&sandbox, &command, u64::MAX, true).await.unwrap()).await;
+    assert_eq!((beyond.text().as_str(), beyond.dropped_bytes), ("", 0));
     let heard = outcome(daemon.client.logs(&sandbox, &command, 0, true).await.unwrap()).await;
     assert!(heard.dropped_bytes > 0, "40 MiB are more than is kept");
     assert_eq!(heard.dropped_bytes as usize + heard.stdout.len(), total + "\nlast\n".len());
