@@ -265,7 +265,8 @@ impl Place {
     /// record `next`.
     pub(crate) fn take_over(command: &Arc<Command>, next: u64) -> Option<Self> {
         let mut state = command.lock();
-        let awaited = matches!(state.own_reader, OwnReader::Awaited(_));
+        // One that claims to have what is not written yet is not the reader that went away.
+        let awaited = matches!(state.own_reader, OwnReader::Awaited(_)) && next <= state.log.next_seq();
         awaited.then(|| Self::at(command, &mut state, next))
     }
 

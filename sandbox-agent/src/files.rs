@@ -176,7 +176,7 @@ impl<'a> Batch<'a> {
         let file = parent.open_with(&temporary, &options).map_err(fail)?;
         let path = head.path.clone();
         self.written.push(Written { parent, temporary, name, path, renamed: false });
-        let mode = if head.mode == 0 { DEFAULT_MODE } else { head.mode & MODE_MASK };
+        let mode = head.mode.unwrap_or(DEFAULT_MODE) & MODE_MASK;
         file.set_permissions(Permissions::from_mode(mode)).map_err(fail)?;
         self.open = Some((file, head.path));
         Ok(())
@@ -318,7 +318,7 @@ mod tests {
 
     fn part(path: &str, data: &'static [u8]) -> v1::FilePart {
         v1::FilePart {
-            head: Some(v1::FileHead { path: path.into(), mode: 0 }),
+            head: Some(v1::FileHead { path: path.into(), mode: None }),
             data: Bytes::from_static(data),
         }
     }

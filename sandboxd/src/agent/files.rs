@@ -40,7 +40,7 @@ impl AgentHandle {
 /// The files in parts of a bounded size; the first part of each names it.
 fn parts(files: Vec<NewFile>) -> impl Stream<Item = v1::FilePart> + Send + 'static {
     futures::stream::iter(files.into_iter().flat_map(|file| {
-        let head = v1::FileHead { path: file.path, mode: file.mode.unwrap_or(0) };
+        let head = v1::FileHead { path: file.path, mode: file.mode };
         let mut rest = file.content;
         let first = take_part(&mut rest);
         std::iter::once(v1::FilePart { head: Some(head), data: first }).chain(std::iter::from_fn(move || {

@@ -10,8 +10,11 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use tokio::time::timeout;
+
 use super::ApiState;
 use super::error::{ApiError, DoorError, Result};
+use crate::model::limits;
 
 /// Content type of every JSON answer.
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
@@ -54,10 +57,12 @@ async fn read(request: Request, limit: usize) -> Result<Bytes> {
     if said.is_some_and(|said: u64| said > limit as u64) {
         return Err(DoorError::BodyTooLarge { limit }.into());
     }
-    match Limited::new(request.into_body(), limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(DoorError::BodyTooLarge { limit }.into()),
-        Err(error) => Err(DoorError::BodyCut(axum::Error::new(error)).into()),
+    let body = Limited::new(request.into_body(), limit).collect();
+    match timeout(limits::REQUEST_BODY, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(DoorError::BodyTooLarge { limit }.into()),
+        Ok(Err(error)) => Err(DoorError::BodyCut(axum::Error::new(error)).into()),
+        Err(_) => Err(DoorError::BodyLate.into()),
     }
 }
 

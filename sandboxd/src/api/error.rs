@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use sandbox_api::{ErrorBody, ErrorCode};
 use serde_json::{Map, Value};
 
-use crate::model::FieldError;
+use crate::model::{FieldError, limits};
 use crate::service;
 
 /// A refusal on its way out.
@@ -47,6 +47,8 @@ pub(super) enum DoorError {
     NotJson,
     #[error("the body could not be read to its end")]
     BodyCut(#[source] axum::Error),
+    #[error("the body did not come within {:?}", limits::REQUEST_BODY)]
+    BodyLate,
     #[error("{path}: {problem}")]
     Malformed { path: String, problem: String },
 }
@@ -61,6 +63,7 @@ impl DoorError {
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) | Self::Malformed { .. } => ErrorCode::InvalidRequest,
+            Self::BodyLate => ErrorCode::DeadlineExceeded,
         }
     }
 
@@ -69,7 +72,7 @@ impl DoorError {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
             Self::Malformed { path, .. } => Some(("field", path.as_str().into())),
-            Self::BodyCut(_) => Some(("field", "body".into())),
+            Self::BodyCut(_) | Self::BodyLate => Some(("field", "body".into())),
             Self::Unauthenticated
             | Self::Host(_)
             | Self::Origin(_)

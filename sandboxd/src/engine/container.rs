@@ -66,7 +66,7 @@ impl Engine {
     }
 
     async fn create(&self, plan: &ContainerPlan) -> Result<(), Error> {
-        let body = container_body(plan, &self.instance, &self.cgroup_parent, self.oci_runtime.as_deref());
+        let body = container_body(plan, &self.instance, &self.host);
         let options =
             CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
         let create = self.docker.create_container(Some(options), body);

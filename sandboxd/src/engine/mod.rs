@@ -26,7 +26,7 @@ pub use container::{Found, Status};
 pub use error::Error;
 pub use image::ImageSource;
 pub use labels::SandboxLabels;
-pub use settings::{ContainerPlan, container_body};
+pub use settings::{ContainerPlan, Host, container_body};
 
 use crate::model::{Instance, limits};
 
@@ -36,10 +36,7 @@ pub struct Engine {
     docker: Docker,
     address: EngineAddress,
     instance: Arc<Instance>,
-    /// Parent of every sandbox's cgroup, so that one ceiling can hold all of them.
-    cgroup_parent: String,
-    /// OCI runtime; `None` is the engine's own default.
-    oci_runtime: Option<String>,
+    host: Host,
 }
 
 /// What the engine says of itself.
@@ -78,7 +75,9 @@ impl Engine {
         }
         let by_systemd = info.cgroup_driver == Some(bollard::models::SystemInfoCgroupDriverEnum::SYSTEMD);
         let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
-        Ok(Self { docker, address, instance, cgroup_parent: cgroup_parent.into(), oci_runtime })
+        let processors = info.ncpu.unwrap_or(1).max(1);
+        let host = Host { cgroup_parent: cgroup_parent.into(), oci_runtime, processors };
+        Ok(Self { docker, address, instance, host })
     }
 
     /// Asks the engine for its version; fails within two seconds where it does not answer.
@@ -98,7 +97,7 @@ impl Engine {
     /// Whether the agent's process can be told by the pid the engine names: not where a runtime puts
     /// another process in front of it.
     pub fn shows_agent_pid(&self) -> bool {
-        self.oci_runtime.as_deref().is_none_or(|runtime| runtime == "runc")
+        self.host.oci_runtime.as_deref().is_none_or(|runtime| runtime == "runc")
     }
 
     async fn call<T>(

@@ -92,13 +92,19 @@ pub struct ContainerPlan {
     pub run_dir: Option<String>,
 }
 
+/// What the settings depend on besides the plan: the engine's machine and the operator's choice.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Parent of every sandbox's cgroup, so that one ceiling can hold all of them.
+    pub cgroup_parent: String,
+    /// OCI runtime; `None` is the engine's own default.
+    pub oci_runtime: Option<String>,
+    /// Processors. The engine refuses to promise more than there are.
+    pub processors: i64,
+}
+
 /// The body of the create call for `plan`.
-pub fn container_body(
-    plan: &ContainerPlan,
-    instance: &Instance,
-    cgroup_parent: &str,
-    oci_runtime: Option<&str>,
-) -> ContainerCreateBody {
+pub fn container_body(plan: &ContainerPlan, instance: &Instance, host: &Host) -> ContainerCreateBody {
     let uid = plan.labels.slot.uid();
     ContainerCreateBody {
         image: Some(plan.image.clone()),
@@ -114,17 +120,12 @@ pub fn container_body(
         stop_signal: Some("SIGKILL".into()),
         stop_timeout: Some(0),
         network_disabled: Some(true),
-        host_config: Some(host_config(plan, instance, cgroup_parent, oci_runtime)),
+        host_config: Some(host_config(plan, instance, host)),
         ..ContainerCreateBody::default()
     }
 }
 
-fn host_config(
-    plan: &ContainerPlan,
-    instance: &Instance,
-    cgroup_parent: &str,
-    oci_runtime: Option<&str>,
-) -> HostConfig {
+fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostConfig {
     let resources = plan.labels.spec.resources;
     let memory = resources.memory_bytes() as i64;
     HostConfig {
@@ -139,14 +140,14 @@ fn host_config(
         network_mode: Some("none".into()),
         ipc_mode: Some("private".into()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-        cgroup_parent: Some(cgroup_parent.into()),
-        runtime: oci_runtime.map(Into::into),
+        cgroup_parent: Some(host.cgroup_parent.clone()),
+        runtime: host.oci_runtime.clone(),
         pids_limit: Some(resources.pids().into()),
         memory: Some(memory),
         // Equal to memory: no swap, so that a sandbox that needs more ends instead of dragging the host.
         memory_swap: Some(memory),
         memory_swappiness: Some(0),
-        nano_cpus: Some(i64::from(resources.vcpus()) * 1_000_000_000),
+        nano_cpus: Some(i64::from(resources.vcpus()).min(host.processors) * 1_000_000_000),
         cpu_shares: Some(CPU_SHARES),
         oom_score_adj: Some(OOM_SCORE),
         shm_size: Some(SHM_BYTES as i64),
@@ -298,7 +299,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_plan_makes_a_soft_container(plan in plans()) {
-            let body = container_body(&plan, &Instance::new([1; 32]), "/sandboxd", None);
+            let on = Host { cgroup_parent: "/sandboxd".into(), oci_runtime: None, processors: 4 };
+            let body = container_body(&plan, &Instance::new([1; 32]), &on);
             let host = body.host_config.unwrap();
 
             let uid = plan.labels.slot.uid();
@@ -314,7 +316,7 @@ mod tests {
             prop_assert_eq!(host.memory, host.memory_swap);
             prop_assert!(host.memory.unwrap() >= 256 * MIB as i64);
             prop_assert!((16..=4096).contains(&host.pids_limit.unwrap()));
-            prop_assert!(host.nano_cpus.unwrap() >= 1_000_000_000);
+            prop_assert!((1_000_000_000..=4_000_000_000).contains(&host.nano_cpus.unwrap()));
             prop_assert_eq!(host.log_config.and_then(|log| log.typ), Some("none".to_owned()));
             prop_assert_eq!(host.auto_remove, Some(false));
             let security = host.security_opt.unwrap();

@@ -80,6 +80,9 @@ pub const MAX_CONNECTIONS: usize = 1024;
 /// How long a client may take to send a request's head.
 pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
 
+/// How long a client may take to send a request's body.
+pub const REQUEST_BODY: Duration = Duration::from_secs(120);
+
 /// Headers of a request, and their size together in bytes.
 pub const MAX_HEADERS: usize = 100;
 /// See [`MAX_HEADERS`].

@@ -8,6 +8,7 @@ use tracing::{info, warn};
 use super::{Error, Service};
 use crate::agent::Peer;
 use crate::engine::{Found, SandboxLabels};
+use crate::model::UidSlot;
 
 impl Service {
     /// Takes back every sandbox of this installation, and removes those that were never finished.
@@ -16,7 +17,8 @@ impl Service {
             match labels {
                 // Claims to be ours and is not signed by us: somebody else's, or a relic. Not touched.
                 None => warn!(container = container_id, "left a container alone whose labels do not verify"),
-                Some(labels) if never_started => {
+                // The daemon's own trial has the last user id; it was cut off.
+                Some(labels) if never_started || labels.slot == UidSlot::LAST => {
                     info!(sandbox = %labels.id, "removing a sandbox that was never finished");
                     self.engine.remove(&labels.id).await?;
                 }
@@ -32,13 +34,10 @@ impl Service {
         let peer = watch::Sender::new(Peer::NotKnownYet);
         let agent = self.open_door(&labels, peer.subscribe())?;
         peer.send_replace(self.peer_of(self.engine.status(&id).await?));
-        match self.registry.adopt(labels, agent, peer) {
-            Ok(()) => info!(sandbox = %id, "took a sandbox back"),
-            Err(labels) => warn!(
-                sandbox = %id,
-                session = %labels.spec.session_key,
-                "left a sandbox alone whose session has another",
-            ),
+        if self.registry.adopt(labels, agent, peer) {
+            info!(sandbox = %id, "took a sandbox back");
+        } else {
+            warn!(sandbox = %id, "left a sandbox alone whose session or user id has another");
         }
         Ok(())
     }

@@ -82,11 +82,14 @@ impl Service {
 
     /// Tries a real sandbox: that its agent answers proves the image, the agent, the settings and the way
     /// between us, all of which would otherwise fail at the first user's first command.
-    async fn choose_transport(&self, image: &str, agent_volume: &str) -> Result<Transport, Error> {
+    async fn choose_transport(self: &Arc<Self>, image: &str, agent_volume: &str) -> Result<Transport, Error> {
         let try_with = |transport| {
             let prepared =
                 Prepared { image: image.to_owned(), agent_volume: agent_volume.to_owned(), transport };
-            async move { self.try_sandbox(&prepared).await }
+            // Tracked, so that a stop in the middle leaves nothing behind.
+            let service = Arc::clone(self);
+            let trial = self.tasks.spawn(async move { service.try_sandbox(&prepared).await });
+            async move { trial.await.map_err(|source| Error::Task { source })? }
         };
         let forced = self.setup.transport;
         let first =

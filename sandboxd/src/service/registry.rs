@@ -83,22 +83,17 @@ impl Registry {
         Ok(Claim::New(sandbox, guard))
     }
 
-    /// Takes in a sandbox of before, unless its session or user id has another.
-    pub(super) fn adopt(
-        &self,
-        labels: SandboxLabels,
-        agent: AgentHandle,
-        peer: watch::Sender<Peer>,
-    ) -> Result<(), SandboxLabels> {
+    /// Takes in a sandbox of before, unless its session or user id has another; whether it did.
+    pub(super) fn adopt(&self, labels: SandboxLabels, agent: AgentHandle, peer: watch::Sender<Peer>) -> bool {
         let mut sandboxes = self.lock();
         let taken = sandboxes.of_session(&labels.spec.session_key).is_some()
             || sandboxes.by_id.values().any(|sandbox| sandbox.labels.slot == labels.slot);
         if taken {
-            return Err(labels);
+            return false;
         }
         let order = OrderLock::running(agent);
         sandboxes.insert(Arc::new(Sandbox { labels, order, peer }));
-        Ok(())
+        true
     }
 
     /// The sandbox with this id.

@@ -76,7 +76,7 @@ impl Service {
         match self.bring_up(sandbox, prepared).await {
             Ok(agent) => {
                 *state = State::Running(agent);
-                info!(sandbox = %sandbox.id(), session = %sandbox.labels.spec.session_key, "made a sandbox");
+                info!(sandbox = %sandbox.id(), "made a sandbox");
                 Ok(())
             }
             Err(error) => {

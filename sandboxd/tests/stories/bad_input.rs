@@ -235,7 +235,6 @@ async fn as_much_as_is_allowed_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the engine refuses more processors than the machine has, and the caller gets a 500"]
 async fn more_processors_than_the_machine_has_may_be_asked_for() {
     let daemon = Daemon::start().await;
     let wish = json!({ "sessionKey": "chat:1", "resources": { "vcpus": 8 } });

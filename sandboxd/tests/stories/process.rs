@@ -66,8 +66,6 @@ async fn sandboxes_outlive_the_daemon_and_are_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a stop in the middle of the start leaves the container that tries the transport, and the next \
-            start takes it back as a sandbox of its own"]
 async fn a_daemon_stopped_while_it_starts_leaves_nothing() {
     let home = Home::new();
     let mut command = home.program(&["serve"]);
