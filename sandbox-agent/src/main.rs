@@ -7,8 +7,9 @@
 //! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
-//! - [`files`]: the workspace; [`environment`], [`limits`]
+//! - [`files`], [`batch`]: the workspace; [`environment`], [`limits`]
 
+mod batch;
 mod capture;
 mod command;
 mod commands;

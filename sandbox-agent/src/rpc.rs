@@ -12,9 +12,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::batch::Batch;
 use crate::command::Place;
 use crate::commands::{Commands, StartedCommand};
-use crate::files::{Batch, Workspace, send_chunks};
+use crate::files::{Workspace, send_chunks};
 use crate::follow::Reader;
 use crate::ladder;
 

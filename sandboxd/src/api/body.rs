@@ -12,12 +12,9 @@ use serde::de::DeserializeOwned;
 
 use tokio::time::timeout;
 
-use super::ApiState;
 use super::error::{ApiError, DoorError, Result};
+use super::{ApiState, JSON};
 use crate::model::limits;
-
-/// Content type of every JSON answer.
-pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// A JSON body, decoded. An empty one counts as `{}`, which only suits types without required fields.
 pub(super) struct Json<T>(pub(super) T);

@@ -143,7 +143,7 @@ impl Problem {
             request_id: request_id.to_owned(),
         };
         let json = serde_json::to_vec(&body).unwrap_or_default();
-        response.headers_mut().insert(CONTENT_TYPE, super::body::JSON);
+        response.headers_mut().insert(CONTENT_TYPE, super::JSON);
         *response.body_mut() = Body::from(json);
         response
     }

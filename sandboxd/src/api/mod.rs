@@ -21,6 +21,7 @@ mod server;
 
 use std::sync::Arc;
 
+use axum::http::HeaderValue;
 use secrecy::SecretString;
 
 pub use router::router;
@@ -28,6 +29,9 @@ pub use server::serve;
 
 use self::hosts::Hosts;
 use crate::service::Service;
+
+/// Content type of every JSON answer.
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// What handlers need.
 #[derive(Debug, Clone)]

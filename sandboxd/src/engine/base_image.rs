@@ -13,7 +13,7 @@ use tokio::process::Command;
 use tokio_util::io::ReaderStream;
 use tracing::info;
 
-use super::image::drain;
+use super::progress::drain;
 use super::{Engine, Error};
 
 /// Tag of the base made here.

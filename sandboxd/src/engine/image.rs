@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use bollard::query_parameters::{BuildImageOptions, CreateImageOptions};
 use bytes::Bytes;
-use futures::{Stream, TryStreamExt};
+use futures::TryStreamExt;
 use tracing::{info, warn};
 
 use super::base_image::LOCAL_BASE;
+use super::progress::drain;
 use super::tar::Archive;
 use super::{Engine, Error};
 use crate::model::limits;
@@ -104,12 +105,4 @@ impl Engine {
         }
         Ok(LOCAL_BASE.to_owned())
     }
-}
-
-/// Reads a progress stream to its end. The engine reports some failures only inside of it, and bollard
-/// turns those into errors.
-pub(super) async fn drain<T>(
-    progress: impl Stream<Item = Result<T, bollard::errors::Error>>,
-) -> Result<(), bollard::errors::Error> {
-    progress.try_for_each(|_| async { Ok(()) }).await
 }

@@ -11,6 +11,7 @@ mod container;
 mod error;
 mod image;
 mod labels;
+mod progress;
 mod settings;
 mod tar;
 
