@@ -62,6 +62,9 @@ impl<'a> Batch<'a> {
             }));
         }
         let fail = |error: io::Error| fault(&head.path, &error);
+        if head.path.ends_with('/') || head.path.ends_with("/.") {
+            return Err(not_a_file(&head.path));
+        }
         let target = self.target(&head.path)?;
         let name = target.file_name().map(PathBuf::from).ok_or_else(|| not_a_file(&head.path))?;
         let parent_path = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -4,9 +4,10 @@
 //! of Run) is part of that state, because its position decides what the log must keep and when the command
 //! has to wait; see [`Place`].
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent_protocol::v1;
@@ -15,25 +16,48 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, mpsc};
 
 use crate::ladder;
-use crate::limits::{ALL_LOGS_BYTES, LOG_BYTES, READER_HOLD, SMALL_LOG_BYTES};
+use crate::limits::{
+    ALL_LOGS_BYTES, LOG_BYTES, READER_HOLD, REPEATED_LOG_BYTES, SMALL_LOG_BYTES, STATUS_ARG_BYTES,
+    STATUS_ARGS,
+};
 use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
 
-/// Bytes that all logs hold together.
+/// What all logs hold together, and the ended commands that can be forgotten where that is too much.
 #[derive(Debug, Default)]
-pub(crate) struct LogBudget(AtomicUsize);
+pub(crate) struct LogBudget {
+    bytes: AtomicUsize,
+    /// Oldest first.
+    ended: Mutex<VecDeque<Weak<Command>>>,
+}
 
 impl LogBudget {
-    pub(crate) fn is_short(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > ALL_LOGS_BYTES
+    fn is_short(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > ALL_LOGS_BYTES
     }
 
     fn moved(&self, before: usize, after: usize) {
         if after >= before {
-            self.0.fetch_add(after - before, Ordering::Relaxed);
+            self.bytes.fetch_add(after - before, Ordering::Relaxed);
         } else {
-            self.0.fetch_sub(before - after, Ordering::Relaxed);
+            self.bytes.fetch_sub(before - after, Ordering::Relaxed);
         }
+    }
+
+    /// Makes room by forgetting what ended commands wrote, the oldest first; whether memory is short still.
+    fn relieve(&self) -> bool {
+        while self.is_short() {
+            let oldest = self.lock().pop_front();
+            match oldest {
+                Some(command) => command.upgrade().into_iter().for_each(|command| command.forget_output()),
+                None => return true,
+            }
+        }
+        false
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Weak<Command>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,6 +87,13 @@ struct State {
     holds: u64,
     main_collected: bool,
     ended: Option<v1::Ended>,
+}
+
+impl State {
+    /// What the log may keep while memory is short.
+    fn short_limit(&self) -> usize {
+        if self.own_reader == OwnReader::Absent { SMALL_LOG_BYTES } else { REPEATED_LOG_BYTES }
+    }
 }
 
 /// A command that was started.
@@ -111,11 +142,13 @@ impl Command {
 
     /// Adds a record to the log.
     pub(crate) fn record(&self, stream: Stream, data: Bytes) {
+        let short = self.budget.relieve();
         let mut state = self.lock();
         let before = state.log.cost();
         state.log.push(stream, data);
-        if self.budget.is_short() {
-            state.log.trim_to(SMALL_LOG_BYTES);
+        if short {
+            let limit = state.short_limit();
+            state.log.trim_to(limit);
         }
         self.budget.moved(before, state.log.cost());
         drop(state);
@@ -126,7 +159,7 @@ impl Command {
     pub(crate) async fn room(&self) {
         loop {
             let made_room = self.made_room.notified();
-            let limit = if self.budget.is_short() { SMALL_LOG_BYTES } else { LOG_BYTES };
+            let limit = if self.budget.is_short() { REPEATED_LOG_BYTES } else { LOG_BYTES };
             if self.lock().log.has_room(limit) {
                 return;
             }
@@ -197,9 +230,18 @@ impl Command {
         self.lock().own_reader == OwnReader::Absent
     }
 
-    /// Forgets the output; the end stays.
+    /// From now on the output may be forgotten where memory is short, after that of commands that ended
+    /// before.
+    pub(crate) fn may_be_forgotten_in_need(self: &Arc<Self>) {
+        self.budget.lock().push_back(Arc::downgrade(self));
+    }
+
+    /// Forgets the output; the end stays. A reader that is not through keeps it.
     pub(crate) fn forget_output(&self) {
         let mut state = self.lock();
+        if state.own_reader != OwnReader::Absent {
+            return;
+        }
         let before = state.log.cost();
         state.log.clear();
         self.budget.moved(before, state.log.cost());
@@ -210,6 +252,7 @@ impl Command {
             command_id: self.spec.id.clone(),
             started_at_ms: self.started_at_ms,
             timeout_ms: self.spec.timeout.map_or(0, |limit| limit.as_millis() as u64),
+            detached: self.spec.detached,
         }
     }
 
@@ -222,8 +265,7 @@ impl Command {
             stderr_bytes: state.log.stderr_bytes(),
             dropped_bytes: state.log.dropped_bytes(),
             cwd: self.spec.cwd.to_string_lossy().into_owned(),
-            detached: self.spec.detached,
-            argv: self.spec.argv.clone(),
+            argv: self.spec.argv.iter().take(STATUS_ARGS).map(|arg| beginning(arg)).collect(),
         }
     }
 
@@ -323,6 +365,11 @@ impl Command {
         drop(state);
         self.made_room.notify_waiters();
     }
+}
+
+/// The first bytes of `text`, cut between characters.
+fn beginning(text: &str) -> String {
+    text[..text.floor_char_boundary(STATUS_ARG_BYTES)].to_owned()
 }
 
 fn epoch_ms() -> i64 {

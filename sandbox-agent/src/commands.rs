@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1::{self, start_request::Program};
+use rustix::process::{Resource, getrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 
@@ -110,7 +111,7 @@ impl Commands {
             env,
             with_stdin: stdin.is_some(),
         })
-        .map_err(Kind::StartFailed)?;
+        .map_err(refusal_of)?;
         let status = self.reaper.expect(spawned.pid);
         // Asked after the fork, while the command loads on another processor.
         let oom_kills_before = oom::kills_so_far();
@@ -125,27 +126,24 @@ impl Commands {
         let supervisor = Supervisor { command: Arc::clone(&command), status, requests, oom_kills_before };
         let capture = Capture::new(spawned.stdout, spawned.stderr);
         let commands = Arc::clone(self);
-        let id = command.spec.id.clone();
+        let ending = Arc::clone(&command);
         tokio::spawn(async move {
             supervisor.run(capture).await;
-            commands.retire(id);
+            commands.retire(&ending);
         });
         Ok(StartedCommand { command, place })
     }
 
-    /// Takes note of an end, and forgets the oldest ended commands where there are too many or where
-    /// memory for logs is short; never the one that just ended, nor one whose reader is not through.
-    fn retire(&self, id: String) {
+    /// Takes note of an end, and drops the oldest ended commands where there are too many, but none whose
+    /// reader is not through.
+    fn retire(&self, command: &Arc<Command>) {
+        command.may_be_forgotten_in_need();
         let mut kept = self.lock();
-        let older = kept.ended.len();
-        kept.ended.push_back(id);
+        kept.ended.push_back(command.spec.id.clone());
         let mut at = 0;
-        for _ in 0..older {
-            if kept.ended.len() <= MAX_ENDED_COMMANDS && !self.budget.is_short() {
-                return;
-            }
-            let command = kept.ended.get(at).and_then(|id| kept.by_id.get(id)).cloned();
-            match command {
+        while kept.ended.len() > MAX_ENDED_COMMANDS && at < kept.ended.len() {
+            let oldest = kept.ended.get(at).and_then(|id| kept.by_id.get(id)).cloned();
+            match oldest {
                 Some(command) if command.may_be_forgotten() => {
                     command.forget_output();
                     kept.ended.remove(at);
@@ -159,6 +157,15 @@ impl Commands {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A process too many is a limit that is reached, and passes; anything else is the command's own fault.
+fn refusal_of(fault: v1::StartFailed) -> Kind {
+    if fault.step != "fork" {
+        return Kind::StartFailed(fault);
+    }
+    let value = getrlimit(Resource::Nproc).current.unwrap_or(0);
+    Kind::LimitReached(v1::LimitReached { limit: "processes".into(), value })
 }
 
 /// Writes a command's standard input and closes it.

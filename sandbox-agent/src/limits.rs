@@ -15,8 +15,17 @@ pub(crate) const LOG_BYTES: usize = 8 * 1024 * 1024;
 /// What all logs together keep before each is cut to [`SMALL_LOG_BYTES`].
 pub(crate) const ALL_LOGS_BYTES: usize = 32 * 1024 * 1024;
 
-/// What a log keeps while memory for logs is short.
+/// What a log keeps while memory for logs is short and there is no ended command left to forget.
 pub(crate) const SMALL_LOG_BYTES: usize = 256 * 1024;
+
+/// The same for a log whose own reader streams it: half of it must hold what a connection can have swallowed,
+/// a stream's window with the buffers on both sides of it.
+pub(crate) const REPEATED_LOG_BYTES: usize = 4 * 1024 * 1024;
+
+/// Arguments of a command that its status tells, and of each so many bytes.
+pub(crate) const STATUS_ARGS: usize = 64;
+/// See [`STATUS_ARGS`].
+pub(crate) const STATUS_ARG_BYTES: usize = 4 * 1024;
 
 /// Data in one message to a reader.
 pub(crate) const MESSAGE_BYTES: usize = 256 * 1024;

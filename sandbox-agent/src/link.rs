@@ -38,6 +38,10 @@ const GOOD_CONNECTION: Duration = Duration::from_secs(5);
 /// Bytes on their way to sandboxd per stream before the sender waits.
 const SEND_BUFFER_BYTES: usize = 512 * 1024;
 
+/// Calls at once on one connection: more than sandboxd lets readers have, so that there is always one left
+/// to end a command with.
+const MAX_CALLS: u32 = 512;
+
 /// Connections of `sandbox-agent dial` served at once; an old one may linger while a new one comes.
 const MAX_DIALLED: usize = 4;
 
@@ -111,6 +115,7 @@ async fn serve(mut stream: UnixStream, secret: &str, service: Service) -> io::Re
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_concurrent_streams(MAX_CALLS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(server))
         .await
         .map_err(io::Error::other)

@@ -42,11 +42,12 @@ use crate::environment::Settings;
 use crate::files::Workspace;
 use crate::reaper::Reaper;
 
-/// Threads for file work. Idle ones end at once, to give their memory back.
+/// Threads for file work. They stay, because once the sandbox is full of processes no new one could start.
 const FILE_THREADS: usize = 4;
-const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_millis(100);
+const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {
+    oom::open_own_score();
     let done = hide().and_then(|()| runtime()).and_then(|runtime| {
         let dial = std::env::args().nth(1).as_deref() == Some("dial");
         runtime.block_on(async { if dial { link::bridge_stdio().await } else { serve().await } })
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Before anything else, because only then is the secret in our environment out of the commands' reach.
+/// Before anything of a sandbox runs, because only then is the secret in our environment out of the commands' reach.
 fn hide() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
@@ -85,6 +86,8 @@ async fn serve() -> io::Result<()> {
         workspace: Arc::new(Workspace::open(&settings.workspace)?),
         shutdown: Arc::new(Notify::new()),
     };
+    // The first file thread, while there is certainly room for it.
+    tokio::task::spawn_blocking(|| ()).await.map_err(io::Error::other)?;
     let shutdown = Arc::clone(&service.shutdown);
     let link = async {
         match &settings.socket {

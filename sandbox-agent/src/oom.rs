@@ -1,4 +1,7 @@
-//! Tells whether the kernel's out-of-memory killer struck while a command ran.
+//! The kernel's out-of-memory killer: whom it takes first, and whether it struck while a command ran.
+//!
+//! Commands go before the agent. A command inherits its score with its first moment, so the agent takes the
+//! commands' score on while it starts one; it may go back to the score its container was given, and no lower.
 //!
 //! The engine does not report it for processes other than PID 1, and the cgroup's own files are masked in a
 //! sandbox. What remains is the kernel's count of all such kills on the machine, so the answer is a
@@ -6,7 +9,46 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
+
+/// Score of a command (proc_pid_oom_score_adj(5)): the first to go.
+const COMMAND_SCORE: &str = "1000";
+
+/// The agent's own score and the file to change it with.
+#[derive(Debug)]
+struct OwnScore {
+    file: File,
+    usual: String,
+}
+
+static OWN_SCORE: OnceLock<OwnScore> = OnceLock::new();
+
+/// Opens the agent's own score. Must come before the agent hides, which closes its /proc files to itself. A
+/// kernel without the file (gVisor) has no such killer.
+pub(crate) fn open_own_score() {
+    let open = || {
+        let file = File::options().read(true).write(true).open("/proc/self/oom_score_adj").ok()?;
+        let mut usual = [0; 16];
+        let length = file.read_at(&mut usual, 0).ok()?;
+        Some(OwnScore { file, usual: String::from_utf8_lossy(&usual[..length]).trim().to_owned() })
+    };
+    if let Some(score) = open() {
+        // Set once, because the agent starts once.
+        let _ = OWN_SCORE.set(score);
+    }
+}
+
+/// Runs `start` with the commands' score.
+pub(crate) fn as_first_to_go<T>(start: impl FnOnce() -> T) -> T {
+    let Some(own) = OWN_SCORE.get() else {
+        return start();
+    };
+    // Raising needs no right. Going back is granted down to what root set, which the usual score is.
+    let _ = own.file.write_at(COMMAND_SCORE.as_bytes(), 0);
+    let started = start();
+    let _ = own.file.write_at(own.usual.as_bytes(), 0);
+    started
+}
 
 /// More than /proc/vmstat has on any kernel, so that one read brings all of it.
 const VMSTAT_BYTES: usize = 16 * 1024;

@@ -20,6 +20,7 @@ use rustix::process::Pid;
 use tokio::net::unix::pipe;
 
 use crate::environment;
+use crate::oom;
 use crate::posix_spawn;
 
 /// Names the command a process belongs to, in the environment of that process.
@@ -31,9 +32,6 @@ const MAX_ARGUMENT_BYTES: usize = 128 * 1024 - 1;
 /// Output pipe size: above the kernel's 64 KiB to wake up less often, and small enough that 250 commands
 /// stay within the 64 MiB of pipes one user may have (pipe(7), pipe-user-pages-soft).
 const PIPE_BYTES: usize = 128 * 1024;
-
-/// Makes a command the first to go when the sandbox's memory is full. The agent itself must survive.
-const OOM_SCORE_OF_COMMANDS: &[u8] = b"1000";
 
 /// A started command and our ends of its pipes.
 #[derive(Debug)]
@@ -79,11 +77,10 @@ pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
         stdio: pipes.theirs(),
         keep: script_file.as_ref().map(AsFd::as_fd),
     };
-    let pid = child.spawn().map_err(|error| {
+    let pid = oom::as_first_to_go(|| child.spawn()).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
     })?;
-    prefer_for_oom(pid);
     pipes.into_spawned(pid).map_err(|_| {
         // Without its pipes nobody could follow it; the reaper collects it as an orphan.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -188,13 +185,6 @@ fn script_position(argv: &[String]) -> Option<usize> {
     let is_bash = Path::new(argv.first()?).file_name()? == "bash";
     let at = 1 + argv.iter().skip(1).position(|arg| arg == "-c" || arg == "-lc")? + 1;
     (is_bash && argv.get(at)?.len() >= MAX_ARGUMENT_BYTES).then_some(at)
-}
-
-fn prefer_for_oom(pid: Pid) {
-    // Written from here because the child of a non-dumpable process may not open its own /proc files.
-    // A kernel without the file (gVisor) has no such killer to prefer it for.
-    let path = PathBuf::from(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()));
-    let _ = std::fs::write(path, OOM_SCORE_OF_COMMANDS);
 }
 
 fn receiver(fd: OwnedFd) -> io::Result<pipe::Receiver> {

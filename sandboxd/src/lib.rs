@@ -21,8 +21,9 @@ pub mod service;
 pub mod state_dir;
 pub mod telemetry;
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
@@ -34,7 +35,7 @@ use tracing::{info, warn};
 use crate::api::ApiState;
 use crate::config::Config;
 use crate::engine::{Engine, ImageSource};
-use crate::model::limits;
+use crate::model::{Instance, limits};
 use crate::service::{Service, Setup};
 use crate::state_dir::StateDir;
 
@@ -68,11 +69,11 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         Some(token) => token.clone(),
         None => state_dir.token()?,
     };
-    make_run_dir(&config)?;
+    let run_dir = make_run_dir(&config, &instance)?;
     let engine =
         Engine::connect(config.engine.clone(), Arc::clone(&instance), config.oci_runtime.clone()).await?;
     let tasks = TaskTracker::new();
-    let service = Service::new(engine, instance, setup_of(&config), tasks.clone());
+    let service = Service::new(engine, instance, setup_of(&config, run_dir), tasks.clone());
 
     let state = ApiState::new(Arc::clone(&service), token, config.allowed_hosts.clone());
     let serve = api::serve(listener, api::router(state), shutdown.clone());
@@ -102,16 +103,22 @@ async fn unless_shut_down<T>(work: impl Future<Output = T>, shutdown: &Cancellat
     }
 }
 
-fn make_run_dir(config: &Config) -> Result<(), Error> {
-    // Others must not get through to the sockets in it, which every user may open.
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&config.run_dir);
-    made.map_err(|source| Error::RunDir { path: config.run_dir.clone(), source })
+/// Makes this installation's part of the run dir, which it can sweep because nobody else has anything in it.
+fn make_run_dir(config: &Config, instance: &Instance) -> Result<PathBuf, Error> {
+    let path = config.run_dir.join(instance.id());
+    let make = || {
+        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        // Others must not get through to the sockets in it, which every user may open.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o700))
+    };
+    make().map_err(|source| Error::RunDir { path: path.clone(), source })?;
+    Ok(path)
 }
 
-fn setup_of(config: &Config) -> Setup {
+fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
     Setup {
         limits: config.limits,
-        run_dir: config.run_dir.clone(),
+        run_dir,
         image: config.image.clone(),
         image_source: image_source(config).filter(|_| config.autobuild),
         agent_program: config.agent_program.clone(),

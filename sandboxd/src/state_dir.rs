@@ -85,11 +85,6 @@ impl StateDir {
         })?;
         read_token(&self.path)
     }
-
-    /// Where the generated token is.
-    pub fn token_path(&self) -> PathBuf {
-        self.path.join(TOKEN_FILE)
-    }
 }
 
 /// The token a daemon with this state dir made for itself.

@@ -17,7 +17,7 @@ settings=
 # Takes this program for the daemon, and learns the settings it would run with.
 use_daemon() {
   sandboxd=$1
-  keep_sockets_in_checkout
+  keep_sockets_beside_state
   settings=$("$sandboxd" check-config) || give_up "the settings above must be mended first, in .env or in the environment."
   # Most often a typing error.
   grep ' is not a setting of this version' <<<"$settings" >&2 || true
@@ -32,12 +32,24 @@ setting_is_default() {
   grep -q "^$1 .* default\$" <<<"$settings"
 }
 
-# An ordinary user's default is deleted when the user logs out, and the daemon is to outlive that. A socket's path has
-# 108 bytes, of which sandboxd leaves 58 to this directory.
-keep_sockets_in_checkout() {
-  local place=$PWD/$RUN_DIR/agents
-  if ((EUID != 0)) && [[ ! -v SANDBOXD_RUN_DIR ]] && ((${#place} <= 58)); then
+# An ordinary user's default is deleted when the user logs out, and daemon and sandboxes are to outlive that. A socket's
+# path has 108 bytes, of which sandboxd leaves 58 to this directory.
+keep_sockets_beside_state() {
+  local place
+  place=$(state_dir)/agents
+  if ((EUID != 0)) && [[ -z ${SANDBOXD_RUN_DIR-} ]] && ((${#place} <= 58)); then
     export SANDBOXD_RUN_DIR=$place
+  fi
+}
+
+# The same as the setting in force, for when there is no daemon to ask.
+state_dir() {
+  if [[ -n ${SANDBOXD_STATE_DIR-} ]]; then
+    echo "$SANDBOXD_STATE_DIR"
+  elif ((EUID == 0)); then
+    echo /var/lib/sandboxd
+  else
+    echo "${XDG_STATE_HOME:-$HOME/.local/state}/sandboxd"
   fi
 }
 

@@ -4,10 +4,11 @@
 # Needs lib/daemon.sh for the settings, lib/engine.sh and lib/packages.sh.
 
 ensure_image() {
-  local image
+  local image autobuild_is_off
   image=$(setting SANDBOXD_IMAGE)
   if engine_get "images/$image/json" >/dev/null; then return; fi
-  [[ $(setting SANDBOXD_DISABLE_AUTOBUILD) == false ]] || give_up \
+  autobuild_is_off=$(setting SANDBOXD_DISABLE_AUTOBUILD)
+  [[ ! ${autobuild_is_off,,} =~ ^(1|true|yes|on)$ ]] || give_up \
     "the image $image is missing, and SANDBOXD_DISABLE_AUTOBUILD forbids building it. To build it anyway: make image"
   build_image
 }

@@ -14,7 +14,8 @@ and then \`make\` again."
 
   # Whatever the person's default toolchain is, it stays; this run takes another one.
   export RUSTUP_TOOLCHAIN=stable
-  if rust_is "$wanted"; then return; fi
+  # An older rustup that is merely asked for a version installs the whole toolchain, and in silence.
+  if [[ $(rustup toolchain list) == *stable-* ]] && rust_is "$wanted"; then return; fi
   say "installing the stable Rust toolchain"
   rustup toolchain install stable --profile minimal \
     || give_up "rustup could not install the stable toolchain. Type: rustup toolchain install stable"

@@ -57,7 +57,6 @@ impl AgentHandle {
             stdout_bytes: status.stdout_bytes,
             stderr_bytes: status.stderr_bytes,
             dropped_bytes: status.dropped_bytes,
-            detached: status.detached,
         })
     }
 
@@ -148,7 +147,11 @@ fn record(wire: v1::Record) -> command::Record {
 }
 
 fn started(wire: &v1::Started) -> Started {
-    Started { at_ms: wire.started_at_ms, timeout: Duration::from_millis(wire.timeout_ms) }
+    Started {
+        at_ms: wire.started_at_ms,
+        timeout: Duration::from_millis(wire.timeout_ms),
+        detached: wire.detached,
+    }
 }
 
 fn ended(wire: &v1::Ended) -> Result<Ended, Error> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent_protocol::fault::{Kind, from_status};
 use thiserror::Error;
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// A call to an agent failed.
 #[derive(Debug, Error)]
@@ -15,10 +15,16 @@ pub enum Error {
         /// How long was waited.
         waited: Duration,
     },
-    /// The connection ended in the middle of the call, or the agent failed.
+    /// The connection ended in the middle of the call.
     #[error("the call to the agent broke off")]
     Broken {
         /// What the connection said.
+        source: Box<Status>,
+    },
+    /// It answered with an error that is not one of ours.
+    #[error("the agent failed")]
+    Failed {
+        /// What it said.
         source: Box<Status>,
     },
     /// It took longer than it may.
@@ -108,7 +114,12 @@ impl From<Status> for Error {
     fn from(status: Status) -> Self {
         match from_status(&status) {
             Some(kind) => Self::Refused(refusal(kind)),
-            None => Self::Broken { source: Box::new(status) },
+            // Only what the connection itself reported has a cause below it.
+            None if std::error::Error::source(&status).is_some() => Self::Broken { source: Box::new(status) },
+            None => match status.code() {
+                Code::Unavailable | Code::Cancelled => Self::Broken { source: Box::new(status) },
+                _ => Self::Failed { source: Box::new(status) },
+            },
         }
     }
 }

@@ -35,6 +35,7 @@ static ORIGIN: LazyLock<http::Uri> = LazyLock::new(|| http::Uri::from_static("ht
 #[derive(Debug, Clone)]
 pub struct AgentHandle {
     link: watch::Receiver<Option<Link>>,
+    stop: CancellationToken,
     _task: Arc<DropGuard>,
 }
 
@@ -48,10 +49,15 @@ fn pair() -> (AgentHandle, Keeper) {
     let (sender, receiver) = watch::channel(None);
     let stop = CancellationToken::new();
     let guard = Arc::new(stop.clone().drop_guard());
-    (AgentHandle { link: receiver, _task: guard }, Keeper { link: sender, stop })
+    (AgentHandle { link: receiver, stop: stop.clone(), _task: guard }, Keeper { link: sender, stop })
 }
 
 impl AgentHandle {
+    /// Ends the connection for good: every call under way fails at once, and so does every later one.
+    pub fn hang_up(&self) {
+        self.stop.cancel();
+    }
+
     /// Waits until the agent is connected.
     pub async fn connected(&self, within: Duration) -> Result<(), Error> {
         self.current(within).await.map(drop)

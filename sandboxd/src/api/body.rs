@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,7 +25,14 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
         let is_json = is_json(request.headers());
-        let bytes = read(request, state.service.limits().max_body_bytes).await?;
+        let limit = state.service.limits().max_body_bytes;
+        let said = said_length(&request, limit)?;
+        let room = u32::try_from(said.div_ceil(1024)).unwrap_or(u32::MAX);
+        // Held until the body is decoded. A client that says nothing takes room for the largest body.
+        let _room = timeout(limits::REQUEST_BODY, state.bodies.acquire_many(room))
+            .await
+            .map_err(|_| DoorError::BodyLate)?;
+        let bytes = read(request, limit).await?;
         if bytes.is_empty() {
             return Ok(Self(decode(b"{}")?));
         }
@@ -48,12 +56,16 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-/// Reads a body of at most `limit` bytes; one that says it is longer is not read at all.
+/// How long the body says it is, or may be; one that says it is longer than `limit` is not read at all.
+fn said_length(request: &Request, limit: usize) -> Result<usize> {
+    let header = request.headers().get(CONTENT_LENGTH);
+    let said: Option<usize> = header.and_then(|value| value.to_str().ok()?.parse().ok());
+    let said = said.unwrap_or(if request.body().is_end_stream() { 0 } else { limit });
+    if said > limit { Err(DoorError::BodyTooLarge { limit }.into()) } else { Ok(said) }
+}
+
+/// Reads a body of at most `limit` bytes.
 async fn read(request: Request, limit: usize) -> Result<Bytes> {
-    let said = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if said.is_some_and(|said: u64| said > limit as u64) {
-        return Err(DoorError::BodyTooLarge { limit }.into());
-    }
     let body = Limited::new(request.into_body(), limit).collect();
     match timeout(limits::REQUEST_BODY, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),

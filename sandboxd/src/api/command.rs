@@ -154,6 +154,11 @@ fn program_of(cmd: Option<String>, args: Option<Vec<String>>, script: Option<Str
             if program.is_empty() {
                 return Err(FieldError::new("cmd", "must not be empty").into());
             }
+            let bytes: usize = args.iter().map(String::len).sum();
+            if bytes > limits::MAX_SCRIPT_BYTES {
+                let limit = limits::MAX_SCRIPT_BYTES as u64;
+                return Err(service::Error::TooLarge { what: "`args`".into(), limit }.into());
+            }
             let args: Result<Vec<String>> =
                 args.into_iter().map(|arg| text("args", arg, limits::MAX_SCRIPT_BYTES)).collect();
             Ok(Program::Argv { program, args: args? })
@@ -235,6 +240,6 @@ fn to_wire(id: CommandId, status: CommandStatus) -> Command {
         stderr_bytes: status.stderr_bytes,
         dropped_bytes: status.dropped_bytes,
         timeout_ms: status.started.timeout.as_millis() as u64,
-        detached: status.detached,
+        detached: status.started.detached,
     }
 }

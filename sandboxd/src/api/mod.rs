@@ -23,11 +23,13 @@ use std::sync::Arc;
 
 use axum::http::HeaderValue;
 use secrecy::SecretString;
+use tokio::sync::Semaphore;
 
 pub use router::router;
 pub use server::serve;
 
 use self::hosts::Hosts;
+use crate::model::limits;
 use crate::service::Service;
 
 /// Content type of every JSON answer.
@@ -39,11 +41,14 @@ pub struct ApiState {
     service: Arc<Service>,
     token: Arc<SecretString>,
     hosts: Arc<Hosts>,
+    /// Room for request bodies, one permit for each KiB.
+    bodies: Arc<Semaphore>,
 }
 
 impl ApiState {
     /// The door to `service` for those who have `token`, under one of the `allowed_hosts` (lower case).
     pub fn new(service: Arc<Service>, token: SecretString, allowed_hosts: Vec<String>) -> Self {
-        Self { service, token: Arc::new(token), hosts: Arc::new(Hosts::new(allowed_hosts)) }
+        let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
+        Self { service, token: Arc::new(token), hosts: Arc::new(Hosts::new(allowed_hosts)), bodies }
     }
 }

@@ -12,8 +12,9 @@ use crate::model::Transport;
 /// containers hold the agents' secrets. Who wants them must name it.
 const QUIET: &str = "bollard=info";
 
-/// Longest run dir: a unix socket's path has 108 bytes (unix(7)), of which a sandbox's part takes 48.
-const MAX_RUN_DIR_BYTES: usize = 58;
+/// Longest run dir: a unix socket's path has 107 bytes and a NUL (unix(7)), of which the instance's, the
+/// sandbox's and the socket's names take 55.
+const MAX_RUN_DIR_BYTES: usize = 52;
 
 pub(super) fn bind_host(text: &str) -> Result<BindHost, String> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{ContainerStateStatusEnum, ExecConfig};
 use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
-    RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions, UploadToContainerOptions,
+    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, ListVolumesOptions,
+    RemoveContainerOptions, RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions,
+    UploadToContainerOptions,
 };
 use futures::TryStreamExt;
 use sandbox_api::SandboxId;
@@ -146,6 +147,20 @@ impl Engine {
         let list = self.docker.list_containers(Some(options));
         let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
         Ok(containers.into_iter().map(|container| self.found(container)).collect())
+    }
+
+    /// The sandboxes of every volume that is labelled and named as ours.
+    pub async fn volumes(&self) -> Result<Vec<SandboxId>, Error> {
+        let label = format!("{INSTANCE}={}", self.instance.id());
+        let options =
+            ListVolumesOptions { filters: Some(HashMap::from([("label".to_owned(), vec![label])])) };
+        let list = self.docker.list_volumes(Some(options));
+        let volumes = self.call("list volumes", limits::ENGINE_CALL, list).await?.volumes.unwrap_or_default();
+        let ours = |volume: bollard::models::Volume| {
+            let labels = SandboxLabels::from_map(&volume.labels, &self.instance)?;
+            (volume.name == volume_name(&labels.id)).then_some(labels.id)
+        };
+        Ok(volumes.into_iter().filter_map(ours).collect())
     }
 
     fn found(&self, container: bollard::models::ContainerSummary) -> Found {

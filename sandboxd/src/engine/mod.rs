@@ -40,15 +40,6 @@ pub struct Engine {
     host: Host,
 }
 
-/// What the engine says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineVersion {
-    /// Such as `29.5.1`.
-    pub version: String,
-    /// Such as `1.53`.
-    pub api_version: String,
-}
-
 impl Engine {
     /// Connects, agrees on an API version, and learns what the settings of a container depend on.
     pub async fn connect(
@@ -82,12 +73,9 @@ impl Engine {
     }
 
     /// Asks the engine for its version; fails within two seconds where it does not answer.
-    pub async fn version(&self) -> Result<EngineVersion, Error> {
+    pub async fn version(&self) -> Result<String, Error> {
         let version = self.call("version", limits::ENGINE_PING, self.docker.version()).await?;
-        Ok(EngineVersion {
-            version: version.version.unwrap_or_default(),
-            api_version: version.api_version.unwrap_or_default(),
-        })
+        Ok(version.version.unwrap_or_default())
     }
 
     /// Whether a directory of this machine can be mounted into a container at all.

@@ -47,6 +47,8 @@ pub struct Started {
     pub at_ms: i64,
     /// The limit that holds.
     pub timeout: Duration,
+    /// Goes on when the caller of its stream leaves.
+    pub detached: bool,
 }
 
 /// Which of a command's two outputs.
@@ -141,8 +143,6 @@ pub struct CommandStatus {
     pub stderr_bytes: u64,
     /// Written and no longer kept.
     pub dropped_bytes: u64,
-    /// Goes on when the caller of its stream leaves.
-    pub detached: bool,
 }
 
 /// Signals a caller may send, as signal(7) numbers them on x86-64 and arm64.

@@ -71,6 +71,16 @@ pub const AGENT_CALL: Duration = Duration::from_secs(30);
 /// How long the files of one request may take to be written or read.
 pub const FILE_TRANSFER: Duration = Duration::from_secs(120);
 
+/// Streams and waits of one sandbox at once; more are refused.
+pub const MAX_READERS: usize = 256;
+
+/// How long a broken connection is given to come back, or the engine to notice why, before both are asked
+/// again.
+pub const RECHECK: Duration = Duration::from_millis(250);
+
+/// Bodies of all requests together that are in memory, in bytes; more wait for room.
+pub const MAX_BODIES_BYTES: usize = 256 * 1024 * 1024;
+
 /// Silence in a record stream before a heartbeat.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 

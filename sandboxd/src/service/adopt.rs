@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sandbox_api::SandboxId;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -23,6 +24,24 @@ impl Service {
                     self.engine.remove(&labels.id).await?;
                 }
                 Some(labels) => self.take_back(labels).await?,
+            }
+        }
+        self.sweep().await
+    }
+
+    /// Removes what a create or a delete left that was cut off: volumes and directories without a sandbox.
+    async fn sweep(&self) -> Result<(), Error> {
+        for id in self.engine.volumes().await? {
+            if self.registry.get(&id).is_none() {
+                info!(sandbox = %id, "removing a volume without a sandbox");
+                self.engine.remove(&id).await?;
+            }
+        }
+        let entries = std::fs::read_dir(&self.setup.run_dir).map_err(|source| Error::RunDir { source })?;
+        for entry in entries.flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<SandboxId>().ok());
+            if id.is_some_and(|id| self.registry.get(&id).is_none()) {
+                std::fs::remove_dir_all(entry.path()).map_err(|source| Error::RunDir { source })?;
             }
         }
         Ok(())

@@ -32,12 +32,13 @@ impl Service {
     /// unless it is detached.
     pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: &CommandSpec) -> Result<CommandStream, Error> {
         let in_use = self.in_use(id).await?;
+        let place = in_use.sandbox.reader()?;
         let events = match in_use.agent.run(spec).await {
             Err(error) if error.is_broken() => in_use.agent.run(spec).await?,
             other => other?,
         };
         let on_drop = if spec.detached { OnDrop::LetGo } else { OnDrop::End };
-        let stream = CommandStream::new(self, &in_use.sandbox, in_use.agent.clone(), spec.id.clone());
+        let stream = CommandStream::new(self, &in_use.sandbox, in_use.agent.clone(), spec.id.clone(), place);
         Ok(stream.reading(events, 0, on_drop))
     }
 
@@ -50,12 +51,17 @@ impl Service {
         follow: bool,
     ) -> Result<CommandStream, Error> {
         let in_use = self.in_use(id).await?;
+        let place = in_use.sandbox.reader()?;
         let events = match in_use.agent.attach(command, after, follow).await {
             Err(error) if error.is_broken() => in_use.agent.attach(command, after, follow).await?,
             other => other?,
         };
-        let stream = CommandStream::new(self, &in_use.sandbox, in_use.agent.clone(), command.clone());
-        Ok(if follow { stream.reading(events, after, OnDrop::LetGo) } else { stream.reading_once(events) })
+        let stream = CommandStream::new(self, &in_use.sandbox, in_use.agent.clone(), command.clone(), place);
+        Ok(if follow {
+            stream.reading(events, after, OnDrop::LetGo)
+        } else {
+            stream.reading_once(events, after)
+        })
     }
 
     /// Waits for a command's end, for as long as `limit` says.
@@ -66,6 +72,7 @@ impl Service {
         limit: Option<Duration>,
     ) -> Result<Ended, Error> {
         let in_use = self.in_use(id).await?;
+        let _place = in_use.sandbox.reader()?;
         let (sandbox, agent) = (Arc::clone(&in_use.sandbox), in_use.agent.clone());
         // A delete must not wait for those who wait.
         drop(in_use);

@@ -202,7 +202,9 @@ fn agent_code(error: &agent::Error) -> ErrorCode {
     match error {
         agent::Error::Away { .. } | agent::Error::Broken { .. } => ErrorCode::Unavailable,
         agent::Error::Deadline { .. } => ErrorCode::DeadlineExceeded,
-        agent::Error::Nonsense { .. } | agent::Error::Refused(_) => ErrorCode::Internal,
+        agent::Error::Failed { .. } | agent::Error::Nonsense { .. } | agent::Error::Refused(_) => {
+            ErrorCode::Internal
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use sandbox_api::CommandId;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
@@ -36,6 +37,7 @@ pub struct CommandStream {
     missed_bytes: u64,
     on_drop: OnDrop,
     done: bool,
+    _place: OwnedSemaphorePermit,
 }
 
 impl CommandStream {
@@ -44,6 +46,7 @@ impl CommandStream {
         sandbox: &Arc<Sandbox>,
         agent: AgentHandle,
         command: CommandId,
+        place: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             service: Arc::clone(service),
@@ -56,6 +59,7 @@ impl CommandStream {
             missed_bytes: 0,
             on_drop: OnDrop::LetGo,
             done: false,
+            _place: place,
         }
     }
 
@@ -68,8 +72,9 @@ impl CommandStream {
     }
 
     /// Reads what there is and no more.
-    pub(super) fn reading_once(mut self, events: EventStream) -> Self {
+    pub(super) fn reading_once(mut self, events: EventStream, after: u64) -> Self {
         self.events = Some(events);
+        self.after = after;
         self.follow = false;
         self
     }
@@ -117,6 +122,8 @@ impl CommandStream {
                 self.done = true;
                 return Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended });
             }
+            // The same id asked for again is the first command still, with what it was promised.
+            Event::Started(started) if started.detached => self.on_drop = OnDrop::LetGo,
             Event::Started(_) | Event::Heartbeat => {}
         }
         event
@@ -156,21 +163,22 @@ impl Drop for CommandStream {
 }
 
 impl Service {
-    /// Whether a sandbox will not come back with the commands it had.
+    /// Whether a sandbox whose connection broke will not come back with the commands it had. Answers as
+    /// soon as either is sure: the agent by being there again, the engine by the container's end.
     pub(super) async fn is_gone(&self, sandbox: &Sandbox, agent: &AgentHandle) -> bool {
-        if agent.is_connected() {
-            return false;
-        }
-        if self.registry.get(sandbox.id()).is_none() {
-            return true;
-        }
-        match self.engine.status(sandbox.id()).await {
-            Ok(Status::Running { .. }) => false,
-            Ok(Status::NeverStarted | Status::Ended | Status::Absent) => true,
-            Err(_) => {
-                // An engine that is away says nothing about the container; asking it again can wait.
-                sleep(limits::AGENT_ABSENCE).await;
-                false
+        loop {
+            // A moment first: a break is noticed here before the connection or the engine tells of it.
+            sleep(limits::RECHECK / 10).await;
+            if self.registry.get(sandbox.id()).is_none() {
+                return true;
+            }
+            match self.engine.status(sandbox.id()).await {
+                Ok(Status::NeverStarted | Status::Ended | Status::Absent) => return true,
+                // An engine that is away says nothing about the container.
+                Ok(Status::Running { .. }) | Err(_) => {}
+            }
+            if agent.connected(limits::RECHECK).await.is_ok() {
+                return false;
             }
         }
     }

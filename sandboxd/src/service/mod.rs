@@ -37,7 +37,7 @@ use crate::model::{Instance, Limits, Transport};
 pub struct Setup {
     /// Bounds that the operator sets.
     pub limits: Limits,
-    /// Directory of the agents' sockets.
+    /// Directory of the agents' sockets, this installation's own.
     pub run_dir: PathBuf,
     /// Tag of the sandbox image.
     pub image: String,
@@ -91,6 +91,6 @@ impl Service {
 
     /// The engine's version, asked now.
     pub async fn engine_version(&self) -> Result<String, Error> {
-        Ok(self.engine.version().await?.version)
+        Ok(self.engine.version().await?)
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_api::SandboxId;
-use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::registry::Sandbox;
@@ -129,13 +128,5 @@ impl Service {
         let (resident_bytes, _) = answered?;
         info!(resident_kib = resident_bytes / 1024, "an agent answers");
         Ok(())
-    }
-}
-
-/// A receiver for those who wait for readiness to change.
-impl Service {
-    /// Follows readiness.
-    pub fn watch_readiness(&self) -> watch::Receiver<Readiness> {
-        self.readiness.subscribe()
     }
 }

@@ -1,6 +1,8 @@
 //! Reaching the agent of a sandbox, and bringing its container back where it ended.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -62,8 +64,10 @@ impl Service {
             return Ok(false);
         }
         match self.engine.status(sandbox.id()).await? {
-            // It is there and does not answer. That may pass, so nothing is thrown away.
-            Status::Running { .. } => {
+            // It is there and does not answer. That may pass, so nothing is thrown away. Somebody else may
+            // have started it again, and then its first process is another one.
+            status @ Status::Running { .. } => {
+                sandbox.peer.send_replace(self.peer_of(status));
                 agent.connected(limits::AGENT_ABSENCE).await?;
                 Ok(false)
             }
@@ -122,6 +126,8 @@ impl Service {
                 let dir = self.run_dir_of(&labels.id);
                 let open = || {
                     std::fs::create_dir_all(&dir)?;
+                    // Whatever the umask: the sandbox's user must get in, and nobody gets here but by its mount.
+                    std::fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
                     AgentHandle::listen(&dir, secret, peer)
                 };
                 open().map_err(|source| Error::RunDir { source })

@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandbox_api::SandboxId;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Error;
 use super::order::{Exclusive, OrderLock};
 use crate::agent::{AgentHandle, Peer};
 use crate::engine::SandboxLabels;
-use crate::model::{SandboxSpec, SessionKey, Transport, UidSlot};
+use crate::model::{SandboxSpec, SessionKey, Transport, UidSlot, limits};
 
 /// One sandbox.
 #[derive(Debug)]
@@ -22,17 +22,32 @@ pub(super) struct Sandbox {
     pub(super) order: OrderLock,
     /// Tells the agent's door which process may come in.
     pub(super) peer: watch::Sender<Peer>,
+    /// One for each stream or wait, so that they cannot take all calls of the agent's connection.
+    readers: Arc<Semaphore>,
 }
 
 impl Sandbox {
     /// A sandbox to be made by the caller, who holds it until then.
     pub(super) fn to_be_made(labels: SandboxLabels) -> (Arc<Self>, Exclusive) {
         let (order, guard) = OrderLock::creating();
-        (Arc::new(Self { labels, order, peer: watch::Sender::new(Peer::NotKnownYet) }), guard)
+        (Arc::new(Self::new(labels, order, watch::Sender::new(Peer::NotKnownYet))), guard)
+    }
+
+    fn new(labels: SandboxLabels, order: OrderLock, peer: watch::Sender<Peer>) -> Self {
+        Self { labels, order, peer, readers: Arc::new(Semaphore::new(limits::MAX_READERS)) }
     }
 
     pub(super) fn id(&self) -> &SandboxId {
         &self.labels.id
+    }
+
+    /// A place for one more reader of the sandbox's commands.
+    pub(super) fn reader(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let full = |_| Error::LimitReached {
+            limit: "readers of commands".into(),
+            value: limits::MAX_READERS as u64,
+        };
+        Arc::clone(&self.readers).try_acquire_owned().map_err(full)
     }
 }
 
@@ -92,7 +107,7 @@ impl Registry {
             return false;
         }
         let order = OrderLock::running(agent);
-        sandboxes.insert(Arc::new(Sandbox { labels, order, peer }));
+        sandboxes.insert(Arc::new(Sandbox::new(labels, order, peer)));
         true
     }
 
@@ -105,7 +120,10 @@ impl Registry {
     pub(super) fn remove(&self, sandbox: &Sandbox) {
         let mut sandboxes = self.lock();
         sandboxes.by_id.remove(sandbox.id());
-        sandboxes.by_session.remove(&sandbox.labels.spec.session_key);
+        let key = &sandbox.labels.spec.session_key;
+        if sandboxes.by_session.get(key) == Some(sandbox.id()) {
+            sandboxes.by_session.remove(key);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Sandboxes> {

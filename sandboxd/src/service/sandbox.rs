@@ -157,11 +157,14 @@ impl Service {
     }
 
     async fn delete_now(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        if let State::Running(agent) = &*sandbox.order.shared().await {
+            // Whoever uses it now is let go at once instead of being waited for.
+            agent.hang_up();
+        }
         let mut state = sandbox.order.exclusive().await;
         if matches!(*state, State::Failed(_) | State::Deleted) {
             return Ok(());
         }
-        // Ends the connection to the agent; readers of its commands learn that they are lost.
         *state = State::Stuck;
         self.take_down(sandbox).await?;
         *state = State::Deleted;

@@ -23,6 +23,7 @@ async fn a_command_has_no_capability_and_gains_none() {
     assert!(uid >= 20_000);
     assert_eq!(daemon.output(&sandbox, "whoami; id -gn").await, "sandbox\nsandbox\n");
     assert_eq!(daemon.output(&sandbox, "cat /proc/self/oom_score_adj").await, "1000\n");
+    assert_eq!(daemon.output(&sandbox, "cat /proc/1/oom_score_adj").await, "500\n");
     daemon.stop().await;
 }
 
