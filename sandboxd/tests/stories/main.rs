@@ -15,5 +15,6 @@ mod http;
 mod lifecycle;
 mod links;
 mod output;
+mod pressure;
 mod process;
 mod start_up;
