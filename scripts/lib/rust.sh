@@ -4,23 +4,26 @@
 ensure_rust() {
   local wanted
   wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+  if rust_is "$wanted"; then return; fi
   # rustup writes this directory into the profile, which only the next login reads.
-  has cargo || [[ ! -x ~/.cargo/bin/cargo ]] || PATH=$HOME/.cargo/bin:$PATH
+  [[ ! -x ~/.cargo/bin/cargo ]] || PATH=$HOME/.cargo/bin:$PATH
   if rust_is "$wanted"; then return; fi
 
-  has rustup || install_rustup || give_up "Rust $wanted or newer is needed, and $(rust_that_is_there). Type:
+  has rustup || install_rustup || give_up "Rust $wanted or newer is needed, and here is $(rust_that_is_there). Type:
   curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal
 and then \`make\` again."
 
   # Whatever the person's default toolchain is, it stays; this run takes another one.
   export RUSTUP_TOOLCHAIN=stable
   # An older rustup that is merely asked for a version installs the whole toolchain, and in silence.
-  if [[ $(rustup toolchain list) == *stable-* ]] && rust_is "$wanted"; then return; fi
-  say "installing the stable Rust toolchain"
-  rustup toolchain install stable --profile minimal \
-    || give_up "rustup could not install the stable toolchain. Type: rustup toolchain install stable"
-  rustup default >/dev/null 2>&1 || rustup default stable
-  rust_is "$wanted" || give_up "Rust $wanted or newer is needed, and $(rust_that_is_there)."
+  if [[ $(rustup toolchain list) != *stable-* ]] || ! rust_is "$wanted"; then
+    say "installing the stable Rust toolchain"
+    rustup toolchain install stable --profile minimal \
+      || give_up "rustup could not install the stable toolchain. Type: rustup toolchain install stable"
+  fi
+  # So that cargo works by hand too.
+  env -u RUSTUP_TOOLCHAIN rustup default >/dev/null 2>&1 || rustup default stable
+  rust_is "$wanted" || give_up "Rust $wanted or newer is needed, and here is $(rust_that_is_there)."
 }
 
 # Whether rustc is there in this version or a newer one.
@@ -33,7 +36,7 @@ rust_is() {
 rust_that_is_there() {
   local found
   found=$(rustc --version 2>/dev/null) || true
-  echo "${found:-there is none here}"
+  echo "${found:-none}"
 }
 
 # Fails where the distribution has no such package, or this user may not install it.

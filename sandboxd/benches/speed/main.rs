@@ -1,7 +1,9 @@
 //! How fast sandboxd is, each number beside its rival's in the same run.
 //!
-//! Every round measures every contender once, so that a noisy moment meets all of them. Nothing here fails on
-//! a number: it prints them with the goal beside.
+//! Contenders take turns in blocks, so that a noisy while meets all of them. A block and not a single call,
+//! and a pause after each, because an exec leaves the engine and its shims busy for a while after its answer,
+//! which is its own cost and not its neighbour's. Nothing here fails on a number: it prints them with the
+//! goal beside.
 
 #![expect(
     clippy::print_stdout,
@@ -16,9 +18,12 @@ use std::time::Duration;
 
 use contenders::{Api, EngineExec};
 use subject::{Subject, peak_kib, resident_kib};
+use tokio::time::sleep;
 
-const WARM_UP: usize = 50;
-const ROUNDS: usize = 400;
+const WARM_UP: usize = 20;
+const BLOCK: usize = 50;
+const BLOCKS: usize = 8;
+const SETTLE: Duration = Duration::from_millis(300);
 const STREAM_BYTES: u64 = 1 << 30;
 const STREAM_ROUNDS: usize = 3;
 
@@ -43,15 +48,25 @@ async fn latency(subject: &Subject) {
     let mut api = Api::connect(subject).await;
     let mut exec = EngineExec::new(subject).await;
     let (mut ours, mut engine, mut fork) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..WARM_UP + ROUNDS {
-        let times = (api.run_true().await, exec.run_true().await, contenders::fork_true());
-        if round >= WARM_UP {
-            ours.push(times.0);
-            engine.push(times.1);
-            fork.push(times.2);
+    for _ in 0..WARM_UP {
+        (api.run_true().await, exec.run_true().await, contenders::fork_true());
+    }
+    for _ in 0..BLOCKS {
+        sleep(SETTLE).await;
+        for _ in 0..BLOCK {
+            ours.push(api.run_true().await);
+        }
+        sleep(SETTLE).await;
+        for _ in 0..BLOCK {
+            fork.push(contenders::fork_true());
+        }
+        sleep(SETTLE).await;
+        for _ in 0..BLOCK {
+            engine.push(exec.run_true().await);
         }
     }
-    println!("\n`bash -c true`, start to exit code, {ROUNDS} rounds        p50        p95");
+    let calls = BLOCK * BLOCKS;
+    println!("\n`bash -c true`, start to exit code, {calls} calls each      p50        p95");
     let ours = Quantiles::of("sandboxd, HTTP keep-alive", ours);
     let engine = Quantiles::of("docker exec through the engine's API", engine);
     let fork = Quantiles::of("fork+exec on the host", fork);
