@@ -179,24 +179,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-
-    struct Fixture {
-        dir: tempfile::TempDir,
-        workspace: Workspace,
-    }
-
-    fn fixture() -> Fixture {
-        let dir = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(dir.path()).unwrap();
-        Fixture { dir, workspace }
-    }
-
-    fn part(path: &str, data: &'static [u8]) -> v1::FilePart {
-        v1::FilePart {
-            head: Some(v1::FileHead { path: path.into(), mode: None }),
-            data: Bytes::from_static(data),
-        }
-    }
+    use crate::files::tests::{Fixture, fixture, part};
 
     fn names(dir: &Path) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(dir)

@@ -142,7 +142,7 @@ pub(crate) fn fault(path: &str, error: &io::Error) -> Kind {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::fs::symlink;
 
     use bytes::Bytes;
@@ -150,18 +150,19 @@ mod tests {
     use super::*;
     use crate::batch::Batch;
 
-    struct Fixture {
-        dir: tempfile::TempDir,
-        workspace: Workspace,
+    /// A workspace in a directory of its own.
+    pub(crate) struct Fixture {
+        pub(crate) dir: tempfile::TempDir,
+        pub(crate) workspace: Workspace,
     }
 
-    fn fixture() -> Fixture {
+    pub(crate) fn fixture() -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         Fixture { dir, workspace }
     }
 
-    fn part(path: &str, data: &'static [u8]) -> v1::FilePart {
+    pub(crate) fn part(path: &str, data: &'static [u8]) -> v1::FilePart {
         v1::FilePart {
             head: Some(v1::FileHead { path: path.into(), mode: None }),
             data: Bytes::from_static(data),

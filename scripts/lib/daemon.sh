@@ -80,7 +80,7 @@ daemon_stamp() {
 ensure_daemon() {
   # Two calls at the same time would start two daemons and lose one of them.
   exec {lock}>"$RUN_DIR/lock"
-  flock --wait 300 "$lock" || give_up "another \`make up\` or \`make down\` of this checkout does not come to its end"
+  flock --wait 300 "$lock" || give_up "another \`make up\` of this checkout does not come to its end"
   if daemon_pid >/dev/null; then
     if [[ $(daemon_stamp) == "$(cat "$DAEMON_STAMP" 2>/dev/null)" ]]; then
       say "sandboxd runs already"
@@ -122,7 +122,7 @@ refuse_taken_port() {
   [[ $port != 0 ]] || give_up "with SANDBOXD_PORT=0 nobody would know the port; name one"
   address=$(daemon_url) address=${address#http://}
   if ! something_listens_at "$address"; then return; fi
-  if curl --silent --max-time 5 "http://$address/v1/health" 2>/dev/null | grep -q '"engine"'; then
+  if curl --silent --noproxy '*' --max-time 5 "http://$address/v1/health" 2>/dev/null | grep -q '"engine"'; then
     owner="a sandboxd that this checkout's \`make up\` did not start"
   else
     owner="another program"
@@ -148,7 +148,7 @@ port_owner() {
 wait_until_ready() {
   local url answer missing shown='' end=$((SECONDS + READY_SECONDS))
   url=$(daemon_url)/v1/ready
-  until answer=$(curl --silent --max-time 5 --write-out '\n%{http_code}' "$url") && [[ ${answer##*$'\n'} == 200 ]]; do
+  until answer=$(curl --silent --noproxy '*' --max-time 5 --write-out '\n%{http_code}' "$url") && [[ ${answer##*$'\n'} == 200 ]]; do
     daemon_pid >/dev/null || give_up "sandboxd has ended. $(daemon_last_words)"
     ((SECONDS < end)) || give_up "sandboxd is not ready after $READY_SECONDS seconds. $(daemon_last_words)"
     missing=$(sed -n 's/.*"missing":"\([^"]*\)".*/\1/p' <<<"$answer")

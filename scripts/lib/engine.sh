@@ -43,7 +43,7 @@ engine_address() {
 }
 
 engine_get() {
-  curl --silent --fail --max-time 10 ${engine_socket:+--unix-socket "$engine_socket"} "$engine_url/$1"
+  curl --silent --fail --noproxy '*' --max-time 10 ${engine_socket:+--unix-socket "$engine_socket"} "$engine_url/$1"
 }
 
 engine_answers() {
@@ -123,7 +123,7 @@ start_over_with_engine_group() {
   local group name advice
   group=$(stat --dereference --format %g "$engine_socket")
   name=$(stat --dereference --format %G "$engine_socket")
-  advice="To have it always, type: sudo usermod -aG $name $(id -un)
+  advice="To have it always, type, as root: usermod -aG $name $(id -un)
 and log in again. (Members of this group can become root.)"
   [[ -z ${STARTED_WITH_ENGINE_GROUP-} ]] || give_up "the engine's socket $engine_socket cannot be used. $advice"
   can_be_root || give_up "this user may not use the Docker engine at $(engine_address). $advice"
@@ -137,10 +137,8 @@ ensure_docker_command() {
   DOCKER_HOST=$(engine_address)
   export DOCKER_HOST
   if has docker; then return; fi
-  # A package of its own in newer distributions.
-  if offers_package docker-cli; then
-    install_packages docker-cli || exit 1
-  else
-    install_packages docker.io || exit 1
-  fi
+  if can_be_root; then refresh_package_lists; fi
+  # Older distributions have it only in docker.io, which would bring a second engine.
+  { offers_package docker-cli && install_packages docker-cli; } \
+    || give_up "the docker command is missing, which the image's smoke test needs. Install Docker's command line client."
 }
