@@ -49,7 +49,9 @@ async fn latency(subject: &Subject) {
     let mut exec = EngineExec::new(subject).await;
     let (mut ours, mut engine, mut fork) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..WARM_UP {
-        (api.run_true().await, exec.run_true().await, contenders::fork_true());
+        api.run_true().await;
+        exec.run_true().await;
+        contenders::fork_true();
     }
     for _ in 0..BLOCKS {
         sleep(SETTLE).await;
