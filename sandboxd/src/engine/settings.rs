@@ -183,12 +183,13 @@ fn ulimits(pids: u32) -> Vec<ResourcesUlimits> {
 }
 
 fn tmpfs() -> HashMap<String, String> {
-    let options =
-        |bytes: u64, inodes: u64| format!("rw,noexec,nosuid,nodev,mode=1777,size={bytes},nr_inodes={inodes}");
+    let options = |bytes: u64, inodes: u64, mode: u32| {
+        format!("rw,noexec,nosuid,nodev,mode={mode:o},size={bytes},nr_inodes={inodes}")
+    };
     HashMap::from([
-        ("/tmp".into(), options(TMP_BYTES, TMP_INODES)),
-        ("/var/tmp".into(), options(VAR_TMP_BYTES, TMP_INODES)),
-        ("/run".into(), options(RUN_BYTES, 1024)),
+        ("/tmp".into(), options(TMP_BYTES, TMP_INODES, 0o1777)),
+        ("/var/tmp".into(), options(VAR_TMP_BYTES, TMP_INODES, 0o1777)),
+        ("/run".into(), options(RUN_BYTES, 1024, 0o755)),
     ])
 }
 
