@@ -116,7 +116,9 @@ async fn a_sandbox_that_hangs_can_be_deleted() {
     docker().await.pause_container(&format!("remcochat-sandbox-{sandbox}")).await.unwrap();
     let (client, hung) = (daemon.client.clone(), sandbox.clone());
     let stuck = tokio::spawn(async move { client.start(&hung, &script("true")).await });
-    timeout(Duration::from_secs(10), daemon.client.delete(&sandbox)).await.unwrap().unwrap();
+    // Well before the stuck call's own deadline; the engine takes up to ten seconds to kill what is paused.
+    let bound = sandboxd::model::limits::AGENT_CALL - Duration::from_secs(5);
+    timeout(bound, daemon.client.delete(&sandbox)).await.unwrap().unwrap();
     assert!(stuck.await.unwrap().is_err());
     daemon.stop().await;
 }
