@@ -233,7 +233,10 @@ impl Command {
     /// From now on the output may be forgotten where memory is short, after that of commands that ended
     /// before.
     pub(crate) fn may_be_forgotten_in_need(self: &Arc<Self>) {
-        self.budget.lock().push_back(Arc::downgrade(self));
+        let mut ended = self.budget.lock();
+        // Those that are not kept any more would hold their memory for as long as they are listed.
+        ended.retain(|command| command.strong_count() > 0);
+        ended.push_back(Arc::downgrade(self));
     }
 
     /// Forgets the output; the end stays. A reader that is not through keeps it.
@@ -375,4 +378,25 @@ fn beginning(text: &str) -> String {
 fn epoch_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_that_are_gone_are_not_listed_for_ever() {
+        let budget = Arc::new(LogBudget::default());
+        for _ in 0..3 {
+            let spec = Spec {
+                id: "cmd".into(),
+                argv: Vec::new(),
+                cwd: PathBuf::new(),
+                timeout: None,
+                detached: false,
+            };
+            Command::new(spec, Pid::INIT, Arc::clone(&budget)).0.may_be_forgotten_in_need();
+        }
+        assert_eq!(budget.lock().len(), 1);
+    }
 }
