@@ -13,6 +13,7 @@ pub mod sandbox;
 
 pub use error::{ErrorBody, ErrorCode};
 pub use id::{CommandId, IdError, SandboxId};
+pub use sandbox::StringMap;
 
 /// Header that carries the admin token. `Authorization: Bearer` works too.
 pub const TOKEN_HEADER: &str = "x-remcochat-admin-token";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::SandboxId;
@@ -27,13 +28,13 @@ pub struct CreateSandbox {
     /// Ports that may be previewed: up to 4 of 1 to 65535.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<u32>>,
-    /// Another image. Not offered yet: the answer lists it as ignored.
+    /// Another image; one the operator allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Environment of every command. Not offered yet: the answer lists it as ignored.
+    /// Environment of every command: up to 64 entries, 32 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<StringMap>,
-    /// Kept with the sandbox. Not offered yet: the answer lists it as ignored.
+    /// Kept with the sandbox and returned as it is: up to 64 entries, 32 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<StringMap>,
 }
@@ -51,7 +52,7 @@ pub struct Resources {
     /// Processes and threads, 16 to 4096, default 512.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
-    /// MiB of the workspace. Not offered yet: the answer lists it as ignored.
+    /// MiB the workspace may hold, 64 to 65536, default 2048.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
 }
@@ -60,7 +61,7 @@ pub struct Resources {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// `default` or `none`.
+    /// `default`, `allowlist` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
 }
@@ -74,12 +75,153 @@ pub struct SandboxCreated {
     /// False where the session had one already.
     pub created: bool,
     /// `running`.
-    pub state: String,
+    pub state: SandboxState,
     /// Whether it had to be started again.
     pub woken: bool,
     /// Wishes that an existing sandbox does not follow, by field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
+}
+
+/// Where a sandbox is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SandboxState {
+    /// Its container is being made.
+    Creating,
+    /// Its container runs.
+    Running,
+    /// It has its files and no container; the next request brings one back.
+    Parked,
+    /// It could not be made or removed; it will be removed.
+    Failed,
+    /// It is gone.
+    Deleted,
+}
+
+/// A sandbox: what it was asked to be and what it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sandbox {
+    /// Its id.
+    pub sandbox_id: SandboxId,
+    /// The session it belongs to.
+    pub session_key: String,
+    /// Where it is in its life.
+    pub state: SandboxState,
+    /// `node24` or `python3.13`.
+    pub runtime: String,
+    /// Tag of its image.
+    pub image: String,
+    /// How large it is.
+    pub resources: Resources,
+    /// What it may reach.
+    pub network: Network,
+    /// Ports that may be previewed.
+    pub ports: Vec<u16>,
+    /// Names of the variables every command gets; never their values.
+    pub env_keys: Vec<String>,
+    /// As the caller gave it.
+    pub metadata: StringMap,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last used.
+    pub last_active_at: Timestamp,
+    /// How long it may be idle before it is parked, in milliseconds.
+    pub idle_ttl_ms: u64,
+    /// When it is parked (running) or deleted with its files (parked) if nobody uses it until then; null
+    /// while a command runs.
+    pub expires_at: Option<Timestamp>,
+    /// Commands that run now, as far as the daemon was told of them.
+    pub running_commands: u32,
+    /// What it takes now; null where it does not run, and in lists.
+    pub usage: Option<Usage>,
+    /// The hardening that was really applied; null before its container was started for the first time by
+    /// this daemon.
+    pub posture: Option<Posture>,
+}
+
+/// What a sandbox takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Memory of all its processes and of its memory-backed files, without the page cache.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub pids: u64,
+    /// What its workspace takes on the disk, caches beside it included; null where that is not known.
+    pub disk_bytes: Option<u64>,
+    /// Processor time since its container was started, in milliseconds.
+    pub cpu_ms: u64,
+}
+
+/// The hardening of a sandbox's container, as the engine applied it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Posture {
+    /// Nothing but its mounts can be written.
+    pub readonly_rootfs: bool,
+    /// Capabilities it has: none.
+    pub capabilities: Vec<String>,
+    /// No program gives it more than it has.
+    pub no_new_privileges: bool,
+    /// `sandboxd`: our own profile.
+    pub seccomp: String,
+    /// `uid:gid`
+    pub user: String,
+    /// Processes and threads.
+    pub pids_limit: Option<i64>,
+    /// Memory.
+    pub memory_bytes: Option<i64>,
+    /// Swap beyond that memory: 0.
+    pub swap_bytes: Option<i64>,
+    /// Billionths of a processor.
+    pub nano_cpus: Option<i64>,
+    /// What the workspace may hold; null where nothing holds it.
+    pub disk_quota_bytes: Option<u64>,
+    /// `none`
+    pub network: String,
+    /// OCI runtime.
+    pub runtime: String,
+    /// What this host cannot enforce, and what else weakens it: one phrase each.
+    pub unenforced: Vec<String>,
+}
+
+/// `GET /v1/sandboxes`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxList {
+    /// In order of their ids.
+    pub sandboxes: Vec<Sandbox>,
+    /// What to pass as `cursor` for those that follow; null at the end.
+    pub next_cursor: Option<String>,
+}
+
+/// `GET /v1/sandboxes`: which of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListSandboxes {
+    /// Only that of this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    /// Only those in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<SandboxState>,
+    /// At most so many, 1 to 1000, default 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Those after this one: `nextCursor` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// `POST /v1/sandboxes/{id}:touch`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TouchSandbox {
+    /// Another idle time from now on, in milliseconds, 10000 to 21600000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_ttl_ms: Option<u64>,
 }
 
 /// String pairs, in order of their names.

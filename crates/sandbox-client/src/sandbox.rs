@@ -1,7 +1,9 @@
 //! Sandboxes.
 
 use reqwest::Method;
-use sandbox_api::sandbox::{CreateSandbox, SandboxCreated};
+use sandbox_api::sandbox::{
+    CreateSandbox, ListSandboxes, Sandbox, SandboxCreated, SandboxList, TouchSandbox,
+};
 use sandbox_api::{Done, SandboxId};
 
 use crate::{CALL, Client, Error, json};
@@ -10,6 +12,27 @@ impl Client {
     /// The session's sandbox, made if there is none. Safe to repeat.
     pub async fn create_or_reconnect(&self, wish: &CreateSandbox) -> Result<SandboxCreated, Error> {
         json(self.post("/v1/sandboxes", wish).timeout(CALL)).await
+    }
+
+    /// One page of the sandboxes there are, in order of their ids.
+    pub async fn list(&self, which: &ListSandboxes) -> Result<SandboxList, Error> {
+        json(self.request(Method::GET, "/v1/sandboxes").query(which).timeout(CALL)).await
+    }
+
+    /// A sandbox with what it takes now. Neither wakes it nor counts as use of it.
+    pub async fn get(&self, sandbox: &SandboxId) -> Result<Sandbox, Error> {
+        json(self.request(Method::GET, &format!("/v1/sandboxes/{sandbox}")).timeout(CALL)).await
+    }
+
+    /// Counts as use of a sandbox and may change its idle time. Safe to repeat.
+    pub async fn touch(&self, sandbox: &SandboxId, idle_ttl_ms: Option<u64>) -> Result<Done, Error> {
+        let body = TouchSandbox { idle_ttl_ms };
+        json(self.post(&format!("/v1/sandboxes/{sandbox}:touch"), &body).timeout(CALL)).await
+    }
+
+    /// Removes a sandbox's container and keeps its files. What runs in it ends. Safe to repeat.
+    pub async fn park(&self, sandbox: &SandboxId) -> Result<Done, Error> {
+        json(self.request(Method::POST, &format!("/v1/sandboxes/{sandbox}:park")).timeout(CALL)).await
     }
 
     /// Deletes a sandbox with its files. Safe to repeat.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use axum::extract::State;
 use sandbox_api::Done;
-use sandbox_api::sandbox::{CreateSandbox, SandboxCreated};
+use sandbox_api::sandbox::{CreateSandbox, SandboxCreated, SandboxState};
 
 use super::ApiState;
 use super::body::Json;
 use super::error::{ApiError, DoorError, Result};
 use super::params::{self, Path};
-use crate::model::sandbox::{IDLE_TTL_MS, checked, ports};
+use crate::model::sandbox::{IDLE_TTL_MS, checked, map, ports};
 use crate::model::{Limits, NetworkMode, Resources, Runtime, SandboxSpec, SessionKey};
 use crate::service;
 
@@ -24,7 +24,7 @@ pub(super) async fn create(
     Ok(Json(SandboxCreated {
         sandbox_id: found.id,
         created: found.created,
-        state: "running".into(),
+        state: SandboxState::Running,
         woken: found.woken,
         ignored: ignored(&wish, &spec, &found.spec),
     }))
@@ -52,7 +52,6 @@ async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {
 }
 
 fn spec_of(wish: &CreateSandbox, limits: Limits) -> Result<SandboxSpec> {
-    let resources = wish.resources.unwrap_or_default();
     let network = wish.network.as_ref().and_then(|network| network.mode.as_deref());
     let idle_ttl = match wish.idle_ttl_ms {
         Some(ms) => Duration::from_millis(checked("idleTtlMs", ms, IDLE_TTL_MS)?),
@@ -62,9 +61,12 @@ fn spec_of(wish: &CreateSandbox, limits: Limits) -> Result<SandboxSpec> {
         session_key: SessionKey::parse(&wish.session_key, "sessionKey")?,
         runtime: runtime_of(wish.runtime.as_deref())?,
         idle_ttl,
-        resources: Resources::new(resources.vcpus, resources.memory_mb, resources.pids)?,
+        resources: Resources::new(wish.resources.unwrap_or_default())?,
         network: network.map_or(Ok(NetworkMode::Default), |mode| NetworkMode::parse(mode, "network.mode"))?,
         ports: ports(wish.ports.as_deref().unwrap_or_default())?,
+        image: wish.image.clone(),
+        env: map("env", wish.env.clone().unwrap_or_default())?,
+        metadata: map("metadata", wish.metadata.clone().unwrap_or_default())?,
     })
 }
 

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sandbox_api::SandboxId;
+use sandbox_api::{SandboxId, StringMap};
 
-use crate::model::{Instance, NetworkMode, Runtime, SandboxSpec, SessionKey, Transport, UidSlot};
+use crate::model::{Disk, Instance, NetworkMode, Runtime, SandboxSpec, SessionKey, Transport, UidSlot};
 
 /// Carries the instance id; what has another value or none is not ours to touch.
 pub(super) const INSTANCE: &str = "sandboxd.instance";
@@ -22,13 +22,32 @@ const UID: &str = "sandboxd.uid";
 const IDLE_TTL_MS: &str = "sandboxd.idleTtlMs";
 const RESOURCES: &str = "sandboxd.resources";
 const TRANSPORT: &str = "sandboxd.transport";
+const IMAGE: &str = "sandboxd.image";
+const METADATA: &str = "sandboxd.metadata";
+const DISK: &str = "sandboxd.disk";
 const SIGNATURE: &str = "sandboxd.signature";
 
 /// What is signed, in this order.
-const SIGNED: [&str; 10] =
-    [SANDBOX_ID, SESSION_KEY, RUNTIME, PORTS, NETWORK_MODE, INSTANCE, UID, IDLE_TTL_MS, RESOURCES, TRANSPORT];
+const SIGNED: [&str; 13] = [
+    SANDBOX_ID,
+    SESSION_KEY,
+    RUNTIME,
+    PORTS,
+    NETWORK_MODE,
+    INSTANCE,
+    UID,
+    IDLE_TTL_MS,
+    RESOURCES,
+    TRANSPORT,
+    IMAGE,
+    METADATA,
+    DISK,
+];
 
-/// A sandbox as its labels tell it.
+/// Those of them that a sandbox need not have.
+const OPTIONAL: [&str; 3] = [IMAGE, METADATA, DISK];
+
+/// A sandbox as its labels tell it: everything but its environment, which may hold what is nobody's business.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxLabels {
     /// Its id.
@@ -37,6 +56,8 @@ pub struct SandboxLabels {
     pub slot: UidSlot,
     /// How its agent is reached.
     pub transport: Transport,
+    /// Its workspace's file system; `None` is a plain volume without a quota.
+    pub disk: Option<Disk>,
     /// What it was made from.
     pub spec: SandboxSpec,
 }
@@ -60,6 +81,10 @@ impl SandboxLabels {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
+        let metadata = (!spec.metadata.is_empty()).then(|| serde_json::to_string(&spec.metadata).ok());
+        let optional = [spec.image.clone(), metadata.flatten(), self.disk.as_ref().map(ToString::to_string)];
+        let optional = OPTIONAL.into_iter().zip(optional);
+        labels.extend(optional.filter_map(|(name, value)| Some((name.to_owned(), value?))));
         labels.insert(SIGNATURE.to_owned(), instance.sign(&signed_text(&labels)));
         labels
     }
@@ -73,10 +98,12 @@ impl SandboxLabels {
         let ports = text(PORTS)?;
         let ports: Result<Vec<u16>, _> =
             ports.split(',').filter(|port| !port.is_empty()).map(str::parse).collect();
+        let metadata = text(METADATA).map(serde_json::from_str).transpose();
         Some(Self {
             id: text(SANDBOX_ID)?.parse().ok()?,
             slot: UidSlot::of_uid(text(UID)?.parse().ok()?)?,
             transport: Transport::parse(text(TRANSPORT)?)?,
+            disk: text(DISK).map(str::parse).transpose().ok()?,
             spec: SandboxSpec {
                 session_key: SessionKey::parse(text(SESSION_KEY)?, SESSION_KEY).ok()?,
                 runtime: text(RUNTIME)?.parse::<Runtime>().ok()?,
@@ -84,18 +111,21 @@ impl SandboxLabels {
                 resources: text(RESOURCES)?.parse().ok()?,
                 network: NetworkMode::parse(text(NETWORK_MODE)?, NETWORK_MODE).ok()?,
                 ports: ports.ok()?,
+                image: text(IMAGE).map(str::to_owned),
+                metadata: metadata.ok()?.unwrap_or_default(),
+                env: StringMap::new(),
             },
         })
     }
 }
 
-/// Every value with its length before it, so that no two sets of labels are the same text.
+/// Every value there is, with its length before it, so that no two sets of labels are the same text.
 fn signed_text(labels: &HashMap<String, String>) -> String {
     SIGNED
         .iter()
-        .map(|name| {
-            let value = labels.get(*name).map_or("", String::as_str);
-            format!("{name}={}:{value}\n", value.len())
+        .filter_map(|name| {
+            let value = labels.get(*name)?;
+            Some(format!("{name}={}:{value}\n", value.len()))
         })
         .collect()
 }
@@ -103,20 +133,19 @@ fn signed_text(labels: &HashMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Resources;
 
     fn labels() -> SandboxLabels {
         SandboxLabels {
             id: "sbx_0123456789abcdef".parse().unwrap(),
             slot: UidSlot::of_uid(20_003).unwrap(),
             transport: Transport::Socket,
+            disk: Some(Disk::new("dsk_1", "3f2504e0-4f89-41d3-9a0c-0305e82c3301").unwrap()),
             spec: SandboxSpec {
-                session_key: SessionKey::parse("chat:1", "k").unwrap(),
                 runtime: Runtime::Python313,
-                idle_ttl: Duration::from_secs(900),
-                resources: Resources::new(Some(1), Some(512), None).unwrap(),
-                network: NetworkMode::None,
+                image: Some("other:1".into()),
                 ports: vec![3000, 8080],
+                metadata: [("owner".to_owned(), "me, you".to_owned())].into(),
+                ..SandboxSpec::new(SessionKey::parse("chat:1", "k").unwrap())
             },
         }
     }
@@ -127,6 +156,19 @@ mod tests {
         let map = labels().to_map(&instance);
         assert_eq!(SandboxLabels::from_map(&map, &instance), Some(labels()));
         assert_eq!(map["remcochat.sessionKey"], "chat:1");
+    }
+
+    #[test]
+    fn what_a_sandbox_does_not_have_is_no_label() {
+        let instance = Instance::new([7; 32]);
+        let plain = SandboxLabels {
+            disk: None,
+            spec: SandboxSpec::new(SessionKey::parse("chat:1", "k").unwrap()),
+            ..labels()
+        };
+        let map = plain.to_map(&instance);
+        assert!(OPTIONAL.iter().all(|name| !map.contains_key(*name)));
+        assert_eq!(SandboxLabels::from_map(&map, &instance), Some(plain));
     }
 
     #[test]

@@ -262,7 +262,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::{NetworkMode, Resources, Runtime, SandboxSpec, SessionKey, Transport, UidSlot};
+    use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
 
     fn plans() -> impl Strategy<Value = ContainerPlan> {
         (
@@ -280,13 +280,17 @@ mod tests {
                         id: "sbx_0123456789abcdef".parse().ok()?,
                         slot: UidSlot::of_uid(UidSlot::FIRST_UID + slot)?,
                         transport: if socket { Transport::Socket } else { Transport::Engine },
+                        disk: None,
                         spec: SandboxSpec {
-                            session_key: SessionKey::parse(&key, "sessionKey").ok()?,
-                            runtime: Runtime::Node24,
-                            idle_ttl: std::time::Duration::from_secs(900),
-                            resources: Resources::new(Some(vcpus), Some(memory), Some(pids)).ok()?,
-                            network: NetworkMode::Default,
+                            resources: Resources::new(sandbox_api::sandbox::Resources {
+                                vcpus: Some(vcpus),
+                                memory_mb: Some(memory),
+                                pids: Some(pids),
+                                disk_mb: None,
+                            })
+                            .ok()?,
                             ports,
+                            ..SandboxSpec::new(SessionKey::parse(&key, "sessionKey").ok()?)
                         },
                     },
                     image: "remcochat-sandbox:node24".into(),

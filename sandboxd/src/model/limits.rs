@@ -106,3 +106,18 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 
 /// What a caller without a free place is told to wait, in seconds.
 pub const RETRY_AFTER_SECONDS: u64 = 5;
+
+/// What the store keeps of a command's program and arguments, in bytes.
+pub const MAX_RECORDED_PROGRAM_BYTES: usize = 4096;
+
+/// Commands of one sandbox the store keeps, the newest ones.
+pub const MAX_RECORDED_COMMANDS: usize = 1000;
+
+/// How long the store keeps a command that has ended.
+pub const RECORDED_COMMAND_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Commands on their way to the store. More are dropped and counted: history never holds a command back.
+pub const MAX_UNWRITTEN_COMMANDS: usize = 4096;
+
+/// How long the store waits for another program that has its database locked.
+pub const STORE_BUSY: Duration = Duration::from_secs(5);

@@ -1,16 +1,20 @@
 //! What everything else is about: ids, specs, states, limits. Pure values; no I/O and nothing async.
 
 pub mod command;
+pub mod disk;
 pub mod files;
 pub mod instance;
 pub mod layout;
 pub mod limits;
+pub mod record;
 pub mod sandbox;
 pub mod session;
 
 pub use command::{CommandSpec, Ended, Event, Program};
+pub use disk::Disk;
 pub use instance::Instance;
 pub use limits::Limits;
+pub use record::{CommandRecord, SandboxRecord, Stage};
 pub use sandbox::{NetworkMode, Resources, Runtime, SandboxSpec, Transport, UidSlot};
 pub use session::SessionKey;
 

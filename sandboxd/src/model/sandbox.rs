@@ -5,10 +5,15 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sandbox_api::StringMap;
+
 use super::{FieldError, SessionKey};
 
 /// Idle time a caller may ask for, in milliseconds.
 pub const IDLE_TTL_MS: RangeInclusive<u64> = 10_000..=21_600_000;
+
+/// Idle time where neither caller nor operator names one.
+pub const DEFAULT_IDLE_TTL: Duration = Duration::from_secs(900);
 
 /// Ports a sandbox may offer.
 pub const MAX_PORTS: usize = 4;
@@ -16,6 +21,12 @@ pub const MAX_PORTS: usize = 4;
 const VCPUS: RangeInclusive<u64> = 1..=8;
 const MEMORY_MB: RangeInclusive<u64> = 256..=16_384;
 const PIDS: RangeInclusive<u64> = 16..=4096;
+const DISK_MB: RangeInclusive<u64> = 64..=65_536;
+
+/// Entries of a sandbox's environment or metadata, and their names and values together in bytes.
+pub const MAX_MAP_ENTRIES: usize = 64;
+/// See [`MAX_MAP_ENTRIES`].
+pub const MAX_MAP_BYTES: usize = 32 * 1024;
 
 /// Everything a sandbox is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +35,8 @@ pub struct SandboxSpec {
     pub session_key: SessionKey,
     /// What its image must offer.
     pub runtime: Runtime,
+    /// Tag of an image that the operator allows; `None` is the daemon's own.
+    pub image: Option<String>,
     /// How long it may be idle before it is parked.
     pub idle_ttl: Duration,
     /// How large it is.
@@ -32,6 +45,27 @@ pub struct SandboxSpec {
     pub network: NetworkMode,
     /// Ports that may be previewed.
     pub ports: Vec<u16>,
+    /// Environment of every command, beneath what a command brings itself.
+    pub env: StringMap,
+    /// Kept for the caller and returned as it is.
+    pub metadata: StringMap,
+}
+
+impl SandboxSpec {
+    /// What a session gets that asks for nothing in particular.
+    pub fn new(session_key: SessionKey) -> Self {
+        Self {
+            session_key,
+            runtime: Runtime::default(),
+            image: None,
+            idle_ttl: DEFAULT_IDLE_TTL,
+            resources: Resources::default(),
+            network: NetworkMode::default(),
+            ports: Vec::new(),
+            env: StringMap::new(),
+            metadata: StringMap::new(),
+        }
+    }
 }
 
 /// What a sandbox is for. Both are served by the same image.
@@ -130,16 +164,18 @@ impl Transport {
 pub struct Resources {
     vcpus: u8,
     memory_mb: u32,
+    disk_mb: u32,
     pids: u32,
 }
 
 impl Resources {
     /// Checks each number against its range; what is absent gets its default.
-    pub fn new(vcpus: Option<u64>, memory_mb: Option<u64>, pids: Option<u64>) -> Result<Self, FieldError> {
+    pub fn new(wish: sandbox_api::sandbox::Resources) -> Result<Self, FieldError> {
         Ok(Self {
-            vcpus: checked("resources.vcpus", vcpus.unwrap_or(2), VCPUS)? as u8,
-            memory_mb: checked("resources.memoryMb", memory_mb.unwrap_or(2048), MEMORY_MB)? as u32,
-            pids: checked("resources.pids", pids.unwrap_or(512), PIDS)? as u32,
+            vcpus: checked("resources.vcpus", wish.vcpus.unwrap_or(2), VCPUS)? as u8,
+            memory_mb: checked("resources.memoryMb", wish.memory_mb.unwrap_or(2048), MEMORY_MB)? as u32,
+            disk_mb: checked("resources.diskMb", wish.disk_mb.unwrap_or(2048), DISK_MB)? as u32,
+            pids: checked("resources.pids", wish.pids.unwrap_or(512), PIDS)? as u32,
         })
     }
 
@@ -158,15 +194,32 @@ impl Resources {
         u64::from(self.memory_mb) * 1024 * 1024
     }
 
+    /// What the workspace may hold, in MiB.
+    pub fn disk_mb(self) -> u32 {
+        self.disk_mb
+    }
+
+    /// What the workspace may hold, in bytes.
+    pub fn disk_bytes(self) -> u64 {
+        u64::from(self.disk_mb) * 1024 * 1024
+    }
+
     /// Processes and threads.
     pub fn pids(self) -> u32 {
         self.pids
     }
 }
 
+impl Default for Resources {
+    fn default() -> Self {
+        Self::new(sandbox_api::sandbox::Resources::default()).expect("the defaults are within their ranges")
+    }
+}
+
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "vcpus={},memoryMb={},pids={}", self.vcpus, self.memory_mb, self.pids)
+        let Self { vcpus, memory_mb, disk_mb, pids } = self;
+        write!(f, "vcpus={vcpus},memoryMb={memory_mb},diskMb={disk_mb},pids={pids}")
     }
 }
 
@@ -174,18 +227,19 @@ impl FromStr for Resources {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Self, FieldError> {
-        let (mut vcpus, mut memory_mb, mut pids) = (None, None, None);
+        let mut wish = sandbox_api::sandbox::Resources::default();
         for pair in text.split(',') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = value.parse().ok();
             match name {
-                "vcpus" => vcpus = number,
-                "memoryMb" => memory_mb = number,
-                "pids" => pids = number,
+                "vcpus" => wish.vcpus = number,
+                "memoryMb" => wish.memory_mb = number,
+                "diskMb" => wish.disk_mb = number,
+                "pids" => wish.pids = number,
                 other => return Err(FieldError::new(format!("resources.{other}"), "is not known")),
             }
         }
-        Self::new(vcpus, memory_mb, pids)
+        Self::new(wish)
     }
 }
 
@@ -195,6 +249,24 @@ pub fn checked(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<u6
         return Ok(value);
     }
     Err(FieldError::new(field, format!("must be {} to {}", range.start(), range.end())))
+}
+
+/// Checks a map of text a caller gave: [`MAX_MAP_ENTRIES`], [`MAX_MAP_BYTES`], no NUL and no empty name.
+pub fn map(field: &str, wished: StringMap) -> Result<StringMap, FieldError> {
+    if wished.len() > MAX_MAP_ENTRIES {
+        return Err(FieldError::new(field, format!("must have at most {MAX_MAP_ENTRIES} entries")));
+    }
+    let bytes: usize = wished.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > MAX_MAP_BYTES {
+        return Err(FieldError::new(field, format!("must be at most {MAX_MAP_BYTES} bytes long")));
+    }
+    let is_bad = |text: &str| text.contains('\0');
+    match wished.iter().find(|(name, value)| name.is_empty() || is_bad(name) || is_bad(value)) {
+        Some((name, _)) => {
+            Err(FieldError::new(format!("{field}.{name}"), "must have a name and no NUL characters"))
+        }
+        None => Ok(wished),
+    }
 }
 
 /// Checks a wish for ports: up to [`MAX_PORTS`] distinct ones.
@@ -251,10 +323,11 @@ mod tests {
 
     #[test]
     fn resources_have_defaults_and_ranges() {
-        let defaults = Resources::new(None, None, None).unwrap();
-        assert_eq!(defaults.to_string(), "vcpus=2,memoryMb=2048,pids=512");
+        let wish = sandbox_api::sandbox::Resources::default();
+        let defaults = Resources::new(wish).unwrap();
+        assert_eq!(defaults.to_string(), "vcpus=2,memoryMb=2048,diskMb=2048,pids=512");
         assert_eq!(defaults.to_string().parse(), Ok(defaults));
-        let fault = Resources::new(Some(9), None, None).unwrap_err();
+        let fault = Resources::new(sandbox_api::sandbox::Resources { vcpus: Some(9), ..wish }).unwrap_err();
         assert_eq!(fault.to_string(), "`resources.vcpus` must be 1 to 8");
     }
 

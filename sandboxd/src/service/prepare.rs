@@ -1,7 +1,6 @@
 //! What must be there before the first request: image, agent, a way to reach agents, the sandboxes of before.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
@@ -9,7 +8,7 @@ use tracing::{info, warn};
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::engine::{self, SandboxLabels};
-use crate::model::{NetworkMode, Resources, Runtime, SandboxSpec, SessionKey, Transport, UidSlot};
+use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
 
 /// Whether requests can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,17 +108,20 @@ impl Service {
     }
 
     async fn try_sandbox(&self, prepared: &Prepared) -> Result<(), Error> {
+        let small = sandbox_api::sandbox::Resources {
+            vcpus: Some(1),
+            memory_mb: Some(256),
+            pids: Some(16),
+            disk_mb: None,
+        };
         let spec = SandboxSpec {
-            session_key: SessionKey::parse("sandboxd:start-up", "sessionKey")?,
-            runtime: Runtime::Node24,
-            idle_ttl: Duration::from_secs(60),
-            resources: Resources::new(Some(1), Some(256), Some(16))?,
-            network: NetworkMode::None,
-            ports: Vec::new(),
+            resources: Resources::new(small)?,
+            ..SandboxSpec::new(SessionKey::parse("sandboxd:start-up", "sessionKey")?)
         };
         // It is nobody's session, so it is in no registry and takes nobody's place.
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
-        let labels = SandboxLabels { id, slot: UidSlot::LAST, transport: prepared.transport, spec };
+        let labels =
+            SandboxLabels { id, slot: UidSlot::LAST, transport: prepared.transport, disk: None, spec };
         let (sandbox, guard) = Sandbox::to_be_made(labels);
         let agent = self.bring_up(&sandbox, prepared).await?;
         let answered = agent.info().await;

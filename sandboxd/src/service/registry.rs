@@ -93,7 +93,7 @@ impl Registry {
             return Err(Error::Full { max: self.max });
         }
         let slot = sandboxes.free_slot(self.first_slot).ok_or(Error::Full { max: self.max })?;
-        let (sandbox, guard) = Sandbox::to_be_made(SandboxLabels { id, slot, transport, spec });
+        let (sandbox, guard) = Sandbox::to_be_made(SandboxLabels { id, slot, transport, disk: None, spec });
         sandboxes.insert(Arc::clone(&sandbox));
         Ok(Claim::New(sandbox, guard))
     }
@@ -150,20 +150,10 @@ impl Sandboxes {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::model::{NetworkMode, Resources, Runtime};
 
     fn spec(key: &str) -> SandboxSpec {
-        SandboxSpec {
-            session_key: SessionKey::parse(key, "sessionKey").unwrap(),
-            runtime: Runtime::Node24,
-            idle_ttl: Duration::from_secs(900),
-            resources: Resources::new(None, None, None).unwrap(),
-            network: NetworkMode::None,
-            ports: Vec::new(),
-        }
+        SandboxSpec::new(SessionKey::parse(key, "sessionKey").unwrap())
     }
 
     fn new(registry: &Registry, key: &str) -> Arc<Sandbox> {

@@ -1,0 +1,77 @@
+//! A workspace's own file system: its quota, because it is only so large.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::FieldError;
+
+/// A file system image among the daemon's disks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Disk {
+    name: String,
+    uuid: String,
+}
+
+impl Disk {
+    /// Longest name.
+    const MAX_NAME_BYTES: usize = 64;
+
+    /// Characters of a UUID in its usual form (RFC 9562 section 4).
+    const UUID_CHARS: usize = 36;
+
+    /// Checks both, because they come from labels and from a helper: a name is letters, digits and `_`.
+    pub fn new(name: &str, uuid: &str) -> Result<Self, FieldError> {
+        if name.is_empty()
+            || name.len() > Self::MAX_NAME_BYTES
+            || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
+            return Err(FieldError::new("disk.name", "must be 1 to 64 letters, digits or `_`"));
+        }
+        if uuid.len() != Self::UUID_CHARS
+            || !uuid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+        {
+            return Err(FieldError::new("disk.uuid", "must be a UUID"));
+        }
+        Ok(Self { name: name.to_owned(), uuid: uuid.to_ascii_lowercase() })
+    }
+
+    /// Names it among the disks of its daemon.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file system's own, in lower case.
+    pub fn uuid(&self) -> &str {
+        &self.uuid
+    }
+}
+
+impl fmt::Display for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.uuid)
+    }
+}
+
+impl FromStr for Disk {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let (name, uuid) = text.split_once(':').unwrap_or((text, ""));
+        Self::new(name, uuid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_reads_back_and_leads_nowhere() {
+        let uuid = "3F2504E0-4f89-41d3-9a0c-0305e82c3301";
+        let disk = Disk::new("dsk_0123456789abcdef", uuid).unwrap();
+        assert_eq!(disk.to_string().parse(), Ok(disk));
+        for (name, uuid) in [("../x", uuid), ("", uuid), ("a b", uuid), ("a", ""), ("a", "not-a-uuid")] {
+            assert!(Disk::new(name, uuid).is_err(), "{name} {uuid}");
+        }
+    }
+}

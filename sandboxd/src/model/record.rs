@@ -1,0 +1,92 @@
+//! What the store keeps of a sandbox and of a command.
+
+use sandbox_api::{CommandId, SandboxId};
+
+use super::{Disk, Ended, SandboxSpec, Transport, UidSlot};
+
+/// What is being done with a sandbox, or was done last. Those that are on their way were cut off where they
+/// are found at a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Being made for the first time; nobody was told of it yet.
+    Creating,
+    /// It has a container.
+    Running,
+    /// Its container is being removed.
+    Parking,
+    /// It has its workspace and no container.
+    Parked,
+    /// Its container is being made again.
+    Waking,
+    /// All of it is being removed.
+    Deleting,
+}
+
+impl Stage {
+    const ALL: [Self; 6] =
+        [Self::Creating, Self::Running, Self::Parking, Self::Parked, Self::Waking, Self::Deleting];
+
+    /// Its name in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Running => "running",
+            Self::Parking => "parking",
+            Self::Parked => "parked",
+            Self::Waking => "waking",
+            Self::Deleting => "deleting",
+        }
+    }
+
+    /// Reads a name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.as_str() == text)
+    }
+}
+
+/// A sandbox as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxRecord {
+    /// Its id.
+    pub id: SandboxId,
+    /// Its user id's slot.
+    pub slot: UidSlot,
+    /// How its agent is reached.
+    pub transport: Transport,
+    /// What it is made from.
+    pub spec: SandboxSpec,
+    /// Its workspace's file system; `None` is a plain volume without a quota.
+    pub disk: Option<Disk>,
+    /// What is being done with it.
+    pub stage: Stage,
+    /// Milliseconds since the Unix epoch, for people.
+    pub created_at_ms: i64,
+    /// Milliseconds since the Unix epoch, for people.
+    pub last_active_ms: i64,
+    /// The daemon's age when it was parked, in milliseconds.
+    pub parked_at_age_ms: Option<u64>,
+    /// What its workspace takes, as of when it was parked.
+    pub disk_bytes: Option<u64>,
+}
+
+/// A command as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandRecord {
+    /// Where it ran.
+    pub sandbox: SandboxId,
+    /// Its id.
+    pub id: CommandId,
+    /// Program and arguments, or `bash -c` and the script; together at most
+    /// [`limits::MAX_RECORDED_PROGRAM_BYTES`](super::limits::MAX_RECORDED_PROGRAM_BYTES), cut where they are longer.
+    pub argv: Vec<String>,
+    /// As it was asked for; empty is the workspace.
+    pub cwd: String,
+    /// Whether it goes on without its reader.
+    pub detached: bool,
+    /// Its limit in milliseconds.
+    pub timeout_ms: u64,
+    /// Milliseconds since the Unix epoch.
+    pub started_at_ms: i64,
+    /// How it ended, once that is known.
+    pub ended: Option<Ended>,
+}
