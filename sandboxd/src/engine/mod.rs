@@ -9,11 +9,15 @@ mod agent_volume;
 mod base_image;
 mod container;
 mod error;
+mod events;
 mod image;
 mod labels;
+mod network;
+mod posture;
 mod progress;
 mod settings;
 mod tar;
+mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,11 +27,13 @@ use bollard::Docker;
 use tokio::time::timeout;
 
 pub use address::EngineAddress;
-pub use container::{Found, Status};
+pub use container::{Found, Inspected, Status};
 pub use error::Error;
 pub use image::ImageSource;
 pub use labels::SandboxLabels;
+pub use posture::{Posture, Seccomp};
 pub use settings::{ContainerPlan, Host, container_body};
+pub use usage::Usage;
 
 use crate::model::{Instance, limits};
 
