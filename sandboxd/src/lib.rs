@@ -5,7 +5,7 @@
 //! - [`config`]: settings from the environment; [`state_dir`]: what is kept on disk
 //! - [`api`]: the HTTP door
 //! - [`service`]: every decision
-//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox
+//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: what outlives the daemon
 //! - [`model`]: what all of it is about
 //! - [`cli`]: the commands for people; [`telemetry`]: the log
 //!
@@ -19,6 +19,7 @@ pub mod engine;
 pub mod model;
 pub mod service;
 pub mod state_dir;
+pub mod store;
 pub mod telemetry;
 
 use std::fs::{DirBuilder, Permissions};

@@ -121,3 +121,9 @@ pub const MAX_UNWRITTEN_COMMANDS: usize = 4096;
 
 /// How long the store waits for another program that has its database locked.
 pub const STORE_BUSY: Duration = Duration::from_secs(5);
+
+/// How long a reader of history waits for what is on its way to the store.
+pub const HISTORY_FLUSH: Duration = Duration::from_secs(2);
+
+/// How long history waits before it is written again where the store is away.
+pub const HISTORY_RETRY: Duration = Duration::from_secs(1);
