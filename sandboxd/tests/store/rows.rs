@@ -43,10 +43,11 @@ async fn a_sandbox_is_begun_changed_and_removed() {
 async fn ids_session_keys_and_slots_are_unique() {
     let (_dir, store) = store().await;
     store.begin(&sandbox(1)).await.unwrap();
-    let (mut same_key, mut same_slot) = (sandbox(2), sandbox(3));
+    let (mut same_key, mut same_slot, mut same_id) = (sandbox(2), sandbox(3), sandbox(5));
+    same_id.id = sandbox(1).id;
     same_key.spec.session_key = sandbox(1).spec.session_key;
     same_slot.slot = sandbox(1).slot;
-    for (record, wanted) in [(sandbox(1), "id"), (same_key, "session_key"), (same_slot, "uid")] {
+    for (record, wanted) in [(same_id, "id"), (same_key, "session_key"), (same_slot, "uid")] {
         let taken = store.begin(&record).await;
         assert!(matches!(taken, Err(Error::Taken { column }) if column == wanted), "{taken:?}");
         assert!(!taken.unwrap_err().is_away());
