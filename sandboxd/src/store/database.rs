@@ -53,6 +53,14 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) async fn open(state_dir: &Path) -> Result<Self, Error> {
+        match Self::open_once(state_dir).await {
+            // The log and its index take space before anything is written.
+            Err(Error::Full { .. }) if Ballast::new(state_dir).give_up() => Self::open_once(state_dir).await,
+            opened => opened,
+        }
+    }
+
+    async fn open_once(state_dir: &Path) -> Result<Self, Error> {
         let path = state_dir.join(FILE);
         let ballast = Ballast::new(state_dir);
         let identity = make_private(&path).map_err(|error| Error::from_io(&path, error))?;

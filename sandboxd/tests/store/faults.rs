@@ -169,37 +169,60 @@ async fn a_file_moved_away_is_noticed() {
     store.check().await.unwrap();
 }
 
-#[tokio::test]
-async fn on_a_full_disk_sandboxes_can_be_removed_and_not_made() {
-    let disk = SmallDisk::new("16m");
+/// Sandboxes on the small disk, the second of them with a long history.
+const ON_DISK: u32 = 300;
+
+async fn store_on(disk: &SmallDisk) -> Store {
     let store = Store::open(disk.path()).await.unwrap();
-    for number in 0..40 {
+    for number in 0..ON_DISK {
         store.begin(&sandbox(number)).await.unwrap();
     }
-    let one = sandbox_id(1);
     for number in 0..1000 {
         let argv = vec!["x".repeat(1000)];
         let ended = Some(ended(0));
-        store.history().started(CommandRecord { argv, ended, ..command(&one, number) });
+        store.history().started(CommandRecord { argv, ended, ..command(&sandbox_id(1), number) });
     }
     assert!(store.history().flush().await);
+    store
+}
+
+#[tokio::test]
+async fn on_a_full_disk_sandboxes_can_be_removed_and_not_made() {
+    let disk = SmallDisk::new("16m");
+    let store = store_on(&disk).await;
     let ballast = disk.path().join("sandboxd.ballast");
     assert!(ballast.exists());
+    // An empty log has to grow for whatever is written.
+    execute(&mut connect(disk.path()).await, "PRAGMA wal_checkpoint(TRUNCATE)").await;
     let filler = disk.fill();
 
-    let error = store.begin(&sandbox(41)).await.unwrap_err();
+    let error = store.begin(&sandbox(ON_DISK)).await.unwrap_err();
     assert!(matches!(error, Error::Full { .. }) && error.is_away(), "{error:?}");
+    assert!(matches!(store.check().await, Err(Error::Full { .. })));
     assert!(ballast.exists());
-    for number in 0..40 {
+    for number in 0..ON_DISK {
         store.set_stage(&sandbox_id(number), Stage::Deleting).await.unwrap();
         store.remove(&sandbox_id(number)).await.unwrap();
     }
     assert_eq!(store.sandboxes().await.unwrap(), []);
-    assert!(!store.restore_ballast() || ballast.exists());
+    assert!(!ballast.exists() && !store.restore_ballast());
 
     fs::remove_file(filler).unwrap();
     assert!(store.restore_ballast() && ballast.exists());
-    store.begin(&sandbox(41)).await.unwrap();
+    store.begin(&sandbox(ON_DISK)).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_store_opens_on_a_full_disk() {
+    let disk = SmallDisk::new("16m");
+    store_on(&disk).await.close().await;
+    let _filler = disk.fill();
+    let store = Store::open(disk.path()).await.unwrap();
+    assert!(!disk.path().join("sandboxd.ballast").exists());
+    assert_eq!(store.sandboxes().await.unwrap().len(), ON_DISK as usize);
+    store.remove(&sandbox_id(1)).await.unwrap();
+    assert_eq!(store.sandboxes().await.unwrap().len(), ON_DISK as usize - 1);
     store.close().await;
 }
 

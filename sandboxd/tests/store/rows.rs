@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::option;
@@ -37,6 +38,26 @@ async fn a_sandbox_is_begun_changed_and_removed() {
     assert_eq!(store.sandboxes().await.unwrap(), []);
     let gone = store.set_stage(&one.id, Stage::Running).await;
     assert!(matches!(gone, Err(Error::Absent { .. })), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_callers_write_at_once() {
+    let (_dir, store) = store().await;
+    let store = Arc::new(store);
+    let callers = (0..64).map(|number| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            store.begin(&sandbox(number)).await.unwrap();
+            store.set_stage(&sandbox_id(number), Stage::Running).await.unwrap();
+            store.commands(&sandbox_id(number), 10).await.unwrap();
+            store.put(&sandbox(number)).await.unwrap();
+            store.check().await.unwrap();
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    assert_eq!(store.sandboxes().await.unwrap().len(), 64);
 }
 
 #[tokio::test]
