@@ -7,14 +7,17 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "sandboxd.ballast";
 
-/// Its size. A removal writes some pages of 4 KiB, and the shared memory file takes 32 KiB.
-const BYTES: usize = 1024 * 1024;
+/// Its size: what the log grows to before it begins anew, the shared memory file, and a large removal.
+const BYTES: usize = 2 * 1024 * 1024;
 
 /// What must be free beyond the ballast before it is made again, so that it does not take what it gave.
-const MARGIN_BYTES: u64 = 4 * BYTES as u64;
+const MARGIN_BYTES: u64 = 2 * BYTES as u64;
 
 /// Less than this is a full disk.
 const FULL_BYTES: u64 = 64 * 1024;
+
+/// What writes that can wait leave free, so that the ballast, once given up, serves those that cannot.
+const RESERVE_BYTES: u64 = BYTES as u64 / 2;
 
 #[derive(Debug)]
 pub(super) struct Ballast {
@@ -59,6 +62,11 @@ impl Ballast {
 /// Whether the file system of `path` has no space left.
 pub(super) fn is_full(path: &Path) -> bool {
     free_bytes(path).is_some_and(|free| free < FULL_BYTES)
+}
+
+/// Whether what is left on the file system of `path` is for writes that cannot wait.
+pub(super) fn is_reserve(path: &Path) -> bool {
+    free_bytes(path).is_some_and(|free| free < RESERVE_BYTES)
 }
 
 fn free_bytes(path: &Path) -> Option<u64> {

@@ -66,7 +66,7 @@ const BEYOND: &str = "DELETE FROM commands WHERE seq IN (SELECT seq FROM (\
 /// Nothing is written for a sandbox that is not there any more. A command whose id is there is left as it is,
 /// unless it began at another time: then a caller used the id again.
 const STARTED: &str = "INSERT INTO commands (sandbox, id, argv, cwd, detached, timeout_ms, started_at_ms) \
-     SELECT ?, ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = ?1) \
+     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = ?1) \
      ON CONFLICT (sandbox, id) DO UPDATE SET seq = (SELECT max(seq) + 1 FROM commands), argv = excluded.argv, \
      cwd = excluded.cwd, detached = excluded.detached, timeout_ms = excluded.timeout_ms, \
      started_at_ms = excluded.started_at_ms, reason = NULL, exit_code = NULL, signal = NULL, \
@@ -80,8 +80,8 @@ const ENDED: &str = "UPDATE commands SET reason = ?, exit_code = ?, signal = ?, 
 /// As [`STARTED`] and [`ENDED`] together, for a new command that has ended already.
 const WHOLE: &str = "INSERT INTO commands (sandbox, id, argv, cwd, detached, timeout_ms, started_at_ms, \
      reason, exit_code, signal, duration_ms, stdout_bytes, stderr_bytes, dropped_bytes, swept, \
-     ended_at_age_ms) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? \
-     WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = ?1) ON CONFLICT (sandbox, id) DO NOTHING";
+     ended_at_age_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
+     ?16 WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = ?1) ON CONFLICT (sandbox, id) DO NOTHING";
 
 /// Writes that a command has started, and how it ended where that is known.
 pub(super) async fn write_started(

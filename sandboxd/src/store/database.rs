@@ -4,6 +4,7 @@
 //! file system stays read-only). The next call opens another, so the store recovers with its cause.
 
 use std::fs::{self, OpenOptions, Permissions};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +14,17 @@ use futures::future::BoxFuture;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection, SqlitePool};
 use tokio::time::timeout;
-use tracing::warn;
+use tracing::{debug, warn};
 
-use super::ballast::Ballast;
+use super::ballast::{self, Ballast};
 use super::{Error, schema};
 use crate::model::limits;
 
 const FILE: &str = "sandboxd.db";
+
+/// Pages of 4 KiB in the log before they move into the database. Fewer than SQLite's own 1000, because on a full
+/// disk the log must not outgrow the ballast.
+const LOG_PAGES: &str = "100";
 
 /// Connections that read; a request reads for well under a millisecond.
 const READERS: u32 = 2;
@@ -48,6 +53,14 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) async fn open(state_dir: &Path) -> Result<Self, Error> {
+        match Self::open_once(state_dir).await {
+            // The log and its index take space before anything is written.
+            Err(Error::Full { .. }) if Ballast::new(state_dir).give_up() => Self::open_once(state_dir).await,
+            opened => opened,
+        }
+    }
+
+    async fn open_once(state_dir: &Path) -> Result<Self, Error> {
         let path = state_dir.join(FILE);
         let ballast = Ballast::new(state_dir);
         let identity = make_private(&path).map_err(|error| Error::from_io(&path, error))?;
@@ -106,15 +119,34 @@ impl Database {
         self.bounded(call).await
     }
 
-    /// Does `work` with `input` in one transaction; once more without the ballast if the disk is full.
+    /// Does `work` with `input` in one transaction. Leaves alone what [`Self::write_at_last`] lives on.
     pub(super) async fn write<I: ?Sized, T>(
         &self,
         input: &I,
         work: impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
     ) -> Result<T, Error> {
+        if ballast::is_reserve(&self.path) {
+            return Err(Error::from_io(&self.path, io::ErrorKind::StorageFull.into()));
+        }
+        self.bounded(self.write_once(input, &work)).await
+    }
+
+    /// As [`Self::write`], for what must be possible on a full disk: to be rid of a sandbox. Done once more
+    /// without the ballast where there is no space.
+    pub(super) async fn write_at_last<I: ?Sized, T>(
+        &self,
+        input: &I,
+        work: impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
+    ) -> Result<T, Error> {
         match self.bounded(self.write_once(input, &work)).await {
-            Err(Error::Full { .. }) if self.ballast.give_up() => {
-                warn!(path = %self.path.display(), "the disk is full; the ballast was given up for a write");
+            Err(Error::Full { .. }) => {
+                if self.ballast.give_up() {
+                    warn!(path = %self.path.display(), "the disk is full; the ballast is given up");
+                }
+                // What is in the log twice is in the database once.
+                if let Err(error) = self.checkpoint().await {
+                    debug!(error = &error as &dyn std::error::Error, "the log could not be emptied");
+                }
                 self.bounded(self.write_once(input, &work)).await
             }
             done => done,
@@ -154,13 +186,17 @@ impl Database {
         })
     }
 
-    /// Moves the log into the database and closes it.
-    pub(super) async fn close(&self) {
+    async fn checkpoint(&self) -> Result<(), Error> {
         let checkpoint = async {
             let mut conn = self.writer.acquire().await?;
             sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut *conn).await
         };
-        if let Err(error) = self.bounded(checkpoint).await {
+        self.bounded(checkpoint).await.map(drop)
+    }
+
+    /// Moves the log into the database and closes it.
+    pub(super) async fn close(&self) {
+        if let Err(error) = self.checkpoint().await {
             warn!(error = &error as &dyn std::error::Error, "the store's log stays for the next start");
         }
         let closed = async { tokio::join!(self.readers.close(), self.writer.close()) };
@@ -200,12 +236,13 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .foreign_keys(true)
         // A row lost to a power cut is a workspace that nobody knows, which would be swept.
         .synchronous(SqliteSynchronous::Full)
+        .pragma("wal_autocheckpoint", LOG_PAGES)
         .disable_statement_logging()
 }
 
 /// Makes the file where it is missing, for nobody but us: it holds environments. SQLite gives its log and its
 /// shared memory the same mode.
-fn make_private(path: &Path) -> std::io::Result<(u64, u64)> {
+fn make_private(path: &Path) -> io::Result<(u64, u64)> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
     let found = file.metadata()?;

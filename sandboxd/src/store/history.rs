@@ -87,7 +87,10 @@ async fn write_all(db: Arc<Database>, mut entries: mpsc::Receiver<Entry>, droppe
             }
         }
         if batch.write(&db, &mut flushes).await {
-            flushes.into_iter().for_each(|done| drop(done.send(())));
+            for done in flushes {
+                // Its reader may have stopped waiting.
+                let _ = done.send(());
+            }
         } else {
             dropped.fetch_add(batch.noted, Ordering::Relaxed);
         }

@@ -45,7 +45,7 @@ impl Store {
     /// Writes what is being done with a sandbox. [`Error::Absent`] where the store does not have it.
     pub async fn set_stage(&self, id: &SandboxId, stage: Stage) -> Result<(), Error> {
         let input = (id, stage);
-        let update = self.db.write(&input, |conn, (id, stage)| {
+        let update = self.db.write_at_last(&input, |conn, (id, stage)| {
             let update = sqlx::query("UPDATE sandboxes SET stage = ? WHERE id = ?");
             Box::pin(update.bind(stage.as_str()).bind(id.as_str()).execute(conn))
         });
@@ -57,12 +57,12 @@ impl Store {
 
     /// Writes what has become of a sandbox: its whole row, also where there was none.
     pub async fn put(&self, record: &SandboxRecord) -> Result<(), Error> {
-        self.db.write(record, |conn, record| Box::pin(insert(PUT, record, conn))).await
+        self.db.write_at_last(record, |conn, record| Box::pin(insert(PUT, record, conn))).await
     }
 
     /// Removes a sandbox and its history; nothing happens where it is not there.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Error> {
-        let delete = self.db.write(id, |conn, id| {
+        let delete = self.db.write_at_last(id, |conn, id| {
             Box::pin(sqlx::query("DELETE FROM sandboxes WHERE id = ?").bind(id.as_str()).execute(conn))
         });
         delete.await.map(drop)
