@@ -14,6 +14,7 @@ use sandbox_api::SandboxId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::StreamReader;
 
+use super::disks::HELPER_LABEL;
 use super::labels::INSTANCE;
 use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
@@ -55,7 +56,9 @@ impl Engine {
     pub async fn create_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
         let made = async {
             self.create(plan).await?;
-            self.prepare_volume(plan).await?;
+            if plan.disk_device.is_none() {
+                self.prepare_volume(plan).await?;
+            }
             self.start(&plan.labels.id).await
         };
         let result = made.await;
@@ -74,7 +77,7 @@ impl Engine {
         self.call("create container", limits::ENGINE_CALL, create).await.map(drop)
     }
 
-    /// Gives a new volume its directories and their owner. The container has not run yet, so nothing in
+    /// Gives a new plain volume its directories and their owner; a disk has them already. The container has not run yet, so nothing in
     /// it can lead the engine astray.
     async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
         let uid = plan.labels.slot.uid();
@@ -134,7 +137,7 @@ impl Engine {
         absent_is_done(self.call("remove container", limits::ENGINE_CALL, remove).await)
     }
 
-    /// Every container with our instance id, running or not.
+    /// Every container with our instance id, running or not, but the disks' helper.
     pub async fn list(&self) -> Result<Vec<Found>, Error> {
         let options = ListContainersOptions {
             all: true,
@@ -146,7 +149,14 @@ impl Engine {
         };
         let list = self.docker.list_containers(Some(options));
         let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
-        Ok(containers.into_iter().map(|container| self.found(container)).collect())
+        let is_helper = |container: &bollard::models::ContainerSummary| {
+            container.labels.as_ref().is_some_and(|labels| labels.contains_key(HELPER_LABEL))
+        };
+        Ok(containers
+            .into_iter()
+            .filter(|container| !is_helper(container))
+            .map(|container| self.found(container))
+            .collect())
     }
 
     /// The sandboxes of every volume that is labelled and named as ours.
@@ -208,7 +218,7 @@ impl Engine {
     }
 }
 
-fn absent_is_done(result: Result<(), Error>) -> Result<(), Error> {
+pub(super) fn absent_is_done(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(Error::Absent { .. }) => Ok(()),
         other => other,

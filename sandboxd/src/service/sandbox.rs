@@ -105,6 +105,7 @@ impl Service {
             agent_volume: prepared.agent_volume.clone(),
             agent_secret: self.instance.agent_secret(sandbox.id()),
             run_dir,
+            disk_device: None,
         };
         let started = async {
             self.engine.create_and_start(&plan).await?;
