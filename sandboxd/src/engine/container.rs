@@ -64,7 +64,10 @@ impl Engine {
     /// Makes a sandbox's container and volume and starts it. What a failure leaves is the caller's to remove.
     pub async fn create_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
         self.create(plan).await?;
-        self.prepare_volume(plan).await?;
+        // A disk gets its directories when it is attached.
+        if plan.disk_device.is_none() {
+            self.prepare_volume(plan).await?;
+        }
         self.start(&plan.labels.id).await
     }
 
@@ -90,7 +93,7 @@ impl Engine {
         self.call("create container", limits::ENGINE_CALL, create).await.map(drop)
     }
 
-    /// Gives a new volume its directories and their owner. The container has not run yet, so nothing in
+    /// Gives a new plain volume its directories and their owner; a disk has them already. The container has not run yet, so nothing in
     /// it can lead the engine astray.
     async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
         let uid = plan.labels.slot.uid();
@@ -259,7 +262,7 @@ fn status_of(state: Option<&ContainerState>) -> Status {
     }
 }
 
-fn absent_is_done(result: Result<(), Error>) -> Result<(), Error> {
+pub(super) fn absent_is_done(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(Error::Absent { .. }) => Ok(()),
         other => other,

@@ -1,4 +1,4 @@
-//! Docker: containers, volumes, images, labels.
+//! Docker: containers, volumes, disks, images, labels.
 //!
 //! The only room that opens the engine's socket. It touches objects with our labels and our instance id and
 //! nothing else, and it never uses the archive endpoints on a container that has run: a link planted by the
@@ -8,6 +8,7 @@ mod address;
 mod agent_volume;
 mod base_image;
 mod container;
+mod disks;
 mod error;
 mod events;
 mod image;
@@ -28,6 +29,7 @@ use tokio::time::timeout;
 
 pub use address::EngineAddress;
 pub use container::{Found, Inspected, Status};
+pub use disks::{Attached, DiskFault, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;
 pub use image::ImageSource;
 pub use labels::SandboxLabels;

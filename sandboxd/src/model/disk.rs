@@ -5,6 +5,30 @@ use std::str::FromStr;
 
 use super::FieldError;
 
+/// Whether workspaces must have a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DiskQuota {
+    /// Where the engine's machine can; where it cannot, each sandbox says so.
+    #[default]
+    Auto,
+    /// Without it the daemon does not start.
+    Required,
+    /// Never.
+    Off,
+}
+
+impl DiskQuota {
+    /// Reads a setting.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            "required" => Some(Self::Required),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
+}
+
 /// A file system image among the daemon's disks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Disk {

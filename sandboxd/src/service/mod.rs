@@ -41,7 +41,7 @@ use self::age::Age;
 use self::prepare::Prepared;
 use self::registry::Registry;
 use crate::engine::{Engine, ImageSource};
-use crate::model::{Instance, Limits, Transport};
+use crate::model::{DiskQuota, Instance, Limits, Transport};
 use crate::store::Store;
 
 /// What the service is set up with.
@@ -59,6 +59,8 @@ pub struct Setup {
     pub image_source: Option<ImageSource>,
     /// The agent's program on this machine.
     pub agent_program: PathBuf,
+    /// Whether workspaces must have a quota.
+    pub disk_quota: DiskQuota,
     /// How agents are reached; `None` finds out.
     pub transport: Option<Transport>,
 }
@@ -78,6 +80,10 @@ pub struct Service {
     making_room: Mutex<()>,
     /// Held by the one who compares what is with what should be.
     reconciling: Mutex<()>,
+    /// Whether workspaces have a quota, from when that is known.
+    quota: OnceLock<disk::Quota>,
+    /// Disks that belonged to nobody at the last look.
+    suspect_disks: std::sync::Mutex<HashSet<String>>,
     /// Containers that were warned of, so that the log has each once.
     warned_of: std::sync::Mutex<HashSet<String>>,
     prepared: OnceLock<Prepared>,
@@ -102,6 +108,8 @@ impl Service {
             places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
             making_room: Mutex::default(),
             reconciling: Mutex::default(),
+            quota: OnceLock::new(),
+            suspect_disks: std::sync::Mutex::default(),
             warned_of: std::sync::Mutex::default(),
             instance,
             setup,
@@ -128,6 +136,7 @@ impl Service {
 
     /// Writes down what only memory knows and closes the store. The last thing at a stop.
     pub async fn close(&self) {
+        self.close_disks().await;
         self.write_down().await;
         self.store.close().await;
     }
