@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use tokio::sync::{Mutex, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use error::Error;
@@ -84,6 +85,8 @@ pub struct Service {
     quota: OnceLock<disk::Quota>,
     /// Disks that belonged to nobody at the last look.
     suspect_disks: std::sync::Mutex<HashSet<String>>,
+    /// Cancelled when nobody is to watch commands any more.
+    watching: CancellationToken,
     /// Containers that were warned of, so that the log has each once.
     warned_of: std::sync::Mutex<HashSet<String>>,
     prepared: OnceLock<Prepared>,
@@ -110,6 +113,7 @@ impl Service {
             reconciling: Mutex::default(),
             quota: OnceLock::new(),
             suspect_disks: std::sync::Mutex::default(),
+            watching: CancellationToken::new(),
             warned_of: std::sync::Mutex::default(),
             instance,
             setup,
@@ -136,6 +140,7 @@ impl Service {
 
     /// Writes down what only memory knows and closes the store. The last thing at a stop.
     pub async fn close(&self) {
+        self.watching.cancel();
         self.close_disks().await;
         self.write_down().await;
         self.store.close().await;

@@ -17,4 +17,5 @@ mod links;
 mod output;
 mod pressure;
 mod process;
+mod rest;
 mod start_up;
