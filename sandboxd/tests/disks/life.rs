@@ -38,6 +38,8 @@ async fn files_outlive_the_container_and_the_helper() {
     let attached = disks.attach(&disk, slot()).await.unwrap();
     ground.engine.restart(&second).await.unwrap();
     attached.release().await.unwrap();
+    // For a moment after a restart the runtime does not yet let anyone in.
+    until("the container takes commands", || async { ground.run(&second, "true").await.0 == 0 }).await;
     assert_eq!(ground.output(&second, "cat file").await, "kept");
     assert!(ground.engine.restart(&second).await.is_err());
 
