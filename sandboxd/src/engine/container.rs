@@ -24,6 +24,10 @@ use crate::model::limits;
 /// Buffer of the stream to an agent that is reached through the engine, in bytes.
 const DIAL_BUFFER_BYTES: usize = 64 * 1024;
 
+/// How long a restart lets the first signal work. That is SIGKILL here, so nobody waits; with 0 the engine
+/// (20.10) kills a second time at once, cleans up while it starts, and no `exec` works ever after.
+const STOP_SECONDS: i32 = 10;
+
 /// Whether a container runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -113,10 +117,11 @@ impl Engine {
         self.call("start container", limits::ENGINE_CALL, start).await
     }
 
-    /// Starts the container again, whatever it did before. The volume keeps its files.
+    /// Starts the container again, whatever it did before. The volume keeps its files. A disk must be
+    /// attached for as long as this takes.
     pub async fn restart(&self, id: &SandboxId) -> Result<(), Error> {
         let name = container_name(id);
-        let options = RestartContainerOptions { t: Some(0), ..Default::default() };
+        let options = RestartContainerOptions { t: Some(STOP_SECONDS), ..Default::default() };
         let restart = self.docker.restart_container(&name, Some(options));
         self.call("restart container", limits::ENGINE_CALL, restart).await
     }

@@ -97,15 +97,19 @@ impl Ground {
 
     /// Runs a script as the sandbox's user; its exit code and what it wrote.
     pub(crate) async fn run(&self, sandbox: &SandboxId, script: &str) -> (i64, String) {
+        self.run_in(&format!("remcochat-sandbox-{sandbox}"), &format!("{UID}:{UID}"), script).await
+    }
+
+    /// The same in any container, as any user.
+    pub(crate) async fn run_in(&self, container: &str, user: &str, script: &str) -> (i64, String) {
         let config = ExecConfig {
-            user: Some(format!("{UID}:{UID}")),
+            user: Some(user.into()),
             cmd: Some(["bash", "-c", script].map(Into::into).into()),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             ..ExecConfig::default()
         };
-        let container = format!("remcochat-sandbox-{sandbox}");
-        let exec = self.docker.create_exec(&container, config).await.unwrap().id;
+        let exec = self.docker.create_exec(container, config).await.unwrap().id;
         let mut said = String::new();
         if let StartExecResults::Attached { mut output, .. } =
             self.docker.start_exec(&exec, None).await.unwrap()
@@ -125,7 +129,7 @@ impl Ground {
         said.trim().to_owned()
     }
 
-    /// Pid of the helper's program on this machine.
+    /// Whether the helper's container is there.
     pub(crate) async fn helper_exists(&self) -> bool {
         self.docker.inspect_container(&self.helper(), None::<InspectContainerOptions>).await.is_ok()
     }

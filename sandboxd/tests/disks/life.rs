@@ -1,5 +1,7 @@
 //! A disk's life: it keeps its files, is never another one, and is gone without a trace.
 
+use std::os::unix::fs::FileExt;
+
 use sandboxd::engine::{DiskFault, DiskPool, Error};
 use sandboxd::model::{Disk, UidSlot};
 
@@ -38,6 +40,8 @@ async fn files_outlive_the_container_and_the_helper() {
     let attached = disks.attach(&disk, slot()).await.unwrap();
     ground.engine.restart(&second).await.unwrap();
     attached.release().await.unwrap();
+    // For a moment after a restart the runtime does not yet let anyone in.
+    until("the container takes commands", || async { ground.run(&second, "true").await.0 == 0 }).await;
     assert_eq!(ground.output(&second, "cat file").await, "kept");
     assert!(ground.engine.restart(&second).await.is_err());
 
@@ -58,8 +62,17 @@ async fn a_disk_is_never_taken_for_another() {
     let unknown = Disk::new("dsk_unknown", two.uuid()).unwrap();
     assert_eq!(fault(disks.attach(&unknown, slot()).await), Some(DiskFault::Absent));
 
-    // A link that was there before, and leads to the other disk's device, is replaced.
+    // What is no file system at all is none of ours either.
     let images = ground.images().await;
+    let image = |disk: &Disk| {
+        let path = images.join(format!("{}.img", disk.name()));
+        std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap()
+    };
+    let broken = disks.make(64).await.unwrap();
+    image(&broken).write_all_at(&[0; 4096], 0).unwrap();
+    assert!(matches!(fault(disks.attach(&broken, slot()).await), Some(DiskFault::Mismatch(_))));
+
+    // A link that was there before, and leads to the other disk's device, is replaced.
     let held = disks.attach(&two, slot()).await.unwrap();
     let twos = std::fs::read_link(images.join(format!("{}.dev", two.name()))).unwrap();
     let link = images.join(format!("{}.dev", one.name()));
@@ -76,8 +89,34 @@ async fn a_disk_is_never_taken_for_another() {
     assert_eq!(fault(disks.remove(two.name()).await), Some(DiskFault::Busy));
     drop(held);
     disks.remove(two.name()).await.unwrap();
-    disks.remove(two.name()).await.unwrap();
+    // Again, and what never was and never can be.
+    for name in [two.name(), "dsk_unknown", "../../x", "a\nremove b", ""] {
+        disks.remove(name).await.unwrap();
+    }
     disks.remove(one.name()).await.unwrap();
+    disks.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_with_errors_is_mended_before_it_is_used() {
+    const STATE_AT: u64 = 1024 + 0x3a;
+    const ERRORS: u8 = 2;
+    let ground = Ground::new().await;
+    let disks = ground.disks().await;
+    let disk = disks.make(64).await.unwrap();
+    let image = std::fs::File::open(ground.images().await.join(format!("{}.img", disk.name()))).unwrap();
+    let state = || {
+        let mut state = [0];
+        image.read_exact_at(&mut state, STATE_AT).unwrap();
+        state[0]
+    };
+    let mark = format!("debugfs -w -R 'set_super_value state {ERRORS}' /disks/{}.img", disk.name());
+    ground.run_in(&ground.helper(), "0:0", &mark).await;
+    assert_eq!(state() & ERRORS, ERRORS);
+    let sandbox = ground.sandbox(&disks, &disk, 64).await;
+    assert_eq!(state() & ERRORS, 0);
+    ground.output(&sandbox, "echo mended > file").await;
+    ground.engine.remove(&sandbox).await.unwrap();
     disks.close().await;
 }
 

@@ -30,6 +30,13 @@ async fn a_disk_ends_at_its_size_and_counts_what_is_deleted_and_open() {
     let files: u64 = said.lines().last().unwrap().parse().unwrap();
     assert!(said.contains("No space left") && (7000..10_000).contains(&files), "{said}");
 
+    // What is deleted is the machine's again.
+    ground.output(&sandbox, "rm -rf d* && sync").await;
+    until("the room is given back", || async {
+        disks.list().await.unwrap().iter().all(|found| found.allocated_bytes < 20 * MIB)
+    })
+    .await;
+
     ground.engine.remove(&sandbox).await.unwrap();
     disks.remove(disk.name()).await.unwrap();
     until("the device is let go of", || async { !has_device(disk.name()) }).await;

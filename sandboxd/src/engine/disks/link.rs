@@ -10,7 +10,7 @@ use std::time::Duration;
 use bollard::container::{AttachContainerResults, LogOutput};
 use futures::StreamExt;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::DiskFault;
@@ -19,8 +19,9 @@ use crate::engine::Error;
 /// The helper's first line; another number means another program than ours.
 const HELLO: &str = "sandbox-disks 1";
 
-/// Requests that wait to be written.
-const QUEUE: usize = 64;
+/// Requests on their way at once; more wait here. So few that writing one never waits for the helper to
+/// read, and the helper is always heard.
+const AT_ONCE: usize = 32;
 
 /// Longest line of the helper, in bytes. What is longer is not ours.
 const MAX_LINE_BYTES: usize = 4096;
@@ -47,6 +48,7 @@ struct Request {
 #[derive(Debug)]
 pub(super) struct Link {
     requests: mpsc::Sender<Request>,
+    places: Semaphore,
     last_number: AtomicU64,
 }
 
@@ -60,9 +62,9 @@ impl Link {
         if lines.pop().as_deref() != Some(HELLO) {
             return Err(DiskFault::HelperAway);
         }
-        let (requests, queue) = mpsc::channel(QUEUE);
+        let (requests, queue) = mpsc::channel(AT_ONCE);
         tokio::spawn(carry(attached, lines, queue));
-        Ok(Arc::new(Self { requests, last_number: AtomicU64::new(0) }))
+        Ok(Arc::new(Self { requests, places: Semaphore::new(AT_ONCE), last_number: AtomicU64::new(0) }))
     }
 
     pub(super) fn is_broken(&self) -> bool {
@@ -80,6 +82,7 @@ impl Link {
         let (reply, answer) = oneshot::channel();
         let request = Request { number, line: format!("{number} {words}\n"), reply };
         let asked = async {
+            let _place = self.places.acquire().await.map_err(|_| DiskFault::HelperAway)?;
             self.requests.send(request).await.map_err(|_| DiskFault::HelperAway)?;
             answer.await.unwrap_or(Err(DiskFault::HelperAway))
         };

@@ -116,7 +116,7 @@ impl Engine {
 }
 
 impl Disks {
-    /// Makes a disk of `mib` MiB.
+    /// Makes a disk of `mib` MiB. One whose maker gave up is in [`Disks::list`] and nobody's.
     pub async fn make(&self, mib: u32) -> Result<Disk, Error> {
         let call = "make disk";
         let name = random_name();
@@ -144,6 +144,10 @@ impl Disks {
 
     /// Deletes the disk; done as well where there is none. One that a sandbox just let go of is waited for.
     pub async fn remove(&self, name: &str) -> Result<(), Error> {
+        if !Disk::is_name(name) {
+            // None of ours has such a name.
+            return Ok(());
+        }
         let deadline = Instant::now() + limits::DISK_LET_GO;
         let words = format!("remove {name}");
         loop {
@@ -261,7 +265,7 @@ fn random_name() -> String {
 fn parse_use(line: &str) -> Option<DiskUse> {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
-        ["disk", name, bytes, attached] => Some(DiskUse {
+        ["disk", name, bytes, attached] if Disk::is_name(name) => Some(DiskUse {
             name: name.to_owned(),
             allocated_bytes: bytes.parse().ok()?,
             attached: attached.parse().ok()?,
@@ -290,7 +294,7 @@ mod tests {
     fn a_line_of_the_list_is_read_or_refused() {
         let read = DiskUse { name: "a".into(), allocated_bytes: 5, attached: true };
         assert_eq!(parse_use("disk a 5 true"), Some(read));
-        for line in ["", "disk a 5", "disk a x true", "disk a 5 maybe", "dir a 5 true"] {
+        for line in ["", "disk a 5", "disk a x true", "disk ../a 5 true", "disk a 5 maybe", "dir a 5 true"] {
             assert_eq!(parse_use(line), None, "{line}");
         }
     }
