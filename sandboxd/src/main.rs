@@ -85,7 +85,7 @@ async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
     let source = sandboxd::image_source(&config).context("the folder `sandbox-images` was not found")?;
     // An image carries none of our labels, so this needs no identity, and a daemon may be running.
     let nobody = Arc::new(Instance::new([0; KEY_BYTES]));
-    let engine = Engine::connect(config.engine, nobody, None).await?;
+    let engine = Engine::connect(config.engine, nobody, None, Arc::default()).await?;
     engine.build_image(&config.image, &source).await?;
     Ok(ExitCode::SUCCESS)
 }

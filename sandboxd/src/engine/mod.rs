@@ -17,7 +17,7 @@ mod tar;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bollard::Docker;
 use tokio::time::timeout;
@@ -29,6 +29,7 @@ pub use image::ImageSource;
 pub use labels::SandboxLabels;
 pub use settings::{ContainerPlan, Host, container_body};
 
+use crate::metrics::Metrics;
 use crate::model::{Instance, limits};
 
 /// A connection to the engine, cheap to clone.
@@ -38,6 +39,7 @@ pub struct Engine {
     address: EngineAddress,
     instance: Arc<Instance>,
     host: Host,
+    metrics: Arc<Metrics>,
 }
 
 impl Engine {
@@ -46,6 +48,7 @@ impl Engine {
         address: EngineAddress,
         instance: Arc<Instance>,
         oci_runtime: Option<String>,
+        metrics: Arc<Metrics>,
     ) -> Result<Self, Error> {
         let docker = address.open()?;
         let at = || address.to_string();
@@ -69,7 +72,12 @@ impl Engine {
         let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
         let processors = info.ncpu.unwrap_or(1).max(1);
         let host = Host { cgroup_parent: cgroup_parent.into(), oci_runtime, processors };
-        Ok(Self { docker, address, instance, host })
+        Ok(Self { docker, address, instance, host, metrics })
+    }
+
+    /// The numbers of the daemon that uses this engine.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Asks the engine for its version; fails within two seconds where it does not answer.
@@ -95,10 +103,13 @@ impl Engine {
         deadline: Duration,
         answer: impl Future<Output = Result<T, bollard::errors::Error>>,
     ) -> Result<T, Error> {
-        match timeout(deadline, answer).await {
+        let began = Instant::now();
+        let answer = match timeout(deadline, answer).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(source)) => Err(Error::from_call(call, &self.address, source)),
             Err(_) => Err(Error::Deadline { call, after: deadline }),
-        }
+        };
+        self.metrics.engine_call(call, began.elapsed(), answer.as_ref().err().map(Error::kind));
+        answer
     }
 }

@@ -37,6 +37,8 @@ pub struct CommandStream {
     missed_bytes: u64,
     on_drop: OnDrop,
     done: bool,
+    /// Whether this stream heard the start: each command has one such reader, who measures it.
+    heard_start: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -59,6 +61,7 @@ impl CommandStream {
             missed_bytes: 0,
             on_drop: OnDrop::LetGo,
             done: false,
+            heard_start: false,
             _place: place,
         }
     }
@@ -113,20 +116,35 @@ impl CommandStream {
     /// Keeps the place, and counts what this stream missed, which is what its end record tells.
     fn note(&mut self, event: Event) -> Event {
         match event {
-            Event::Output(ref records) => self.after = records.last().map_or(self.after, |record| record.seq),
+            Event::Output(ref records) => {
+                self.after = records.last().map_or(self.after, |record| record.seq);
+                self.service.metrics().output(records);
+            }
             Event::Gap { dropped_bytes, next_seq } => {
                 self.after = next_seq.saturating_sub(1);
                 self.missed_bytes += dropped_bytes;
             }
             Event::Ended(ended) => {
-                self.done = true;
-                return Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended });
+                return self.end(ended);
             }
-            // The same id asked for again is the first command still, with what it was promised.
-            Event::Started(started) if started.detached => self.on_drop = OnDrop::LetGo,
-            Event::Started(_) | Event::Heartbeat => {}
+            Event::Started(started) => {
+                self.heard_start = true;
+                // The same id asked for again is the first command still, with what it was promised.
+                if started.detached {
+                    self.on_drop = OnDrop::LetGo;
+                }
+            }
+            Event::Heartbeat => {}
         }
         event
+    }
+
+    fn end(&mut self, ended: Ended) -> Event {
+        self.done = true;
+        if self.heard_start {
+            self.service.metrics().command_ended(&ended);
+        }
+        Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended })
     }
 
     /// Goes on where the last connection stopped; the end, where nobody can.
@@ -142,8 +160,7 @@ impl CommandStream {
                 Err(_) => {}
             }
         }
-        self.done = true;
-        Some(Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..Ended::LOST }))
+        Some(self.end(Ended::LOST))
     }
 }
 

@@ -6,6 +6,7 @@
 //! more.
 
 mod adopt;
+mod census;
 mod command;
 mod error;
 mod files;

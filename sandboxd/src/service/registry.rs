@@ -116,6 +116,11 @@ impl Registry {
         self.lock().by_id.get(id).cloned()
     }
 
+    /// Every sandbox, in no order.
+    pub(super) fn all(&self) -> Vec<Arc<Sandbox>> {
+        self.lock().by_id.values().cloned().collect()
+    }
+
     /// Forgets a sandbox of which nothing is left.
     pub(super) fn remove(&self, sandbox: &Sandbox) {
         let mut sandboxes = self.lock();
