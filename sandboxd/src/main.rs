@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use sandboxd::cli::{self, RunArgs};
+use sandboxd::cli::{self, DoctorArgs, RunArgs};
 use sandboxd::config::{Config, Fault};
 use sandboxd::engine::Engine;
 use sandboxd::model::Instance;
@@ -31,6 +31,7 @@ enum Verb {
     Run(RunArgs),
     /// Print every setting in force with its source, and every fault
     CheckConfig,
+    Doctor(DoctorArgs),
     /// Build the sandbox image
     BuildImage,
 }
@@ -42,6 +43,7 @@ async fn main() -> ExitCode {
     let (config, report) = Config::load(|name| std::env::var(name).ok(), names);
     let done = match (args.verb, config) {
         (Verb::CheckConfig, config) => cli::check_config(&config, &report).map_err(Into::into),
+        (Verb::Doctor(args), config) => cli::doctor(args, &config, &report, async |_| None).await,
         (_, Err(faults)) => refuse(&faults).map_err(Into::into),
         (Verb::Serve, Ok(config)) => serve(config).await,
         (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,

@@ -1,7 +1,9 @@
 //! The commands for people: clients of the API like any other.
 
+mod doctor;
 mod interrupts;
 mod run;
+mod text;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,13 +13,14 @@ use sandbox_api::ErrorCode;
 use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
+pub use doctor::{DoctorArgs, QuotaProbe, doctor};
 pub use run::{RunArgs, run};
 
 use crate::config::{Config, Fault, Report};
 use crate::state_dir;
 
 /// Where the daemon is and how to be let in.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct DaemonArgs {
     /// The daemon's address [default: SANDBOXD_URL, or where this machine's own would listen]
     #[arg(long)]

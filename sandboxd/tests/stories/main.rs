@@ -6,6 +6,7 @@ mod bad_input;
 mod bounds;
 mod cli;
 mod command;
+mod doctor;
 mod door;
 mod engine_view;
 mod files;
