@@ -64,8 +64,7 @@ pub(super) fn write_lines(out: &mut impl Write, found: &[Finding]) -> io::Result
 /// `{"ok":bool,"checks":[{"check","level","found","fix"?}]}`
 pub(super) fn write_json(out: &mut impl Write, found: &[Finding]) -> io::Result<()> {
     let ok = found.iter().all(|finding| finding.level != Level::Fault);
-    serde_json::to_writer_pretty(&mut *out, &serde_json::json!({ "ok": ok, "checks": found }))?;
-    writeln!(out)
+    crate::cli::write_json(out, &serde_json::json!({ "ok": ok, "checks": found }))
 }
 
 #[cfg(test)]
