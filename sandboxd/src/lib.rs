@@ -7,7 +7,8 @@
 //! - [`service`]: every decision
 //! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: what outlives the daemon
 //! - [`model`]: what all of it is about
-//! - [`cli`]: the commands for people; [`telemetry`]: the log
+//! - [`cli`]: the commands for people; [`telemetry`]: the log;
+//!   [`metrics`]: the numbers
 //!
 //! [`run`] is the only place that puts them together.
 
@@ -16,6 +17,7 @@ pub mod api;
 pub mod cli;
 pub mod config;
 pub mod engine;
+pub mod metrics;
 pub mod model;
 pub mod seam;
 pub mod service;
@@ -37,6 +39,7 @@ use tracing::{info, warn};
 use crate::api::ApiState;
 use crate::config::Config;
 use crate::engine::{Engine, ImageSource};
+use crate::metrics::Metrics;
 use crate::model::{Instance, limits};
 use crate::service::{Service, Setup};
 use crate::state_dir::StateDir;
@@ -76,8 +79,9 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         None => state_dir.token()?,
     };
     let run_dir = make_run_dir(&config, &instance)?;
-    let engine =
-        Engine::connect(config.engine.clone(), Arc::clone(&instance), config.oci_runtime.clone()).await?;
+    let metrics = Arc::new(Metrics::new());
+    let runtime = config.oci_runtime.clone();
+    let engine = Engine::connect(config.engine.clone(), Arc::clone(&instance), runtime, metrics).await?;
     let tasks = TaskTracker::new();
     let store = Store::open(&config.state_dir).await?;
     let service = Service::new(engine, store, instance, setup_of(&config, run_dir), tasks.clone())

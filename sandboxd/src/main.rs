@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
-use sandboxd::cli::{self, RunArgs};
+use clap::{CommandFactory, Parser, Subcommand};
+use sandboxd::cli::{self, DoctorArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, StopArgs};
 use sandboxd::config::{Config, Fault};
 use sandboxd::engine::Engine;
 use sandboxd::model::Instance;
@@ -29,10 +29,19 @@ enum Verb {
     /// Serve the API until SIGTERM or SIGINT; sandboxes go on for the next start
     Serve,
     Run(RunArgs),
+    Ps(PsArgs),
+    Stop(StopArgs),
+    Park(ParkArgs),
+    Prune(PruneArgs),
     /// Print every setting in force with its source, and every fault
     CheckConfig,
+    Doctor(DoctorArgs),
     /// Build the sandbox image
     BuildImage,
+    /// Print what a shell needs to complete these commands
+    Completions {
+        shell: clap_complete::Shell,
+    },
 }
 
 #[tokio::main]
@@ -42,9 +51,15 @@ async fn main() -> ExitCode {
     let (config, report) = Config::load(|name| std::env::var(name).ok(), names);
     let done = match (args.verb, config) {
         (Verb::CheckConfig, config) => cli::check_config(&config, &report).map_err(Into::into),
+        (Verb::Completions { shell }, _) => cli::completions(shell, &mut Args::command()).map_err(Into::into),
+        (Verb::Doctor(args), config) => cli::doctor(args, &config, &report, async |_| None).await,
         (_, Err(faults)) => refuse(&faults).map_err(Into::into),
         (Verb::Serve, Ok(config)) => serve(config).await,
         (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,
+        (Verb::Ps(args), Ok(config)) => cli::ps(args, &config).await,
+        (Verb::Stop(args), Ok(config)) => cli::stop(args, &config).await,
+        (Verb::Park(args), Ok(config)) => cli::park(args, &config).await,
+        (Verb::Prune(args), Ok(config)) => cli::prune(args, &config).await,
         (Verb::BuildImage, Ok(config)) => build_image(config).await,
     };
     done.unwrap_or_else(|error| {
@@ -85,7 +100,7 @@ async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
     let source = sandboxd::image_source(&config).context("the folder `sandbox-images` was not found")?;
     // An image carries none of our labels, so this needs no identity, and a daemon may be running.
     let nobody = Arc::new(Instance::new([0; KEY_BYTES]));
-    let engine = Engine::connect(config.engine, nobody, None).await?;
+    let engine = Engine::connect(config.engine, nobody, None, Arc::default()).await?;
     engine.build_image(&config.image, &source).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,7 @@
 //! Who may ask: whoever has the admin token.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -12,6 +14,7 @@ use subtle::ConstantTimeEq;
 
 use super::ApiState;
 use super::error::{ApiError, DoorError};
+use super::throttle::Peer;
 
 /// Routes that anyone may ask.
 pub(super) const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
@@ -19,10 +22,23 @@ pub(super) const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
 /// Lets a request through that has the token.
 pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let open = OPEN.contains(&request.uri().path());
-    if open || is_token(given(request.headers()), state.token.expose_secret()) {
+    let given = given(request.headers());
+    if open || is_token(given, state.token.expose_secret()) {
         return next.run(request).await;
     }
-    ApiError::from(DoorError::Unauthenticated).into_response()
+    state.service.metrics().auth_failed();
+    // Without any token nothing was guessed: a caller that has yet to be set up.
+    let counted = if given.is_empty() { Ok(()) } else { state.throttle.failed(peer_of(&request)) };
+    let refusal = match counted {
+        Ok(()) => DoorError::Unauthenticated,
+        Err(wait) => DoorError::TooManyFailures { retry_after: wait.as_secs() + 1 },
+    };
+    ApiError::from(refusal).into_response()
+}
+
+/// Where the request came from. The server tells of every one; what it does not tell of is counted together.
+fn peer_of(request: &Request) -> IpAddr {
+    request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
 
 /// The token of a request. A wrong one in our own header is not rescued by a right bearer.

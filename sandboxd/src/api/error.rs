@@ -31,6 +31,8 @@ pub(super) enum ApiError {
 pub(super) enum DoorError {
     #[error("a valid admin token is required")]
     Unauthenticated,
+    #[error("too many requests with a wrong token; try again in {retry_after} s")]
+    TooManyFailures { retry_after: u64 },
     #[error("the host {0:?} is not one this daemon is known by; see SANDBOXD_ALLOWED_HOSTS")]
     Host(String),
     #[error("requests from the origin {0:?} are not allowed")]
@@ -57,6 +59,7 @@ impl DoorError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Unauthenticated => ErrorCode::Unauthenticated,
+            Self::TooManyFailures { .. } => ErrorCode::RateLimited,
             Self::Host(_) | Self::Origin(_) => ErrorCode::Forbidden,
             Self::NoRoute => ErrorCode::NotFound,
             Self::Method | Self::NoVerb { .. } => ErrorCode::MethodNotAllowed,
@@ -67,6 +70,13 @@ impl DoorError {
         }
     }
 
+    fn retry_after_seconds(&self) -> Option<u64> {
+        match self {
+            Self::TooManyFailures { retry_after } => Some(*retry_after),
+            _ => None,
+        }
+    }
+
     fn details(&self) -> Map<String, Value> {
         let fact = match self {
             Self::NoRoute => Some(("resource", "route".into())),
@@ -74,6 +84,7 @@ impl DoorError {
             Self::Malformed { path, .. } => Some(("field", path.as_str().into())),
             Self::BodyCut(_) | Self::BodyLate => Some(("field", "body".into())),
             Self::Unauthenticated
+            | Self::TooManyFailures { .. }
             | Self::Host(_)
             | Self::Origin(_)
             | Self::Method
@@ -153,7 +164,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (code, details, retry_after) = match &self {
             Self::Service(error) => (error.code(), error.details(), error.retry_after_seconds()),
-            Self::Door(error) => (error.code(), error.details(), None),
+            Self::Door(error) => (error.code(), error.details(), error.retry_after_seconds()),
         };
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();

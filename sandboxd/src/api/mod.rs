@@ -12,12 +12,14 @@ mod files;
 mod health;
 mod hosts;
 mod linger;
+mod metrics;
 mod ndjson;
 mod params;
 mod request_log;
 mod router;
 mod sandbox;
 mod server;
+mod throttle;
 
 use std::sync::Arc;
 
@@ -29,6 +31,7 @@ pub use router::router;
 pub use server::serve;
 
 use self::hosts::Hosts;
+use self::throttle::Throttle;
 use crate::model::limits;
 use crate::service::Service;
 
@@ -41,6 +44,7 @@ pub struct ApiState {
     service: Arc<Service>,
     token: Arc<SecretString>,
     hosts: Arc<Hosts>,
+    throttle: Arc<Throttle>,
     /// Room for request bodies, one permit for each KiB.
     bodies: Arc<Semaphore>,
 }
@@ -49,6 +53,12 @@ impl ApiState {
     /// The door to `service` for those who have `token`, under one of the `allowed_hosts` (lower case).
     pub fn new(service: Arc<Service>, token: SecretString, allowed_hosts: Vec<String>) -> Self {
         let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
-        Self { service, token: Arc::new(token), hosts: Arc::new(Hosts::new(allowed_hosts)), bodies }
+        Self {
+            service,
+            token: Arc::new(token),
+            hosts: Arc::new(Hosts::new(allowed_hosts)),
+            throttle: Arc::new(Throttle::new()),
+            bodies,
+        }
     }
 }

@@ -3,19 +3,21 @@
 use std::error::Error as StdError;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
 use sandbox_api::{ErrorCode, REQUEST_ID_HEADER};
-use tracing::{debug, error, info, warn};
+use tracing::{Instrument, debug, error, field, info, info_span, warn};
 use uuid::Uuid;
 
+use super::ApiState;
 use super::auth;
 use super::error::Problem;
+use super::throttle::Peer;
 
 /// The outermost layer.
-pub(super) async fn log(request: Request, next: Next) -> Response {
+pub(super) async fn log(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = format!("req_{}", Uuid::new_v4().simple());
     let method = request.method().clone();
@@ -26,10 +28,15 @@ pub(super) async fn log(request: Request, next: Next) -> Response {
     // Asked every few seconds by whoever watches the daemon.
     let is_probe = auth::OPEN.contains(&route.as_str());
 
-    let mut response = next.run(request).await;
+    let peer = request.extensions().get::<Peer>().map(|peer| field::display(peer.0));
+
+    let span = info_span!("request", request_id = id);
+    let mut response = next.run(request).instrument(span).await;
     let problem = response.extensions_mut().remove::<Problem>();
     let status = response.status().as_u16();
-    let took_ms = began.elapsed().as_secs_f64() * 1000.0;
+    let took = began.elapsed();
+    state.service.metrics().request(&route, &method, status, took);
+    let took_ms = took.as_secs_f64() * 1000.0;
     match problem {
         None if is_probe => debug!(%method, route, status, took_ms, request_id = id, "request"),
         None => info!(%method, route, status, took_ms, request_id = id, "request"),
@@ -38,10 +45,11 @@ pub(super) async fn log(request: Request, next: Next) -> Response {
             let code = problem.code;
             if code == ErrorCode::Internal {
                 error!(%method, route, status, took_ms, request_id = id, error, "request failed");
-            } else if is_probe {
-                debug!(%method, route, status, took_ms, request_id = id, ?code, error, "request refused");
+            } else if is_probe || code == ErrorCode::RateLimited {
+                // Who is told to wait has been told of before, and must not fill the log.
+                debug!(%method, route, status, took_ms, request_id = id, peer, ?code, error, "request refused");
             } else {
-                warn!(%method, route, status, took_ms, request_id = id, ?code, error, "request refused");
+                warn!(%method, route, status, took_ms, request_id = id, peer, ?code, error, "request refused");
             }
             response = problem.write_out(response, &id);
         }

@@ -1,11 +1,11 @@
 //! Every route on one page.
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use super::error::{method_not_allowed, no_such_route};
-use super::{ApiState, auth, command, files, health, hosts, request_log, sandbox};
+use super::{ApiState, auth, command, files, health, hosts, metrics, request_log, sandbox};
 
 /// The API. A verb stands after a colon in the last segment, which the handler splits off.
 pub fn router(state: ApiState) -> Router {
@@ -20,11 +20,12 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/sandboxes/{id}/commands/{command}/logs", get(command::logs))
         .route("/v1/sandboxes/{id}/files:write", post(files::write))
         .route("/v1/sandboxes/{id}/files:read", get(files::read))
+        .route("/metrics", get(metrics::metrics))
         .fallback(no_such_route)
         .method_not_allowed_fallback(method_not_allowed)
         // The last one added is the first to see a request.
         .layer(from_fn_with_state(state.clone(), hosts::check))
         .layer(from_fn_with_state(state.clone(), auth::check))
-        .layer(from_fn(request_log::log))
+        .layer(from_fn_with_state(state.clone(), request_log::log))
         .with_state(state)
 }

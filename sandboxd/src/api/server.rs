@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::linger::Lingering;
+use super::throttle::Peer;
 use crate::model::limits;
 
 /// Pause after a failed accept, which most often means that descriptors are short.
@@ -31,8 +35,8 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
             accepted = accept(&listener, &places) => accepted,
         };
         match accepted {
-            Ok((stream, place)) => {
-                let serve = serve_connection(stream, router.clone(), shutdown.clone());
+            Ok((stream, peer, place)) => {
+                let serve = serve_connection(stream, peer, router.clone(), shutdown.clone());
                 connections.spawn(async move {
                     serve.await;
                     drop(place);
@@ -54,25 +58,27 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, Peer, OwnedSemaphorePermit)> {
     // A full house does not refuse: the kernel's queue holds those who come until a place is free.
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
+    let (stream, address) = listener.accept().await?;
     // Without it the kernel holds short answers back for 40 ms.
     stream.set_nodelay(true)?;
-    Ok((stream, place))
+    Ok((stream, Peer(address.ip()), place))
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, shutdown: CancellationToken) {
+async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, shutdown: CancellationToken) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits::REQUEST_HEAD)
         .max_headers(limits::MAX_HEADERS)
         .max_buf_size(limits::MAX_HEAD_BYTES)
-        .serve_connection(
-            TokioIo::new(Lingering::new(stream, shutdown.clone())),
-            TowerToHyperService::new(router),
-        );
+        .serve_connection(TokioIo::new(Lingering::new(stream, shutdown.clone())), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -1,7 +1,14 @@
 //! The commands for people: clients of the API like any other.
 
+mod act;
+mod doctor;
 mod interrupts;
+mod prune;
+mod ps;
 mod run;
+mod sandboxes;
+mod stop;
+mod text;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,13 +18,17 @@ use sandbox_api::ErrorCode;
 use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
+pub use doctor::{DoctorArgs, QuotaProbe, doctor};
+pub use prune::{PruneArgs, prune};
+pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
+pub use stop::{ParkArgs, StopArgs, park, stop};
 
 use crate::config::{Config, Fault, Report};
 use crate::state_dir;
 
 /// Where the daemon is and how to be let in.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct DaemonArgs {
     /// The daemon's address [default: SANDBOXD_URL, or where this machine's own would listen]
     #[arg(long)]
@@ -75,4 +86,17 @@ pub fn check_config(config: &Result<Config, Vec<Fault>>, report: &Report) -> io:
 pub fn write_faults(out: &mut impl Write, faults: &[Fault]) -> io::Result<()> {
     writeln!(out, "sandboxd: {} of the settings cannot be used:", faults.len())?;
     faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
+}
+
+/// `sandboxd completions`: what a shell needs to complete our arguments, for standard output.
+pub fn completions(shell: clap_complete::Shell, command: &mut clap::Command) -> io::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, command, "sandboxd", &mut script);
+    io::stdout().lock().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_json(out: &mut impl Write, value: &serde_json::Value) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
 }

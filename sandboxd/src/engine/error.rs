@@ -162,6 +162,18 @@ impl Error {
         )
     }
 
+    /// The kind of a failed call, for the metrics.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Absent { .. } => "absent",
+            Self::Conflict { .. } => "conflict",
+            Self::Refused { .. } => "refused",
+            Self::Deadline { .. } => "deadline",
+            _ if self.is_away() => "away",
+            _ => "other",
+        }
+    }
+
     /// What to do about it, where a person can do something.
     pub fn advice(&self) -> Option<&'static str> {
         match self {

@@ -11,6 +11,7 @@ mod container;
 mod disks;
 mod error;
 mod events;
+mod facts;
 mod image;
 mod labels;
 mod network;
@@ -22,7 +23,7 @@ mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bollard::Docker;
 use tokio::time::timeout;
@@ -31,12 +32,14 @@ pub use address::EngineAddress;
 pub use container::{Found, Inspected, Status};
 pub use disks::{Attached, DiskFault, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;
+pub use facts::Facts;
 pub use image::ImageSource;
 pub use labels::SandboxLabels;
 pub use posture::{Posture, Seccomp};
 pub use settings::{ContainerPlan, Host, container_body};
 pub use usage::Usage;
 
+use crate::metrics::Metrics;
 use crate::model::{Instance, limits};
 
 /// A connection to the engine, cheap to clone.
@@ -46,6 +49,7 @@ pub struct Engine {
     address: EngineAddress,
     instance: Arc<Instance>,
     host: Host,
+    metrics: Arc<Metrics>,
 }
 
 impl Engine {
@@ -54,6 +58,7 @@ impl Engine {
         address: EngineAddress,
         instance: Arc<Instance>,
         oci_runtime: Option<String>,
+        metrics: Arc<Metrics>,
     ) -> Result<Self, Error> {
         let docker = address.open()?;
         let at = || address.to_string();
@@ -77,7 +82,12 @@ impl Engine {
         let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
         let processors = info.ncpu.unwrap_or(1).max(1);
         let host = Host { cgroup_parent: cgroup_parent.into(), oci_runtime, processors };
-        Ok(Self { docker, address, instance, host })
+        Ok(Self { docker, address, instance, host, metrics })
+    }
+
+    /// The numbers of the daemon that uses this engine.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Asks the engine for its version; fails within two seconds where it does not answer.
@@ -103,10 +113,13 @@ impl Engine {
         deadline: Duration,
         answer: impl Future<Output = Result<T, bollard::errors::Error>>,
     ) -> Result<T, Error> {
-        match timeout(deadline, answer).await {
+        let began = Instant::now();
+        let answer = match timeout(deadline, answer).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(source)) => Err(Error::from_call(call, &self.address, source)),
             Err(_) => Err(Error::Deadline { call, after: deadline }),
-        }
+        };
+        self.metrics.engine_call(call, began.elapsed(), answer.as_ref().err().map(Error::kind));
+        answer
     }
 }

@@ -114,6 +114,14 @@ pub const MAX_HEADERS: usize = 100;
 /// See [`MAX_HEADERS`].
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
 
+/// Wrong tokens from one address before it is told to wait, and how often it may try from then on.
+pub const AUTH_FAILURES: u32 = 10;
+/// See [`AUTH_FAILURES`].
+pub const AUTH_FAILURE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Addresses with wrong tokens that are told apart; more are counted together.
+pub const MAX_FAILING_PEERS: usize = 4096;
+
 /// How long the end of a connection waits for a client that still sends, so that it can read the answer.
 pub const LINGER: Duration = Duration::from_secs(2);
 

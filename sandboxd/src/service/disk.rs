@@ -9,6 +9,7 @@ use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::AgentHandle;
 use crate::engine::{Attached, DiskPool, Disks};
+use crate::metrics::Repair;
 use crate::model::{Disk, DiskQuota, Resources, limits};
 
 /// Whether and how workspaces have a quota here.
@@ -152,7 +153,7 @@ impl Service {
         for name in unclaimed.intersection(&before) {
             info!(disk = name, "removing a disk without a sandbox");
             disks.remove(name).await?;
-            self.repaired("orphan removed");
+            self.repaired(Repair::Disk);
         }
         Ok(())
     }

@@ -132,7 +132,10 @@ impl CommandStream {
     /// Keeps the place, and counts what this stream missed, which is what its end record tells.
     fn note(&mut self, event: Event) -> Event {
         match event {
-            Event::Output(ref records) => self.after = records.last().map_or(self.after, |record| record.seq),
+            Event::Output(ref records) => {
+                self.after = records.last().map_or(self.after, |record| record.seq);
+                self.service.metrics().output(records);
+            }
             Event::Gap { dropped_bytes, next_seq } => {
                 self.after = next_seq.saturating_sub(1);
                 self.missed_bytes += dropped_bytes;

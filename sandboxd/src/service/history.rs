@@ -34,6 +34,7 @@ impl Service {
     /// Writes down how a command has ended.
     pub(super) fn note_end(&self, sandbox: &Sandbox, command: &CommandId, ended: Ended) {
         self.store.history().ended(sandbox.id(), command, ended);
+        self.metrics().command_ended(&ended);
     }
 
     /// Waits for a command's end in the background, to write it down and to keep the sandbox until then.

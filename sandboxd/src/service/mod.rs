@@ -8,6 +8,7 @@
 mod activity;
 mod age;
 mod capacity;
+mod census;
 mod command;
 mod disk;
 mod error;
@@ -42,6 +43,7 @@ use self::age::Age;
 use self::prepare::Prepared;
 use self::registry::Registry;
 use crate::engine::{Engine, ImageSource};
+use crate::metrics::Repair;
 use crate::model::{DiskQuota, Instance, Limits, Transport};
 use crate::store::Store;
 
@@ -83,6 +85,8 @@ pub struct Service {
     reconciling: Mutex<()>,
     /// Whether workspaces have a quota, from when that is known.
     quota: OnceLock<disk::Quota>,
+    /// What this host cannot hold any sandbox to, from when that is known.
+    weaknesses: OnceLock<Vec<String>>,
     /// Disks that belonged to nobody at the last look.
     suspect_disks: std::sync::Mutex<HashSet<String>>,
     /// Cancelled when nobody is to watch commands any more.
@@ -112,6 +116,7 @@ impl Service {
             making_room: Mutex::default(),
             reconciling: Mutex::default(),
             quota: OnceLock::new(),
+            weaknesses: OnceLock::new(),
             suspect_disks: std::sync::Mutex::default(),
             watching: CancellationToken::new(),
             warned_of: std::sync::Mutex::default(),
@@ -153,12 +158,12 @@ impl Service {
 
     /// What this host cannot hold any sandbox to.
     fn host_weaknesses(&self) -> &[String] {
-        &[]
+        self.weaknesses.get().map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Counts something that was not as it should have been.
-    fn repaired(&self, kind: &'static str) {
-        tracing::debug!(kind, "repaired");
+    fn repaired(&self, what: Repair) {
+        self.metrics().repaired(what);
     }
 
     fn warn_once(&self, container: &str, warning: &str) {

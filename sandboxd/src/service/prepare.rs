@@ -59,6 +59,9 @@ impl Service {
         )?;
         // Set once, because start-up runs once.
         let _ = self.quota.set(quota);
+        // Shown with each sandbox; a host that cannot be judged is no reason not to serve.
+        let weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
+        let _ = self.weaknesses.set(weaknesses);
         self.wait_for("sandboxes of before");
         self.take_back_all().await?;
         self.make_disks_ahead().await?;

@@ -1,5 +1,6 @@
 //! Plain HTTP, for what the daemon's own client would never send.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
@@ -22,6 +23,12 @@ impl Asker {
     pub(crate) fn of(daemon: &Daemon) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(SOON).build().unwrap();
         Self { http, base: daemon.base.clone() }
+    }
+
+    /// One that connects from this address.
+    pub(crate) fn from(daemon: &Daemon, address: IpAddr) -> Self {
+        let http = reqwest::Client::builder().no_proxy().timeout(SOON).local_address(address);
+        Self { http: http.build().unwrap(), base: daemon.base.clone() }
     }
 
     pub(crate) fn without_token(&self, method: &str, path: &str) -> RequestBuilder {

@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use futures::StreamExt;
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_api::command::{CommandState, Record, StartCommand};
@@ -105,6 +107,41 @@ async fn a_token_is_made_where_none_is_set_and_stays() {
     assert_eq!(tokens[0], tokens[1]);
 }
 
+/// Everything that must not be told, in every way it might be written.
+fn secrets_of(home: &Home, sandbox: &SandboxId) -> Vec<String> {
+    let key = fs::read(home.path().join("state/instance.key")).unwrap();
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let list = format!("{key:?}");
+    vec![
+        TOKEN.to_owned(),
+        BASE64_STANDARD.encode(TOKEN),
+        home.instance().unwrap().agent_secret(sandbox),
+        hex.to_uppercase(),
+        hex,
+        BASE64_STANDARD.encode(&key),
+        BASE64_URL_SAFE_NO_PAD.encode(&key),
+        list.trim_matches(['[', ']']).to_owned(),
+    ]
+}
+
+/// A line of a log for machines: one object with the same five things in every line.
+fn check_json(line: &str) {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(line) else {
+        panic!("no JSON object: {line}");
+    };
+    let text = |name: &str| fields.get(name).and_then(|value| value.as_str()).unwrap_or_default();
+    assert!(text("timestamp").parse::<jiff::Timestamp>().is_ok(), "{line}");
+    assert!(["TRACE", "DEBUG", "INFO", "WARN", "ERROR"].contains(&text("level")), "{line}");
+    assert!(!text("target").is_empty(), "{line}");
+    if !text("target").starts_with("sandboxd") {
+        return;
+    }
+    assert!(!text("message").is_empty(), "{line}");
+    if text("message").starts_with("request") {
+        assert!(text("request_id").starts_with("req_") && text("route").starts_with(['/', '-']), "{line}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_tells_no_secret() {
     for format in ["text", "json"] {
@@ -131,10 +168,18 @@ async fn the_log_tells_no_secret() {
         terminate(child).await;
 
         let log = fs::read_to_string(&path).unwrap();
+        let about_the_sandbox = format!("sandbox{}{id}", if format == "json" { "\":\"" } else { "=" });
+        assert!(
+            log.lines().any(|line| line.contains(&about_the_sandbox)),
+            "the sandbox is named in no field"
+        );
         assert!(log.contains("/v1/sandboxes") && log.contains("DEBUG"), "nothing was logged");
-        let secrets = [TOKEN.to_owned(), home.instance().unwrap().agent_secret(&id)];
+        let secrets = secrets_of(&home, &id);
         for line in log.lines() {
             assert!(!secrets.iter().any(|secret| line.contains(secret)), "{line}");
+            if format == "json" {
+                check_json(line);
+            }
         }
     }
 }

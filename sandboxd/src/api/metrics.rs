@@ -1,0 +1,15 @@
+//! `GET /metrics`: the daemon's numbers, for whoever has the token.
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+use super::ApiState;
+use crate::metrics;
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(state): State<ApiState>) -> Response {
+    let states = state.service.states();
+    let count = |wanted| states.iter().filter(|state| **state == wanted).count();
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], state.service.metrics().to_text(count)).into_response()
+}

@@ -1,0 +1,169 @@
+//! Checks of the engine.
+
+use std::error::Error as _;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use jiff::SignedDuration;
+
+use super::finding::Finding;
+use super::host;
+use crate::config::Config;
+use crate::engine::{Engine, EngineAddress, Error, Facts};
+
+/// Most by which the engine's clock may differ from ours.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// Tries whether workspaces can have a hard limit on this engine: what holds it, or why nothing does. `None`
+/// where it was not tried.
+pub trait QuotaProbe: AsyncFnOnce(&Engine) -> Option<Result<String, String>> {}
+
+impl<F: AsyncFnOnce(&Engine) -> Option<Result<String, String>>> QuotaProbe for F {}
+
+pub(super) fn unusable(error: &Error) -> Finding {
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let fix = error.advice().unwrap_or("see the engine's own log (`journalctl -u docker`)");
+    Finding::fault("engine", format!("{error}{cause}"), fix)
+}
+
+pub(super) async fn check(engine: &Engine, config: &Config, quota: impl QuotaProbe) -> Vec<Finding> {
+    let facts = match engine.facts().await {
+        Ok(facts) => facts,
+        Err(error) => return vec![unusable(&error)],
+    };
+    let cgroups = facts.cgroup_version.map_or("unknown".into(), |version| format!("v{version}"));
+    let about =
+        format!("{} at {}, {}, cgroup {cgroups}", facts.version, config.engine, facts.operating_system);
+    let mut found = vec![Finding::ok("engine", about)];
+    found.extend(socket(&config.engine));
+    found.extend(versions(&facts));
+    found.extend(own_warnings(&facts));
+    found.push(users(&facts));
+    found.push(live_restore(&facts));
+    found.push(runtime(&facts, config.oci_runtime.as_deref()));
+    found.push(image(engine, config).await);
+    found.extend(clock(&facts));
+    found.extend(facts.root_dir.as_deref().map(root_dir));
+    found.push(quota_finding(quota(engine).await));
+    found
+}
+
+/// Whoever may write to the socket is root on the engine's machine.
+fn socket(address: &EngineAddress) -> Option<Finding> {
+    const CHECK: &str = "engine socket";
+    let EngineAddress::Unix(path) = address else {
+        let found = format!("{address} is plain HTTP: whoever reaches it is root on that machine");
+        return Some(Finding::warning(CHECK, found, "use a unix socket, or a tunnel that authenticates"));
+    };
+    let mode = std::fs::metadata(path).ok()?.mode() & 0o777;
+    Some(if mode & 0o002 == 0 {
+        Finding::ok(CHECK, format!("{} has mode {mode:o}", path.display()))
+    } else {
+        let found = format!("every user may write to {} (mode {mode:o}) and so become root", path.display());
+        Finding::fault(CHECK, found, format!("chmod 660 {}", path.display()))
+    })
+}
+
+fn versions(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "engine version";
+    let warnings = facts.warnings();
+    if warnings.is_empty() {
+        return vec![Finding::ok(CHECK, "no known fault concerns sandboxes")];
+    }
+    let fix =
+        "upgrade the engine with its runc (docker-ce and containerd.io, or your distribution's updates)";
+    warnings.into_iter().map(|warning| Finding::warning(CHECK, warning, fix)).collect()
+}
+
+fn own_warnings(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "engine's words";
+    let fix = "see the engine's documentation on kernel options and cgroups";
+    let text = |warning: &String| warning.trim_start_matches("WARNING: ").to_owned();
+    facts.warnings.iter().map(|warning| Finding::warning(CHECK, text(warning), fix)).collect()
+}
+
+fn users(facts: &Facts) -> Finding {
+    const CHECK: &str = "user namespaces";
+    if facts.is_rootless() {
+        Finding::ok(CHECK, "the engine runs without root")
+    } else if facts.remaps_users() {
+        Finding::ok(CHECK, "users of containers are nobody on the machine")
+    } else {
+        let fix = "set \"userns-remap\": \"default\" in /etc/docker/daemon.json; it concerns every container of this engine";
+        Finding::warning(CHECK, "not used: root that escapes from a container would be root", fix)
+    }
+}
+
+fn live_restore(facts: &Facts) -> Finding {
+    let found = match facts.live_restore {
+        true => "on: commands go on while the engine is restarted",
+        false => "off: a restart of the engine ends what runs in sandboxes; their files stay",
+    };
+    Finding::ok("live restore", found)
+}
+
+fn runtime(facts: &Facts, wanted: Option<&str>) -> Finding {
+    const CHECK: &str = "oci runtime";
+    match wanted {
+        None => Finding::ok(CHECK, "the engine's default"),
+        Some(name) if facts.runtimes.iter().any(|known| known == name) => Finding::ok(CHECK, name),
+        Some(name) => {
+            let found = format!("the engine has no {name:?}, only {}", facts.runtimes.join(", "));
+            Finding::fault(CHECK, found, "add it to /etc/docker/daemon.json, or change SANDBOXD_RUNTIME")
+        }
+    }
+}
+
+async fn image(engine: &Engine, config: &Config) -> Finding {
+    const CHECK: &str = "image";
+    match engine.has_image(&config.image).await {
+        Ok(true) => Finding::ok(CHECK, format!("{} is there", config.image)),
+        Ok(false) if config.autobuild && config.image_dir.is_some() => {
+            let found = format!("{} is missing; the next start builds it, which takes minutes", config.image);
+            Finding::warning(CHECK, found, "build it now with `sandboxd build-image`")
+        }
+        Ok(false) => {
+            let fix =
+                "run `sandboxd build-image` where the folder `sandbox-images` is, or set SANDBOXD_IMAGE_DIR";
+            Finding::fault(CHECK, format!("{} is missing", config.image), fix)
+        }
+        Err(error) => unusable(&error),
+    }
+}
+
+fn clock(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "clock";
+    let fix = "set the clock, and let it follow a time server (`timedatectl set-ntp true`)";
+    // Nothing runs before it was built; a file's own time is the nearest to that there is.
+    let built = std::env::current_exe().and_then(|path| path.metadata()?.modified());
+    if built.is_ok_and(|built| built > SystemTime::now()) {
+        return vec![Finding::fault(CHECK, "it is earlier than this program's own file", fix)];
+    }
+    let ahead = facts.clock_ahead.map(|ahead| match ahead.abs() > CLOCK_TOLERANCE {
+        true => Finding::warning(CHECK, format!("the engine's differs by {} s", ahead.as_secs()), fix),
+        false => Finding::ok(CHECK, "ours and the engine's agree"),
+    });
+    ahead.into_iter().collect()
+}
+
+fn root_dir(path: &Path) -> Finding {
+    const CHECK: &str = "engine disk";
+    match host::space(path) {
+        Some(space) => space.finding(CHECK, path),
+        None => Finding::ok(CHECK, format!("{} cannot be seen from here", path.display())),
+    }
+}
+
+fn quota_finding(probed: Option<Result<String, String>>) -> Finding {
+    const CHECK: &str = "quota";
+    let fix = "load the kernel's `loop` module (`modprobe loop`) on the engine's machine";
+    match probed {
+        Some(Ok(found)) => Finding::ok(CHECK, found),
+        Some(Err(why)) => Finding::warning(CHECK, format!("workspaces have no hard limit: {why}"), fix),
+        None if Path::new("/dev/loop-control").exists() => {
+            Finding::ok(CHECK, "this machine has loop devices; whether the engine can use them was not tried")
+        }
+        None => Finding::warning(CHECK, "no loop devices are seen from here, which hard limits need", fix),
+    }
+}

@@ -1,0 +1,84 @@
+//! What one check found, and how it is printed.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::cli::text;
+
+/// How it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, and could be better.
+    Warning,
+    /// The daemon will not work, or not safely.
+    Fault,
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) check: &'static str,
+    pub(super) level: Level,
+    pub(super) found: String,
+    /// What to do; every finding that is not ok has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, level: Level::Ok, found: found.into(), fix: None }
+    }
+
+    pub(super) fn warning(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, level: Level::Warning, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    pub(super) fn fault(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, level: Level::Fault, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// One line for each finding, and one below it that says what to do.
+pub(super) fn write_lines(out: &mut impl Write, found: &[Finding]) -> io::Result<()> {
+    let width = found.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
+    for finding in found {
+        let level = match finding.level {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Fault => "fault",
+        };
+        writeln!(out, "{level:7}  {:width$}  {}", finding.check, text::printable(&finding.found))?;
+        if let Some(fix) = &finding.fix {
+            writeln!(out, "{:7}  {:width$}  -> {}", "", "", text::printable(fix))?;
+        }
+    }
+    let count = |level| found.iter().filter(|finding| finding.level == level).count();
+    writeln!(out, "{} faults, {} warnings", count(Level::Fault), count(Level::Warning))
+}
+
+/// `{"ok":bool,"checks":[{"check","level","found","fix"?}]}`
+pub(super) fn write_json(out: &mut impl Write, found: &[Finding]) -> io::Result<()> {
+    let ok = found.iter().all(|finding| finding.level != Level::Fault);
+    crate::cli::write_json(out, &serde_json::json!({ "ok": ok, "checks": found }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_finding_has_a_line_and_each_trouble_a_second() {
+        let found = [Finding::ok("agent", "static"), Finding::fault("run dir", "gone\u{1b}[2J", "make it")];
+        let mut out = Vec::new();
+        write_lines(&mut out, &found).unwrap();
+        let wanted = "ok       agent    static\n\
+                      fault    run dir  gone\\u{1b}[2J\n                  -> make it\n\
+                      1 faults, 0 warnings\n";
+        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+    }
+}

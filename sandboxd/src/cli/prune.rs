@@ -1,0 +1,119 @@
+//! `sandboxd prune`: deletes parked sandboxes.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
+
+use super::act::{self, Act};
+use super::{DaemonArgs, ps, sandboxes, text};
+use crate::config::Config;
+
+/// Delete parked sandboxes with their files
+#[derive(Debug, Clone, clap::Args)]
+pub struct PruneArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    /// Only those that nobody has used for this long: 90s, 30m, 12h, 7d
+    #[arg(long, value_parser = text::parse_span)]
+    older_than: Option<Duration>,
+    /// Only tell what would be deleted
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask; needed where there is no terminal
+    #[arg(long, short)]
+    yes: bool,
+    /// Print what became of each as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says what would be freed, asks, and deletes.
+pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let client = args.daemon.client(config)?;
+    let parked = ListSandboxes { state: Some(SandboxState::Parked), ..ListSandboxes::default() };
+    let found = async { sandboxes::with_usage(&client, sandboxes::all(&client, parked).await?).await };
+    let found = found.await.map_err(|error| args.daemon.explain(error, config))?;
+    let chosen = chosen(found, args.older_than.unwrap_or_default(), Timestamp::now());
+    let summary = summary(&chosen);
+    if args.dry_run && args.json {
+        super::write_json(&mut io::stdout().lock(), &serde_json::json!({ "sandboxes": chosen }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.dry_run || (chosen.is_empty() && !args.json) {
+        if args.dry_run {
+            ps::write_table(&mut io::stdout().lock(), &chosen, Timestamp::now())?;
+        }
+        writeln!(io::stdout(), "{summary}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.yes && !chosen.is_empty() {
+        anyhow::ensure!(act::can_ask(), "{summary}; nobody can be asked here, so say --yes or --dry-run");
+        if !act::ask(&format!("{summary}. Delete them with their files?"))? {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    let mut outcomes = Vec::new();
+    for sandbox in &chosen {
+        outcomes.push(Act::Delete.on(&client, sandbox.sandbox_id.as_str(), sandbox).await);
+    }
+    Ok(Act::Delete.tell(&outcomes, args.json)?)
+}
+
+fn chosen(sandboxes: Vec<Sandbox>, idle: Duration, now: Timestamp) -> Vec<Sandbox> {
+    // One that was woken since the list was made is in use again.
+    let is_old = |sandbox: &Sandbox| {
+        sandbox.state == SandboxState::Parked && ps::idle(sandbox, now).is_some_and(|span| span >= idle)
+    };
+    sandboxes.into_iter().filter(is_old).collect()
+}
+
+fn summary(chosen: &[Sandbox]) -> String {
+    let sizes: Vec<u64> = chosen.iter().filter_map(|sandbox| sandbox.usage?.disk_bytes).collect();
+    let count = match chosen.len() {
+        0 => return "no parked sandbox to delete".into(),
+        1 => "1 parked sandbox".into(),
+        count => format!("{count} parked sandboxes"),
+    };
+    let unknown = chosen.len() - sizes.len();
+    match (text::size(sizes.iter().sum()), unknown) {
+        (size, 0) => format!("{count}, {size} on the disk"),
+        (_, unknown) if unknown == chosen.len() => format!("{count}, of unknown size"),
+        (size, unknown) => format!("{count}, {size} on the disk and {unknown} of unknown size"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_api::sandbox::Usage;
+
+    use super::*;
+    use crate::cli::ps::tests::sandbox;
+
+    #[test]
+    fn only_what_is_parked_and_old_is_chosen() {
+        let all = || vec![sandbox("chat:1", SandboxState::Parked), sandbox("chat:2", SandboxState::Running)];
+        let after = |seconds| Timestamp::from_second(seconds).unwrap();
+        let hour = Duration::from_secs(3600);
+        assert_eq!(chosen(all(), Duration::ZERO, after(0)).len(), 1);
+        assert_eq!(chosen(all(), hour, after(3599)).len(), 0);
+        assert_eq!(chosen(all(), hour, after(3600)).len(), 1);
+    }
+
+    #[test]
+    fn the_summary_says_what_is_known() {
+        let of = |disk_bytes| Sandbox {
+            usage: Some(Usage { disk_bytes, ..Usage::default() }),
+            ..sandbox("chat:1", SandboxState::Parked)
+        };
+        assert_eq!(summary(&[]), "no parked sandbox to delete");
+        assert_eq!(summary(&[of(Some(2 << 20))]), "1 parked sandbox, 2.0 MiB on the disk");
+        assert_eq!(summary(&[of(None), of(None)]), "2 parked sandboxes, of unknown size");
+        assert_eq!(
+            summary(&[of(Some(2 << 20)), of(None)]),
+            "2 parked sandboxes, 2.0 MiB on the disk and 1 of unknown size"
+        );
+    }
+}

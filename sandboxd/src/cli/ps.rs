@@ -1,0 +1,177 @@
+//! `sandboxd ps`: the sandboxes there are, one line each.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
+
+use super::{DaemonArgs, sandboxes, text};
+use crate::config::Config;
+
+/// Most characters of a column whose words are somebody else's.
+const MAX_COLUMN_CHARS: usize = 40;
+
+const HEADER: [&str; 8] = ["ID", "SESSION", "STATE", "IMAGE", "IDLE", "MEMORY", "DISK", "COMMANDS"];
+
+/// List the sandboxes, parked ones too, the last used first
+#[derive(Debug, Clone, clap::Args)]
+pub struct PsArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    /// Only those in this state
+    #[arg(long, value_enum)]
+    state: Option<StateArg>,
+    /// Print them as the API has them
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum StateArg {
+    Creating,
+    Running,
+    Parked,
+    Failed,
+}
+
+/// Prints the sandboxes.
+pub async fn ps(args: PsArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let client = args.daemon.client(config)?;
+    let which = ListSandboxes { state: args.state.map(StateArg::wire), ..ListSandboxes::default() };
+    let found = async { sandboxes::with_usage(&client, sandboxes::all(&client, which).await?).await };
+    let mut found = found.await.map_err(|error| args.daemon.explain(error, config))?;
+    found.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.last_active_at));
+    let mut out = io::stdout().lock();
+    match args.json {
+        true => super::write_json(&mut out, &serde_json::json!({ "sandboxes": found }))?,
+        false => write_table(&mut out, &found, Timestamp::now())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl StateArg {
+    fn wire(self) -> SandboxState {
+        match self {
+            Self::Creating => SandboxState::Creating,
+            Self::Running => SandboxState::Running,
+            Self::Parked => SandboxState::Parked,
+            Self::Failed => SandboxState::Failed,
+        }
+    }
+}
+
+pub(super) fn word(state: SandboxState) -> &'static str {
+    match state {
+        SandboxState::Creating => "creating",
+        SandboxState::Running => "running",
+        SandboxState::Parked => "parked",
+        SandboxState::Failed => "failed",
+        SandboxState::Deleted => "deleted",
+    }
+}
+
+/// Columns as wide as their widest cell.
+pub(super) fn write_table(out: &mut impl Write, sandboxes: &[Sandbox], now: Timestamp) -> io::Result<()> {
+    let rows: Vec<[String; 8]> = std::iter::once(HEADER.map(str::to_owned))
+        .chain(sandboxes.iter().map(|sandbox| row(sandbox, now)))
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 8] = std::array::from_fn(width);
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+fn row(sandbox: &Sandbox, now: Timestamp) -> [String; 8] {
+    let foreign = |words: &str| text::cut(&text::printable(words), MAX_COLUMN_CHARS);
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), text::size);
+    let usage = sandbox.usage;
+    [
+        sandbox.sandbox_id.to_string(),
+        foreign(&sandbox.session_key),
+        word(sandbox.state).to_owned(),
+        foreign(&sandbox.image),
+        idle(sandbox, now).map_or_else(|| "-".into(), text::span),
+        bytes(usage.map(|usage| usage.memory_bytes)),
+        bytes(usage.and_then(|usage| usage.disk_bytes)),
+        sandbox.running_commands.to_string(),
+    ]
+}
+
+/// For how long nobody has used it; `None` while something runs in it.
+pub(super) fn idle(sandbox: &Sandbox, now: Timestamp) -> Option<Duration> {
+    // The daemon's clock may be another one.
+    let since = now.duration_since(sandbox.last_active_at).unsigned_abs();
+    let is_ahead = sandbox.last_active_at > now;
+    (sandbox.running_commands == 0).then_some(if is_ahead { Duration::ZERO } else { since })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use sandbox_api::sandbox::{Network, Resources, Usage};
+
+    use super::*;
+
+    pub(in crate::cli) fn sandbox(key: &str, state: SandboxState) -> Sandbox {
+        Sandbox {
+            sandbox_id: "sbx_0123456789abcdef".parse().unwrap(),
+            session_key: key.into(),
+            state,
+            runtime: "node24".into(),
+            image: "remcochat-sandbox:node24".into(),
+            resources: Resources::default(),
+            network: Network::default(),
+            ports: Vec::new(),
+            env_keys: Vec::new(),
+            metadata: Default::default(),
+            created_at: Timestamp::UNIX_EPOCH,
+            last_active_at: Timestamp::UNIX_EPOCH,
+            idle_ttl_ms: 900_000,
+            expires_at: None,
+            running_commands: 0,
+            usage: None,
+            posture: None,
+        }
+    }
+
+    fn table(sandboxes: &[Sandbox], seconds: i64) -> String {
+        let mut out = Vec::new();
+        write_table(&mut out, sandboxes, Timestamp::from_second(seconds).unwrap()).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_line_tells_what_a_sandbox_is_and_takes() {
+        let usage = Usage { memory_bytes: 64 << 20, disk_bytes: Some(3 << 30), ..Usage::default() };
+        let busy =
+            Sandbox { running_commands: 2, usage: Some(usage), ..sandbox("chat:1", SandboxState::Running) };
+        let table = table(&[busy, sandbox("tmp:2", SandboxState::Parked)], 600);
+        let lines: Vec<Vec<&str>> =
+            table.lines().map(|line| line.split("  ").map(str::trim).collect()).collect();
+        let cells =
+            |line: usize| lines[line].iter().copied().filter(|cell| !cell.is_empty()).collect::<Vec<_>>();
+        assert_eq!(cells(0), HEADER);
+        let image = "remcochat-sandbox:node24";
+        let id = "sbx_0123456789abcdef";
+        assert_eq!(cells(1), [id, "chat:1", "running", image, "-", "64 MiB", "3.0 GiB", "2"]);
+        assert_eq!(cells(2), [id, "tmp:2", "parked", image, "10m", "-", "-", "0"]);
+    }
+
+    #[test]
+    fn a_session_key_can_neither_command_the_terminal_nor_fill_it() {
+        let key = format!("chat:\u{1b}]0;owned\u{7}{}", "x".repeat(500));
+        let table = table(&[sandbox(&key, SandboxState::Running)], 0);
+        assert!(!table.contains(['\u{1b}', '\u{7}']) && table.contains("\\u{1b}]0;owned"), "{table}");
+        assert!(table.lines().all(|line| line.chars().count() < 160), "{table}");
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_makes_nobody_old() {
+        let ahead = Timestamp::from_second(-60).unwrap();
+        assert_eq!(idle(&sandbox("chat:1", SandboxState::Running), ahead), Some(Duration::ZERO));
+    }
+}

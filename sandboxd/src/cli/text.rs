@@ -1,0 +1,105 @@
+//! Texts for a terminal: sizes, spans of time, and words of others that must not command it.
+
+use std::time::Duration;
+
+/// The text with control characters and what turns the direction of writing escaped: a session key or an
+/// error may hold sequences that a terminal obeys.
+pub(super) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() || is_invisible(char) {
+            out.extend(char.escape_unicode());
+        } else {
+            out.push(char);
+        }
+    }
+    out
+}
+
+/// Marks of direction and joiners (Unicode: Cf) that make a text look like another.
+fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// At most `chars` characters, the last of them a mark where something was cut.
+pub(super) fn cut(text: &str, chars: usize) -> String {
+    if text.chars().count() <= chars {
+        return text.to_owned();
+    }
+    text.chars().take(chars.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Bytes with a unit: `512 B`, `1.5 GiB`.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = usize::from(unit > 0 && value < 10.0);
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// A span of time by its largest unit: `40s`, `12m`, `3h`, `2d`.
+pub(super) fn span(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Reads what [`span`] writes; a number alone is refused, because its unit would be a guess.
+pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("must be a number with s, m, h or d, such as 12h, not {text:?}");
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_that_it_would_obey() {
+        assert_eq!(printable("a\u{1b}[2Jb\r\n\u{9b}1m"), "a\\u{1b}[2Jb\\u{d}\\u{a}\\u{9b}1m");
+        assert_eq!(printable("chat:\u{202e}txt"), "chat:\\u{202e}txt");
+        assert_eq!(printable("naïve 日本"), "naïve 日本");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(cut("日本日本", 4), "日本日本");
+        assert_eq!(cut("日本日本", 3), "日本…");
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(
+            [0, 999, 1023, 1536, 10 << 30].map(size),
+            ["0 B", "999 B", "1.0 KiB", "1.5 KiB", "10 GiB"]
+        );
+        assert_eq!(size(u64::MAX), "16777216 TiB");
+    }
+
+    #[test]
+    fn spans_are_read_and_written() {
+        let seconds = [5, 119, 120, 7199, 7200, 172_800].map(|seconds| span(Duration::from_secs(seconds)));
+        assert_eq!(seconds, ["5s", "119s", "2m", "119m", "2h", "2d"]);
+        assert_eq!(parse_span("12h"), Ok(Duration::from_secs(43_200)));
+        for wrong in ["", "12", "h", "-1h", "1.5h", "99999999999999999d", "1ж"] {
+            assert!(parse_span(wrong).is_err(), "{wrong}");
+        }
+    }
+}

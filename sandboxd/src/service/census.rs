@@ -1,0 +1,18 @@
+//! How many sandboxes there are, for the metrics.
+
+use sandbox_api::sandbox::SandboxState;
+
+use super::Service;
+use crate::metrics::Metrics;
+
+impl Service {
+    /// The numbers of this daemon.
+    pub fn metrics(&self) -> &Metrics {
+        self.engine.metrics()
+    }
+
+    /// The state of every sandbox there is.
+    pub fn states(&self) -> Vec<SandboxState> {
+        self.registry.all().iter().map(|sandbox| sandbox.stage().state()).collect()
+    }
+}
