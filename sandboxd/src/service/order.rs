@@ -62,11 +62,6 @@ impl OrderLock {
         Self(Arc::new(RwLock::new(state)))
     }
 
-    /// What `look` makes of the state; `None` while a lifecycle act is under way.
-    pub(super) fn peek<T>(&self, look: impl Fn(&State) -> T) -> Option<T> {
-        self.0.try_read().ok().map(|state| look(&state))
-    }
-
     /// Waits for lifecycle acts to be over.
     pub(super) async fn shared(&self) -> Shared {
         Arc::clone(&self.0).read_owned().await

@@ -42,7 +42,7 @@ impl Ground {
         key[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
         let instance = Arc::new(Instance::new(key));
         let address = EngineAddress::Unix("/var/run/docker.sock".into());
-        let engine = Engine::connect(address, Arc::clone(&instance), None).await.unwrap();
+        let engine = Engine::connect(address, Arc::clone(&instance), None, Arc::default()).await.unwrap();
         let docker = Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap();
         let agent_volume = engine.ensure_agent_volume(&agent_program(), IMAGE).await.unwrap();
         Self { engine, docker, instance, agent_volume }
