@@ -110,6 +110,7 @@ pub(crate) fn give(image: &Path, owner: u16) -> Result<(), Fault> {
 
 /// Runs a program to its end; what it wrote to standard error.
 fn run(program: &'static str, mut command: Command, input: &str) -> Result<String, Fault> {
+    command.env("LC_ALL", "C");
     let ran = || -> io::Result<std::process::Output> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
@@ -117,14 +118,15 @@ fn run(program: &'static str, mut command: Command, input: &str) -> Result<Strin
         }
         child.wait_with_output()
     };
-    let output = { ran }().map_err(Fault::io(program))?;
+    let output = ran().map_err(Fault::io(program))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     let code = output.status.code();
     let is_fine =
         if program == "e2fsck" { code.is_some_and(|code| MENDED.contains(&code)) } else { code == Some(0) };
-    match is_fine {
-        true => Ok(said),
-        false => Err(Fault::Program { program, said: format!("{said} ({})", output.status) }),
+    if is_fine {
+        Ok(said)
+    } else {
+        Err(Fault::Program { program, said: format!("{said} ({})", output.status) })
     }
 }
 
