@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use super::Fault;
 
@@ -79,14 +79,14 @@ pub(crate) fn make(image: &Path, mib: u32, skeleton: &Path) -> Result<(), Fault>
         .arg("-d")
         .arg(skeleton)
         .arg(image);
-    run("mke2fs", mkfs, "").map(drop)
+    run("mke2fs", mkfs, "", &[0]).map(drop)
 }
 
 /// Mends what can be mended without asking.
 pub(crate) fn check(image: &Path) -> Result<(), Fault> {
     let mut fsck = Command::new("e2fsck");
     fsck.arg("-p").arg(image);
-    run("e2fsck", fsck, "").map(drop)
+    run("e2fsck", fsck, "", &MENDED).map(drop)
 }
 
 /// Makes `owner` the owner of the skeleton. The file system must never have been mounted: then there is no
@@ -101,31 +101,30 @@ pub(crate) fn give(image: &Path, owner: u16) -> Result<(), Fault> {
     let mut debugfs = Command::new("debugfs");
     debugfs.args(["-w", "-f", "-"]).arg(image);
     // It succeeds whatever happens; only its words tell. The first line is its version.
-    let said = run("debugfs", debugfs, &commands)?;
+    let said = run("debugfs", debugfs, &commands, &[0])?;
     match said.lines().find(|line| !line.starts_with("debugfs 1.")) {
         None => Ok(()),
         Some(said) => Err(Fault::Program { program: "debugfs", said: said.to_owned() }),
     }
 }
 
-/// Runs a program to its end; what it wrote to standard error.
-fn run(program: &'static str, mut command: Command, input: &str) -> Result<String, Fault> {
-    let ran = || -> io::Result<std::process::Output> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(input.as_bytes())?;
-        }
-        child.wait_with_output()
-    };
-    let output = { ran }().map_err(Fault::io(program))?;
+/// Runs a program to its end; what it wrote to standard error. `fine` are the exit codes of success.
+fn run(program: &'static str, mut command: Command, input: &str, fine: &[i32]) -> Result<String, Fault> {
+    command.env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let output = feed(command, input).map_err(Fault::io(program))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let code = output.status.code();
-    let is_fine =
-        if program == "e2fsck" { code.is_some_and(|code| MENDED.contains(&code)) } else { code == Some(0) };
-    match is_fine {
-        true => Ok(said),
-        false => Err(Fault::Program { program, said: format!("{said} ({})", output.status) }),
+    if output.status.code().is_some_and(|code| fine.contains(&code)) {
+        return Ok(said);
     }
+    Err(Fault::Program { program, said: format!("{said} ({})", output.status) })
+}
+
+fn feed(mut command: Command, input: &str) -> io::Result<Output> {
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes())?;
+    }
+    child.wait_with_output()
 }
 
 fn format_uuid(bytes: &[u8]) -> String {

@@ -16,10 +16,14 @@ const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 
+/// What a sandbox reads and writes is kept in memory once, as its own, and not a second time as the file's.
+/// Where the file's file system cannot do that, the kernel goes on without.
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+
 /// `misc` devices have this major number, and the one that knows all loop devices this minor one.
 const LOOP_CONTROL: (u32, u32) = (10, 237);
 
-/// The size ext4's blocks have, so that no write is smaller than what the file below is made of.
+/// The size ext4's blocks have: what direct I/O on the file below may need.
 const BLOCK_BYTES: u32 = 4096;
 
 /// Times a device that was free a moment ago may turn out to be taken.
@@ -189,7 +193,7 @@ fn status(device: &File) -> io::Result<Info> {
 }
 
 fn configure(device: &File, file: &File, label: &str) -> io::Result<()> {
-    let mut info = Info { flags: LO_FLAGS_AUTOCLEAR, ..Info::EMPTY };
+    let mut info = Info { flags: LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO, ..Info::EMPTY };
     // The last byte stays NUL.
     let label = &label.as_bytes()[..label.len().min(info.file_name.len() - 1)];
     info.file_name[..label.len()].copy_from_slice(label);

@@ -68,6 +68,8 @@ impl Fault {
             Self::Mismatch { .. } => "mismatch",
             Self::Busy => "busy",
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "full",
+            // Programs tell it in words alone, which their locale here leaves as they are.
+            Self::Program { said, .. } if said.contains("No space left on device") => "full",
             Self::Io { .. } | Self::Program { .. } => "failed",
         }
     }
@@ -184,6 +186,14 @@ mod tests {
         }
         assert!(matches!(answer(&pool, "1", "release a"), Err(Fault::Absent)));
         assert!(answer(&pool, "1", "remove a").is_ok());
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let program = |said: &str| Fault::Program { program: "mke2fs", said: said.into() }.kind();
+        assert_eq!(program("write: No space left on device"), "full");
+        assert_eq!(program("killed"), "failed");
+        assert_eq!(Fault::io("size image")(io::ErrorKind::StorageFull.into()).kind(), "full");
     }
 
     #[test]

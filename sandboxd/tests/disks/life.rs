@@ -160,6 +160,31 @@ async fn a_helper_that_is_killed_leaves_nothing_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_helper_may_do_little() {
+    let ground = Ground::new().await;
+    let disks = ground.disks().await;
+    let inside = |script: &'static str| {
+        let helper = ground.helper();
+        let ground = &ground;
+        async move { ground.run_in(&helper, "0:0", script).await }
+    };
+    // CAP_MKNOD is number 27.
+    let (_, said) =
+        inside("grep -E 'Cap(Bnd|Eff)|NoNewPrivs|Seccomp:' /proc/1/status | cut -f 2 | xargs").await;
+    assert_eq!(said.trim(), "0000000008000000 0000000008000000 1 2");
+    assert_eq!(inside("ip -o link | wc -l").await.1.trim(), "1");
+    assert_ne!(inside("touch /x").await.0, 0);
+    assert_ne!(inside("touch /.sandbox/bin/x").await.0, 0);
+    // The machine's own disk.
+    let disk = "mknod /run/disk b $(cat /sys/class/block/[sv]da/dev | tr : ' ') && head -c 1 /run/disk";
+    assert_ne!(inside(disk).await.0, 0);
+    // Its own volume and the agent's, and nothing of the machine.
+    assert_eq!(inside("grep -cE ' /(disks|.sandbox/bin) ' /proc/mounts").await.1.trim(), "2");
+    assert_ne!(inside("ls /var/run/docker.sock").await.0, 0);
+    disks.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_at_once_leave_nothing() {
     const DISKS: usize = 50;
     let ground = Ground::new().await;

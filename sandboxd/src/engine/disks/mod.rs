@@ -6,6 +6,7 @@
 //! device is only ever named through a link, the link is only there while the helper holds the device, and
 //! [`Attached::release`] says whether it did so all the time.
 
+mod attached;
 mod fault;
 mod helper;
 mod link;
@@ -20,6 +21,7 @@ use bollard::models::VolumeCreateRequest;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
+pub use attached::Attached;
 pub use fault::DiskFault;
 pub use ready::DiskPool;
 
@@ -131,12 +133,12 @@ impl Disks {
         let name = disk.name();
         let link = self.link().await?;
         // First, so that a caller that gives up in between leaves nothing attached.
-        let mut attached = Attached { name: name.to_owned(), link: Some(Arc::clone(&link)) };
+        let attached = Attached::by(Arc::clone(&link), name);
         let words = format!("attach {name} {} {}", disk.uuid(), owner.uid());
         match link.ask(call, limits::DISK_ATTACH, &words).await? {
             Ok(_) => Ok(attached),
             Err(source) => {
-                attached.link = None;
+                attached.forget();
                 Err(Error::Disk { call, name: name.to_owned(), source })
             }
         }
@@ -219,39 +221,6 @@ impl Disks {
             Arc::clone(&cell)
         };
         cell.get_or_try_init(|| shared.engine.start_helper(&shared.setup)).await.cloned()
-    }
-}
-
-/// A disk with its device. Dropping it lets go as well, a moment later and without a word.
-#[derive(Debug)]
-#[must_use = "the disk stays attached only as long as this lives"]
-pub struct Attached {
-    name: String,
-    /// The helper that attached it; `None` when it was let go of.
-    link: Option<Arc<Link>>,
-}
-
-impl Attached {
-    /// Lets go of the disk: its device stays for as long as it is mounted.
-    ///
-    /// An error means that nobody knows what the engine mounted in the meantime. Whoever had it mounted
-    /// must not use that mount.
-    pub async fn release(mut self) -> Result<(), Error> {
-        let call = "release disk";
-        let Some(link) = self.link.take() else { return Ok(()) };
-        let answer = link.ask(call, limits::DISK_CALL, &format!("release {}", self.name)).await?;
-        answer.map(drop).map_err(|source| Error::Disk { call, name: self.name.clone(), source })
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let Some(link) = self.link.take() else { return };
-        let words = format!("release {}", self.name);
-        // Outside of a runtime nothing can be asked any more; the helper ends with us.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { link.ask("release disk", limits::DISK_CALL, &words).await });
-        }
     }
 }
 
