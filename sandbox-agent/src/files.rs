@@ -33,6 +33,12 @@ impl Workspace {
         Ok(Self { root: root.to_owned(), dir: Dir::open_ambient_dir(root, ambient_authority())? })
     }
 
+    /// Bytes taken of the file system the workspace is on: one call of the kernel, whatever is in it.
+    pub(crate) fn disk_used_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.dir)?;
+        Ok(stat.f_blocks.saturating_sub(stat.f_bfree) * stat.f_frsize)
+    }
+
     /// Opens a regular file of at most `max_bytes` for reading.
     pub(crate) fn open_file(&self, path: &str, max_bytes: u64) -> Result<(File, u64), Kind> {
         let relative = self.relative(path)?;

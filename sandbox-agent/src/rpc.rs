@@ -52,6 +52,7 @@ impl Agent for Service {
             version: env!("CARGO_PKG_VERSION").into(),
             resident_bytes: resident_bytes().unwrap_or(0),
             running_commands: self.commands.running() as u32,
+            disk_used_bytes: self.workspace.disk_used_bytes().unwrap_or(0),
         }))
     }
 

@@ -5,7 +5,7 @@
 //! - [`config`]: settings from the environment; [`state_dir`]: what is kept on disk
 //! - [`api`]: the HTTP door
 //! - [`service`]: every decision
-//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox
+//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: what outlives the daemon
 //! - [`model`]: what all of it is about
 //! - [`cli`]: the commands for people; [`telemetry`]: the log;
 //!   [`metrics`]: the numbers
@@ -19,8 +19,10 @@ pub mod config;
 pub mod engine;
 pub mod metrics;
 pub mod model;
+pub mod seam;
 pub mod service;
 pub mod state_dir;
+pub mod store;
 pub mod telemetry;
 
 use std::fs::{DirBuilder, Permissions};
@@ -41,6 +43,7 @@ use crate::metrics::Metrics;
 use crate::model::{Instance, limits};
 use crate::service::{Service, Setup};
 use crate::state_dir::StateDir;
+use crate::store::Store;
 
 /// The daemon could not start, or could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +62,9 @@ pub enum Error {
     /// The engine.
     #[error("the engine cannot be used")]
     Engine(#[from] engine::Error),
+    /// The store.
+    #[error("the store cannot be used")]
+    Store(#[from] store::Error),
     /// What every sandbox needs.
     #[error("sandboxes cannot be made here")]
     Prepare(#[source] service::Error),
@@ -77,7 +83,10 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let runtime = config.oci_runtime.clone();
     let engine = Engine::connect(config.engine.clone(), Arc::clone(&instance), runtime, metrics).await?;
     let tasks = TaskTracker::new();
-    let service = Service::new(engine, instance, setup_of(&config, run_dir), tasks.clone());
+    let store = Store::open(&config.state_dir).await?;
+    let service = Service::new(engine, store, instance, setup_of(&config, run_dir), tasks.clone())
+        .await
+        .map_err(Error::Prepare)?;
 
     let state = ApiState::new(Arc::clone(&service), token, config.allowed_hosts.clone());
     let serve = api::serve(listener, api::router(state), shutdown.clone());
@@ -90,12 +99,14 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         }
         prepared
     };
-    let (prepared, ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve);
+    let keep = service.keep(shutdown.clone());
+    let (prepared, (), ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve, keep);
     service.stop();
     tasks.close();
     if timeout(limits::DRAIN, tasks.wait()).await.is_err() {
         warn!("work on sandboxes was cut off; the next start takes it up");
     }
+    service.close().await;
     prepared.unwrap_or(Ok(())).map_err(Error::Prepare)
 }
 
@@ -124,6 +135,7 @@ fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
         limits: config.limits,
         run_dir,
         image: config.image.clone(),
+        allowed_images: config.allowed_images.clone(),
         image_source: image_source(config).filter(|_| config.autobuild),
         agent_program: config.agent_program.clone(),
         transport: config.transport,

@@ -125,6 +125,14 @@ pub struct Command {
     pub detached: bool,
 }
 
+/// `GET …/commands`: the newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommandList {
+    /// Those that are still written down; byte counts are 0 while a command runs.
+    pub commands: Vec<Command>,
+}
+
 /// Whether a command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -215,6 +215,15 @@ pub struct ListSandboxes {
     pub cursor: Option<String>,
 }
 
+/// `POST /v1/sandboxes/{id}:park`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParkSandbox {
+    /// Also where a command runs, which ends as `lost`. Otherwise that is 409 `wrong_state`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+}
+
 /// `POST /v1/sandboxes/{id}:touch`
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

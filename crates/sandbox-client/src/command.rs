@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use reqwest::Method;
 use reqwest::header::ACCEPT;
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandStarted, KillCommand, Record, StartCommand,
+    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, KillCommand, Record, StartCommand,
 };
 use sandbox_api::{CommandId, NDJSON, SandboxId};
 
@@ -18,6 +18,12 @@ use crate::lines::Lines;
 use crate::{CALL, Client, Error, json, send};
 
 impl Client {
+    /// The newest commands of a sandbox, the newest first. Does not wake it.
+    pub async fn commands(&self, sandbox: &SandboxId, limit: u32) -> Result<CommandList, Error> {
+        let path = format!("/v1/sandboxes/{sandbox}/commands");
+        json(self.request(Method::GET, &path).query(&[("limit", limit)]).timeout(CALL)).await
+    }
+
     /// Starts a command. Safe to repeat where the wish names the command's id.
     pub async fn start(&self, sandbox: &SandboxId, wish: &StartCommand) -> Result<CommandStarted, Error> {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish).timeout(CALL)).await

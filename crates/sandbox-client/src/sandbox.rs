@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use sandbox_api::sandbox::{
-    CreateSandbox, ListSandboxes, Sandbox, SandboxCreated, SandboxList, TouchSandbox,
+    CreateSandbox, ListSandboxes, ParkSandbox, Sandbox, SandboxCreated, SandboxList, TouchSandbox,
 };
 use sandbox_api::{Done, SandboxId};
 
@@ -30,9 +30,11 @@ impl Client {
         json(self.post(&format!("/v1/sandboxes/{sandbox}:touch"), &body).timeout(CALL)).await
     }
 
-    /// Removes a sandbox's container and keeps its files. What runs in it ends. Safe to repeat.
-    pub async fn park(&self, sandbox: &SandboxId) -> Result<Done, Error> {
-        json(self.request(Method::POST, &format!("/v1/sandboxes/{sandbox}:park")).timeout(CALL)).await
+    /// Removes a sandbox's container and keeps its files. Refused with `wrong_state` while a command runs,
+    /// unless `force`, which ends it. Safe to repeat.
+    pub async fn park(&self, sandbox: &SandboxId, force: bool) -> Result<Done, Error> {
+        let body = ParkSandbox { force: Some(force) };
+        json(self.post(&format!("/v1/sandboxes/{sandbox}:park"), &body).timeout(CALL)).await
     }
 
     /// Deletes a sandbox with its files. Safe to repeat.

@@ -84,12 +84,27 @@ impl AgentHandle {
         Ok(reply.into_inner().already_ended)
     }
 
-    /// What the agent says of itself: its resident memory in bytes and the commands it runs.
-    pub async fn info(&self) -> Result<(u64, u32), Error> {
+    /// What the agent says of itself and of its sandbox.
+    pub async fn info(&self) -> Result<AgentInfo, Error> {
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
         let info = within(limits::AGENT_CALL, client.info(v1::InfoRequest {})).await?.into_inner();
-        Ok((info.resident_bytes, info.running_commands))
+        Ok(AgentInfo {
+            resident_bytes: info.resident_bytes,
+            running_commands: info.running_commands,
+            disk_used_bytes: info.disk_used_bytes,
+        })
     }
+}
+
+/// What an agent says of itself and of its sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// Bytes of the agent that are in memory.
+    pub resident_bytes: u64,
+    /// Commands that run.
+    pub running_commands: u32,
+    /// What is taken of the file system the workspace is on.
+    pub disk_used_bytes: u64,
 }
 
 pub(super) async fn within<T>(

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use command::EventStream;
+pub use command::{AgentInfo, EventStream};
 pub use door::{DialFn, Duplex, Peer};
 pub use error::{Error, Refusal};
 
@@ -58,6 +58,11 @@ impl AgentHandle {
         self.stop.cancel();
     }
 
+    /// Whether it was hung up.
+    pub fn is_over(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// Waits until the agent is connected.
     pub async fn connected(&self, within: Duration) -> Result<(), Error> {
         self.current(within).await.map(drop)
@@ -78,9 +83,11 @@ impl AgentHandle {
     async fn current(&self, within: Duration) -> Result<Link, Error> {
         let mut receiver = self.link.clone();
         let open = receiver.wait_for(|link| link.as_ref().is_some_and(Link::is_open));
-        match timeout(within, open).await {
-            Ok(Ok(link)) => link.clone().ok_or(Error::Away { waited: within }),
-            Ok(Err(_)) | Err(_) => Err(Error::Away { waited: within }),
-        }
+        let link = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => None,
+            link = timeout(within, open) => link.ok().and_then(Result::ok).and_then(|link| link.clone()),
+        };
+        link.ok_or(Error::Away { waited: within })
     }
 }

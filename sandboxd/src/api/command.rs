@@ -12,7 +12,8 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use sandbox_api::CommandId;
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandStarted, CommandState, KillCommand, StartCommand,
+    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, CommandState, KillCommand,
+    StartCommand,
 };
 
 use super::ApiState;
@@ -20,8 +21,9 @@ use super::body::Json;
 use super::error::{DoorError, Result};
 use super::ndjson;
 use super::params::{self, Params, Path};
-use crate::model::command::{CommandStatus, signal_name, signal_number};
-use crate::model::{CommandSpec, FieldError, Limits, Program, limits};
+use crate::model::command::{CommandStatus, Started, signal_name, signal_number};
+use crate::model::sandbox::checked;
+use crate::model::{CommandRecord, CommandSpec, Ended, FieldError, Limits, Program, limits};
 use crate::service;
 
 /// Largest number of a record: there is one after it, which is the next to be read.
@@ -43,6 +45,18 @@ pub(super) async fn start(
     let started = state.service.start(&id, &spec).await?;
     let timeout_ms = started.timeout.as_millis() as u64;
     Ok(Json(CommandStarted { command_id: spec.id, timeout_ms }).into_response())
+}
+
+/// `GET …/commands`
+pub(super) async fn list(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    query: Params,
+) -> Result<Json<CommandList>> {
+    let limit = params::optional(&query, "limit", "a number")?.unwrap_or(limits::DEFAULT_PAGE);
+    let limit = checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PAGE))? as u32;
+    let records = state.service.commands(&params::sandbox(&id)?, limit).await?;
+    Ok(Json(CommandList { commands: records.into_iter().map(record_to_wire).collect() }))
 }
 
 /// `GET …/commands/{command}`
@@ -215,6 +229,26 @@ fn stdin_of(plain: Option<String>, base64: Option<String>) -> Result<Option<Byte
 fn timeout_of(wished_ms: Option<u64>, limits: Limits) -> Duration {
     let wished = wished_ms.map_or(limits::DEFAULT_COMMAND_TIMEOUT, Duration::from_millis);
     wished.clamp(limits::MIN_COMMAND_TIMEOUT, limits.max_command_timeout)
+}
+
+fn record_to_wire(record: CommandRecord) -> Command {
+    let written = record.ended.unwrap_or(Ended::LOST);
+    to_wire(
+        record.id,
+        CommandStatus {
+            argv: record.argv,
+            cwd: record.cwd,
+            started: Started {
+                at_ms: record.started_at_ms,
+                timeout: Duration::from_millis(record.timeout_ms),
+                detached: record.detached,
+            },
+            stdout_bytes: written.stdout_bytes,
+            stderr_bytes: written.stderr_bytes,
+            dropped_bytes: written.dropped_bytes,
+            ended: record.ended,
+        },
+    )
 }
 
 fn to_wire(id: CommandId, status: CommandStatus) -> Command {

@@ -20,6 +20,7 @@ pub(super) async fn ready(State(state): State<ApiState>) -> Result<Json<Ready>> 
         Readiness::Waiting { missing } => Err(Error::NotReady { missing }.into()),
         Readiness::Ready => {
             state.service.engine_version().await?;
+            state.service.check_store().await?;
             Ok(Json(Ready { ready: true }))
         }
     }

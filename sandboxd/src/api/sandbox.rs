@@ -2,25 +2,34 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
-use sandbox_api::Done;
-use sandbox_api::sandbox::{CreateSandbox, SandboxCreated, SandboxState};
+use axum::extract::{FromRequest, Request, State};
+use jiff::Timestamp;
+use sandbox_api::sandbox::{
+    CreateSandbox, Network, ParkSandbox, Posture, Resources as WireResources, Sandbox, SandboxCreated,
+    SandboxList, SandboxState, TouchSandbox, Usage,
+};
+use sandbox_api::{Done, SandboxId};
 
 use super::ApiState;
 use super::body::Json;
 use super::error::{ApiError, DoorError, Result};
-use super::params::{self, Path};
-use crate::model::sandbox::{IDLE_TTL_MS, checked, map, ports};
-use crate::model::{Limits, NetworkMode, Resources, Runtime, SandboxSpec, SessionKey};
-use crate::service;
+use super::params::{self, Params, Path};
+use crate::engine::Seccomp;
+use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
+use crate::model::{FieldError, NetworkMode, Resources, Runtime, SandboxSpec, SessionKey, Stage, limits};
+use crate::service::{self, Changes, SandboxView, Selection, Service};
 
 /// `POST /v1/sandboxes`
 pub(super) async fn create(
     State(state): State<ApiState>,
     Json(wish): Json<CreateSandbox>,
 ) -> Result<Json<SandboxCreated>> {
-    let spec = spec_of(&wish, state.service.limits())?;
-    let found = state.service.create_or_reconnect(spec.clone()).await?;
+    let spec = spec_of(&wish, &state.service)?;
+    let changes = Changes {
+        idle_ttl: wish.idle_ttl_ms.map(|_| spec.idle_ttl),
+        ports: wish.ports.as_ref().map(|_| spec.ports.clone()),
+    };
+    let found = state.service.create_or_reconnect(spec.clone(), &changes).await?;
     Ok(Json(SandboxCreated {
         sandbox_id: found.id,
         created: found.created,
@@ -30,12 +39,46 @@ pub(super) async fn create(
     }))
 }
 
+/// `GET /v1/sandboxes`
+pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Result<Json<SandboxList>> {
+    let limit = params::optional(&params, "limit", "a number")?.unwrap_or(limits::DEFAULT_PAGE);
+    let selection = Selection {
+        session_key: params.get("sessionKey").map(|key| SessionKey::parse(key, "sessionKey")).transpose()?,
+        stages: params.get("state").map(|state| stages_of(state)).transpose()?,
+        after: params.get("cursor").map(|cursor| cursor_of(cursor)).transpose()?,
+        limit: checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PAGE))? as usize,
+    };
+    let (views, more) = state.service.list(&selection)?;
+    let sandboxes: Vec<Sandbox> = views.into_iter().map(to_wire).collect();
+    let last = sandboxes.last().map(|sandbox| sandbox.sandbox_id.to_string());
+    Ok(Json(SandboxList { next_cursor: last.filter(|_| more), sandboxes }))
+}
+
+/// `GET /v1/sandboxes/{id}`
+pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Sandbox>> {
+    Ok(Json(to_wire(state.service.get(&params::sandbox(&id)?).await?)))
+}
+
 /// `POST /v1/sandboxes/{id}:{verb}`
-pub(super) async fn act(State(state): State<ApiState>, Path(target): Path<String>) -> Result<Json<Done>> {
-    match params::verb(&target, "DELETE")? {
-        (id, "stop") => remove(&state, id).await,
-        _ => Err(DoorError::NoRoute.into()),
+pub(super) async fn act(
+    State(state): State<ApiState>,
+    Path(target): Path<String>,
+    request: Request,
+) -> Result<Json<Done>> {
+    match params::verb(&target, "DELETE,GET,HEAD")? {
+        (id, "stop") => return remove(&state, id).await,
+        (id, "park") => {
+            let Json(wish) = Json::<ParkSandbox>::from_request(request, &state).await?;
+            state.service.park(&params::sandbox(id)?, wish.force.unwrap_or(false)).await?;
+        }
+        (id, "touch") => {
+            let Json(wish) = Json::<TouchSandbox>::from_request(request, &state).await?;
+            let idle_ttl = wish.idle_ttl_ms.map(idle_ttl_of).transpose()?;
+            state.service.touch(&params::sandbox(id)?, &Changes { idle_ttl, ports: None }).await?;
+        }
+        _ => return Err(DoorError::NoRoute.into()),
     }
+    Ok(Json(Done::OK))
 }
 
 /// `DELETE /v1/sandboxes/{id}`
@@ -51,23 +94,26 @@ async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {
     Ok(Json(Done::OK))
 }
 
-fn spec_of(wish: &CreateSandbox, limits: Limits) -> Result<SandboxSpec> {
+fn spec_of(wish: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
     let network = wish.network.as_ref().and_then(|network| network.mode.as_deref());
-    let idle_ttl = match wish.idle_ttl_ms {
-        Some(ms) => Duration::from_millis(checked("idleTtlMs", ms, IDLE_TTL_MS)?),
-        None => limits.default_idle_ttl,
-    };
+    if let Some(image) = wish.image.as_ref().filter(|image| !service.allows_image(image)) {
+        return Err(service::Error::ImageNotAllowed { image: image.clone() }.into());
+    }
     Ok(SandboxSpec {
         session_key: SessionKey::parse(&wish.session_key, "sessionKey")?,
         runtime: runtime_of(wish.runtime.as_deref())?,
-        idle_ttl,
+        image: wish.image.clone(),
+        idle_ttl: wish.idle_ttl_ms.map_or(Ok(service.limits().default_idle_ttl), idle_ttl_of)?,
         resources: Resources::new(wish.resources.unwrap_or_default())?,
         network: network.map_or(Ok(NetworkMode::Default), |mode| NetworkMode::parse(mode, "network.mode"))?,
         ports: ports(wish.ports.as_deref().unwrap_or_default())?,
-        image: wish.image.clone(),
-        env: map("env", wish.env.clone().unwrap_or_default())?,
+        env: env("env", wish.env.clone().unwrap_or_default())?,
         metadata: map("metadata", wish.metadata.clone().unwrap_or_default())?,
     })
+}
+
+fn idle_ttl_of(ms: u64) -> std::result::Result<Duration, FieldError> {
+    Ok(Duration::from_millis(checked("idleTtlMs", ms, IDLE_TTL_MS)?))
 }
 
 fn runtime_of(name: Option<&str>) -> Result<Runtime> {
@@ -77,19 +123,101 @@ fn runtime_of(name: Option<&str>) -> Result<Runtime> {
     })
 }
 
+fn cursor_of(text: &str) -> std::result::Result<SandboxId, FieldError> {
+    text.parse().map_err(|_| FieldError::new("cursor", "must be the `nextCursor` of the page before"))
+}
+
+/// What is on its way is told as what it was, until it is what it will be.
+pub(super) fn state_of(stage: Stage) -> SandboxState {
+    match stage {
+        Stage::Creating => SandboxState::Creating,
+        Stage::Running | Stage::Parking => SandboxState::Running,
+        Stage::Parked | Stage::Waking => SandboxState::Parked,
+        // Nothing of it can be used any more, and something of it is still to be removed.
+        Stage::Deleting => SandboxState::Failed,
+    }
+}
+
+fn stages_of(state: &str) -> std::result::Result<Vec<Stage>, FieldError> {
+    Ok(match state {
+        "creating" => vec![Stage::Creating],
+        "running" => vec![Stage::Running, Stage::Parking],
+        "parked" => vec![Stage::Parked, Stage::Waking],
+        "failed" => vec![Stage::Deleting],
+        "deleted" => Vec::new(),
+        _ => {
+            return Err(FieldError::new("state", "must be creating, running, parked, failed or deleted"));
+        }
+    })
+}
+
+fn to_wire(view: SandboxView) -> Sandbox {
+    let SandboxView { record, image, posture, unenforced, expires_at_ms, running_commands, usage } = view;
+    let spec = record.spec;
+    let disk_quota_bytes = record.disk.is_some().then(|| spec.resources.disk_bytes());
+    Sandbox {
+        sandbox_id: record.id,
+        session_key: spec.session_key.to_string(),
+        state: state_of(record.stage),
+        runtime: spec.runtime.as_str().to_owned(),
+        image,
+        resources: WireResources {
+            vcpus: Some(spec.resources.vcpus().into()),
+            memory_mb: Some(spec.resources.memory_mb().into()),
+            pids: Some(spec.resources.pids().into()),
+            disk_mb: Some(spec.resources.disk_mb().into()),
+        },
+        network: Network { mode: Some(spec.network.as_str().to_owned()) },
+        ports: spec.ports,
+        env_keys: spec.env.into_keys().collect(),
+        metadata: spec.metadata,
+        created_at: time(record.created_at_ms),
+        last_active_at: time(record.last_active_ms),
+        idle_ttl_ms: spec.idle_ttl.as_millis() as u64,
+        expires_at: expires_at_ms.map(time),
+        running_commands,
+        usage: usage.map(|usage| Usage {
+            memory_bytes: usage.container.memory_bytes,
+            pids: usage.container.pids,
+            disk_bytes: usage.disk_bytes,
+            cpu_ms: usage.container.cpu_ms,
+        }),
+        posture: posture.map(|posture| Posture {
+            readonly_rootfs: posture.readonly_rootfs,
+            capabilities: posture.capabilities,
+            no_new_privileges: posture.no_new_privileges,
+            seccomp: match posture.seccomp {
+                Seccomp::Own => "sandboxd".into(),
+                Seccomp::Other => "other".into(),
+            },
+            user: posture.user,
+            pids_limit: posture.pids_limit,
+            memory_bytes: posture.memory_bytes,
+            swap_bytes: posture.swap_bytes,
+            nano_cpus: posture.nano_cpus,
+            disk_quota_bytes,
+            network: posture.network,
+            runtime: posture.runtime,
+            unenforced,
+        }),
+    }
+}
+
+/// A time out of the range of times is one that nobody will miss.
+fn time(ms: i64) -> Timestamp {
+    Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
 /// Wishes that the session's sandbox does not follow: those it was made before, and those this version
 /// does not offer.
 fn ignored(wish: &CreateSandbox, asked: &SandboxSpec, found: &SandboxSpec) -> Vec<String> {
     let differs = [
         ("runtime", wish.runtime.is_some() && asked.runtime != found.runtime),
+        ("image", wish.image.is_some() && asked.image != found.image),
         ("resources", wish.resources.is_some() && asked.resources != found.resources),
         ("network", asked.network != found.network || found.network != NetworkMode::None),
-        ("ports", wish.ports.is_some() && asked.ports != found.ports),
-        ("idleTtlMs", wish.idle_ttl_ms.is_some() && asked.idle_ttl != found.idle_ttl),
-        ("resources.diskMb", wish.resources.is_some_and(|resources| resources.disk_mb.is_some())),
-        ("image", wish.image.is_some()),
-        ("env", wish.env.is_some()),
-        ("metadata", wish.metadata.is_some()),
+        ("env", wish.env.is_some() && asked.env != found.env),
+        ("metadata", wish.metadata.is_some() && asked.metadata != found.metadata),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect()
 }

@@ -57,6 +57,10 @@ pub struct Config {
     pub agent_program: PathBuf,
     /// How agents are reached; `None` finds out.
     pub transport: Option<Transport>,
+    /// Images that a caller may ask for besides the daemon's own.
+    pub allowed_images: Vec<String>,
+    /// Whether sandboxes of the original daemon are taken over at the start.
+    pub adopt_original: bool,
     /// Names under which the API may be asked for, besides addresses.
     pub allowed_hosts: Vec<String>,
     /// What is logged, as tracing-subscriber's `EnvFilter` has it.
@@ -121,6 +125,8 @@ impl Config {
             reader.setting("SANDBOXD_AGENT_PATH", &parse::default_agent_program(), parse::directory);
         let transport = reader.setting("SANDBOXD_AGENT_TRANSPORT", "auto", parse::transport);
         let public_host = reader.optional("SANDBOXD_PUBLIC_HOST", parse::word);
+        let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
+        let adopt_original = reader.setting("SANDBOXD_ADOPT_ORIGINAL", "false", parse::boolean);
         let allowed_hosts = reader.setting("SANDBOXD_ALLOWED_HOSTS", "", parse::list);
         let log_filter = reader.first_of(&["SANDBOXD_LOG", "RUST_LOG"], "info", parse::log_filter);
         let log_json = reader.setting("SANDBOXD_LOG_FORMAT", "text", parse::log_format);
@@ -145,6 +151,8 @@ impl Config {
             build_ca,
             agent_program: agent_program?,
             transport: transport?,
+            allowed_images: allowed_images?,
+            adopt_original: adopt_original?,
             log_filter: log_filter?,
             log_json: log_json?,
         })
@@ -171,12 +179,17 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let max_concurrent = reader.setting("SANDBOXD_MAX_CONCURRENT", "8", parse::number(1..=1000));
     let idle_ttl =
         reader.setting("SANDBOXD_DEFAULT_IDLE_TTL_MS", "900000", parse::number(10_000..=21_600_000));
+    let retention =
+        reader.setting("SANDBOXD_WORKSPACE_RETENTION_MS", "86400000", parse::number(0..=31_536_000_000));
+    let disk_budget = reader.setting("SANDBOXD_DISK_BUDGET_MB", "51200", parse::number(0..=1_073_741_824));
     let body = reader.setting("SANDBOXD_MAX_BODY_BYTES", "52428800", parse::number(1024..=209_715_200));
     let timeout =
         reader.setting("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", "300000", parse::number(1000..=86_400_000));
     Some(Limits {
         max_concurrent: max_concurrent? as usize,
         default_idle_ttl: Duration::from_millis(idle_ttl?),
+        workspace_retention: Duration::from_millis(retention?),
+        disk_budget_bytes: disk_budget.map(|mb| (mb > 0).then_some(mb * 1024 * 1024))?,
         max_body_bytes: body? as usize,
         max_command_timeout: Duration::from_millis(timeout?),
     })

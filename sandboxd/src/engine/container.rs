@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bollard::exec::{StartExecOptions, StartExecResults};
-use bollard::models::{ContainerStateStatusEnum, ExecConfig};
+use bollard::models::{ContainerState, ContainerStateStatusEnum, ExecConfig};
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions, ListVolumesOptions,
     RemoveContainerOptions, RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions,
@@ -14,7 +14,8 @@ use sandbox_api::SandboxId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::StreamReader;
 
-use super::labels::INSTANCE;
+use super::labels::{INSTANCE, SANDBOX_ID};
+use super::posture::{Posture, posture_of};
 use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
 use crate::model::layout::{AGENT_PROGRAM, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name};
@@ -46,24 +47,39 @@ pub struct Found {
     pub labels: Option<SandboxLabels>,
     /// The engine's id.
     pub container_id: String,
-    /// Whether it was ever started.
-    pub never_started: bool,
+    /// Whether it runs, as of when it was listed.
+    pub runs: bool,
+}
+
+/// What a container is right now.
+#[derive(Debug, Clone)]
+pub struct Inspected {
+    /// Whether it runs.
+    pub status: Status,
+    /// Its hardening, where there is a container.
+    pub posture: Posture,
 }
 
 impl Engine {
-    /// Makes a sandbox's container and volume and starts it. Where that fails nothing is left.
+    /// Makes a sandbox's container and volume and starts it. What a failure leaves is the caller's to remove.
     pub async fn create_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
-        let made = async {
-            self.create(plan).await?;
-            self.prepare_volume(plan).await?;
-            self.start(&plan.labels.id).await
-        };
-        let result = made.await;
-        if result.is_err() {
-            // The first error is the one to tell; what stays behind is found by its labels.
-            let _ = self.remove(&plan.labels.id).await;
+        self.create(plan).await?;
+        self.prepare_volume(plan).await?;
+        self.start(&plan.labels.id).await
+    }
+
+    /// Makes a container for a volume that is there, and starts it. What a failure leaves is the caller's to
+    /// remove.
+    pub async fn create_again_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        match self.create(plan).await {
+            // One that a crash or a failed removal left.
+            Err(Error::Conflict { .. }) => {
+                self.remove_container(&container_name(&plan.labels.id)).await?;
+                self.create(plan).await?;
+            }
+            other => other?,
         }
-        result
+        self.start(&plan.labels.id).await
     }
 
     async fn create(&self, plan: &ContainerPlan) -> Result<(), Error> {
@@ -104,37 +120,54 @@ impl Engine {
 
     /// Whether the sandbox's container runs.
     pub async fn status(&self, id: &SandboxId) -> Result<Status, Error> {
+        Ok(self.inspect(id).await?.map_or(Status::Absent, |inspected| inspected.status))
+    }
+
+    /// What the sandbox's container is; `None` where there is none.
+    pub async fn inspect(&self, id: &SandboxId) -> Result<Option<Inspected>, Error> {
         let name = container_name(id);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
-        let state = match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
-            Ok(container) => container.state.unwrap_or_default(),
-            Err(Error::Absent { .. }) => return Ok(Status::Absent),
-            Err(error) => return Err(error),
-        };
-        Ok(match state.status {
-            Some(ContainerStateStatusEnum::RUNNING) => {
-                Status::Running { pid: state.pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0) }
+        match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
+            Ok(container) => {
+                let status = status_of(container.state.as_ref());
+                Ok(Some(Inspected { status, posture: posture_of(&container) }))
             }
-            Some(ContainerStateStatusEnum::CREATED) => Status::NeverStarted,
-            _ => Status::Ended,
-        })
+            Err(Error::Absent { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the sandbox's volume is there.
+    pub async fn has_volume(&self, id: &SandboxId) -> Result<bool, Error> {
+        let name = volume_name(id);
+        match self.call("inspect volume", limits::ENGINE_CALL, self.docker.inspect_volume(&name)).await {
+            Ok(_) => Ok(true),
+            Err(Error::Absent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the sandbox's container and keeps its volume; done as well where there is none.
+    pub async fn remove_container_of(&self, id: &SandboxId) -> Result<(), Error> {
+        self.remove_container(&container_name(id)).await
     }
 
     /// Removes the sandbox's container and volume, running or not; done as well where there are none.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Error> {
-        self.remove_container(&container_name(id)).await?;
+        self.remove_container_of(id).await?;
         let name = volume_name(id);
         let remove = self.docker.remove_volume(&name, Some(RemoveVolumeOptions { force: true }));
         absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await)
     }
 
     pub(super) async fn remove_container(&self, name: &str) -> Result<(), Error> {
+        // Anonymous volumes go with it; a sandbox's own has a name.
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
         let remove = self.docker.remove_container(name, Some(options));
         absent_is_done(self.call("remove container", limits::ENGINE_CALL, remove).await)
     }
 
-    /// Every container with our instance id, running or not.
+    /// Every sandbox's container with our instance id, running or not. The daemon's own helpers are none.
     pub async fn list(&self) -> Result<Vec<Found>, Error> {
         let options = ListContainersOptions {
             all: true,
@@ -146,11 +179,18 @@ impl Engine {
         };
         let list = self.docker.list_containers(Some(options));
         let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
-        Ok(containers.into_iter().map(|container| self.found(container)).collect())
+        let is_helper = |container: &bollard::models::ContainerSummary| {
+            container.labels.as_ref().is_some_and(|labels| !labels.contains_key(SANDBOX_ID))
+        };
+        Ok(containers
+            .into_iter()
+            .filter(|container| !is_helper(container))
+            .map(|container| self.found(container))
+            .collect())
     }
 
-    /// The sandboxes of every volume that is labelled and named as ours.
-    pub async fn volumes(&self) -> Result<Vec<SandboxId>, Error> {
+    /// What every volume says that is labelled and named as a sandbox's of ours.
+    pub async fn volumes(&self) -> Result<Vec<SandboxLabels>, Error> {
         let label = format!("{INSTANCE}={}", self.instance.id());
         let options =
             ListVolumesOptions { filters: Some(HashMap::from([("label".to_owned(), vec![label])])) };
@@ -158,7 +198,7 @@ impl Engine {
         let volumes = self.call("list volumes", limits::ENGINE_CALL, list).await?.volumes.unwrap_or_default();
         let ours = |volume: bollard::models::Volume| {
             let labels = SandboxLabels::from_map(&volume.labels, &self.instance)?;
-            (volume.name == volume_name(&labels.id)).then_some(labels.id)
+            (volume.name == volume_name(&labels.id)).then_some(labels)
         };
         Ok(volumes.into_iter().filter_map(ours).collect())
     }
@@ -173,7 +213,7 @@ impl Engine {
         Found {
             labels: labels.filter(is_named),
             container_id: container.id.unwrap_or_default(),
-            never_started: container.state.is_some_and(|state| state.to_string() == "created"),
+            runs: container.state.is_some_and(|state| state.to_string() == "running"),
         }
     }
 
@@ -205,6 +245,17 @@ impl Engine {
             }
             StartExecResults::Detached => Err(Error::NoAnswer { address: self.address.to_string() }),
         }
+    }
+}
+
+fn status_of(state: Option<&ContainerState>) -> Status {
+    let Some(state) = state else { return Status::Ended };
+    match state.status {
+        Some(ContainerStateStatusEnum::RUNNING) => {
+            Status::Running { pid: state.pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0) }
+        }
+        Some(ContainerStateStatusEnum::CREATED) => Status::NeverStarted,
+        _ => Status::Ended,
     }
 }
 

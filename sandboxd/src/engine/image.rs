@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bollard::query_parameters::{BuildImageOptions, CreateImageOptions};
 use bytes::Bytes;
 use futures::TryStreamExt;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::base_image::LOCAL_BASE;
@@ -39,6 +40,26 @@ impl Engine {
             Ok(_) => Ok(true),
             Err(Error::Absent { .. }) => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Pulls an image from its registry.
+    pub async fn pull(&self, tag: &str) -> Result<(), Error> {
+        // A digest needs no tag, and neither does a reference that has one after its last slash.
+        let (name, version) = match tag.rsplit_once(':') {
+            Some((name, version)) if !version.contains('/') && !tag.contains('@') => (name, Some(version)),
+            _ => (tag, (!tag.contains('@')).then_some("latest")),
+        };
+        let options = CreateImageOptions {
+            from_image: Some(name.to_owned()),
+            tag: version.map(str::to_owned),
+            ..Default::default()
+        };
+        info!(image = tag, "pulling an image");
+        let pull = timeout(limits::IMAGE_PULL, drain(self.docker.create_image(Some(options), None, None)));
+        match pull.await {
+            Ok(pulled) => pulled.map_err(|source| Error::from_call("pull image", &self.address, source)),
+            Err(_) => Err(Error::Deadline { call: "pull image", after: limits::IMAGE_PULL }),
         }
     }
 
@@ -84,15 +105,7 @@ impl Engine {
 
     /// The public base where it can be pulled, otherwise one made here of Debian's packages.
     async fn choose_base(&self, source: &ImageSource) -> Result<String, Error> {
-        let (name, tag) = PUBLIC_BASE.split_once(':').unwrap_or((PUBLIC_BASE, "latest"));
-        let options = CreateImageOptions {
-            from_image: Some(name.to_owned()),
-            tag: Some(tag.to_owned()),
-            ..Default::default()
-        };
-        info!(base = PUBLIC_BASE, "pulling the base image");
-        let pull = self.docker.create_image(Some(options), None, None);
-        match drain(pull).await {
+        match self.pull(PUBLIC_BASE).await {
             Ok(()) => return Ok(PUBLIC_BASE.to_owned()),
             Err(error) => warn!(
                 base = PUBLIC_BASE,

@@ -13,7 +13,7 @@ use crate::model::{Disk, Instance, NetworkMode, Runtime, SandboxSpec, SessionKey
 /// Carries the instance id; what has another value or none is not ours to touch.
 pub(super) const INSTANCE: &str = "sandboxd.instance";
 
-const SANDBOX_ID: &str = "remcochat.sandboxId";
+pub(super) const SANDBOX_ID: &str = "remcochat.sandboxId";
 const SESSION_KEY: &str = "remcochat.sessionKey";
 const RUNTIME: &str = "remcochat.runtime";
 const PORTS: &str = "remcochat.ports";

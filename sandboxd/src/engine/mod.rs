@@ -9,12 +9,16 @@ mod agent_volume;
 mod base_image;
 mod container;
 mod error;
+mod events;
 mod facts;
 mod image;
 mod labels;
+mod network;
+mod posture;
 mod progress;
 mod settings;
 mod tar;
+mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,12 +28,14 @@ use bollard::Docker;
 use tokio::time::timeout;
 
 pub use address::EngineAddress;
-pub use container::{Found, Status};
+pub use container::{Found, Inspected, Status};
 pub use error::Error;
 pub use facts::Facts;
 pub use image::ImageSource;
 pub use labels::SandboxLabels;
+pub use posture::{Posture, Seccomp};
 pub use settings::{ContainerPlan, Host, container_body};
+pub use usage::Usage;
 
 use crate::metrics::Metrics;
 use crate::model::{Instance, limits};
@@ -42,6 +48,8 @@ pub struct Engine {
     instance: Arc<Instance>,
     host: Host,
     metrics: Arc<Metrics>,
+    /// What weakens every sandbox on it, as of when it was connected to.
+    weaknesses: Arc<[String]>,
 }
 
 impl Engine {
@@ -74,7 +82,15 @@ impl Engine {
         let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
         let processors = info.ncpu.unwrap_or(1).max(1);
         let host = Host { cgroup_parent: cgroup_parent.into(), oci_runtime, processors };
-        Ok(Self { docker, address, instance, host, metrics })
+        let weaknesses = Arc::default();
+        let mut engine = Self { docker, address, instance, host, metrics, weaknesses };
+        engine.weaknesses = engine.facts().await?.warnings().into();
+        Ok(engine)
+    }
+
+    /// What weakens every sandbox on this engine, a short phrase each.
+    pub fn weaknesses(&self) -> &[String] {
+        &self.weaknesses
     }
 
     /// The numbers of the daemon that uses this engine.

@@ -44,7 +44,7 @@ const OOM_SCORE: i64 = 500;
 /// Where Node's heap ends, in hundredths of the memory: it cannot see the limit behind the masked cgroup.
 const NODE_HEAP_PERCENT: u64 = 75;
 
-const SECCOMP_PROFILE: &str = include_str!("seccomp.json");
+pub(super) const SECCOMP_PROFILE: &str = include_str!("seccomp.json");
 
 /// The engine's own list, which giving a list replaces, and what else would tell of the host.
 const MASKED_PATHS: [&str; 24] = [
@@ -87,6 +87,8 @@ pub struct ContainerPlan {
     pub agent_volume: String,
     /// What the agent presents to us.
     pub agent_secret: String,
+    /// The device of the workspace's own file system; `None` is a plain volume without a quota.
+    pub disk_device: Option<String>,
     /// The host's directory that holds the sandbox's socket; `None` where the agent is reached through
     /// the engine.
     pub run_dir: Option<String>,
@@ -296,6 +298,7 @@ mod tests {
                     image: "remcochat-sandbox:node24".into(),
                     agent_volume: "sandboxd-agent-0".into(),
                     agent_secret: "secret".into(),
+                    disk_device: None,
                     run_dir: socket.then(|| "/run/sandboxd/sbx_0123456789abcdef".into()),
                 })
             })

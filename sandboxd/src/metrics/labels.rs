@@ -55,33 +55,6 @@ pub(super) struct BuildLabels {
     pub(super) version: &'static str,
 }
 
-/// What is put right where the engine or the disk has what should not be there, or has not what should.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repair {
-    /// A container without a sandbox, or one that was never finished.
-    Container,
-    /// A volume without a sandbox.
-    Volume,
-    /// A directory in the run dir without a sandbox.
-    RunDir,
-    /// A disk image without a sandbox.
-    Disk,
-    /// A sandbox whose container had ended and was started again.
-    Restart,
-}
-
-impl Repair {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Container => "container",
-            Self::Volume => "volume",
-            Self::RunDir => "run_dir",
-            Self::Disk => "disk",
-            Self::Restart => "restart",
-        }
-    }
-}
-
 /// Every state; a state without a sandbox is told as zero.
 pub(super) const STATES: [SandboxState; 5] = [
     SandboxState::Creating,

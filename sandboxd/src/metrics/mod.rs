@@ -8,6 +8,7 @@ mod labels;
 mod process;
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::Method;
@@ -20,7 +21,6 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use sandbox_api::sandbox::SandboxState;
 
-pub use self::labels::Repair;
 use self::labels::{
     BuildLabels, CallLabels, EngineErrorLabels, ReasonLabels, RepairLabels, RequestLabels, RouteLabels,
     StateLabels, StreamLabels,
@@ -100,7 +100,7 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register_with_unit(
             "command",
-            "Commands from start to end, of those whose starter read them to their end",
+            "Commands from start to end",
             Unit::Seconds,
             self.command_time.clone(),
         );
@@ -129,7 +129,7 @@ impl Metrics {
         );
         registry.register(
             "history_dropped",
-            "Commands that the history has no record of, because it could not keep up",
+            "Notes of commands that the history could not keep up with",
             self.history_dropped.clone(),
         );
     }
@@ -183,17 +183,14 @@ impl Metrics {
     }
 
     /// Something was put right.
-    pub fn repaired(&self, what: Repair) {
-        self.repairs.get_or_create(&RepairLabels { kind: what.as_str() }).inc();
+    pub fn repaired(&self, kind: &'static str) {
+        self.repairs.get_or_create(&RepairLabels { kind }).inc();
     }
 
-    /// Commands will be missing in the history.
-    pub fn history_dropped(&self, commands: u64) {
-        self.history_dropped.inc_by(commands);
-    }
-
-    /// Everything in the OpenMetrics text format, with so many sandboxes in each state now.
-    pub fn to_text(&self, count: impl Fn(SandboxState) -> usize) -> String {
+    /// Everything in the OpenMetrics text format, with so many sandboxes in each state now and so many
+    /// commands that the history has lost so far.
+    pub fn to_text(&self, count: impl Fn(SandboxState) -> usize, history_dropped: u64) -> String {
+        self.history_dropped.inner().store(history_dropped, Ordering::Relaxed);
         for state in labels::STATES {
             let labels = StateLabels { state: labels::state(state) };
             self.sandboxes.get_or_create(&labels).set(i64::try_from(count(state)).unwrap_or(i64::MAX));
@@ -228,7 +225,7 @@ mod tests {
             let method = Method::from_bytes(name.as_bytes()).unwrap();
             metrics.request("-", &method, 405, Duration::ZERO);
         }
-        let text = metrics.to_text(|_| 0);
+        let text = metrics.to_text(|_| 0, 0);
         let line = r#"sandboxd_requests_total{route="-",method="other",status="405"} 2"#;
         assert!(text.lines().any(|found| found == line), "{text}");
     }
@@ -237,7 +234,7 @@ mod tests {
     fn two_daemons_do_not_count_for_each_other() {
         let (one, two) = (Metrics::new(), Metrics::new());
         one.auth_failed();
-        let count = |metrics: &Metrics| metrics.to_text(|_| 0).contains("sandboxd_auth_failures_total 1");
+        let count = |metrics: &Metrics| metrics.to_text(|_| 0, 0).contains("sandboxd_auth_failures_total 1");
         assert!(count(&one) && !count(&two));
     }
 }

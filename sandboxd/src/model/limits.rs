@@ -9,6 +9,10 @@ pub struct Limits {
     pub max_concurrent: usize,
     /// Idle time where a caller names none.
     pub default_idle_ttl: Duration,
+    /// How long the workspace of a parked sandbox is kept, by the daemon's own age.
+    pub workspace_retention: Duration,
+    /// What all workspaces may take together before parked ones are deleted; `None` is no budget.
+    pub disk_budget_bytes: Option<u64>,
     /// Longest request body in bytes.
     pub max_body_bytes: usize,
     /// Longest time a command may be given.
@@ -51,7 +55,7 @@ pub const FILE_PART_BYTES: usize = 256 * 1024;
 pub const ENGINE_PING: Duration = Duration::from_secs(2);
 
 /// How long any other call to the engine may take.
-pub const ENGINE_CALL: Duration = Duration::from_secs(60);
+pub const ENGINE_CALL: Duration = Duration::from_secs(30);
 
 /// How long a new container's agent may take to answer.
 pub const AGENT_FIRST_ANSWER: Duration = Duration::from_secs(20);
@@ -129,3 +133,29 @@ pub const MAX_UNWRITTEN_COMMANDS: usize = 4096;
 
 /// How long the store waits for another program that has its database locked.
 pub const STORE_BUSY: Duration = Duration::from_secs(5);
+
+/// How long a reader of history waits for what is on its way to the store.
+pub const HISTORY_FLUSH: Duration = Duration::from_secs(2);
+
+/// How long history waits before it is written again where the store is away.
+pub const HISTORY_RETRY: Duration = Duration::from_secs(1);
+
+/// How often idle and parked sandboxes are looked at.
+pub const KEEPER_TICK: Duration = Duration::from_secs(1);
+
+/// How often what is is compared with what should be.
+pub const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+
+/// Sandboxes that are looked at side by side.
+pub const RECONCILE_AT_ONCE: usize = 16;
+
+/// Pause before an engine that hung up is asked for its events again.
+pub const EVENTS_RETRY: Duration = Duration::from_secs(2);
+
+/// Sandboxes on one page of a list where the caller names no number, and at most.
+pub const DEFAULT_PAGE: u32 = 100;
+/// See [`DEFAULT_PAGE`].
+pub const MAX_PAGE: u32 = 1000;
+
+/// How long an image may take to be pulled.
+pub const IMAGE_PULL: Duration = Duration::from_secs(600);

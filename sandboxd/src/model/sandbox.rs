@@ -269,6 +269,14 @@ pub fn map(field: &str, wished: StringMap) -> Result<StringMap, FieldError> {
     }
 }
 
+/// Checks variables a caller gave: as [`map`], and no `=` in a name.
+pub fn env(field: &str, wished: StringMap) -> Result<StringMap, FieldError> {
+    match wished.keys().find(|name| name.contains('=')) {
+        Some(name) => Err(FieldError::new(format!("{field}.{name}"), "must not have `=` in its name")),
+        None => map(field, wished),
+    }
+}
+
 /// Checks a wish for ports: up to [`MAX_PORTS`] distinct ones.
 pub fn ports(wished: &[u32]) -> Result<Vec<u16>, FieldError> {
     let mut ports = Vec::new();

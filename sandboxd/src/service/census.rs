@@ -1,10 +1,8 @@
-//! How many sandboxes there are, for the metrics.
-
-use sandbox_api::sandbox::SandboxState;
+//! What the metrics ask of the service when they are read.
 
 use super::Service;
-use super::order::State;
 use crate::metrics::Metrics;
+use crate::model::Stage;
 
 impl Service {
     /// The numbers of this daemon.
@@ -12,15 +10,13 @@ impl Service {
         self.engine.metrics()
     }
 
-    /// The state of every sandbox there is. Waits for nobody: one that is being changed counts as being made.
-    pub fn states(&self) -> Vec<SandboxState> {
-        let state = |state: &State| match state {
-            State::Creating => SandboxState::Creating,
-            State::Running(_) => SandboxState::Running,
-            State::Failed(_) | State::Stuck => SandboxState::Failed,
-            State::Deleted => SandboxState::Deleted,
-        };
-        let all = self.registry.all();
-        all.iter().map(|sandbox| sandbox.order.peek(state).unwrap_or(SandboxState::Creating)).collect()
+    /// Where each sandbox is in its life. Waits for nobody.
+    pub fn stages(&self) -> Vec<Stage> {
+        self.registry.all().iter().map(|sandbox| sandbox.stage()).collect()
+    }
+
+    /// Commands that the history has no record of.
+    pub fn dropped_history(&self) -> u64 {
+        self.store.history().dropped()
     }
 }

@@ -21,11 +21,15 @@ impl Service {
     /// Starts a command; the answer means that it runs.
     pub async fn start(self: &Arc<Self>, id: &SandboxId, spec: &CommandSpec) -> Result<Started, Error> {
         let in_use = self.in_use(id).await?;
-        match in_use.agent.start(spec).await {
+        let spec = &with_env(spec, &in_use.sandbox);
+        let started = match in_use.agent.start(spec).await {
             // The id makes the second try safe: what was started is not started again.
-            Err(error) if error.is_broken() => Ok(in_use.agent.start(spec).await?),
-            other => Ok(other?),
-        }
+            Err(error) if error.is_broken() => in_use.agent.start(spec).await?,
+            other => other?,
+        };
+        self.note_start(&in_use.sandbox, spec, started);
+        self.watch(&in_use.sandbox, &in_use.agent, &spec.id);
+        Ok(started)
     }
 
     /// Starts a command and streams it from its start to its end. Dropping the stream ends the command,
@@ -33,13 +37,13 @@ impl Service {
     pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: &CommandSpec) -> Result<CommandStream, Error> {
         let in_use = self.in_use(id).await?;
         let place = in_use.sandbox.reader()?;
+        let spec = &with_env(spec, &in_use.sandbox);
         let events = match in_use.agent.run(spec).await {
             Err(error) if error.is_broken() => in_use.agent.run(spec).await?,
             other => other?,
         };
         let on_drop = if spec.detached { OnDrop::LetGo } else { OnDrop::End };
-        let stream = CommandStream::new(self, &in_use.sandbox, in_use.agent.clone(), spec.id.clone(), place);
-        Ok(stream.reading(events, 0, on_drop))
+        Ok(CommandStream::new(self, in_use, spec.id.clone(), place).of_own(events, spec.clone(), on_drop))
     }
 
     /// Streams what is kept of a command after record `after`, and with `follow` what comes.
@@ -56,12 +60,8 @@ impl Service {
             Err(error) if error.is_broken() => in_use.agent.attach(command, after, follow).await?,
             other => other?,
         };
-        let stream = CommandStream::new(self, &in_use.sandbox, in_use.agent.clone(), command.clone(), place);
-        Ok(if follow {
-            stream.reading(events, after, OnDrop::LetGo)
-        } else {
-            stream.reading_once(events, after)
-        })
+        let stream = CommandStream::new(self, in_use, command.clone(), place);
+        Ok(if follow { stream.reading(events, after) } else { stream.reading_once(events, after) })
     }
 
     /// Waits for a command's end, for as long as `limit` says.
@@ -73,10 +73,9 @@ impl Service {
     ) -> Result<Ended, Error> {
         let in_use = self.in_use(id).await?;
         let _place = in_use.sandbox.reader()?;
-        let (sandbox, agent) = (Arc::clone(&in_use.sandbox), in_use.agent.clone());
         // A delete must not wait for those who wait.
-        drop(in_use);
-        let wait = self.wait_across_reconnects(&sandbox, &agent, command);
+        let (sandbox, agent, _mark) = in_use.let_go();
+        let wait = self.wait_or_recall(&sandbox, &agent, command);
         match limit {
             None => wait.await,
             Some(limit) => timeout(limit, wait)
@@ -85,7 +84,23 @@ impl Service {
         }
     }
 
-    async fn wait_across_reconnects(
+    /// Waits for a command's end; one that the agent does not know any more has its end in the history.
+    async fn wait_or_recall(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+    ) -> Result<Ended, Error> {
+        match self.wait_across_reconnects(sandbox, agent, command).await {
+            Err(Error::NotFound { resource }) => {
+                let recorded = self.recorded(sandbox.id(), command).await?;
+                recorded.and_then(|status| status.ended).ok_or(Error::NotFound { resource })
+            }
+            other => other,
+        }
+    }
+
+    pub(super) async fn wait_across_reconnects(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         agent: &AgentHandle,
@@ -115,14 +130,18 @@ impl Service {
         id: &SandboxId,
         command: &CommandId,
     ) -> Result<CommandStatus, Error> {
-        Ok(self.in_use(id).await?.agent.inspect(command).await?)
+        match self.in_use(id).await?.agent.inspect(command).await {
+            Err(agent::Error::Refused(Refusal::CommandUnknown)) => {
+                self.recorded(id, command).await?.ok_or(Error::NotFound { resource: "command" })
+            }
+            other => Ok(other?),
+        }
     }
 
     /// Ends a command and answers when nothing of it is left. True where it had ended before.
     pub async fn kill(self: &Arc<Self>, id: &SandboxId, command: &CommandId) -> Result<bool, Error> {
         let in_use = self.in_use(id).await?;
-        let (sandbox, agent) = (Arc::clone(&in_use.sandbox), in_use.agent.clone());
-        drop(in_use);
+        let (sandbox, agent, _mark) = in_use.let_go();
         self.end_command(&sandbox, &agent, command).await
     }
 
@@ -153,4 +172,13 @@ impl Service {
             other => Ok(other?),
         }
     }
+}
+
+/// A command with its sandbox's environment beneath its own.
+fn with_env(spec: &CommandSpec, sandbox: &Sandbox) -> CommandSpec {
+    let mut spec = spec.clone();
+    for (name, value) in sandbox.facts().record.spec.env {
+        spec.env.entry(name).or_insert(value);
+    }
+    spec
 }

@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::agent::{self, Refusal};
 use crate::engine;
 use crate::model::{FieldError, limits};
+use crate::store;
 
 /// Why a request is not served. The text is for the caller; the cause is for the log.
 #[derive(Debug, Error)]
@@ -86,6 +87,32 @@ pub enum Error {
         /// As the caller gave it.
         path: String,
     },
+    /// It is in use and the caller did not say that this does not matter.
+    #[error("a command runs in the sandbox; end it first, or park with `force`")]
+    InUse,
+    /// The sandbox changed its state again and again under the request.
+    #[error("the sandbox is being parked, woken or deleted by others; try again")]
+    Unsettled,
+    /// The image is not one that the operator allows.
+    #[error("the image {image:?} is not one that may be used here; see SANDBOXD_ALLOWED_IMAGES")]
+    ImageNotAllowed {
+        /// What was asked for.
+        image: String,
+    },
+    /// The image is allowed and cannot be had.
+    #[error("the image {image:?} is not on the engine and cannot be pulled")]
+    ImageUnavailable {
+        /// What was asked for.
+        image: String,
+        /// What the engine said.
+        source: engine::Error,
+    },
+    /// The engine did not do as it was told, so the container was not used.
+    #[error("the engine did not harden the container: {weakness}")]
+    NotHardened {
+        /// How.
+        weakness: &'static str,
+    },
     /// As many sandboxes run as may.
     #[error("all {max} sandboxes are in use")]
     Full {
@@ -110,6 +137,9 @@ pub enum Error {
     /// The engine.
     #[error("the engine failed")]
     Engine(#[from] engine::Error),
+    /// The store.
+    #[error("the daemon's store cannot be used")]
+    Store(#[from] store::Error),
     /// An agent.
     #[error("the sandbox did not answer")]
     Agent {
@@ -144,10 +174,14 @@ impl Error {
             Self::NotFound { .. } => ErrorCode::NotFound,
             Self::UnknownRuntime { .. }
             | Self::NotOffered { .. }
+            | Self::ImageNotAllowed { .. }
+            | Self::ImageUnavailable { .. }
             | Self::StartFailed { .. }
             | Self::OutsideWorkspace { .. }
             | Self::NotAFile { .. }
             | Self::FileFailed { .. } => ErrorCode::Refused,
+            Self::InUse => ErrorCode::WrongState,
+            Self::Unsettled => ErrorCode::Unavailable,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::NoSpace { .. } => ErrorCode::InsufficientStorage,
             Self::Full { .. } | Self::LimitReached { .. } => ErrorCode::CapacityExhausted,
@@ -155,10 +189,14 @@ impl Error {
             Self::WaitDeadline { .. } => ErrorCode::DeadlineExceeded,
             Self::CreateFailed(error) => error.code(),
             Self::Engine(error) if error.is_away() => ErrorCode::Unavailable,
+            Self::Store(error) if error.is_away() => ErrorCode::Unavailable,
             Self::Agent { source } => agent_code(source),
-            Self::Engine(_) | Self::RunDir { .. } | Self::Randomness { .. } | Self::Task { .. } => {
-                ErrorCode::Internal
-            }
+            Self::Engine(_)
+            | Self::Store(_)
+            | Self::NotHardened { .. }
+            | Self::RunDir { .. }
+            | Self::Randomness { .. }
+            | Self::Task { .. } => ErrorCode::Internal,
         }
     }
 
@@ -178,8 +216,15 @@ impl Error {
             Self::TooLarge { limit, .. } => json!({ "limit": limit }),
             Self::Full { max } => json!({ "maxConcurrent": max }),
             Self::NotReady { missing } => json!({ "missing": missing }),
+            Self::ImageNotAllowed { image } | Self::ImageUnavailable { image, .. } => {
+                json!({ "field": "image", "value": image })
+            }
             Self::CreateFailed(error) => return error.details(),
             Self::WaitDeadline { .. }
+            | Self::InUse
+            | Self::Unsettled
+            | Self::NotHardened { .. }
+            | Self::Store(_)
             | Self::Engine(_)
             | Self::Agent { .. }
             | Self::RunDir { .. }

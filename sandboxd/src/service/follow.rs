@@ -9,10 +9,12 @@ use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::Service;
+use super::activity::InUseMark;
+use super::reach::InUse;
 use super::registry::Sandbox;
 use crate::agent::{AgentHandle, EventStream};
 use crate::engine::Status;
-use crate::model::{Ended, Event, limits};
+use crate::model::{CommandSpec, Ended, Event, limits};
 
 /// What happens to the command when its reader leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,23 +38,26 @@ pub struct CommandStream {
     /// Output that was no longer kept when this stream came to it.
     missed_bytes: u64,
     on_drop: OnDrop,
+    /// The command this stream started, until it is known to have started.
+    to_be_noted: Option<CommandSpec>,
+    /// Whether this stream is the one that writes down how the command ends.
+    is_own: bool,
     done: bool,
-    /// Whether this stream heard the start: each command has one such reader, who measures it.
-    heard_start: bool,
+    _mark: InUseMark,
     _place: OwnedSemaphorePermit,
 }
 
 impl CommandStream {
     pub(super) fn new(
         service: &Arc<Service>,
-        sandbox: &Arc<Sandbox>,
-        agent: AgentHandle,
+        in_use: InUse,
         command: CommandId,
         place: OwnedSemaphorePermit,
     ) -> Self {
+        let (sandbox, agent, mark) = in_use.let_go();
         Self {
             service: Arc::clone(service),
-            sandbox: Arc::clone(sandbox),
+            sandbox,
             agent,
             command,
             events: None,
@@ -60,17 +65,28 @@ impl CommandStream {
             follow: true,
             missed_bytes: 0,
             on_drop: OnDrop::LetGo,
+            to_be_noted: None,
+            is_own: false,
             done: false,
-            heard_start: false,
+            _mark: mark,
             _place: place,
         }
     }
 
+    /// Follows a command that this stream starts, from its start to its end.
+    pub(super) fn of_own(mut self, events: EventStream, spec: CommandSpec, on_drop: OnDrop) -> Self {
+        self._mark = InUseMark::command(&self.sandbox.activity);
+        self.events = Some(events);
+        self.to_be_noted = Some(spec);
+        self.is_own = true;
+        self.on_drop = on_drop;
+        self
+    }
+
     /// Follows the command to its end.
-    pub(super) fn reading(mut self, events: EventStream, after: u64, on_drop: OnDrop) -> Self {
+    pub(super) fn reading(mut self, events: EventStream, after: u64) -> Self {
         self.events = Some(events);
         self.after = after;
-        self.on_drop = on_drop;
         self
     }
 
@@ -125,13 +141,16 @@ impl CommandStream {
                 self.missed_bytes += dropped_bytes;
             }
             Event::Ended(ended) => {
-                return self.end(ended);
+                self.finish(ended);
+                return Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended });
             }
+            // The same id asked for again is the first command still, with what it was promised.
             Event::Started(started) => {
-                self.heard_start = true;
-                // The same id asked for again is the first command still, with what it was promised.
                 if started.detached {
                     self.on_drop = OnDrop::LetGo;
+                }
+                if let Some(spec) = self.to_be_noted.take() {
+                    self.service.note_start(&self.sandbox, &spec, started);
                 }
             }
             Event::Heartbeat => {}
@@ -139,12 +158,11 @@ impl CommandStream {
         event
     }
 
-    fn end(&mut self, ended: Ended) -> Event {
+    fn finish(&mut self, ended: Ended) {
         self.done = true;
-        if self.heard_start {
-            self.service.metrics().command_ended(&ended);
+        if self.is_own {
+            self.service.note_end(&self.sandbox, &self.command, ended);
         }
-        Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended })
     }
 
     /// Goes on where the last connection stopped; the end, where nobody can.
@@ -160,13 +178,19 @@ impl CommandStream {
                 Err(_) => {}
             }
         }
-        Some(self.end(Ended::LOST))
+        self.finish(Ended::LOST);
+        Some(Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..Ended::LOST }))
     }
 }
 
 impl Drop for CommandStream {
     fn drop(&mut self) {
-        if self.done || self.on_drop == OnDrop::LetGo || self.service.is_stopping() {
+        if self.done || !self.is_own || self.service.is_stopping() {
+            return;
+        }
+        // Somebody must hear of its end.
+        self.service.watch(&self.sandbox, &self.agent, &self.command);
+        if self.on_drop == OnDrop::LetGo {
             return;
         }
         let (service, sandbox) = (Arc::clone(&self.service), Arc::clone(&self.sandbox));
@@ -186,7 +210,7 @@ impl Service {
         loop {
             // A moment first: a break is noticed here before the connection or the engine tells of it.
             sleep(limits::RECHECK / 10).await;
-            if self.registry.get(sandbox.id()).is_none() {
+            if agent.is_over() || self.registry.get(sandbox.id()).is_none() {
                 return true;
             }
             match self.engine.status(sandbox.id()).await {

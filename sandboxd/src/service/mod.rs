@@ -5,33 +5,45 @@
 //! whether or not their caller waits, because a half-made sandbox is worse than one nobody asked for any
 //! more.
 
-mod adopt;
+mod activity;
+mod age;
+mod capacity;
 mod census;
 mod command;
+mod disk;
 mod error;
 mod files;
 mod follow;
+mod history;
+mod keeper;
 mod order;
+mod park;
 mod prepare;
 mod reach;
+mod reconcile;
 mod registry;
 mod sandbox;
+mod view;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 pub use error::Error;
 pub use follow::CommandStream;
 pub use prepare::Readiness;
-pub use sandbox::Reconnected;
+pub use sandbox::{Changes, Reconnected};
+pub use view::{SandboxUsage, SandboxView, Selection};
 
+use self::age::Age;
 use self::prepare::Prepared;
 use self::registry::Registry;
 use crate::engine::{Engine, ImageSource};
 use crate::model::{Instance, Limits, Transport};
+use crate::store::Store;
 
 /// What the service is set up with.
 #[derive(Debug, Clone)]
@@ -42,6 +54,8 @@ pub struct Setup {
     pub run_dir: PathBuf,
     /// Tag of the sandbox image.
     pub image: String,
+    /// Images that a caller may ask for besides that.
+    pub allowed_images: Vec<String>,
     /// What the image is built from where it is missing; `None` forbids building.
     pub image_source: Option<ImageSource>,
     /// The agent's program on this machine.
@@ -54,9 +68,19 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Service {
     engine: Engine,
+    store: Store,
     instance: Arc<Instance>,
     setup: Setup,
     registry: Registry,
+    age: Age,
+    /// One permit for each sandbox that may run.
+    places: Arc<Semaphore>,
+    /// Held by the one who parks a sandbox for another.
+    making_room: Mutex<()>,
+    /// Held by the one who compares what is with what should be.
+    reconciling: Mutex<()>,
+    /// Containers that were warned of, so that the log has each once.
+    warned_of: std::sync::Mutex<HashSet<String>>,
     prepared: OnceLock<Prepared>,
     readiness: watch::Sender<Readiness>,
     tasks: TaskTracker,
@@ -64,16 +88,33 @@ pub struct Service {
 
 impl Service {
     /// A service that must still be prepared.
-    pub fn new(engine: Engine, instance: Arc<Instance>, setup: Setup, tasks: TaskTracker) -> Arc<Self> {
-        Arc::new(Self {
+    pub async fn new(
+        engine: Engine,
+        store: Store,
+        instance: Arc<Instance>,
+        setup: Setup,
+        tasks: TaskTracker,
+    ) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self {
             engine,
-            registry: Registry::new(setup.limits.max_concurrent, instance.seed()),
+            age: Age::resume(store.age_ms().await?),
+            store,
+            registry: Registry::new(instance.seed()),
+            places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
+            making_room: Mutex::default(),
+            reconciling: Mutex::default(),
+            warned_of: std::sync::Mutex::default(),
             instance,
             setup,
             prepared: OnceLock::new(),
             readiness: watch::Sender::new(Readiness::Waiting { missing: "start-up" }),
             tasks,
-        })
+        }))
+    }
+
+    /// Whether a caller may ask for an image. Its name is compared as it is: a tag is not its digest.
+    pub fn allows_image(&self, image: &str) -> bool {
+        image == self.setup.image || self.setup.allowed_images.iter().any(|allowed| allowed == image)
     }
 
     /// Bounds that the operator sets.
@@ -84,6 +125,35 @@ impl Service {
     /// From now on readers that leave do not end their commands: it is the daemon that leaves.
     pub fn stop(&self) {
         self.tasks.close();
+    }
+
+    /// Writes down what only memory knows and closes the store. The last thing at a stop.
+    pub async fn close(&self) {
+        self.write_down().await;
+        self.store.close().await;
+    }
+
+    /// Whether the store can be written now.
+    pub async fn check_store(&self) -> Result<(), Error> {
+        Ok(self.store.check().await?)
+    }
+
+    /// What this host cannot hold any sandbox to.
+    fn host_weaknesses(&self) -> &[String] {
+        self.engine.weaknesses()
+    }
+
+    /// Counts something that was not as it should have been.
+    fn repaired(&self, kind: &'static str) {
+        tracing::debug!(kind, "repaired");
+        self.metrics().repaired(kind);
+    }
+
+    fn warn_once(&self, container: &str, warning: &str) {
+        let mut warned_of = self.warned_of.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned_of.insert(container.to_owned()) {
+            tracing::warn!(container, "{warning}");
+        }
     }
 
     fn is_stopping(&self) -> bool {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::Error;
+use super::capacity::Place;
 use crate::agent::AgentHandle;
 
 /// Where a sandbox is in its life.
@@ -17,13 +18,24 @@ pub(super) enum State {
     /// Its container is being made.
     Creating,
     /// Its container was started and its agent has answered.
-    Running(AgentHandle),
+    Running(Running),
+    /// It has its workspace and no container.
+    Parked,
     /// It could not be made; nothing of it is left.
     Failed(Arc<Error>),
     /// It could not be removed; only removing it again makes sense.
     Stuck,
     /// It is gone.
     Deleted,
+}
+
+/// A sandbox with a container.
+#[derive(Debug)]
+pub(super) struct Running {
+    /// The way to its agent.
+    pub(super) agent: AgentHandle,
+    /// Its place among those that may run; without one where there were more than may be at a start.
+    pub(super) place: Option<Place>,
 }
 
 /// Orders the acts on one sandbox and guards its state.
@@ -44,14 +56,9 @@ impl OrderLock {
         (Self(lock), guard)
     }
 
-    /// The lock of a sandbox that runs already.
-    pub(super) fn running(agent: AgentHandle) -> Self {
-        Self(Arc::new(RwLock::new(State::Running(agent))))
-    }
-
-    /// What `look` makes of the state; `None` while a lifecycle act is under way.
-    pub(super) fn peek<T>(&self, look: impl Fn(&State) -> T) -> Option<T> {
-        self.0.try_read().ok().map(|state| look(&state))
+    /// The lock of a sandbox of before.
+    pub(super) fn of(state: State) -> Self {
+        Self(Arc::new(RwLock::new(state)))
     }
 
     /// Waits for lifecycle acts to be over.
@@ -59,8 +66,18 @@ impl OrderLock {
         Arc::clone(&self.0).read_owned().await
     }
 
+    /// Unless somebody changes the sandbox right now.
+    pub(super) fn try_shared(&self) -> Option<Shared> {
+        Arc::clone(&self.0).try_read_owned().ok()
+    }
+
     /// Waits until nobody uses the sandbox.
     pub(super) async fn exclusive(&self) -> Exclusive {
         Arc::clone(&self.0).write_owned().await
+    }
+
+    /// Unless somebody uses or changes it right now.
+    pub(super) fn try_exclusive(&self) -> Option<Exclusive> {
+        Arc::clone(&self.0).try_write_owned().ok()
     }
 }

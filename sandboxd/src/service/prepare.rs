@@ -5,9 +5,10 @@ use std::sync::Arc;
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
-use super::registry::Sandbox;
+use super::registry::{Sandbox, new_record};
+use super::sandbox::Workspace;
 use super::{Error, Service};
-use crate::engine::{self, SandboxLabels};
+use crate::engine;
 use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
 
 /// Whether requests can be served.
@@ -54,7 +55,7 @@ impl Service {
         self.wait_for("transport");
         let transport = self.choose_transport(&image, &agent_volume).await?;
         self.wait_for("sandboxes of before");
-        self.adopt().await?;
+        self.take_back_all().await?;
         let prepared = Prepared { image, agent_volume, transport };
         info!(image = prepared.image, transport = transport.as_str(), "ready");
         // Set once, because start-up runs once.
@@ -76,6 +77,17 @@ impl Service {
             Some(source) => Ok(self.engine.build_image(image, source).await?),
             None => Err(engine::Error::ImageMissing { image: image.clone() }.into()),
         }
+    }
+
+    /// Makes sure of the image a sandbox asks for, which the operator has allowed.
+    pub(super) async fn ensure_image_of(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        let Some(image) = sandbox.labels().spec.image else {
+            return Ok(());
+        };
+        if self.engine.has_image(&image).await? {
+            return Ok(());
+        }
+        self.engine.pull(&image).await.map_err(|source| Error::ImageUnavailable { image, source })
     }
 
     /// Tries a real sandbox: that its agent answers proves the image, the agent, the settings and the way
@@ -120,15 +132,14 @@ impl Service {
         };
         // It is nobody's session, so it is in no registry and takes nobody's place.
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
-        let labels =
-            SandboxLabels { id, slot: UidSlot::LAST, transport: prepared.transport, disk: None, spec };
-        let (sandbox, guard) = Sandbox::to_be_made(labels);
-        let agent = self.bring_up(&sandbox, prepared).await?;
-        let answered = agent.info().await;
-        drop((agent, guard));
+        let record = new_record(id, UidSlot::LAST, prepared.transport, spec);
+        let (sandbox, _guard) = Sandbox::to_be_made(record);
+        let answered = match self.bring_up(&sandbox, prepared, Workspace::New).await {
+            Ok(agent) => agent.info().await.map_err(Error::from),
+            Err(error) => Err(error),
+        };
         self.take_down(&sandbox).await?;
-        let (resident_bytes, _) = answered?;
-        info!(resident_kib = resident_bytes / 1024, "an agent answers");
+        info!(resident_kib = answered?.resident_bytes / 1024, "an agent answers");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Reaching the agent of a sandbox, and bringing its container back where it ended.
+//! Reaching the agent of a sandbox.
 
 use std::fs::Permissions;
 use std::io;
@@ -7,81 +7,66 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use sandbox_api::SandboxId;
-use tokio::sync::watch;
 
-use super::order::{Shared, State};
+use super::activity::InUseMark;
+use super::order::{Running, Shared, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::{self, AgentHandle, Duplex, Peer};
-use crate::engine::{SandboxLabels, Status};
+use crate::engine::Status;
 use crate::model::{Transport, limits};
+
+/// Times a request looks again after it brought its sandbox back, because somebody parked it meanwhile.
+const REACH_TRIES: usize = 3;
 
 /// A sandbox that can be used: its agent, and the promise that it is not replaced meanwhile.
 pub(super) struct InUse {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) agent: AgentHandle,
+    /// Keeps the sandbox from being idle; outlives the promise where a stream or a wait goes on.
+    pub(super) mark: InUseMark,
     _order: Shared,
 }
 
+impl InUse {
+    /// Gives up the promise and keeps the sandbox from being idle, for what may take long.
+    pub(super) fn let_go(self) -> (Arc<Sandbox>, AgentHandle, InUseMark) {
+        (self.sandbox, self.agent, self.mark)
+    }
+}
+
 impl Service {
-    /// The sandbox with this id, ready to be used.
+    /// The sandbox with this id, ready to be used; brought back where it was parked.
     pub(super) async fn in_use(self: &Arc<Self>, id: &SandboxId) -> Result<InUse, Error> {
-        let unknown = Error::NotFound { resource: "sandbox" };
-        let Some(sandbox) = self.registry.get(id) else {
-            // Before start-up is through, those of before are not known yet.
-            self.prepared()?;
-            return Err(unknown);
-        };
-        self.wake_if_ended(&sandbox).await?;
-        let order = sandbox.order.shared().await;
-        let agent = match &*order {
-            State::Running(agent) => agent.clone(),
-            State::Creating | State::Failed(_) | State::Stuck | State::Deleted => return Err(unknown),
-        };
-        Ok(InUse { sandbox, agent, _order: order })
+        let sandbox = self.find(id)?;
+        // Before the look at its state, so that whoever would park it sees that somebody is coming.
+        let mark = InUseMark::request(&sandbox.activity);
+        for _ in 0..REACH_TRIES {
+            let order = sandbox.order.shared().await;
+            match &*order {
+                State::Running(Running { agent, .. }) if agent.is_connected() => {
+                    let agent = agent.clone();
+                    return Ok(InUse { sandbox, agent, mark, _order: order });
+                }
+                State::Running(_) | State::Parked => {}
+                State::Creating | State::Failed(_) | State::Stuck | State::Deleted => {
+                    return Err(Error::NotFound { resource: "sandbox" });
+                }
+            }
+            drop(order);
+            self.wake(&sandbox).await?;
+        }
+        Err(Error::Unsettled)
     }
 
-    /// Starts the container again where it has ended. True where that was needed.
-    pub(super) async fn wake_if_ended(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
-        let connected = match &*sandbox.order.shared().await {
-            State::Running(agent) => agent.is_connected(),
-            State::Creating | State::Failed(_) | State::Stuck | State::Deleted => true,
-        };
-        if connected {
-            return Ok(false);
+    /// The sandbox with this id, whatever its state.
+    pub(super) fn find(&self, id: &SandboxId) -> Result<Arc<Sandbox>, Error> {
+        if let Some(sandbox) = self.registry.get(id) {
+            return Ok(sandbox);
         }
-        let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
-        let wake = self.tasks.spawn(async move { service.wake(&sandbox).await });
-        wake.await.map_err(|source| Error::Task { source })?
-    }
-
-    async fn wake(&self, sandbox: &Sandbox) -> Result<bool, Error> {
-        let mut state = sandbox.order.exclusive().await;
-        let State::Running(agent) = &*state else {
-            return Ok(false);
-        };
-        if agent.is_connected() {
-            return Ok(false);
-        }
-        match self.engine.status(sandbox.id()).await? {
-            // It is there and does not answer. That may pass, so nothing is thrown away. Somebody else may
-            // have started it again, and then its first process is another one.
-            status @ Status::Running { .. } => {
-                sandbox.peer.send_replace(self.peer_of(status));
-                agent.connected(limits::AGENT_ABSENCE).await?;
-                Ok(false)
-            }
-            Status::NeverStarted | Status::Ended => {
-                sandbox.peer.send_replace(Peer::NotKnownYet);
-                self.engine.restart(sandbox.id()).await?;
-                self.await_agent(sandbox, agent).await?;
-                Ok(true)
-            }
-            Status::Absent => {
-                *state = State::Stuck;
-                Err(Error::NotFound { resource: "sandbox" })
-            }
-        }
+        // Before start-up is through, those of before are not known yet.
+        self.prepared()?;
+        Err(Error::NotFound { resource: "sandbox" })
     }
 
     /// Starts a sandbox's container anew, whatever it does. Every command in it is lost; the files stay.
@@ -89,20 +74,28 @@ impl Service {
         let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
         let task = self.tasks.spawn(async move {
             let state = sandbox.order.exclusive().await;
-            let State::Running(agent) = &*state else {
+            let State::Running(Running { agent, .. }) = &*state else {
                 return Ok(());
             };
             sandbox.peer.send_replace(Peer::NotKnownYet);
+            let attached = service.attach(&sandbox).await?;
             service.engine.restart(sandbox.id()).await?;
+            attached.release().await;
             service.await_agent(&sandbox, agent).await
         });
         task.await.map_err(|source| Error::Task { source })?
     }
 
-    /// Waits for the first answer of a container that was just started.
+    /// Waits for the first answer of a container that was just started, and takes note of what it is.
     pub(super) async fn await_agent(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
-        let status = self.engine.status(sandbox.id()).await?;
-        sandbox.peer.send_replace(self.peer_of(status));
+        let Some(inspected) = self.engine.inspect(sandbox.id()).await? else {
+            return Err(Error::Agent { source: agent::Error::Away { waited: std::time::Duration::ZERO } });
+        };
+        sandbox.peer.send_replace(self.peer_of(inspected.status));
+        if let Some(weakness) = inspected.posture.weaknesses().first() {
+            return Err(Error::NotHardened { weakness });
+        }
+        sandbox.set_posture(inspected.posture);
         Ok(agent.connected(limits::AGENT_FIRST_ANSWER).await?)
     }
 
@@ -115,24 +108,20 @@ impl Service {
     }
 
     /// Opens the door for a sandbox's agent.
-    pub(super) fn open_door(
-        &self,
-        labels: &SandboxLabels,
-        peer: watch::Receiver<Peer>,
-    ) -> Result<AgentHandle, Error> {
-        let secret = self.instance.agent_secret(&labels.id);
-        match labels.transport {
+    pub(super) fn open_door(&self, sandbox: &Sandbox) -> Result<AgentHandle, Error> {
+        let secret = self.instance.agent_secret(sandbox.id());
+        match sandbox.labels().transport {
             Transport::Socket => {
-                let dir = self.run_dir_of(&labels.id);
+                let dir = self.run_dir_of(sandbox.id());
                 let open = || {
                     std::fs::create_dir_all(&dir)?;
                     // Whatever the umask: the sandbox's user must get in, and nobody gets here but by its mount.
                     std::fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
-                    AgentHandle::listen(&dir, secret, peer)
+                    AgentHandle::listen(&dir, secret, sandbox.peer.subscribe())
                 };
                 open().map_err(|source| Error::RunDir { source })
             }
-            Transport::Engine => Ok(AgentHandle::dial(secret, self.dialler(labels.id.clone()))),
+            Transport::Engine => Ok(AgentHandle::dial(secret, self.dialler(sandbox.id().clone()))),
         }
     }
 
@@ -150,5 +139,13 @@ impl Service {
 
     pub(super) fn run_dir_of(&self, id: &SandboxId) -> std::path::PathBuf {
         self.setup.run_dir.join(id.as_str())
+    }
+
+    /// Removes the directory of a sandbox's socket; done as well where there is none.
+    pub(super) fn remove_run_dir_of(&self, id: &SandboxId) -> Result<(), Error> {
+        match std::fs::remove_dir_all(self.run_dir_of(id)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::RunDir { source: error }),
+            _ => Ok(()),
+        }
     }
 }

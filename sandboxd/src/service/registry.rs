@@ -3,42 +3,111 @@
 //! A sandbox is in here from the moment it is decided on until nothing of it is left, so that one session
 //! never gets two and no user id is given out twice. The map is only ever locked for a look or a change.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sandbox_api::SandboxId;
+use sandbox_api::{CommandId, SandboxId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Error;
-use super::order::{Exclusive, OrderLock};
-use crate::agent::{AgentHandle, Peer};
-use crate::engine::SandboxLabels;
-use crate::model::{SandboxSpec, SessionKey, Transport, UidSlot, limits};
+use super::activity::{Activity, now_ms};
+use super::order::{Exclusive, OrderLock, State};
+use crate::agent::Peer;
+use crate::engine::{Posture, SandboxLabels};
+use crate::model::{SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot, limits};
 
 /// One sandbox.
 #[derive(Debug)]
 pub(super) struct Sandbox {
-    pub(super) labels: SandboxLabels,
+    id: SandboxId,
+    session_key: SessionKey,
+    slot: UidSlot,
     pub(super) order: OrderLock,
     /// Tells the agent's door which process may come in.
     pub(super) peer: watch::Sender<Peer>,
+    pub(super) activity: Arc<Activity>,
+    facts: Mutex<Facts>,
     /// One for each stream or wait, so that they cannot take all calls of the agent's connection.
     readers: Arc<Semaphore>,
+    /// Commands whose end somebody waits for to write it down.
+    pub(super) watched: Mutex<HashSet<CommandId>>,
+}
+
+/// What is known of a sandbox at any moment, whatever is being done with it.
+#[derive(Debug, Clone)]
+pub(super) struct Facts {
+    pub(super) record: SandboxRecord,
+    /// As of when its container was last started or found.
+    pub(super) posture: Option<Posture>,
+    /// The store does not have the record as it is.
+    pub(super) unsaved: bool,
 }
 
 impl Sandbox {
     /// A sandbox to be made by the caller, who holds it until then.
-    pub(super) fn to_be_made(labels: SandboxLabels) -> (Arc<Self>, Exclusive) {
+    pub(super) fn to_be_made(record: SandboxRecord) -> (Arc<Self>, Exclusive) {
         let (order, guard) = OrderLock::creating();
-        (Arc::new(Self::new(labels, order, watch::Sender::new(Peer::NotKnownYet))), guard)
+        (Arc::new(Self::new(record, order, None)), guard)
     }
 
-    fn new(labels: SandboxLabels, order: OrderLock, peer: watch::Sender<Peer>) -> Self {
-        Self { labels, order, peer, readers: Arc::new(Semaphore::new(limits::MAX_READERS)) }
+    /// A sandbox of before.
+    pub(super) fn of_before(record: SandboxRecord, state: State, posture: Option<Posture>) -> Arc<Self> {
+        Arc::new(Self::new(record, OrderLock::of(state), posture))
+    }
+
+    fn new(record: SandboxRecord, order: OrderLock, posture: Option<Posture>) -> Self {
+        Self {
+            id: record.id.clone(),
+            session_key: record.spec.session_key.clone(),
+            slot: record.slot,
+            order,
+            peer: watch::Sender::new(Peer::NotKnownYet),
+            activity: Arc::new(Activity::new(record.last_active_ms)),
+            facts: Mutex::new(Facts { record, posture, unsaved: false }),
+            readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
+            watched: Mutex::default(),
+        }
     }
 
     pub(super) fn id(&self) -> &SandboxId {
-        &self.labels.id
+        &self.id
+    }
+
+    /// What is known of it now.
+    pub(super) fn facts(&self) -> Facts {
+        self.lock().clone()
+    }
+
+    /// Its record as it is now.
+    pub(super) fn record(&self) -> SandboxRecord {
+        let mut record = self.lock().record.clone();
+        record.last_active_ms = self.activity.last_used_wall_ms();
+        record
+    }
+
+    /// Changes its record; the record as it is then.
+    pub(super) fn update(&self, change: impl FnOnce(&mut SandboxRecord)) -> SandboxRecord {
+        change(&mut self.lock().record);
+        self.record()
+    }
+
+    pub(super) fn set_posture(&self, posture: Posture) {
+        self.lock().posture = Some(posture);
+    }
+
+    pub(super) fn set_unsaved(&self, unsaved: bool) {
+        self.lock().unsaved = unsaved;
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.lock().record.stage
+    }
+
+    /// What is written on its container and volume.
+    pub(super) fn labels(&self) -> SandboxLabels {
+        let record = self.record();
+        let SandboxRecord { id, slot, transport, disk, spec, .. } = record;
+        SandboxLabels { id, slot, transport, disk, spec }
     }
 
     /// A place for one more reader of the sandbox's commands.
@@ -49,6 +118,10 @@ impl Sandbox {
         };
         Arc::clone(&self.readers).try_acquire_owned().map_err(full)
     }
+
+    fn lock(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a session gets.
@@ -57,18 +130,20 @@ pub(super) enum Claim {
     Existing(Arc<Sandbox>),
     /// A new one, to be made by the caller.
     New(Arc<Sandbox>, Exclusive),
+    /// Every user id belongs to a sandbox; one of them must go first.
+    NoUserId,
 }
 
 #[derive(Debug, Default)]
 struct Sandboxes {
-    by_id: HashMap<SandboxId, Arc<Sandbox>>,
+    by_id: BTreeMap<SandboxId, Arc<Sandbox>>,
     by_session: HashMap<SessionKey, SandboxId>,
+    slots: HashSet<UidSlot>,
 }
 
 /// All sandboxes.
 #[derive(Debug)]
 pub(super) struct Registry {
-    max: usize,
     /// Where the search for a free user id begins. Daemons on one machine begin at different places,
     /// because the kernel counts a user's processes across all of them.
     first_slot: usize,
@@ -76,10 +151,10 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// A registry of at most `max` sandboxes, whose user ids begin at a place that `seed` decides.
-    pub(super) fn new(max: usize, seed: u64) -> Self {
+    /// A registry whose user ids begin at a place that `seed` decides.
+    pub(super) fn new(seed: u64) -> Self {
         let first_slot = (seed % u64::from(UidSlot::COUNT)) as usize;
-        Self { max, first_slot, sandboxes: Mutex::default() }
+        Self { first_slot, sandboxes: Mutex::default() }
     }
 
     /// The session's sandbox, or a place for a new one.
@@ -89,26 +164,23 @@ impl Registry {
         if let Some(sandbox) = sandboxes.of_session(&spec.session_key) {
             return Ok(Claim::Existing(sandbox));
         }
-        if sandboxes.by_id.len() >= self.max {
-            return Err(Error::Full { max: self.max });
-        }
-        let slot = sandboxes.free_slot(self.first_slot).ok_or(Error::Full { max: self.max })?;
-        let (sandbox, guard) = Sandbox::to_be_made(SandboxLabels { id, slot, transport, disk: None, spec });
+        let Some(slot) = sandboxes.free_slot(self.first_slot) else {
+            return Ok(Claim::NoUserId);
+        };
+        let (sandbox, guard) = Sandbox::to_be_made(new_record(id, slot, transport, spec));
         sandboxes.insert(Arc::clone(&sandbox));
         Ok(Claim::New(sandbox, guard))
     }
 
     /// Takes in a sandbox of before, unless its session or user id has another; whether it did.
-    pub(super) fn adopt(&self, labels: SandboxLabels, agent: AgentHandle, peer: watch::Sender<Peer>) -> bool {
+    pub(super) fn adopt(&self, sandbox: Arc<Sandbox>) -> bool {
         let mut sandboxes = self.lock();
-        let taken = sandboxes.of_session(&labels.spec.session_key).is_some()
-            || sandboxes.by_id.values().any(|sandbox| sandbox.labels.slot == labels.slot);
-        if taken {
-            return false;
+        let taken = sandboxes.by_session.contains_key(&sandbox.session_key)
+            || sandboxes.slots.contains(&sandbox.slot);
+        if !taken {
+            sandboxes.insert(sandbox);
         }
-        let order = OrderLock::running(agent);
-        sandboxes.insert(Arc::new(Sandbox::new(labels, order, peer)));
-        true
+        !taken
     }
 
     /// The sandbox with this id.
@@ -116,7 +188,7 @@ impl Registry {
         self.lock().by_id.get(id).cloned()
     }
 
-    /// Every sandbox, in no order.
+    /// All of them, in order of their ids.
     pub(super) fn all(&self) -> Vec<Arc<Sandbox>> {
         self.lock().by_id.values().cloned().collect()
     }
@@ -124,10 +196,12 @@ impl Registry {
     /// Forgets a sandbox of which nothing is left.
     pub(super) fn remove(&self, sandbox: &Sandbox) {
         let mut sandboxes = self.lock();
-        sandboxes.by_id.remove(sandbox.id());
-        let key = &sandbox.labels.spec.session_key;
-        if sandboxes.by_session.get(key) == Some(sandbox.id()) {
-            sandboxes.by_session.remove(key);
+        if sandboxes.by_id.remove(sandbox.id()).is_none() {
+            return;
+        }
+        sandboxes.slots.remove(&sandbox.slot);
+        if sandboxes.by_session.get(&sandbox.session_key) == Some(sandbox.id()) {
+            sandboxes.by_session.remove(&sandbox.session_key);
         }
     }
 
@@ -142,14 +216,36 @@ impl Sandboxes {
     }
 
     fn free_slot(&self, first: usize) -> Option<UidSlot> {
-        let taken: HashSet<UidSlot> = self.by_id.values().map(|sandbox| sandbox.labels.slot).collect();
-        let from_first = UidSlot::all().skip(first).chain(UidSlot::all().take(first));
-        from_first.into_iter().find(|slot| !taken.contains(slot))
+        let mut from_first = UidSlot::all().skip(first).chain(UidSlot::all().take(first));
+        from_first.find(|slot| !self.slots.contains(slot))
     }
 
     fn insert(&mut self, sandbox: Arc<Sandbox>) {
-        self.by_session.insert(sandbox.labels.spec.session_key.clone(), sandbox.id().clone());
+        self.by_session.insert(sandbox.session_key.clone(), sandbox.id().clone());
+        self.slots.insert(sandbox.slot);
         self.by_id.insert(sandbox.id().clone(), sandbox);
+    }
+}
+
+/// The record of a sandbox that is about to be made.
+pub(super) fn new_record(
+    id: SandboxId,
+    slot: UidSlot,
+    transport: Transport,
+    spec: SandboxSpec,
+) -> SandboxRecord {
+    let now = now_ms();
+    SandboxRecord {
+        id,
+        slot,
+        transport,
+        spec,
+        disk: None,
+        stage: Stage::Creating,
+        created_at_ms: now,
+        last_active_ms: now,
+        parked_at_age_ms: None,
+        disk_bytes: None,
     }
 }
 
@@ -170,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_session_has_one_sandbox() {
-        let registry = Registry::new(8, 1995);
+        let registry = Registry::new(1995);
         let first = new(&registry, "chat:1");
         match registry.claim(spec("chat:1"), Transport::Socket) {
             Ok(Claim::Existing(second)) => assert_eq!(second.id(), first.id()),
@@ -180,22 +276,36 @@ mod tests {
 
     #[test]
     fn user_ids_are_unique_among_the_living() {
-        let registry = Registry::new(8, 1995);
+        let registry = Registry::new(1995);
         let (one, two) = (new(&registry, "chat:1"), new(&registry, "chat:2"));
-        assert_ne!(one.labels.slot, two.labels.slot);
+        assert_ne!(one.slot, two.slot);
         registry.remove(&one);
-        assert_eq!(new(&registry, "chat:3").labels.slot, one.labels.slot);
-        let slots: HashSet<UidSlot> =
-            (4..9).map(|n| new(&registry, &format!("chat:{n}")).labels.slot).collect();
+        assert_eq!(new(&registry, "chat:3").slot, one.slot);
+        let slots: HashSet<UidSlot> = (4..9).map(|n| new(&registry, &format!("chat:{n}")).slot).collect();
         assert_eq!(slots.len(), 5, "the search goes on at the beginning");
     }
 
     #[test]
-    fn a_full_registry_says_so() {
-        let registry = Registry::new(1, 0);
-        let first = new(&registry, "chat:1");
-        assert!(matches!(registry.claim(spec("chat:2"), Transport::Socket), Err(Error::Full { max: 1 })));
-        registry.remove(&first);
-        new(&registry, "chat:2");
+    fn without_a_free_user_id_there_is_no_new_sandbox() {
+        let registry = Registry::new(0);
+        for n in 0..UidSlot::all().count() {
+            new(&registry, &format!("chat:{n}"));
+        }
+        assert!(matches!(registry.claim(spec("one more"), Transport::Socket), Ok(Claim::NoUserId)));
+    }
+
+    #[test]
+    fn a_sandbox_of_before_takes_nobodys_place() {
+        let registry = Registry::new(0);
+        let living = new(&registry, "chat:1").record();
+        let of_before = |id: &str, slot, key: &str| {
+            let record = new_record(id.parse().unwrap(), slot, Transport::Socket, spec(key));
+            Sandbox::of_before(record, State::Parked, None)
+        };
+        let free = UidSlot::all().nth(7).unwrap();
+        assert!(!registry.adopt(of_before("sbx_0123456789abcdef", living.slot, "chat:2")));
+        assert!(!registry.adopt(of_before("sbx_0123456789abcdef", free, "chat:1")));
+        assert!(registry.adopt(of_before("sbx_0123456789abcdef", free, "chat:2")));
+        assert_eq!(registry.all().len(), 2);
     }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
-use super::order::{Exclusive, State};
+use super::activity::InUseMark;
+use super::order::{Exclusive, Running, State};
 use super::prepare::Prepared;
 use super::registry::{Claim, Sandbox};
 use super::{Error, Service};
 use crate::agent::AgentHandle;
 use crate::engine::ContainerPlan;
-use crate::model::{SandboxSpec, Transport};
+use crate::model::{SandboxSpec, Stage, Transport};
+use crate::seam;
 
 /// Times a create starts over because the sandbox it found was on its way out.
 const CREATE_TRIES: usize = 3;
@@ -23,27 +25,49 @@ pub struct Reconnected {
     pub id: SandboxId,
     /// It was made for this call.
     pub created: bool,
-    /// Its container had ended and was started again.
+    /// It had been parked, or its container had ended, and it was started again.
     pub woken: bool,
-    /// What it was made from, which may differ from what was asked for now.
+    /// What it is made from, which may differ from what was asked for now.
     pub spec: SandboxSpec,
 }
 
+/// Settings that an existing sandbox takes over from a later create.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// How long it may be idle.
+    pub idle_ttl: Option<std::time::Duration>,
+    /// Ports that may be previewed.
+    pub ports: Option<Vec<u16>>,
+}
+
+/// Whether a container is made for a new workspace or for one that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Workspace {
+    New,
+    Kept,
+}
+
 impl Service {
-    /// The sandbox of a session, made if there is none. Answers when its agent has.
-    pub async fn create_or_reconnect(self: &Arc<Self>, spec: SandboxSpec) -> Result<Reconnected, Error> {
+    /// The sandbox of a session, made if there is none, brought back if it was parked. Answers when its agent
+    /// has. One that is there takes over `changes`.
+    pub async fn create_or_reconnect(
+        self: &Arc<Self>,
+        spec: SandboxSpec,
+        changes: &Changes,
+    ) -> Result<Reconnected, Error> {
         let prepared = self.prepared()?.clone();
         for _ in 0..CREATE_TRIES {
             match self.registry.claim(spec.clone(), prepared.transport)? {
                 Claim::New(sandbox, guard) => return self.create(sandbox, guard, prepared).await,
+                Claim::NoUserId => self.delete_oldest_parked().await?,
                 Claim::Existing(sandbox) => {
-                    if let Some(found) = self.reconnect(&sandbox).await? {
+                    if let Some(found) = self.reconnect(&sandbox, changes).await? {
                         return Ok(found);
                     }
                 }
             }
         }
-        Err(Error::NotFound { resource: "sandbox" })
+        Err(Error::Unsettled)
     }
 
     async fn create(
@@ -52,11 +76,12 @@ impl Service {
         guard: Exclusive,
         prepared: Prepared,
     ) -> Result<Reconnected, Error> {
+        let _mark = InUseMark::request(&sandbox.activity);
         let created = Reconnected {
             id: sandbox.id().clone(),
             created: true,
             woken: false,
-            spec: sandbox.labels.spec.clone(),
+            spec: sandbox.labels().spec,
         };
         let service = Arc::clone(self);
         let task = self.tasks.spawn(async move { service.make(&sandbox, guard, &prepared).await });
@@ -68,81 +93,144 @@ impl Service {
     }
 
     async fn make(
-        &self,
-        sandbox: &Sandbox,
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
         mut state: Exclusive,
         prepared: &Prepared,
     ) -> Result<(), Arc<Error>> {
-        match self.bring_up(sandbox, prepared).await {
-            Ok(agent) => {
-                *state = State::Running(agent);
+        match self.make_step_by_step(sandbox, prepared).await {
+            Ok(running) => {
+                *state = State::Running(running);
                 info!(sandbox = %sandbox.id(), "made a sandbox");
                 Ok(())
             }
             Err(error) => {
                 let error = Arc::new(error);
                 *state = State::Failed(Arc::clone(&error));
-                self.registry.remove(sandbox);
+                if let Err(second) = self.undo(sandbox).await {
+                    warn!(sandbox = %sandbox.id(), error = &second as &dyn std::error::Error, "a failed sandbox could not be removed");
+                    *state = State::Stuck;
+                }
                 Err(error)
             }
         }
     }
 
-    /// Makes and starts the container and waits for its agent. Where that fails nothing is left.
+    async fn make_step_by_step(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        prepared: &Prepared,
+    ) -> Result<Running, Error> {
+        let place = self.place().await?;
+        self.ensure_image_of(sandbox).await?;
+        self.claim_disk(sandbox).await?;
+        self.store.begin(&sandbox.record()).await?;
+        seam::at("create.intent");
+        let agent = self.bring_up(sandbox, prepared, Workspace::New).await?;
+        seam::at("create.act");
+        self.store.put(&sandbox.update(|record| record.stage = Stage::Running)).await?;
+        seam::at("create.outcome");
+        Ok(Running { agent, place: Some(place) })
+    }
+
+    /// Removes what a failed create left.
+    async fn undo(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        sandbox.update(|record| record.stage = Stage::Deleting);
+        self.take_down(sandbox).await?;
+        self.store.remove(sandbox.id()).await?;
+        self.registry.remove(sandbox);
+        Ok(())
+    }
+
+    /// Makes and starts the container and waits for its agent. Where that fails there is no container; the
+    /// workspace is the caller's to keep or to remove.
     pub(super) async fn bring_up(
         &self,
         sandbox: &Sandbox,
         prepared: &Prepared,
+        workspace: Workspace,
     ) -> Result<AgentHandle, Error> {
-        let agent = self.open_door(&sandbox.labels, sandbox.peer.subscribe())?;
-        let run_dir = match sandbox.labels.transport {
-            Transport::Socket => Some(self.run_dir_of(sandbox.id()).to_string_lossy().into_owned()),
-            Transport::Engine => None,
-        };
-        let plan = ContainerPlan {
-            labels: sandbox.labels.clone(),
-            image: prepared.image.clone(),
-            agent_volume: prepared.agent_volume.clone(),
-            agent_secret: self.instance.agent_secret(sandbox.id()),
-            run_dir,
-        };
+        sandbox.peer.send_replace(crate::agent::Peer::NotKnownYet);
+        let agent = self.open_door(sandbox)?;
         let started = async {
-            self.engine.create_and_start(&plan).await?;
+            let attached = self.attach(sandbox).await?;
+            let plan = self.plan_of(sandbox, prepared);
+            match workspace {
+                Workspace::New => self.engine.create_and_start(&plan).await?,
+                Workspace::Kept => self.engine.create_again_and_start(&plan).await?,
+            }
+            attached.release().await;
             self.await_agent(sandbox, &agent).await
         };
         match started.await {
             Ok(()) => Ok(agent),
             Err(error) => {
-                self.take_down(sandbox).await.unwrap_or_else(|second| {
-                    warn!(sandbox = %sandbox.id(), error = %second, "a failed sandbox could not be removed");
-                });
+                agent.hang_up();
+                if let Err(second) = self.engine.remove_container_of(sandbox.id()).await {
+                    warn!(sandbox = %sandbox.id(), error = &second as &dyn std::error::Error, "a container that did not start could not be removed");
+                }
                 Err(error)
             }
         }
     }
 
+    fn plan_of(&self, sandbox: &Sandbox, prepared: &Prepared) -> ContainerPlan {
+        let labels = sandbox.labels();
+        let run_dir = match labels.transport {
+            Transport::Socket => Some(self.run_dir_of(sandbox.id()).to_string_lossy().into_owned()),
+            Transport::Engine => None,
+        };
+        ContainerPlan {
+            image: labels.spec.image.clone().unwrap_or_else(|| prepared.image.clone()),
+            agent_volume: prepared.agent_volume.clone(),
+            agent_secret: self.instance.agent_secret(sandbox.id()),
+            disk_device: self.device_of(labels.disk.as_ref()),
+            run_dir,
+            labels,
+        }
+    }
+
     /// `None` where the sandbox turned out to be gone.
-    async fn reconnect(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<Option<Reconnected>, Error> {
-        let woken = match self.wake_if_ended(sandbox).await {
+    async fn reconnect(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        changes: &Changes,
+    ) -> Result<Option<Reconnected>, Error> {
+        let _mark = InUseMark::request(&sandbox.activity);
+        let woken = match self.wake(sandbox).await {
             Err(Error::NotFound { .. }) => false,
             other => other?,
         };
         let state = sandbox.order.shared().await;
         match &*state {
-            State::Running(_) => Ok(Some(Reconnected {
-                id: sandbox.id().clone(),
-                created: false,
-                woken,
-                spec: sandbox.labels.spec.clone(),
-            })),
+            State::Running(_) => {
+                self.apply(sandbox, changes).await?;
+                let id = sandbox.id().clone();
+                Ok(Some(Reconnected { id, created: false, woken, spec: sandbox.labels().spec }))
+            }
             State::Failed(error) => Err(Error::CreateFailed(Arc::clone(error))),
             State::Stuck => {
                 drop(state);
                 self.delete(sandbox.id()).await?;
                 Ok(None)
             }
-            State::Creating | State::Deleted => Ok(None),
+            State::Parked | State::Creating | State::Deleted => Ok(None),
         }
+    }
+
+    /// Makes a sandbox that is there follow what a later caller wishes.
+    pub(super) async fn apply(&self, sandbox: &Sandbox, changes: &Changes) -> Result<(), Error> {
+        let before = sandbox.labels().spec;
+        let idle_ttl = changes.idle_ttl.unwrap_or(before.idle_ttl);
+        let ports = changes.ports.clone().unwrap_or_else(|| before.ports.clone());
+        if (idle_ttl, &ports) == (before.idle_ttl, &before.ports) {
+            return Ok(());
+        }
+        let record = sandbox.update(|record| {
+            record.spec.idle_ttl = idle_ttl;
+            record.spec.ports = ports;
+        });
+        Ok(self.store.put(&record).await?)
     }
 
     /// Deletes a sandbox with everything it has; done as well where there is none.
@@ -157,7 +245,7 @@ impl Service {
     }
 
     async fn delete_now(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        if let State::Running(agent) = &*sandbox.order.shared().await {
+        if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
             // Whoever uses it now is let go at once instead of being waited for.
             agent.hang_up();
         }
@@ -165,22 +253,30 @@ impl Service {
         if matches!(*state, State::Failed(_) | State::Deleted) {
             return Ok(());
         }
+        self.delete_held(sandbox, &mut state).await
+    }
+
+    /// Deletes a sandbox that the caller holds.
+    pub(super) async fn delete_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.store.set_stage(sandbox.id(), Stage::Deleting).await?;
+        sandbox.update(|record| record.stage = Stage::Deleting);
+        seam::at("delete.intent");
+        // A place it has is free from now on, whatever becomes of the rest.
         *state = State::Stuck;
         self.take_down(sandbox).await?;
+        seam::at("delete.act");
+        self.store.remove(sandbox.id()).await?;
+        seam::at("delete.outcome");
         *state = State::Deleted;
         self.registry.remove(sandbox);
         info!(sandbox = %sandbox.id(), "deleted a sandbox");
         Ok(())
     }
 
-    /// Removes container, volume and socket.
+    /// Removes container, volume, disk and socket.
     pub(super) async fn take_down(&self, sandbox: &Sandbox) -> Result<(), Error> {
         self.engine.remove(sandbox.id()).await?;
-        match std::fs::remove_dir_all(self.run_dir_of(sandbox.id())) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::RunDir { source: error })
-            }
-            _ => Ok(()),
-        }
+        self.give_up_disk(sandbox).await?;
+        self.remove_run_dir_of(sandbox.id())
     }
 }

@@ -1,0 +1,86 @@
+//! The hardening of a container as the engine tells it, which is what counts, not what was asked for.
+
+use bollard::models::ContainerInspectResponse;
+
+use super::settings::SECCOMP_PROFILE;
+
+/// What the engine holds a container to. Docker API 1.41, `GET /containers/{id}/json`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posture {
+    /// Nothing but its mounts can be written.
+    pub readonly_rootfs: bool,
+    /// Capabilities beyond none.
+    pub capabilities: Vec<String>,
+    /// No program gives it more than it has.
+    pub no_new_privileges: bool,
+    /// Whose seccomp profile holds.
+    pub seccomp: Seccomp,
+    /// `uid:gid`
+    pub user: String,
+    /// Processes and threads.
+    pub pids_limit: Option<i64>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<i64>,
+    /// Swap in bytes beyond the memory.
+    pub swap_bytes: Option<i64>,
+    /// Billionths of a processor.
+    pub nano_cpus: Option<i64>,
+    /// Its network.
+    pub network: String,
+    /// OCI runtime.
+    pub runtime: String,
+}
+
+/// Whose seccomp profile a container has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seccomp {
+    /// Ours.
+    Own,
+    /// Another one, the engine's own or none.
+    Other,
+}
+
+impl Posture {
+    /// What of it is softer than any sandbox of ours may be; nothing, where the engine did as it was told.
+    pub fn weaknesses(&self) -> Vec<&'static str> {
+        let root = ["0:0", "root", ""].contains(&self.user.as_str());
+        let checks = [
+            (self.readonly_rootfs, "the root file system can be written"),
+            (self.capabilities.is_empty(), "it has capabilities"),
+            (self.no_new_privileges, "programs can give it privileges"),
+            (self.seccomp == Seccomp::Own, "it has another seccomp profile"),
+            (!root, "it runs as root"),
+            (self.network == "none", "it has a network"),
+        ];
+        checks.into_iter().filter(|(holds, _)| !holds).map(|(_, weakness)| weakness).collect()
+    }
+}
+
+pub(super) fn posture_of(container: &ContainerInspectResponse) -> Posture {
+    let host = container.host_config.clone().unwrap_or_default();
+    let security = host.security_opt.unwrap_or_default();
+    let own_profile = security.iter().any(|option| option.strip_prefix("seccomp=") == Some(SECCOMP_PROFILE));
+    let drops_all = host.cap_drop.unwrap_or_default().iter().any(|name| name.eq_ignore_ascii_case("all"));
+    let capabilities = match drops_all {
+        true => host.cap_add.unwrap_or_default(),
+        false => vec!["the engine's default ones".to_owned()],
+    };
+    // The engine says 0 or nothing where it holds nobody to a limit.
+    let limit = |value: Option<i64>| value.filter(|value| *value > 0);
+    let memory_bytes = limit(host.memory);
+    Posture {
+        readonly_rootfs: host.readonly_rootfs == Some(true),
+        capabilities: if host.privileged == Some(true) { vec!["ALL".into()] } else { capabilities },
+        no_new_privileges: security
+            .iter()
+            .any(|option| option.starts_with("no-new-privileges") && !option.ends_with("false")),
+        seccomp: if own_profile { Seccomp::Own } else { Seccomp::Other },
+        user: container.config.as_ref().and_then(|config| config.user.clone()).unwrap_or_default(),
+        pids_limit: limit(host.pids_limit),
+        memory_bytes,
+        swap_bytes: memory_bytes.zip(limit(host.memory_swap)).map(|(memory, both)| both - memory),
+        nano_cpus: limit(host.nano_cpus),
+        network: host.network_mode.unwrap_or_default(),
+        runtime: host.runtime.unwrap_or_default(),
+    }
+}

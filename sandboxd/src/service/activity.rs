@@ -1,0 +1,126 @@
+//! Who uses a sandbox, and since when nobody does.
+//!
+//! Idleness is measured by the monotonic clock; the wall clock is only for people, and may jump.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+/// The use of one sandbox.
+#[derive(Debug)]
+pub(super) struct Activity {
+    users: AtomicUsize,
+    commands: AtomicUsize,
+    since: Instant,
+    /// Milliseconds after `since`.
+    last_used: AtomicU64,
+    /// Milliseconds since the Unix epoch.
+    last_used_wall: AtomicI64,
+}
+
+impl Activity {
+    /// Used just now; people are told `wall_ms`.
+    pub(super) fn new(wall_ms: i64) -> Self {
+        Self {
+            users: AtomicUsize::new(0),
+            commands: AtomicUsize::new(0),
+            since: Instant::now(),
+            last_used: AtomicU64::new(0),
+            last_used_wall: AtomicI64::new(wall_ms),
+        }
+    }
+
+    /// Counts as use.
+    pub(super) fn touch(&self) {
+        self.last_used.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.last_used_wall.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// Whether a request or a command is under way.
+    pub(super) fn is_used(&self) -> bool {
+        self.users.load(Ordering::SeqCst) > 0
+    }
+
+    /// Commands under way.
+    pub(super) fn commands(&self) -> usize {
+        self.commands.load(Ordering::SeqCst)
+    }
+
+    /// How long nobody has used it; nothing while somebody does.
+    pub(super) fn idle_for(&self) -> Duration {
+        if self.is_used() {
+            return Duration::ZERO;
+        }
+        let used_at = Duration::from_millis(self.last_used.load(Ordering::Relaxed));
+        self.since.elapsed().saturating_sub(used_at)
+    }
+
+    /// Milliseconds since the Unix epoch when it was last used, as the wall clock had it.
+    pub(super) fn last_used_wall_ms(&self) -> i64 {
+        self.last_used_wall.load(Ordering::Relaxed)
+    }
+}
+
+/// The use of a sandbox by a request, for as long as it lives.
+#[derive(Debug)]
+pub(super) struct InUseMark {
+    activity: Arc<Activity>,
+    is_command: bool,
+}
+
+impl InUseMark {
+    /// A request.
+    pub(super) fn request(activity: &Arc<Activity>) -> Self {
+        Self::new(activity, false)
+    }
+
+    /// A command.
+    pub(super) fn command(activity: &Arc<Activity>) -> Self {
+        Self::new(activity, true)
+    }
+
+    fn new(activity: &Arc<Activity>, is_command: bool) -> Self {
+        activity.users.fetch_add(1, Ordering::SeqCst);
+        if is_command {
+            activity.commands.fetch_add(1, Ordering::SeqCst);
+        }
+        activity.touch();
+        Self { activity: Arc::clone(activity), is_command }
+    }
+}
+
+impl Drop for InUseMark {
+    fn drop(&mut self) {
+        self.activity.touch();
+        if self.is_command {
+            self.activity.commands.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.activity.users.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The wall clock, in milliseconds since the Unix epoch.
+pub(super) fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_uses_it_keeps_it_from_being_idle() {
+        let activity = Arc::new(Activity::new(0));
+        let request = InUseMark::request(&activity);
+        let command = InUseMark::command(&activity);
+        assert_eq!((activity.is_used(), activity.commands()), (true, 1));
+        assert_eq!(activity.idle_for(), Duration::ZERO);
+        drop(request);
+        assert!(activity.is_used());
+        drop(command);
+        assert_eq!((activity.is_used(), activity.commands()), (false, 0));
+        assert!(activity.last_used_wall_ms() > 0);
+    }
+}

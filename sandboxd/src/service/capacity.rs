@@ -1,0 +1,65 @@
+//! How many sandboxes may run, and which must go for another.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::{debug, info};
+
+use super::registry::Sandbox;
+use super::{Error, Service};
+use crate::model::Stage;
+
+/// The right of one sandbox to run.
+pub(super) type Place = OwnedSemaphorePermit;
+
+impl Service {
+    /// A place for one more running sandbox. Where all are taken, the idle sandbox that was used least
+    /// recently is parked for it; one that is in use never is.
+    pub(super) async fn place(self: &Arc<Self>) -> Result<Place, Error> {
+        loop {
+            if let Some(place) = self.free_place() {
+                return Ok(place);
+            }
+            // One at a time, or ten newcomers would park ten sandboxes for the first place.
+            let _turn = self.making_room.lock().await;
+            if let Some(place) = self.free_place() {
+                return Ok(place);
+            }
+            if !self.park_least_recently_used().await {
+                return Err(Error::Full { max: self.setup.limits.max_concurrent });
+            }
+        }
+    }
+
+    pub(super) fn free_place(&self) -> Option<Place> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    async fn park_least_recently_used(self: &Arc<Self>) -> bool {
+        for sandbox in self.idle_longest_first() {
+            match self.park_if_idle(&sandbox).await {
+                Ok(true) => {
+                    info!(sandbox = %sandbox.id(), "parked a sandbox to make room for another");
+                    return true;
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    debug!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not park a sandbox");
+                }
+            }
+        }
+        false
+    }
+
+    fn idle_longest_first(&self) -> Vec<Arc<Sandbox>> {
+        let mut idle: Vec<_> = self
+            .registry
+            .all()
+            .into_iter()
+            .filter(|sandbox| sandbox.stage() == Stage::Running && !sandbox.activity.is_used())
+            .map(|sandbox| (sandbox.activity.idle_for(), sandbox))
+            .collect();
+        idle.sort_by_key(|(idle_for, _)| std::cmp::Reverse(*idle_for));
+        idle.into_iter().map(|(_, sandbox)| sandbox).collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! Parking a sandbox, which takes its container and keeps its files, and waking it.
+
+use std::sync::Arc;
+
+use sandbox_api::SandboxId;
+use tracing::{info, warn};
+
+use super::order::{Running, State};
+use super::registry::Sandbox;
+use super::sandbox::Workspace;
+use super::{Error, Service};
+use crate::agent::AgentHandle;
+use crate::engine::Status;
+use crate::model::{Ended, Stage, limits};
+use crate::seam;
+
+impl Service {
+    /// Parks a sandbox. One in which a command runs is parked only by `force`, which ends what runs. Done as
+    /// well where it is parked already.
+    pub async fn park(self: &Arc<Self>, id: &SandboxId, force: bool) -> Result<(), Error> {
+        let sandbox = self.find(id)?;
+        let service = Arc::clone(self);
+        let task = self.tasks.spawn(async move {
+            if !force && service.has_commands(&sandbox).await {
+                return Err(Error::InUse);
+            }
+            if force && let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
+                // Whoever uses it now is let go at once instead of being waited for.
+                agent.hang_up();
+            }
+            let mut state = sandbox.order.exclusive().await;
+            match &*state {
+                State::Running(_) => service.park_held(&sandbox, &mut state).await,
+                State::Parked => Ok(()),
+                _ => Err(Error::NotFound { resource: "sandbox" }),
+            }
+        });
+        task.await.map_err(|source| Error::Task { source })?
+    }
+
+    /// Whether a command runs in it, started by whomever.
+    async fn has_commands(&self, sandbox: &Sandbox) -> bool {
+        if sandbox.activity.commands() > 0 {
+            return true;
+        }
+        let agent = match &*sandbox.order.shared().await {
+            State::Running(Running { agent, .. }) => agent.clone(),
+            _ => return false,
+        };
+        runs_commands(&agent).await
+    }
+
+    /// Parks a sandbox that nobody uses; false where somebody does, or where there is nothing to park.
+    pub(super) async fn park_if_idle(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
+        let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
+        let task = self.tasks.spawn(async move {
+            // Whoever holds it uses it.
+            let Some(mut state) = sandbox.order.try_exclusive() else {
+                return Ok(false);
+            };
+            let State::Running(Running { agent, .. }) = &*state else {
+                return Ok(false);
+            };
+            if sandbox.activity.is_used() {
+                return Ok(false);
+            }
+            // One of a daemon before that this one was never told of.
+            if agent.is_connected() && runs_commands(agent).await {
+                sandbox.activity.touch();
+                return Ok(false);
+            }
+            service.park_held(&sandbox, &mut state).await.map(|()| true)
+        });
+        task.await.map_err(|source| Error::Task { source })?
+    }
+
+    /// Parks a sandbox that the caller holds: its container goes, its files stay.
+    pub(super) async fn park_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.store.set_stage(sandbox.id(), Stage::Parking).await?;
+        sandbox.update(|record| record.stage = Stage::Parking);
+        seam::at("park.intent");
+        let disk_bytes = match &*state {
+            State::Running(Running { agent, .. }) => self.disk_bytes_of(sandbox, agent).await,
+            _ => None,
+        };
+        if let Err(error) = self.engine.remove_container_of(sandbox.id()).await {
+            // It may or may not be there; the next request or the next reconcile finds out.
+            sandbox.update(|record| record.stage = Stage::Running);
+            self.save(sandbox).await;
+            return Err(error.into());
+        }
+        seam::at("park.act");
+        if let State::Running(Running { agent, .. }) = &*state {
+            agent.hang_up();
+        }
+        *state = State::Parked;
+        if let Err(error) = self.remove_run_dir_of(sandbox.id()) {
+            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not remove a socket's directory");
+        }
+        let age = self.age.now_ms();
+        sandbox.update(|record| {
+            record.stage = Stage::Parked;
+            record.parked_at_age_ms = Some(age);
+            record.disk_bytes = disk_bytes.or(record.disk_bytes);
+        });
+        self.end_history_of(sandbox).await;
+        self.save(sandbox).await;
+        seam::at("park.outcome");
+        info!(sandbox = %sandbox.id(), "parked a sandbox");
+        Ok(())
+    }
+
+    /// Makes sure that a sandbox has a container whose agent answers. True where it had to be brought back.
+    pub(super) async fn wake(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
+        let ready = match &*sandbox.order.shared().await {
+            State::Running(Running { agent, .. }) => agent.is_connected(),
+            State::Parked => false,
+            State::Creating | State::Failed(_) | State::Stuck | State::Deleted => true,
+        };
+        if ready {
+            return Ok(false);
+        }
+        let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
+        let task = self.tasks.spawn(async move { service.wake_now(&sandbox).await });
+        task.await.map_err(|source| Error::Task { source })?
+    }
+
+    async fn wake_now(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
+        let mut state = sandbox.order.exclusive().await;
+        if let State::Running(Running { agent, .. }) = &*state {
+            if agent.is_connected() || self.comes_back(sandbox, agent).await? {
+                return Ok(false);
+            }
+            self.park_held(sandbox, &mut state).await?;
+        }
+        match &*state {
+            State::Parked => self.wake_held(sandbox, &mut state).await.map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether the agent of a container that runs is only away for a moment.
+    async fn comes_back(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
+        match self.engine.status(sandbox.id()).await? {
+            // It is there and does not answer. That may pass, so nothing is thrown away. Somebody else may
+            // have started it again, and then its first process is another one.
+            status @ Status::Running { .. } if !agent.is_over() => {
+                sandbox.peer.send_replace(self.peer_of(status));
+                agent.connected(limits::AGENT_ABSENCE).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn wake_held(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {
+        let prepared = self.prepared()?.clone();
+        if !self.has_workspace(sandbox).await? {
+            warn!(sandbox = %sandbox.id(), "the workspace of a parked sandbox is gone, and so is the sandbox");
+            self.delete_held(sandbox, state).await?;
+            return Err(Error::NotFound { resource: "sandbox" });
+        }
+        let place = self.place().await?;
+        self.store.set_stage(sandbox.id(), Stage::Waking).await?;
+        sandbox.update(|record| {
+            record.stage = Stage::Waking;
+            record.transport = prepared.transport;
+        });
+        seam::at("wake.intent");
+        match self.bring_up(sandbox, &prepared, Workspace::Kept).await {
+            Ok(agent) => {
+                seam::at("wake.act");
+                sandbox.update(|record| {
+                    record.stage = Stage::Running;
+                    record.parked_at_age_ms = None;
+                });
+                *state = State::Running(Running { agent, place: Some(place) });
+                self.save(sandbox).await;
+                seam::at("wake.outcome");
+                info!(sandbox = %sandbox.id(), "woke a sandbox");
+                Ok(())
+            }
+            Err(error) => {
+                sandbox.update(|record| record.stage = Stage::Parked);
+                self.save(sandbox).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes down what a sandbox has become. Where the store cannot be written now, the next reconcile does:
+    /// what is missing there heals at a start as well, because a container that runs is taken back and one
+    /// that does not means a parked sandbox.
+    pub(super) async fn save(&self, sandbox: &Sandbox) {
+        let saved = self.store.put(&sandbox.record()).await;
+        sandbox.set_unsaved(saved.is_err());
+        if let Err(error) = saved {
+            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "the store could not be written; trying again later");
+        }
+    }
+
+    /// Whatever of its commands has no end yet will not get another one.
+    pub(super) async fn end_history_of(&self, sandbox: &Sandbox) {
+        match self.store.unended(sandbox.id()).await {
+            Ok(commands) => {
+                for command in commands {
+                    self.store.history().ended(sandbox.id(), &command.id, Ended::LOST);
+                }
+            }
+            Err(error) => {
+                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not note the end of lost commands");
+            }
+        }
+    }
+}
+
+/// An agent that does not say counts as one that runs something: nothing is thrown away on a doubt.
+async fn runs_commands(agent: &AgentHandle) -> bool {
+    agent.info().await.map_or(true, |info| info.running_commands > 0)
+}

@@ -1,0 +1,286 @@
+//! Comparing what is with what should be, and making the one the other.
+//!
+//! The order of looking matters: the engine first, then the registry. A sandbox enters the registry before
+//! anything of it is made and leaves it after everything of it is gone, so what the engine lists and the
+//! registry does not know afterwards is nobody's.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use sandbox_api::SandboxId;
+use tracing::{info, warn};
+
+use super::order::{Running, State};
+use super::registry::Sandbox;
+use super::{Error, Service};
+use crate::agent::Peer;
+use crate::engine::{Found, SandboxLabels, Status};
+use crate::model::{SandboxRecord, Stage, limits};
+
+/// What the engine has of ours.
+pub(super) struct OnEngine {
+    /// Containers, and whether they run.
+    pub(super) containers: HashMap<SandboxId, (SandboxLabels, bool)>,
+    pub(super) volumes: HashMap<SandboxId, SandboxLabels>,
+}
+
+impl Service {
+    /// Makes what is what should be. One at a time.
+    pub(super) async fn reconcile(self: &Arc<Self>) -> Result<(), Error> {
+        let _turn = self.reconciling.lock().await;
+        let on_engine = self.look().await?;
+        futures::stream::iter(self.registry.all())
+            .for_each_concurrent(limits::RECONCILE_AT_ONCE, |sandbox| async move {
+                self.look_at(&sandbox).await;
+            })
+            .await;
+        self.sweep(&on_engine).await
+    }
+
+    /// What the engine has of ours. Labels that do not verify make nothing ours.
+    pub(super) async fn look(&self) -> Result<OnEngine, Error> {
+        let (containers, volumes) = tokio::try_join!(self.engine.list(), self.engine.volumes())?;
+        let mut found = OnEngine { containers: HashMap::new(), volumes: HashMap::new() };
+        for Found { labels, container_id, runs } in containers {
+            match labels {
+                // Claims to be ours and is not signed by us: somebody else's, or a relic. Not touched.
+                None => self.warn_once(&container_id, "left a container alone whose labels do not verify"),
+                Some(labels) => drop(found.containers.insert(labels.id.clone(), (labels, runs))),
+            }
+        }
+        found.volumes = volumes.into_iter().map(|labels| (labels.id.clone(), labels)).collect();
+        Ok(found)
+    }
+
+    /// Looks at one sandbox: parks it where its container died, removes it where its workspace is gone or a
+    /// removal was left half done.
+    pub(super) async fn look_at(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
+        if let Err(error) = self.mend(sandbox).await {
+            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not mend a sandbox");
+        }
+        if sandbox.facts().unsaved {
+            self.save(sandbox).await;
+        }
+    }
+
+    async fn mend(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), Error> {
+        // Whoever holds it exclusively is at it already.
+        match sandbox.stage() {
+            Stage::Running => {
+                let status = self.engine.status(sandbox.id()).await?;
+                if let Status::Running { .. } = status {
+                    sandbox.peer.send_if_modified(|peer| {
+                        let now = self.peer_of(status);
+                        std::mem::replace(peer, now) != now
+                    });
+                    return Ok(());
+                }
+                let mut state = sandbox.order.exclusive().await;
+                let died = matches!(&*state, State::Running(_))
+                    && !matches!(self.engine.status(sandbox.id()).await?, Status::Running { .. });
+                if died {
+                    info!(sandbox = %sandbox.id(), "a container ended by itself; parking its sandbox");
+                    self.park_held(sandbox, &mut state).await?;
+                    self.repaired("container ended");
+                }
+                Ok(())
+            }
+            Stage::Parked => {
+                let Some(mut state) = sandbox.order.try_exclusive() else { return Ok(()) };
+                if matches!(&*state, State::Parked) && !self.has_workspace(sandbox).await? {
+                    warn!(sandbox = %sandbox.id(), "the workspace of a parked sandbox is gone, and so is the sandbox");
+                    self.delete_held(sandbox, &mut state).await?;
+                    self.repaired("workspace gone");
+                }
+                Ok(())
+            }
+            Stage::Deleting => {
+                let Some(mut state) = sandbox.order.try_exclusive() else { return Ok(()) };
+                if matches!(&*state, State::Stuck) {
+                    self.delete_held(sandbox, &mut state).await?;
+                    self.repaired("delete finished");
+                }
+                Ok(())
+            }
+            Stage::Creating | Stage::Parking | Stage::Waking => Ok(()),
+        }
+    }
+
+    /// Removes what no sandbox claims: containers, volumes, disks, networks, and sockets' directories.
+    pub(super) async fn sweep(&self, on_engine: &OnEngine) -> Result<(), Error> {
+        let ids: HashSet<&SandboxId> = on_engine.containers.keys().chain(on_engine.volumes.keys()).collect();
+        for id in ids {
+            match self.registry.get(id) {
+                None => {
+                    info!(sandbox = %id, "removing a container or volume without a sandbox");
+                    self.engine.remove(id).await?;
+                    self.repaired("orphan removed");
+                }
+                Some(sandbox) => {
+                    // A parked sandbox has no container.
+                    let Some(state) = sandbox.order.try_exclusive() else { continue };
+                    if matches!(&*state, State::Parked) && on_engine.containers.contains_key(id) {
+                        self.engine.remove_container_of(id).await?;
+                        self.repaired("orphan removed");
+                    }
+                }
+            }
+        }
+        let networks = self.engine.remove_networks().await?;
+        (0..networks).for_each(|_| self.repaired("network removed"));
+        self.sweep_disks().await?;
+        self.sweep_run_dir()
+    }
+
+    fn sweep_run_dir(&self) -> Result<(), Error> {
+        let entries = std::fs::read_dir(&self.setup.run_dir).map_err(|source| Error::RunDir { source })?;
+        for entry in entries.flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<SandboxId>().ok());
+            if let Some(id) = id.filter(|id| self.registry.get(id).is_none()) {
+                self.remove_run_dir_of(&id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back the sandboxes of before, finishes or undoes what was cut off, and sweeps the rest.
+    pub(super) async fn take_back_all(self: &Arc<Self>) -> Result<(), Error> {
+        let on_engine = self.look().await?;
+        let records = if self.store.is_new() {
+            let records = self.rehydrate(&on_engine).await?;
+            if !records.is_empty() {
+                info!(
+                    sandboxes = records.len(),
+                    "the store is new; sandboxes are taken back from their labels"
+                );
+            }
+            records
+        } else {
+            self.store.sandboxes().await?
+        };
+        // An error ends the start here, before the sweep: what is not in the registry would be swept.
+        futures::stream::iter(records.into_iter().map(Ok))
+            .try_for_each_concurrent(limits::RECONCILE_AT_ONCE, |record| self.settle(record, &on_engine))
+            .await?;
+        self.sweep(&on_engine).await
+    }
+
+    /// Takes one sandbox back as what it turns out to be.
+    async fn settle(self: &Arc<Self>, record: SandboxRecord, on_engine: &OnEngine) -> Result<(), Error> {
+        let runs = on_engine.containers.get(&record.id).is_some_and(|(_, runs)| *runs);
+        match record.stage {
+            // Nobody was told that it is there, or somebody was told that it is not.
+            Stage::Creating | Stage::Deleting => self.finish_delete(record).await,
+            // A container that runs may have commands in it, whatever was about to happen to it.
+            Stage::Running | Stage::Parking | Stage::Waking if runs => self.take_back_running(record).await,
+            Stage::Running | Stage::Parking | Stage::Waking | Stage::Parked => {
+                self.take_back_parked(record, on_engine).await
+            }
+        }
+    }
+
+    async fn finish_delete(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
+        info!(sandbox = %record.id, stage = record.stage.as_str(), "removing what was cut off");
+        let sandbox = Sandbox::of_before(record, State::Stuck, None);
+        sandbox.update(|record| record.stage = Stage::Deleting);
+        // In the registry until nothing of it is left, so that a failure is tried again.
+        if self.registry.adopt(Arc::clone(&sandbox)) {
+            self.look_at(&sandbox).await;
+        }
+        Ok(())
+    }
+
+    async fn take_back_running(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
+        let id = record.id.clone();
+        let sandbox = Sandbox::of_before(record, State::Creating, None);
+        let agent = self.open_door(&sandbox)?;
+        match self.engine.inspect(&id).await {
+            Ok(Some(inspected)) => {
+                sandbox.peer.send_replace(self.peer_of(inspected.status));
+                sandbox.set_posture(inspected.posture);
+            }
+            // One container that hangs or went just now must not keep the others from being taken back.
+            Ok(None) | Err(_) => drop(sandbox.peer.send_replace(Peer::Untold)),
+        }
+        let changed = sandbox.stage() != Stage::Running;
+        sandbox.update(|record| {
+            record.stage = Stage::Running;
+            record.parked_at_age_ms = None;
+        });
+        *sandbox.order.exclusive().await = State::Running(Running { agent, place: self.free_place() });
+        if self.registry.adopt(Arc::clone(&sandbox)) {
+            info!(sandbox = %id, "took a sandbox back");
+        } else {
+            warn!(sandbox = %id, "left a sandbox alone whose session or user id has another");
+        }
+        if changed {
+            self.repaired("cut off");
+            self.save(&sandbox).await;
+        }
+        self.watch_of_before(&sandbox).await;
+        Ok(())
+    }
+
+    async fn take_back_parked(
+        self: &Arc<Self>,
+        record: SandboxRecord,
+        on_engine: &OnEngine,
+    ) -> Result<(), Error> {
+        let id = record.id.clone();
+        let age = self.age.now_ms();
+        let was_parked = record.stage == Stage::Parked;
+        let sandbox = Sandbox::of_before(record, State::Parked, None);
+        sandbox.update(|record| {
+            record.stage = Stage::Parked;
+            record.parked_at_age_ms.get_or_insert(age);
+        });
+        if !self.registry.adopt(Arc::clone(&sandbox)) {
+            warn!(sandbox = %id, "left a sandbox alone whose session or user id has another");
+            return Ok(());
+        }
+        self.remove_run_dir_of(&id)?;
+        // A container that is left over, or a workspace that is gone, is what the sweep and the next look at
+        // it are for.
+        if !on_engine.volumes.contains_key(&id) {
+            self.look_at(&sandbox).await;
+        } else if !was_parked {
+            info!(sandbox = %id, "the container of a sandbox has ended; it is parked");
+            self.repaired("container ended");
+            self.end_history_of(&sandbox).await;
+            self.save(&sandbox).await;
+        }
+        Ok(())
+    }
+
+    /// The records of what the engine's labels tell, where the store is new. Where two claim one session or
+    /// user id, the one that runs has it.
+    async fn rehydrate(&self, on_engine: &OnEngine) -> Result<Vec<SandboxRecord>, Error> {
+        let mut running: Vec<_> = on_engine.containers.values().filter(|(_, runs)| *runs).collect();
+        running.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
+        let running = running.into_iter().map(|(labels, _)| (labels, Stage::Running));
+        let parked = on_engine.volumes.values().map(|labels| (labels, Stage::Parked));
+        let (mut sessions, mut slots, mut records) = (HashSet::new(), HashSet::new(), Vec::new());
+        for (labels, stage) in running.chain(parked) {
+            // The daemon's own trial of another start has the last user id; it was cut off.
+            let is_trial = labels.slot == crate::model::UidSlot::LAST;
+            if is_trial || sessions.contains(&labels.spec.session_key) || slots.contains(&labels.slot) {
+                continue;
+            }
+            sessions.insert(&labels.spec.session_key);
+            slots.insert(labels.slot);
+            let mut record = super::registry::new_record(
+                labels.id.clone(),
+                labels.slot,
+                labels.transport,
+                labels.spec.clone(),
+            );
+            record.disk = labels.disk.clone();
+            record.stage = stage;
+            record.parked_at_age_ms = (stage == Stage::Parked).then(|| self.age.now_ms());
+            records.push(record);
+        }
+        self.store.rehydrate(&records).await?;
+        Ok(records)
+    }
+}

@@ -1,0 +1,149 @@
+//! What is told of a sandbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_api::SandboxId;
+
+use super::activity::now_ms;
+use super::order::{Running, State};
+use super::registry::Sandbox;
+use super::{Error, Service};
+use crate::agent::AgentHandle;
+use crate::engine::{Posture, Usage};
+use crate::model::{SandboxRecord, SessionKey, Stage};
+
+/// A sandbox at one moment.
+#[derive(Debug, Clone)]
+pub struct SandboxView {
+    /// What it is made from and what is being done with it.
+    pub record: SandboxRecord,
+    /// Tag of its image.
+    pub image: String,
+    /// Its hardening, as of when its container was last started or found.
+    pub posture: Option<Posture>,
+    /// What this host cannot hold it to.
+    pub unenforced: Vec<String>,
+    /// Milliseconds since the Unix epoch when it is parked or deleted if nobody uses it until then.
+    pub expires_at_ms: Option<i64>,
+    /// Commands under way, as far as this daemon was told of them.
+    pub running_commands: u32,
+    /// What it takes now, if that was asked for and it runs.
+    pub usage: Option<SandboxUsage>,
+}
+
+/// What a sandbox takes.
+#[derive(Debug, Clone, Copy)]
+pub struct SandboxUsage {
+    /// By its container.
+    pub container: Usage,
+    /// By its workspace, where that is a file system of its own.
+    pub disk_bytes: Option<u64>,
+}
+
+/// Which sandboxes to list.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Only that of this session.
+    pub session_key: Option<SessionKey>,
+    /// Only those for which this holds.
+    pub stages: Option<Vec<Stage>>,
+    /// Those after this one.
+    pub after: Option<SandboxId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Service {
+    /// The sandboxes of a selection in order of their ids, and whether there are more.
+    pub fn list(&self, selection: &Selection) -> Result<(Vec<SandboxView>, bool), Error> {
+        self.prepared()?;
+        let after = |sandbox: &Arc<Sandbox>| selection.after.as_ref().is_none_or(|id| sandbox.id() > id);
+        let mut found = self.registry.all().into_iter().filter(after).filter(|sandbox| {
+            let record = sandbox.facts().record;
+            selection.session_key.as_ref().is_none_or(|key| *key == record.spec.session_key)
+                && selection.stages.as_ref().is_none_or(|stages| stages.contains(&record.stage))
+        });
+        let page = found.by_ref().take(selection.limit).map(|sandbox| self.view(&sandbox, None)).collect();
+        Ok((page, found.next().is_some()))
+    }
+
+    /// A sandbox with what it takes now. Neither wakes it nor counts as use.
+    pub async fn get(&self, id: &SandboxId) -> Result<SandboxView, Error> {
+        let sandbox = self.find(id)?;
+        let agent = match sandbox.order.try_shared().as_deref() {
+            Some(State::Running(Running { agent, .. })) => Some(agent.clone()),
+            Some(State::Deleted | State::Failed(_)) => return Err(Error::NotFound { resource: "sandbox" }),
+            _ => None,
+        };
+        let Some(agent) = agent.filter(AgentHandle::is_connected) else {
+            return Ok(self.view(&sandbox, None));
+        };
+        let (container, info) = tokio::join!(self.engine.usage(id), agent.info());
+        // What cannot be told now is not told; the rest of the answer is as good without.
+        let container = container.ok().flatten();
+        let info = info.ok();
+        let own_disk = sandbox.facts().record.disk.is_some();
+        let disk_bytes = info.as_ref().map(|info| info.disk_used_bytes).filter(|_| own_disk);
+        let usage = container.map(|container| SandboxUsage { container, disk_bytes });
+        let mut view = self.view(&sandbox, usage);
+        if let Some(info) = info {
+            view.running_commands = info.running_commands;
+        }
+        Ok(view)
+    }
+
+    /// Counts as use and may change what can be changed. Wakes a parked sandbox.
+    pub async fn touch(self: &Arc<Self>, id: &SandboxId, changes: &super::Changes) -> Result<(), Error> {
+        let in_use = self.in_use(id).await?;
+        self.apply(&in_use.sandbox, changes).await
+    }
+
+    fn view(&self, sandbox: &Sandbox, usage: Option<SandboxUsage>) -> SandboxView {
+        let posture = sandbox.facts().posture;
+        let record = sandbox.record();
+        SandboxView {
+            image: record.spec.image.clone().unwrap_or_else(|| self.setup.image.clone()),
+            unenforced: self.unenforced(&record, posture.as_ref()),
+            expires_at_ms: self.expires_in(sandbox, &record).map(|left| now_ms() + left.as_millis() as i64),
+            running_commands: sandbox.activity.commands() as u32,
+            posture,
+            usage,
+            record,
+        }
+    }
+
+    fn expires_in(&self, sandbox: &Sandbox, record: &SandboxRecord) -> Option<Duration> {
+        match record.stage {
+            Stage::Running if !sandbox.activity.is_used() => {
+                Some(record.spec.idle_ttl.saturating_sub(sandbox.activity.idle_for()))
+            }
+            Stage::Parked => {
+                let parked_for = self.age.since(record.parked_at_age_ms?);
+                Some(self.setup.limits.workspace_retention.saturating_sub(parked_for))
+            }
+            Stage::Running | Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting => None,
+        }
+    }
+
+    /// What a sandbox is promised and this host does not hold it to.
+    fn unenforced(&self, record: &SandboxRecord, posture: Option<&Posture>) -> Vec<String> {
+        let mut unenforced: Vec<String> = self.host_weaknesses().to_vec();
+        if record.disk.is_none() {
+            unenforced.push(self.no_quota_reason());
+        }
+        let Some(posture) = posture else { return unenforced };
+        let limits = [
+            ("pids limit", posture.pids_limit.is_some()),
+            ("memory limit", posture.memory_bytes.is_some()),
+            ("no swap", posture.swap_bytes == Some(0)),
+            ("cpu limit", posture.nano_cpus.is_some()),
+        ];
+        unenforced.extend(limits.into_iter().filter(|(_, held)| !held).map(|(name, _)| name.to_owned()));
+        let promised = i64::from(record.spec.resources.vcpus()) * 1_000_000_000;
+        if posture.nano_cpus.is_some_and(|given| given < promised) {
+            unenforced.push(format!("{} vcpus: the host has fewer", record.spec.resources.vcpus()));
+        }
+        unenforced
+    }
+}

@@ -1,0 +1,60 @@
+//! The schema and its versions.
+
+use std::path::Path;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{Row, SqliteConnection};
+
+use super::Error;
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// Checks the database and brings its schema up to date.
+pub(super) async fn prepare(conn: &mut SqliteConnection, path: &Path) -> Result<(), Error> {
+    let fail = |error| Error::from_sqlite(path, error);
+    let found = version(conn).await.map_err(fail)?;
+    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
+    if found > known {
+        return Err(Error::Newer { path: path.to_owned(), found, known });
+    }
+    // Kept in the file: readers and the writer do not wait for each other.
+    sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *conn).await.map_err(fail)?;
+    MIGRATIONS.run_direct(None, conn, false).await.map_err(|error| from_migration(path, error))?;
+    check(conn, path).await
+}
+
+/// 0 is an empty database.
+async fn version(conn: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    let exists = "SELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'";
+    if sqlx::query_scalar::<_, i64>(exists).fetch_one(&mut *conn).await? == 0 {
+        return Ok(0);
+    }
+    sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations").fetch_one(conn).await
+}
+
+/// Looks for damage where it matters. History is left out: there may be much of it and nothing depends on it.
+async fn check(conn: &mut SqliteConnection, path: &Path) -> Result<(), Error> {
+    for statement in ["PRAGMA quick_check(daemon)", "PRAGMA quick_check(sandboxes)"] {
+        let row = sqlx::query(statement).fetch_one(&mut *conn).await;
+        let said: String =
+            row.and_then(|row| row.try_get(0)).map_err(|error| Error::from_sqlite(path, error))?;
+        if said != "ok" {
+            return Err(Error::Faulty { path: path.to_owned(), fault: said });
+        }
+    }
+    Ok(())
+}
+
+fn from_migration(path: &Path, error: MigrateError) -> Error {
+    match error {
+        MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => {
+            match Error::from_sqlite(path, source) {
+                Error::Refused { path, source } => {
+                    Error::Schema { path, source: Box::new(MigrateError::Execute(source)) }
+                }
+                named => named,
+            }
+        }
+        other => Error::Schema { path: path.to_owned(), source: Box::new(other) },
+    }
+}

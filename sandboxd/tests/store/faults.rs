@@ -1,0 +1,295 @@
+//! Disks and databases that fail, before the start and in the middle of life.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use sandboxd::model::{CommandRecord, Stage, limits};
+use sandboxd::store::{Error, Store};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, SqliteConnection};
+
+use crate::world::{SmallDisk, command, dir, ended, run, sandbox, sandbox_id, store};
+
+/// What a call may take beyond the time the store waits for others.
+const A_LITTLE: Duration = Duration::from_secs(2);
+
+async fn connect(state_dir: &Path) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(state_dir.join("sandboxd.db")).connect().await.unwrap()
+}
+
+async fn execute(conn: &mut SqliteConnection, statement: &'static str) {
+    sqlx::raw_sql(statement).execute(conn).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_a_later_program_is_left_alone() {
+    let (dir, store) = store().await;
+    store.close().await;
+    let mut conn = connect(dir.path()).await;
+    let later = "INSERT INTO _sqlx_migrations VALUES (4711, 'later', CURRENT_TIMESTAMP, 1, x'00', 0)";
+    execute(&mut conn, later).await;
+    let error = Store::open(dir.path()).await.unwrap_err();
+    assert!(matches!(error, Error::Newer { found: 4711, known: 1, .. }), "{error:?}");
+    assert!(error.to_string().contains("has schema 4711, and this sandboxd knows none later than 1"));
+    assert!(error.advice().unwrap().contains("move the database away"));
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_with_advice() {
+    let dir = dir();
+    fs::write(
+        dir.path().join("sandboxd.db"),
+        "This is not a database, and long enough to be one. ".repeat(400),
+    )
+    .unwrap();
+    let error = Store::open(dir.path()).await.unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
+    assert!(error.advice().unwrap().contains("taken back from the engine's labels"));
+    assert!(!error.is_away());
+}
+
+#[tokio::test]
+async fn pages_of_garbage_behind_a_good_header_are_found_at_the_start() {
+    for from in [100, 4096] {
+        let (dir, store) = store().await;
+        for number in 0..50 {
+            store.begin(&sandbox(number)).await.unwrap();
+        }
+        store.close().await;
+        garble(&dir.path().join("sandboxd.db"), from);
+        let error = Store::open(dir.path()).await.unwrap_err();
+        let is_named = matches!(error, Error::Corrupt { .. } | Error::Faulty { .. });
+        assert!(is_named && error.advice().is_some(), "from {from}: {error:?}");
+    }
+}
+
+/// Overwrites all that follows `from`, and returns what the file held.
+fn garble(path: &Path, from: u64) -> Vec<u8> {
+    let before = fs::read(path).unwrap();
+    let garbage = vec![0xa5; before.len() - from as usize];
+    fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&garbage, from).unwrap();
+    before
+}
+
+#[tokio::test]
+async fn damage_in_the_middle_of_life_is_named_and_passes_with_its_cause() {
+    let (dir, store) = store().await;
+    for number in 0..50 {
+        store.begin(&sandbox(number)).await.unwrap();
+    }
+    store.close().await;
+    let store = Store::open(dir.path()).await.unwrap();
+    let path = dir.path().join("sandboxd.db");
+    let before = garble(&path, 4096);
+    let error = store.sandboxes().await.unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. } | Error::BadRow { .. }), "{error:?}");
+    fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&before, 0).unwrap();
+    assert_eq!(store.sandboxes().await.unwrap().len(), 50);
+    store.begin(&sandbox(51)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_named() {
+    let (dir, store) = store().await;
+    store.begin(&sandbox(1)).await.unwrap();
+    execute(&mut connect(dir.path()).await, "UPDATE sandboxes SET resources = 'vcpus=900'").await;
+    let error = store.sandboxes().await.unwrap_err().to_string();
+    assert!(error.contains(sandbox_id(1).as_str()) && error.contains("`resources`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_locked_database_fails_in_time_and_works_again() {
+    let (dir, store) = store().await;
+    let mut other = connect(dir.path()).await;
+    execute(&mut other, "BEGIN EXCLUSIVE").await;
+    let begun = Instant::now();
+    let (one, two) = (sandbox(1), sandbox(2));
+    let both = tokio::join!(store.begin(&one), store.begin(&two));
+    for error in [both.0.unwrap_err(), both.1.unwrap_err()] {
+        assert!(matches!(error, Error::Busy { .. }) && error.is_away(), "{error:?}");
+    }
+    assert!(begun.elapsed() < limits::STORE_BUSY + A_LITTLE, "{:?}", begun.elapsed());
+    assert_eq!(store.sandboxes().await.unwrap(), []);
+    execute(&mut other, "ROLLBACK").await;
+    store.begin(&one).await.unwrap();
+    assert_eq!(store.sandboxes().await.unwrap(), [one]);
+}
+
+/// Makes files immutable, for root as well, until it is dropped.
+struct Immutable(Vec<PathBuf>);
+
+impl Immutable {
+    fn new(dir: &Path, names: &[&str]) -> Self {
+        let paths: Vec<_> = names.iter().map(|name| dir.join(name)).collect();
+        paths.iter().for_each(|path| run("chattr", &["+i"], path));
+        Self(paths)
+    }
+}
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|path| run("chattr", &["-i"], path));
+    }
+}
+
+#[tokio::test]
+async fn a_read_only_database_fails_in_time_and_works_again() {
+    let (dir, store) = store().await;
+    store.begin(&sandbox(1)).await.unwrap();
+    let immutable = Immutable::new(dir.path(), &["sandboxd.db", "sandboxd.db-wal"]);
+    for number in 2..5 {
+        let begun = Instant::now();
+        let error = store.begin(&sandbox(number)).await.unwrap_err();
+        assert!(error.is_away() && error.advice().is_some(), "{error:?}");
+        assert!(begun.elapsed() < limits::STORE_BUSY + A_LITTLE, "{:?}", begun.elapsed());
+    }
+    assert!(store.check().await.unwrap_err().is_away());
+    assert_eq!(store.sandboxes().await.unwrap(), [sandbox(1)]);
+    drop(immutable);
+    store.check().await.unwrap();
+    store.begin(&sandbox(2)).await.unwrap();
+    store.close().await;
+
+    let _immutable = Immutable::new(dir.path(), &["sandboxd.db"]);
+    let error = Store::open(dir.path()).await.unwrap_err();
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_file_moved_away_is_noticed() {
+    let (dir, store) = store().await;
+    store.check().await.unwrap();
+    fs::rename(dir.path().join("sandboxd.db"), dir.path().join("away")).unwrap();
+    assert!(matches!(store.check().await, Err(Error::Gone { .. })));
+    fs::rename(dir.path().join("away"), dir.path().join("sandboxd.db")).unwrap();
+    store.check().await.unwrap();
+}
+
+/// Sandboxes on the small disk, the second of them with a long history.
+const ON_DISK: u32 = 300;
+
+async fn store_on(disk: &SmallDisk) -> Store {
+    let store = Store::open(disk.path()).await.unwrap();
+    for number in 0..ON_DISK {
+        store.begin(&sandbox(number)).await.unwrap();
+    }
+    for number in 0..1000 {
+        let argv = vec!["x".repeat(1000)];
+        let ended = Some(ended(0));
+        store.history().started(CommandRecord { argv, ended, ..command(&sandbox_id(1), number) });
+    }
+    assert!(store.history().flush().await);
+    store
+}
+
+#[tokio::test]
+async fn on_a_full_disk_sandboxes_can_be_removed_and_not_made() {
+    let disk = SmallDisk::new("16m");
+    let store = store_on(&disk).await;
+    let ballast = disk.path().join("sandboxd.ballast");
+    assert!(ballast.exists());
+    // An empty log has to grow for whatever is written.
+    execute(&mut connect(disk.path()).await, "PRAGMA wal_checkpoint(TRUNCATE)").await;
+    let filler = disk.fill();
+
+    let error = store.begin(&sandbox(ON_DISK)).await.unwrap_err();
+    assert!(matches!(error, Error::Full { .. }) && error.is_away(), "{error:?}");
+    assert!(matches!(store.check().await, Err(Error::Full { .. })));
+    assert!(ballast.exists());
+    for number in 0..ON_DISK {
+        store.set_stage(&sandbox_id(number), Stage::Deleting).await.unwrap();
+        store.remove(&sandbox_id(number)).await.unwrap();
+    }
+    assert_eq!(store.sandboxes().await.unwrap(), []);
+    assert!(!ballast.exists() && !store.restore_ballast());
+
+    fs::remove_file(filler).unwrap();
+    assert!(store.restore_ballast() && ballast.exists());
+    store.begin(&sandbox(ON_DISK)).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_store_opens_on_a_full_disk() {
+    let disk = SmallDisk::new("16m");
+    store_on(&disk).await.close().await;
+    let _filler = disk.fill();
+    let store = Store::open(disk.path()).await.unwrap();
+    assert!(!disk.path().join("sandboxd.ballast").exists());
+    assert_eq!(store.sandboxes().await.unwrap().len(), ON_DISK as usize);
+    store.remove(&sandbox_id(1)).await.unwrap();
+    assert_eq!(store.sandboxes().await.unwrap().len(), ON_DISK as usize - 1);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn history_waits_for_a_store_that_is_away_and_readers_do_not() {
+    let (dir, store) = store().await;
+    let one = sandbox_id(1);
+    store.begin(&sandbox(1)).await.unwrap();
+    let mut other = connect(dir.path()).await;
+    execute(&mut other, "BEGIN EXCLUSIVE").await;
+    store.history().started(command(&one, 1));
+    let begun = Instant::now();
+    assert_eq!(store.commands(&one, 10).await.unwrap(), []);
+    assert!(begun.elapsed() < limits::HISTORY_FLUSH + A_LITTLE);
+    execute(&mut other, "ROLLBACK").await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while store.commands(&one, 10).await.unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "history was not written");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.history().dropped(), 0);
+}
+
+/// Where the child of the next test finds its directory.
+const CHILD_DIR: &str = "SANDBOXD_TEST_STORE_DIR";
+
+#[tokio::test]
+async fn whatever_was_acknowledged_before_a_kill_is_there() {
+    let dir = dir();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["faults::child_that_is_killed", "--exact", "--ignored", "--nocapture"])
+        .env(CHILD_DIR, dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut written = 0;
+    for line in lines.map_while(Result::ok) {
+        if let Some(number) = line.strip_prefix("written ") {
+            written = number.parse().unwrap();
+        }
+        if written == 200 {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    assert!(written >= 200, "{written}");
+    let store = Store::open(dir.path()).await.unwrap();
+    let found = store.sandboxes().await.unwrap();
+    for number in 0..=written {
+        let id = sandbox_id(number);
+        let record = found.iter().find(|record| record.id == id).expect("acknowledged");
+        assert_ne!(record.stage, Stage::Creating, "{number}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "run by the test above"]
+async fn child_that_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
+    let store = Store::open(Path::new(&dir)).await.unwrap();
+    for number in 0..1900 {
+        let record = sandbox(number);
+        store.begin(&record).await.unwrap();
+        store.set_stage(&record.id, Stage::Running).await.unwrap();
+        let mut out = std::io::stdout();
+        writeln!(out, "written {number}").unwrap();
+        out.flush().unwrap();
+    }
+}

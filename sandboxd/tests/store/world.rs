@@ -1,0 +1,112 @@
+//! Records, directories and disks for the stories.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use sandbox_api::command::EndReason;
+use sandbox_api::{CommandId, SandboxId};
+use sandboxd::model::{
+    CommandRecord, Disk, Ended, Resources, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot,
+};
+use sandboxd::store::Store;
+use tempfile::TempDir;
+
+pub(crate) fn dir() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// An open store without sandboxes, and the directory it lives in.
+pub(crate) async fn store() -> (TempDir, Store) {
+    let dir = dir();
+    let store = Store::open(dir.path()).await.unwrap();
+    (dir, store)
+}
+
+/// A sandbox that differs from those of other numbers.
+pub(crate) fn sandbox(number: u32) -> SandboxRecord {
+    let key = SessionKey::parse(&format!("chat:{number}"), "sessionKey").unwrap();
+    SandboxRecord {
+        id: sandbox_id(number),
+        slot: UidSlot::of_uid(UidSlot::FIRST_UID + number).unwrap(),
+        transport: Transport::Socket,
+        spec: SandboxSpec { resources: Resources::default(), ..SandboxSpec::new(key) },
+        disk: Some(Disk::new("dsk_1", "3f2504e0-4f89-41d3-9a0c-0305e82c3301").unwrap()),
+        stage: Stage::Creating,
+        created_at_ms: 1_700_000_000_000 + i64::from(number),
+        last_active_ms: 1_700_000_000_000,
+        parked_at_age_ms: None,
+        disk_bytes: None,
+    }
+}
+
+pub(crate) fn sandbox_id(number: u32) -> SandboxId {
+    format!("sbx_{number:016}").parse().unwrap()
+}
+
+pub(crate) fn command_id(number: u32) -> CommandId {
+    format!("cmd_{number:016}").parse().unwrap()
+}
+
+pub(crate) fn command(sandbox: &SandboxId, number: u32) -> CommandRecord {
+    CommandRecord {
+        sandbox: sandbox.clone(),
+        id: command_id(number),
+        argv: vec!["bash".to_owned(), "-c".to_owned(), format!("echo {number}")],
+        cwd: "src".to_owned(),
+        detached: number.is_multiple_of(2),
+        timeout_ms: 30_000,
+        started_at_ms: 1_700_000_000_000 + i64::from(number),
+        ended: None,
+    }
+}
+
+pub(crate) fn ended(exit_code: i32) -> Ended {
+    Ended {
+        reason: EndReason::Exited,
+        exit_code,
+        signal: None,
+        duration: Duration::from_millis(12),
+        stdout_bytes: 3,
+        stderr_bytes: 2,
+        dropped_bytes: 1,
+        swept: false,
+    }
+}
+
+/// A small disk of its own, as a mounted tmpfs; needs root.
+pub(crate) struct SmallDisk {
+    dir: TempDir,
+}
+
+impl SmallDisk {
+    pub(crate) fn new(size: &str) -> Self {
+        let dir = dir();
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={size},mode=700"), "none"], dir.path());
+        Self { dir }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Takes what is free, and returns the file that does.
+    pub(crate) fn fill(&self) -> PathBuf {
+        let path = self.path().join("filler");
+        let mut zeroes = std::fs::File::open("/dev/zero").unwrap();
+        let mut file = std::fs::File::create(&path).unwrap();
+        std::io::copy(&mut zeroes, &mut file).unwrap_err();
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        run("umount", &["--lazy"], self.dir.path());
+    }
+}
+
+pub(crate) fn run(program: &str, args: &[&str], path: &Path) {
+    let status = Command::new(program).args(args).arg(path).status().unwrap();
+    assert!(status.success(), "{program} {args:?} {}", path.display());
+}
