@@ -8,11 +8,13 @@
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
 //! - [`files`], [`batch`]: the workspace; [`environment`], [`limits`]
+//! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
 
 mod batch;
 mod capture;
 mod command;
 mod commands;
+mod disks;
 mod environment;
 mod files;
 mod follow;
@@ -30,6 +32,7 @@ mod supervisor;
 mod text;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,10 +51,13 @@ const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {
     oom::open_own_score();
-    let done = hide().and_then(|()| runtime()).and_then(|runtime| {
-        let dial = std::env::args().nth(1).as_deref() == Some("dial");
-        runtime.block_on(async { if dial { link::bridge_stdio().await } else { serve().await } })
-    });
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments[..] {
+        ["disks", dir] => disks::serve(Path::new(dir)),
+        ["dial"] => start().and_then(|runtime| runtime.block_on(link::bridge_stdio())),
+        _ => start().and_then(|runtime| runtime.block_on(serve())),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -67,7 +73,8 @@ fn hide() -> io::Result<()> {
     Ok(())
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+fn start() -> io::Result<tokio::runtime::Runtime> {
+    hide()?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(FILE_THREADS)

@@ -127,28 +127,10 @@ fn cursor_of(text: &str) -> std::result::Result<SandboxId, FieldError> {
     text.parse().map_err(|_| FieldError::new("cursor", "must be the `nextCursor` of the page before"))
 }
 
-/// What is on its way is told as what it was, until it is what it will be.
-pub(super) fn state_of(stage: Stage) -> SandboxState {
-    match stage {
-        Stage::Creating => SandboxState::Creating,
-        Stage::Running | Stage::Parking => SandboxState::Running,
-        Stage::Parked | Stage::Waking => SandboxState::Parked,
-        // Nothing of it can be used any more, and something of it is still to be removed.
-        Stage::Deleting => SandboxState::Failed,
-    }
-}
-
 fn stages_of(state: &str) -> std::result::Result<Vec<Stage>, FieldError> {
-    Ok(match state {
-        "creating" => vec![Stage::Creating],
-        "running" => vec![Stage::Running, Stage::Parking],
-        "parked" => vec![Stage::Parked, Stage::Waking],
-        "failed" => vec![Stage::Deleting],
-        "deleted" => Vec::new(),
-        _ => {
-            return Err(FieldError::new("state", "must be creating, running, parked, failed or deleted"));
-        }
-    })
+    let state = serde_json::from_value(state.into())
+        .map_err(|_| FieldError::new("state", "must be creating, running, parked, failed or deleted"))?;
+    Ok(Stage::of_state(state))
 }
 
 fn to_wire(view: SandboxView) -> Sandbox {
@@ -158,7 +140,7 @@ fn to_wire(view: SandboxView) -> Sandbox {
     Sandbox {
         sandbox_id: record.id,
         session_key: spec.session_key.to_string(),
-        state: state_of(record.stage),
+        state: record.stage.state(),
         runtime: spec.runtime.as_str().to_owned(),
         image,
         resources: WireResources {

@@ -16,7 +16,7 @@ pub use reader::{Fault, Report, Row};
 
 use self::reader::Reader;
 use crate::engine::EngineAddress;
-use crate::model::{Limits, Transport};
+use crate::model::{DiskQuota, Limits, Transport};
 
 /// Shortest admin token where others than this machine can connect, in characters.
 pub const MIN_TOKEN_CHARS: usize = 32;
@@ -57,6 +57,8 @@ pub struct Config {
     pub agent_program: PathBuf,
     /// How agents are reached; `None` finds out.
     pub transport: Option<Transport>,
+    /// Whether workspaces must have a quota.
+    pub disk_quota: DiskQuota,
     /// Images that a caller may ask for besides the daemon's own.
     pub allowed_images: Vec<String>,
     /// Whether sandboxes of the original daemon are taken over at the start.
@@ -125,6 +127,7 @@ impl Config {
             reader.setting("SANDBOXD_AGENT_PATH", &parse::default_agent_program(), parse::directory);
         let transport = reader.setting("SANDBOXD_AGENT_TRANSPORT", "auto", parse::transport);
         let public_host = reader.optional("SANDBOXD_PUBLIC_HOST", parse::word);
+        let disk_quota = reader.setting("SANDBOXD_DISK_QUOTA", "auto", parse::disk_quota);
         let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
         let adopt_original = reader.setting("SANDBOXD_ADOPT_ORIGINAL", "false", parse::boolean);
         let allowed_hosts = reader.setting("SANDBOXD_ALLOWED_HOSTS", "", parse::list);
@@ -151,6 +154,7 @@ impl Config {
             build_ca,
             agent_program: agent_program?,
             transport: transport?,
+            disk_quota: disk_quota?,
             allowed_images: allowed_images?,
             adopt_original: adopt_original?,
             log_filter: log_filter?,

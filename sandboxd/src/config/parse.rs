@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::BindHost;
 use crate::engine::EngineAddress;
-use crate::model::Transport;
+use crate::model::{DiskQuota, Transport};
 
 /// In front of every log filter: bollard logs the bodies of its requests at debug level, and those that make
 /// containers hold the agents' secrets. Who wants them must name it.
@@ -90,6 +90,10 @@ pub(super) fn docker_host(text: &str) -> Result<EngineAddress, String> {
         Some(address) if !address.is_empty() => Ok(EngineAddress::Tcp(address.trim_end_matches('/').into())),
         _ => Err(format!("must begin with `unix://` or `tcp://`, not {text:?}")),
     }
+}
+
+pub(super) fn disk_quota(text: &str) -> Result<DiskQuota, String> {
+    DiskQuota::parse(text).ok_or_else(|| format!("must be auto, required or off, not {text:?}"))
 }
 
 pub(super) fn transport(text: &str) -> Result<Option<Transport>, String> {

@@ -24,6 +24,10 @@ use crate::model::limits;
 /// Buffer of the stream to an agent that is reached through the engine, in bytes.
 const DIAL_BUFFER_BYTES: usize = 64 * 1024;
 
+/// How long a restart lets the first signal work. That is SIGKILL here, so nobody waits; with 0 the engine
+/// (20.10) kills a second time at once, cleans up while it starts, and no `exec` works ever after.
+const STOP_SECONDS: i32 = 10;
+
 /// Whether a container runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -64,7 +68,10 @@ impl Engine {
     /// Makes a sandbox's container and volume and starts it. What a failure leaves is the caller's to remove.
     pub async fn create_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
         self.create(plan).await?;
-        self.prepare_volume(plan).await?;
+        // A disk gets its directories when it is attached.
+        if plan.disk_device.is_none() {
+            self.prepare_volume(plan).await?;
+        }
         self.start(&plan.labels.id).await
     }
 
@@ -90,7 +97,7 @@ impl Engine {
         self.call("create container", limits::ENGINE_CALL, create).await.map(drop)
     }
 
-    /// Gives a new volume its directories and their owner. The container has not run yet, so nothing in
+    /// Gives a new plain volume its directories and their owner; a disk has them already. The container has not run yet, so nothing in
     /// it can lead the engine astray.
     async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
         let uid = plan.labels.slot.uid();
@@ -110,10 +117,11 @@ impl Engine {
         self.call("start container", limits::ENGINE_CALL, start).await
     }
 
-    /// Starts the container again, whatever it did before. The volume keeps its files.
+    /// Starts the container again, whatever it did before. The volume keeps its files. A disk must be
+    /// attached for as long as this takes.
     pub async fn restart(&self, id: &SandboxId) -> Result<(), Error> {
         let name = container_name(id);
-        let options = RestartContainerOptions { t: Some(0), ..Default::default() };
+        let options = RestartContainerOptions { t: Some(STOP_SECONDS), ..Default::default() };
         let restart = self.docker.restart_container(&name, Some(options));
         self.call("restart container", limits::ENGINE_CALL, restart).await
     }
@@ -259,7 +267,7 @@ fn status_of(state: Option<&ContainerState>) -> Status {
     }
 }
 
-fn absent_is_done(result: Result<(), Error>) -> Result<(), Error> {
+pub(super) fn absent_is_done(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(Error::Absent { .. }) => Ok(()),
         other => other,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bollard::errors::Error as BollardError;
 use thiserror::Error;
 
-use super::EngineAddress;
+use super::{DiskFault, EngineAddress};
 
 /// A call to the engine failed.
 #[derive(Debug, Error)]
@@ -108,6 +108,16 @@ pub enum Error {
         script: PathBuf,
         /// Why it failed.
         source: std::io::Error,
+    },
+    /// Something could not be done with a disk, or with all of them.
+    #[error("`{call}` failed for {}", if name.is_empty() { "the disks" } else { name })]
+    Disk {
+        /// What was to be done.
+        call: &'static str,
+        /// The disk's name; empty where it is not about one.
+        name: String,
+        /// Why it could not be done.
+        source: DiskFault,
     },
     /// The agent's program cannot be read.
     #[error("cannot read the agent's program {}", path.display())]

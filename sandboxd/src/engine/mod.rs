@@ -1,4 +1,4 @@
-//! Docker: containers, volumes, images, labels.
+//! Docker: containers, volumes, disks, images, labels.
 //!
 //! The only room that opens the engine's socket. It touches objects with our labels and our instance id and
 //! nothing else, and it never uses the archive endpoints on a container that has run: a link planted by the
@@ -8,6 +8,7 @@ mod address;
 mod agent_volume;
 mod base_image;
 mod container;
+mod disks;
 mod error;
 mod events;
 mod facts;
@@ -29,6 +30,7 @@ use tokio::time::timeout;
 
 pub use address::EngineAddress;
 pub use container::{Found, Inspected, Status};
+pub use disks::{Attached, DiskFault, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;
 pub use facts::Facts;
 pub use image::ImageSource;
@@ -48,8 +50,6 @@ pub struct Engine {
     instance: Arc<Instance>,
     host: Host,
     metrics: Arc<Metrics>,
-    /// What weakens every sandbox on it, as of when it was connected to.
-    weaknesses: Arc<[String]>,
 }
 
 impl Engine {
@@ -82,15 +82,7 @@ impl Engine {
         let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
         let processors = info.ncpu.unwrap_or(1).max(1);
         let host = Host { cgroup_parent: cgroup_parent.into(), oci_runtime, processors };
-        let weaknesses = Arc::default();
-        let mut engine = Self { docker, address, instance, host, metrics, weaknesses };
-        engine.weaknesses = engine.facts().await?.warnings().into();
-        Ok(engine)
-    }
-
-    /// What weakens every sandbox on this engine, a short phrase each.
-    pub fn weaknesses(&self) -> &[String] {
-        &self.weaknesses
+        Ok(Self { docker, address, instance, host, metrics })
     }
 
     /// The numbers of the daemon that uses this engine.

@@ -8,14 +8,15 @@ use std::collections::HashMap;
 
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
-    MountVolumeOptions, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    MountVolumeOptions, MountVolumeOptionsDriverConfig, ResourcesUlimits, RestartPolicy,
+    RestartPolicyNameEnum,
 };
 
 use super::SandboxLabels;
-use crate::model::Instance;
 use crate::model::layout::{
     AGENT_DIR, AGENT_PROGRAM, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR, WORKSPACE, volume_name,
 };
+use crate::model::{Instance, Resources};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -32,9 +33,6 @@ const TMP_INODES: u64 = 16_384;
 /// Open files of one process.
 const OPEN_FILES: i64 = 4096;
 
-/// Largest single file. Not a quota, but a runaway writer ends here.
-const FILE_BYTES: i64 = 2 * 1024 * MIB as i64;
-
 /// Half of the usual weight, so that the host's own services come first where processors are short.
 const CPU_SHARES: i64 = 512;
 
@@ -43,6 +41,10 @@ const OOM_SCORE: i64 = 500;
 
 /// Where Node's heap ends, in hundredths of the memory: it cannot see the limit behind the masked cgroup.
 const NODE_HEAP_PERCENT: u64 = 75;
+
+/// How a disk is mounted. Nothing on it has more rights than its owner, what is deleted is given back to the
+/// machine, and the kernel has no inode tables to zero in the background: they are holes.
+const DISK_OPTIONS: &str = "nosuid,nodev,noatime,discard,noinit_itable,errors=remount-ro";
 
 pub(super) const SECCOMP_PROFILE: &str = include_str!("seccomp.json");
 
@@ -87,11 +89,12 @@ pub struct ContainerPlan {
     pub agent_volume: String,
     /// What the agent presents to us.
     pub agent_secret: String,
-    /// The device of the workspace's own file system; `None` is a plain volume without a quota.
-    pub disk_device: Option<String>,
     /// The host's directory that holds the sandbox's socket; `None` where the agent is reached through
     /// the engine.
     pub run_dir: Option<String>,
+    /// Where the engine finds the sandbox's disk, which must be attached when the container starts; `None`
+    /// is a plain volume without a quota.
+    pub disk_device: Option<String>,
 }
 
 /// What the settings depend on besides the plan: the engine's machine and the operator's choice.
@@ -153,7 +156,7 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         cpu_shares: Some(CPU_SHARES),
         oom_score_adj: Some(OOM_SCORE),
         shm_size: Some(SHM_BYTES as i64),
-        ulimits: Some(ulimits(resources.pids())),
+        ulimits: Some(ulimits(resources)),
         // Shared memory segments would outlive the process that made them, and so every kill.
         sysctls: Some(HashMap::from([("kernel.shm_rmid_forced".into(), "1".into())])),
         tmpfs: Some(tmpfs()),
@@ -169,16 +172,17 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
     }
 }
 
-fn ulimits(pids: u32) -> Vec<ResourcesUlimits> {
+fn ulimits(resources: Resources) -> Vec<ResourcesUlimits> {
     [
         ("nofile", OPEN_FILES),
         ("core", 0),
-        ("fsize", FILE_BYTES),
+        // No file larger than the disk, whether or not there is one to hold it.
+        ("fsize", resources.disk_bytes() as i64),
         ("memlock", 64 * 1024),
         ("msgqueue", 0),
         ("sigpending", 1024),
         // Counted by user, and each sandbox has its own.
-        ("nproc", i64::from(pids)),
+        ("nproc", i64::from(resources.pids())),
     ]
     .map(|(name, value)| ResourcesUlimits { name: Some(name.into()), soft: Some(value), hard: Some(value) })
     .into()
@@ -196,7 +200,7 @@ fn tmpfs() -> HashMap<String, String> {
 }
 
 fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
-    let volume = |name: String, target: &str, read_only, labels| Mount {
+    let volume = |name: String, target: &str, read_only, labels, driver_config| Mount {
         typ: Some(MountType::VOLUME),
         source: Some(name),
         target: Some(target.into()),
@@ -205,14 +209,16 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
             // Otherwise the image's directory would overwrite the owner we set.
             no_copy: Some(true),
             labels,
+            driver_config,
             ..MountVolumeOptions::default()
         }),
         ..Mount::default()
     };
     let labels = plan.labels.to_map(instance);
+    let disk = plan.disk_device.clone().map(disk_driver);
     let mut mounts = vec![
-        volume(volume_name(&plan.labels.id), VOLUME_DIR, false, Some(labels)),
-        volume(plan.agent_volume.clone(), AGENT_DIR, true, None),
+        volume(volume_name(&plan.labels.id), VOLUME_DIR, false, Some(labels), disk),
+        volume(plan.agent_volume.clone(), AGENT_DIR, true, None, None),
     ];
     if let Some(run_dir) = &plan.run_dir {
         mounts.push(Mount {
@@ -225,6 +231,15 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
         });
     }
     mounts
+}
+
+/// Lets the engine mount `device`, a path on its machine, as the volume that is made with this.
+pub(super) fn disk_driver(device: String) -> MountVolumeOptionsDriverConfig {
+    let options = [("type", "ext4".to_owned()), ("device", device), ("o", DISK_OPTIONS.to_owned())];
+    MountVolumeOptionsDriverConfig {
+        name: Some("local".into()),
+        options: Some(options.map(|(name, value)| (name.to_owned(), value)).into()),
+    }
 }
 
 /// What the agent needs, and what it passes on to commands. No token of anybody is in here but the
@@ -275,33 +290,37 @@ mod tests {
             16..=4096u64,
             proptest::bool::ANY,
             proptest::collection::vec(1..=65_535u16, 0..4),
+            (64..=65_536u64, proptest::bool::ANY),
         )
-            .prop_filter_map("a blank key", |(key, slot, vcpus, memory, pids, socket, ports)| {
-                Some(ContainerPlan {
-                    labels: SandboxLabels {
-                        id: "sbx_0123456789abcdef".parse().ok()?,
-                        slot: UidSlot::of_uid(UidSlot::FIRST_UID + slot)?,
-                        transport: if socket { Transport::Socket } else { Transport::Engine },
-                        disk: None,
-                        spec: SandboxSpec {
-                            resources: Resources::new(sandbox_api::sandbox::Resources {
-                                vcpus: Some(vcpus),
-                                memory_mb: Some(memory),
-                                pids: Some(pids),
-                                disk_mb: None,
-                            })
-                            .ok()?,
-                            ports,
-                            ..SandboxSpec::new(SessionKey::parse(&key, "sessionKey").ok()?)
+            .prop_filter_map(
+                "a blank key",
+                |(key, slot, vcpus, memory, pids, socket, ports, disk)| {
+                    Some(ContainerPlan {
+                        labels: SandboxLabels {
+                            id: "sbx_0123456789abcdef".parse().ok()?,
+                            slot: UidSlot::of_uid(UidSlot::FIRST_UID + slot)?,
+                            transport: if socket { Transport::Socket } else { Transport::Engine },
+                            disk: None,
+                            spec: SandboxSpec {
+                                resources: Resources::new(sandbox_api::sandbox::Resources {
+                                    vcpus: Some(vcpus),
+                                    memory_mb: Some(memory),
+                                    pids: Some(pids),
+                                    disk_mb: Some(disk.0),
+                                })
+                                .ok()?,
+                                ports,
+                                ..SandboxSpec::new(SessionKey::parse(&key, "sessionKey").ok()?)
+                            },
                         },
-                    },
-                    image: "remcochat-sandbox:node24".into(),
-                    agent_volume: "sandboxd-agent-0".into(),
-                    agent_secret: "secret".into(),
-                    disk_device: None,
-                    run_dir: socket.then(|| "/run/sandboxd/sbx_0123456789abcdef".into()),
-                })
-            })
+                        image: "remcochat-sandbox:node24".into(),
+                        agent_volume: "sandboxd-agent-0".into(),
+                        agent_secret: "secret".into(),
+                        run_dir: socket.then(|| "/run/sandboxd/sbx_0123456789abcdef".into()),
+                        disk_device: disk.1.then(|| "/volumes/disks/_data/dsk_1.dev".into()),
+                    })
+                },
+            )
     }
 
     proptest! {
@@ -327,6 +346,9 @@ mod tests {
             prop_assert!((1_000_000_000..=4_000_000_000).contains(&host.nano_cpus.unwrap()));
             prop_assert_eq!(host.log_config.and_then(|log| log.typ), Some("none".to_owned()));
             prop_assert_eq!(host.auto_remove, Some(false));
+            let ulimits = host.ulimits.unwrap();
+            let fsize = ulimits.iter().find(|limit| limit.name.as_deref() == Some("fsize")).unwrap();
+            prop_assert_eq!(fsize.hard, Some(plan.labels.spec.resources.disk_bytes() as i64));
             let security = host.security_opt.unwrap();
             prop_assert!(security.contains(&"no-new-privileges:true".to_owned()));
             let profile = security.iter().find_map(|option| option.strip_prefix("seccomp="));
@@ -351,6 +373,13 @@ mod tests {
                 prop_assert_eq!(writable, mount.target.as_deref() == Some(VOLUME_DIR));
                 let is_bind = mount.typ == Some(MountType::BIND);
                 prop_assert_eq!(is_bind, mount.target.as_deref() == Some(RUN_DIR));
+                let driver = mount.volume_options.as_ref().and_then(|options| options.driver_config.as_ref());
+                let device = driver.and_then(|driver| driver.options.as_ref()?.get("device"));
+                let wanted = plan.disk_device.as_ref().filter(|_| writable);
+                prop_assert_eq!(device, wanted, "the sandbox's volume alone is its disk");
+                if let Some(options) = driver.and_then(|driver| driver.options.as_ref()?.get("o")) {
+                    prop_assert!(options.starts_with("nosuid,nodev,"));
+                }
             }
         }
 

@@ -55,6 +55,39 @@ pub(super) struct BuildLabels {
     pub(super) version: &'static str,
 }
 
+/// What is put right where the engine or the disk has what should not be there, or has not what should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repair {
+    /// A container or volume without a sandbox.
+    Orphan,
+    /// A disk without a sandbox.
+    Disk,
+    /// A network, which no sandbox has.
+    Network,
+    /// A directory in the run dir without a sandbox.
+    RunDir,
+    /// A sandbox whose container had ended by itself.
+    Ended,
+    /// A sandbox whose workspace was gone.
+    Workspace,
+    /// A create, wake, park or delete that was cut off.
+    CutOff,
+}
+
+impl Repair {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Orphan => "orphan",
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::RunDir => "run_dir",
+            Self::Ended => "ended",
+            Self::Workspace => "workspace",
+            Self::CutOff => "cut_off",
+        }
+    }
+}
+
 /// Every state; a state without a sandbox is told as zero.
 pub(super) const STATES: [SandboxState; 5] = [
     SandboxState::Creating,

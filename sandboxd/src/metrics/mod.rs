@@ -21,6 +21,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use sandbox_api::sandbox::SandboxState;
 
+pub use self::labels::Repair;
 use self::labels::{
     BuildLabels, CallLabels, EngineErrorLabels, ReasonLabels, RepairLabels, RequestLabels, RouteLabels,
     StateLabels, StreamLabels,
@@ -183,14 +184,17 @@ impl Metrics {
     }
 
     /// Something was put right.
-    pub fn repaired(&self, kind: &'static str) {
-        self.repairs.get_or_create(&RepairLabels { kind }).inc();
+    pub fn repaired(&self, what: Repair) {
+        self.repairs.get_or_create(&RepairLabels { kind: what.as_str() }).inc();
     }
 
-    /// Everything in the OpenMetrics text format, with so many sandboxes in each state now and so many
-    /// commands that the history has lost so far.
-    pub fn to_text(&self, count: impl Fn(SandboxState) -> usize, history_dropped: u64) -> String {
-        self.history_dropped.inner().store(history_dropped, Ordering::Relaxed);
+    /// How much the history has lost so far.
+    pub fn set_history_dropped(&self, notes: u64) {
+        self.history_dropped.inner().store(notes, Ordering::Relaxed);
+    }
+
+    /// Everything in the OpenMetrics text format, with so many sandboxes in each state now.
+    pub fn to_text(&self, count: impl Fn(SandboxState) -> usize) -> String {
         for state in labels::STATES {
             let labels = StateLabels { state: labels::state(state) };
             self.sandboxes.get_or_create(&labels).set(i64::try_from(count(state)).unwrap_or(i64::MAX));
@@ -225,7 +229,7 @@ mod tests {
             let method = Method::from_bytes(name.as_bytes()).unwrap();
             metrics.request("-", &method, 405, Duration::ZERO);
         }
-        let text = metrics.to_text(|_| 0, 0);
+        let text = metrics.to_text(|_| 0);
         let line = r#"sandboxd_requests_total{route="-",method="other",status="405"} 2"#;
         assert!(text.lines().any(|found| found == line), "{text}");
     }
@@ -234,7 +238,7 @@ mod tests {
     fn two_daemons_do_not_count_for_each_other() {
         let (one, two) = (Metrics::new(), Metrics::new());
         one.auth_failed();
-        let count = |metrics: &Metrics| metrics.to_text(|_| 0, 0).contains("sandboxd_auth_failures_total 1");
+        let count = |metrics: &Metrics| metrics.to_text(|_| 0).contains("sandboxd_auth_failures_total 1");
         assert!(count(&one) && !count(&two));
     }
 }

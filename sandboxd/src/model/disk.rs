@@ -5,6 +5,30 @@ use std::str::FromStr;
 
 use super::FieldError;
 
+/// Whether workspaces must have a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DiskQuota {
+    /// Where the engine's machine can; where it cannot, each sandbox says so.
+    #[default]
+    Auto,
+    /// Without it the daemon does not start.
+    Required,
+    /// Never.
+    Off,
+}
+
+impl DiskQuota {
+    /// Reads a setting.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            "required" => Some(Self::Required),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
+}
+
 /// A file system image among the daemon's disks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Disk {
@@ -21,10 +45,7 @@ impl Disk {
 
     /// Checks both, because they come from labels and from a helper: a name is letters, digits and `_`.
     pub fn new(name: &str, uuid: &str) -> Result<Self, FieldError> {
-        if name.is_empty()
-            || name.len() > Self::MAX_NAME_BYTES
-            || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        {
+        if !Self::is_name(name) {
             return Err(FieldError::new("disk.name", "must be 1 to 64 letters, digits or `_`"));
         }
         if uuid.len() != Self::UUID_CHARS
@@ -33,6 +54,12 @@ impl Disk {
             return Err(FieldError::new("disk.uuid", "must be a UUID"));
         }
         Ok(Self { name: name.to_owned(), uuid: uuid.to_ascii_lowercase() })
+    }
+
+    /// Whether a disk can have this name, which then leads nowhere and ends no line.
+    pub fn is_name(name: &str) -> bool {
+        (1..=Self::MAX_NAME_BYTES).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     }
 
     /// Names it among the disks of its daemon.

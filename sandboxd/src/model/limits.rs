@@ -57,6 +57,18 @@ pub const ENGINE_PING: Duration = Duration::from_secs(2);
 /// How long any other call to the engine may take.
 pub const ENGINE_CALL: Duration = Duration::from_secs(30);
 
+/// How long a disk may take to be made.
+pub const DISK_MAKE: Duration = Duration::from_secs(30);
+
+/// How long a disk may take to be attached, with mending what a crash left.
+pub const DISK_ATTACH: Duration = Duration::from_secs(120);
+
+/// How long any other request to the disks' helper may take, and its own start and end.
+pub const DISK_CALL: Duration = Duration::from_secs(10);
+
+/// How long a disk that is to be removed is waited for while something has it mounted.
+pub const DISK_LET_GO: Duration = Duration::from_secs(5);
+
 /// How long a new container's agent may take to answer.
 pub const AGENT_FIRST_ANSWER: Duration = Duration::from_secs(20);
 
@@ -159,3 +171,9 @@ pub const MAX_PAGE: u32 = 1000;
 
 /// How long an image may take to be pulled.
 pub const IMAGE_PULL: Duration = Duration::from_secs(600);
+
+/// What the engine's disk must have left for another sandbox, in bytes.
+pub const MIN_FREE_DISK_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// How often history is trimmed.
+pub const TRIM_EVERY: Duration = Duration::from_secs(3600);

@@ -11,7 +11,7 @@ pub mod sandbox;
 pub mod session;
 
 pub use command::{CommandSpec, Ended, Event, Program};
-pub use disk::Disk;
+pub use disk::{Disk, DiskQuota};
 pub use instance::Instance;
 pub use limits::Limits;
 pub use record::{CommandRecord, SandboxRecord, Stage};

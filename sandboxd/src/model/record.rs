@@ -1,5 +1,6 @@
 //! What the store keeps of a sandbox and of a command.
 
+use sandbox_api::sandbox::SandboxState;
 use sandbox_api::{CommandId, SandboxId};
 
 use super::{Disk, Ended, SandboxSpec, Transport, UidSlot};
@@ -36,6 +37,22 @@ impl Stage {
             Self::Waking => "waking",
             Self::Deleting => "deleting",
         }
+    }
+
+    /// What a sandbox in this stage is to its users. One on its way is what it was, until it is what it will
+    /// be; of one that is being removed nothing can be used any more, and something is still there.
+    pub fn state(self) -> SandboxState {
+        match self {
+            Self::Creating => SandboxState::Creating,
+            Self::Running | Self::Parking => SandboxState::Running,
+            Self::Parked | Self::Waking => SandboxState::Parked,
+            Self::Deleting => SandboxState::Failed,
+        }
+    }
+
+    /// The stages of a sandbox that is this to its users.
+    pub fn of_state(state: SandboxState) -> Vec<Self> {
+        Self::ALL.into_iter().filter(|stage| stage.state() == state).collect()
     }
 
     /// Reads a name.

@@ -1,8 +1,9 @@
-//! What the metrics ask of the service when they are read.
+//! How many sandboxes there are, for the metrics.
+
+use sandbox_api::sandbox::SandboxState;
 
 use super::Service;
 use crate::metrics::Metrics;
-use crate::model::Stage;
 
 impl Service {
     /// The numbers of this daemon.
@@ -10,13 +11,14 @@ impl Service {
         self.engine.metrics()
     }
 
-    /// Where each sandbox is in its life. Waits for nobody.
-    pub fn stages(&self) -> Vec<Stage> {
-        self.registry.all().iter().map(|sandbox| sandbox.stage()).collect()
+    /// The same, with what is counted elsewhere brought up to date.
+    pub fn fresh_metrics(&self) -> &Metrics {
+        self.metrics().set_history_dropped(self.store.history().dropped());
+        self.metrics()
     }
 
-    /// Commands that the history has no record of.
-    pub fn dropped_history(&self) -> u64 {
-        self.store.history().dropped()
+    /// The state of every sandbox there is.
+    pub fn states(&self) -> Vec<SandboxState> {
+        self.registry.all().iter().map(|sandbox| sandbox.stage().state()).collect()
     }
 }

@@ -1,66 +1,186 @@
 //! The disks of workspaces: which sandbox has which, and what they take.
 
-use sandbox_api::SandboxId;
+use std::collections::HashSet;
+use std::sync::{OnceLock, PoisonError};
+
+use tracing::{info, warn};
 
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::AgentHandle;
-use crate::model::Disk;
+use crate::engine::{Attached, DiskPool, Disks};
+use crate::metrics::Repair;
+use crate::model::{Disk, DiskQuota, Resources, limits};
 
-/// A disk that can be mounted, until it is released.
-pub(super) struct AttachedDisk(Option<()>);
+/// Whether and how workspaces have a quota here.
+#[derive(Debug)]
+pub(super) enum Quota {
+    /// Each has a file system of its own.
+    Disks {
+        /// All of them.
+        disks: Disks,
+        /// Those made ahead, from when those of before are swept.
+        pool: OnceLock<DiskPool>,
+    },
+    /// None has.
+    None {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// A disk that can be mounted, until it is released. Of a sandbox without a disk, nothing.
+pub(super) struct AttachedDisk(Option<Attached>);
 
 impl AttachedDisk {
     /// It is mounted now, or will not be.
-    pub(super) async fn release(self) {
-        drop(self.0);
+    pub(super) async fn release(self) -> Result<(), Error> {
+        match self.0 {
+            Some(attached) => Ok(attached.release().await?),
+            None => Ok(()),
+        }
     }
 }
 
 impl Service {
-    /// Gives a new sandbox its disk.
-    pub(super) async fn claim_disk(&self, _sandbox: &Sandbox) -> Result<(), Error> {
+    /// Finds out whether workspaces can have a quota here.
+    pub(super) async fn open_quota(&self, image: &str, agent_volume: &str) -> Result<Quota, Error> {
+        if self.setup.disk_quota == DiskQuota::Off {
+            return Ok(Quota::None { reason: "disk quota: switched off".into() });
+        }
+        match self.engine.open_disks(image, agent_volume).await {
+            Ok(disks) => Ok(Quota::Disks { disks, pool: OnceLock::new() }),
+            Err(error) if self.setup.disk_quota == DiskQuota::Required => Err(error.into()),
+            Err(error) => {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "workspaces have no quota: this engine cannot mount disks of our own",
+                );
+                Ok(Quota::None { reason: format!("disk quota: {error}") })
+            }
+        }
+    }
+
+    fn disks(&self) -> Option<&Disks> {
+        match self.quota.get() {
+            Some(Quota::Disks { disks, .. }) => Some(disks),
+            Some(Quota::None { .. }) | None => None,
+        }
+    }
+
+    /// Gives a new sandbox its disk, where there are disks.
+    pub(super) async fn claim_disk(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
+            return Ok(());
+        };
+        let space = disks.space().await?;
+        if space.free_bytes < limits::MIN_FREE_DISK_BYTES {
+            return Err(Error::DiskShort { free_bytes: space.free_bytes });
+        }
+        let mib = sandbox.labels().spec.resources.disk_mb();
+        let disk = match pool.get() {
+            Some(pool) => pool.take(mib).await?,
+            None => disks.make(mib).await?,
+        };
+        sandbox.update(|record| record.disk = Some(disk));
         Ok(())
     }
 
     /// Makes a sandbox's disk mountable.
-    pub(super) async fn attach(&self, _sandbox: &Sandbox) -> Result<AttachedDisk, Error> {
-        Ok(AttachedDisk(None))
+    pub(super) async fn attach(&self, sandbox: &Sandbox) -> Result<AttachedDisk, Error> {
+        let labels = sandbox.labels();
+        let Some(disk) = labels.disk else {
+            return Ok(AttachedDisk(None));
+        };
+        let disks = self.disks().ok_or(Error::NoDisks)?;
+        Ok(AttachedDisk(Some(disks.attach(&disk, labels.slot).await?)))
     }
 
-    pub(super) fn device_of(&self, _disk: Option<&Disk>) -> Option<String> {
-        None
+    pub(super) fn device_of(&self, disk: Option<&Disk>) -> Option<String> {
+        Some(self.disks()?.device(disk?))
     }
 
     /// Removes a sandbox's disk; done as well where it has none.
-    pub(super) async fn give_up_disk(&self, _sandbox: &Sandbox) -> Result<(), Error> {
-        Ok(())
+    pub(super) async fn give_up_disk(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        let Some(disk) = sandbox.labels().disk else {
+            return Ok(());
+        };
+        let disks = self.disks().ok_or(Error::NoDisks)?;
+        Ok(disks.remove(disk.name()).await?)
     }
 
     /// Whether the files of a parked sandbox are still there.
     pub(super) async fn has_workspace(&self, sandbox: &Sandbox) -> Result<bool, Error> {
-        let id: &SandboxId = sandbox.id();
-        Ok(self.engine.has_volume(id).await?)
+        if !self.engine.has_volume(sandbox.id()).await? {
+            return Ok(false);
+        }
+        let (Some(disk), Some(disks)) = (sandbox.labels().disk, self.disks()) else {
+            return Ok(true);
+        };
+        Ok(disks.list().await?.iter().any(|found| found.name == disk.name()))
     }
 
     /// What a workspace takes, where that can be told.
     pub(super) async fn disk_bytes_of(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Option<u64> {
-        sandbox.facts().record.disk.as_ref()?;
+        sandbox.labels().disk?;
         agent.info().await.ok().map(|info| info.disk_used_bytes)
     }
 
-    /// What all workspaces take together.
+    /// What all workspaces take of the engine's disk together; without disks of their own that is unknown
+    /// and counts as nothing.
     pub(super) async fn disk_bytes_of_all(&self) -> Result<u64, Error> {
-        Ok(self.registry.all().iter().filter_map(|sandbox| sandbox.facts().record.disk_bytes).sum())
+        let Some(disks) = self.disks() else { return Ok(0) };
+        Ok(disks.list().await?.iter().map(|disk| disk.allocated_bytes).sum())
     }
 
-    /// Removes disks that no sandbox has.
+    /// Removes disks that no sandbox has. One that is just changing hands belongs to nobody for a moment, so
+    /// it takes being nobody's twice.
     pub(super) async fn sweep_disks(&self) -> Result<(), Error> {
+        let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
+            return Ok(());
+        };
+        let listed = disks.list().await?;
+        let mut claimed: HashSet<String> =
+            pool.get().map(DiskPool::names).unwrap_or_default().into_iter().collect();
+        let records = self.registry.all().into_iter().map(|sandbox| sandbox.facts().record);
+        claimed.extend(records.filter_map(|record| Some(record.disk?.name().to_owned())));
+        let unclaimed: HashSet<String> =
+            listed.into_iter().map(|disk| disk.name).filter(|name| !claimed.contains(name)).collect();
+        let before = {
+            let mut suspects = self.suspect_disks.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *suspects, unclaimed.clone())
+        };
+        for name in unclaimed.intersection(&before) {
+            info!(disk = name, "removing a disk without a sandbox");
+            disks.remove(name).await?;
+            self.repaired(Repair::Disk);
+        }
         Ok(())
+    }
+
+    /// Begins to make disks ahead. Those of an earlier daemon were nobody's and are swept by now.
+    pub(super) async fn make_disks_ahead(&self) -> Result<(), Error> {
+        // The second look of two; nothing has changed hands yet.
+        self.sweep_disks().await?;
+        if let Some(Quota::Disks { disks, pool }) = self.quota.get() {
+            pool.get_or_init(|| DiskPool::new(disks.clone(), Resources::default().disk_mb()));
+        }
+        Ok(())
+    }
+
+    /// Ends the disks' helper. The last thing at a stop.
+    pub(super) async fn close_disks(&self) {
+        if let Some(disks) = self.disks() {
+            disks.close().await;
+        }
     }
 
     /// Why workspaces have no quota here.
     pub(super) fn no_quota_reason(&self) -> String {
-        "disk quota".to_owned()
+        match self.quota.get() {
+            Some(Quota::None { reason }) => reason.clone(),
+            Some(Quota::Disks { .. }) => "disk quota: made before there was one".into(),
+            None => "disk quota".into(),
+        }
     }
 }

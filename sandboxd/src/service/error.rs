@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::agent::{self, Refusal};
-use crate::engine;
+use crate::engine::{self, DiskFault};
 use crate::model::{FieldError, limits};
 use crate::store;
 
@@ -113,6 +113,15 @@ pub enum Error {
         /// How.
         weakness: &'static str,
     },
+    /// The engine's disk is nearly full.
+    #[error("the engine's disk has only {free_bytes} bytes left")]
+    DiskShort {
+        /// What is left.
+        free_bytes: u64,
+    },
+    /// The sandbox has a disk and this daemon cannot use disks.
+    #[error("the sandbox's disk cannot be used: disks do not work here any more")]
+    NoDisks,
     /// As many sandboxes run as may.
     #[error("all {max} sandboxes are in use")]
     Full {
@@ -183,7 +192,12 @@ impl Error {
             Self::InUse => ErrorCode::WrongState,
             Self::Unsettled => ErrorCode::Unavailable,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
-            Self::NoSpace { .. } => ErrorCode::InsufficientStorage,
+            Self::NoSpace { .. }
+            | Self::DiskShort { .. }
+            | Self::Engine(engine::Error::Disk { source: DiskFault::Full(_), .. }) => {
+                ErrorCode::InsufficientStorage
+            }
+            Self::NoDisks => ErrorCode::Unavailable,
             Self::Full { .. } | Self::LimitReached { .. } => ErrorCode::CapacityExhausted,
             Self::NotReady { .. } => ErrorCode::Unavailable,
             Self::WaitDeadline { .. } => ErrorCode::DeadlineExceeded,
@@ -219,10 +233,12 @@ impl Error {
             Self::ImageNotAllowed { image } | Self::ImageUnavailable { image, .. } => {
                 json!({ "field": "image", "value": image })
             }
+            Self::DiskShort { free_bytes } => json!({ "freeBytes": free_bytes }),
             Self::CreateFailed(error) => return error.details(),
             Self::WaitDeadline { .. }
             | Self::InUse
             | Self::Unsettled
+            | Self::NoDisks
             | Self::NotHardened { .. }
             | Self::Store(_)
             | Self::Engine(_)

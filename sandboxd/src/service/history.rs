@@ -33,8 +33,8 @@ impl Service {
 
     /// Writes down how a command has ended.
     pub(super) fn note_end(&self, sandbox: &Sandbox, command: &CommandId, ended: Ended) {
-        self.metrics().command_ended(&ended);
         self.store.history().ended(sandbox.id(), command, ended);
+        self.metrics().command_ended(&ended);
     }
 
     /// Waits for a command's end in the background, to write it down and to keep the sandbox until then.
@@ -51,7 +51,12 @@ impl Service {
         let (agent, command) = (agent.clone(), command.clone());
         // Not among the tasks that a stop waits for: a command may run for hours.
         tokio::spawn(async move {
-            match service.wait_across_reconnects(&sandbox, &agent, &command).await {
+            let ended = tokio::select! {
+                // The next daemon watches it.
+                () = service.watching.cancelled() => return,
+                ended = service.wait_across_reconnects(&sandbox, &agent, &command) => ended,
+            };
+            match ended {
                 Ok(ended) => service.note_end(&sandbox, &command, ended),
                 Err(error) => {
                     warn!(sandbox = %sandbox.id(), %command, error = &error as &dyn std::error::Error, "lost sight of a command");

@@ -76,6 +76,7 @@ impl Service {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first one comes at once, and start-up has just done it.
         ticks.tick().await;
+        let mut trimmed = Instant::now();
         loop {
             ticks.tick().await;
             if let Err(error) = self.reconcile().await {
@@ -85,6 +86,12 @@ impl Service {
                 );
             }
             self.write_down().await;
+            if trimmed.elapsed() >= limits::TRIM_EVERY {
+                trimmed = Instant::now();
+                if let Err(error) = self.store.trim().await {
+                    warn!(error = &error as &dyn std::error::Error, "could not trim the history");
+                }
+            }
             if let Err(error) = self.keep_disk_budget().await {
                 warn!(error = &error as &dyn std::error::Error, "could not keep the disk budget");
             }
@@ -102,7 +109,6 @@ impl Service {
         let written = async {
             self.store.set_age_ms(self.age.now_ms()).await?;
             self.store.touch(&seen).await?;
-            self.store.trim().await?;
             self.store.restore_ballast();
             Ok::<_, crate::store::Error>(())
         };

@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use tokio::sync::{Mutex, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use error::Error;
@@ -42,7 +43,8 @@ use self::age::Age;
 use self::prepare::Prepared;
 use self::registry::Registry;
 use crate::engine::{Engine, ImageSource};
-use crate::model::{Instance, Limits, Transport};
+use crate::metrics::Repair;
+use crate::model::{DiskQuota, Instance, Limits, Transport};
 use crate::store::Store;
 
 /// What the service is set up with.
@@ -60,6 +62,8 @@ pub struct Setup {
     pub image_source: Option<ImageSource>,
     /// The agent's program on this machine.
     pub agent_program: PathBuf,
+    /// Whether workspaces must have a quota.
+    pub disk_quota: DiskQuota,
     /// How agents are reached; `None` finds out.
     pub transport: Option<Transport>,
 }
@@ -79,6 +83,14 @@ pub struct Service {
     making_room: Mutex<()>,
     /// Held by the one who compares what is with what should be.
     reconciling: Mutex<()>,
+    /// Whether workspaces have a quota, from when that is known.
+    quota: OnceLock<disk::Quota>,
+    /// What this host cannot hold any sandbox to, from when that is known.
+    weaknesses: OnceLock<Vec<String>>,
+    /// Disks that belonged to nobody at the last look.
+    suspect_disks: std::sync::Mutex<HashSet<String>>,
+    /// Cancelled when nobody is to watch commands any more.
+    watching: CancellationToken,
     /// Containers that were warned of, so that the log has each once.
     warned_of: std::sync::Mutex<HashSet<String>>,
     prepared: OnceLock<Prepared>,
@@ -103,6 +115,10 @@ impl Service {
             places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
             making_room: Mutex::default(),
             reconciling: Mutex::default(),
+            quota: OnceLock::new(),
+            weaknesses: OnceLock::new(),
+            suspect_disks: std::sync::Mutex::default(),
+            watching: CancellationToken::new(),
             warned_of: std::sync::Mutex::default(),
             instance,
             setup,
@@ -129,6 +145,8 @@ impl Service {
 
     /// Writes down what only memory knows and closes the store. The last thing at a stop.
     pub async fn close(&self) {
+        self.watching.cancel();
+        self.close_disks().await;
         self.write_down().await;
         self.store.close().await;
     }
@@ -140,13 +158,12 @@ impl Service {
 
     /// What this host cannot hold any sandbox to.
     fn host_weaknesses(&self) -> &[String] {
-        self.engine.weaknesses()
+        self.weaknesses.get().map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Counts something that was not as it should have been.
-    fn repaired(&self, kind: &'static str) {
-        tracing::debug!(kind, "repaired");
-        self.metrics().repaired(kind);
+    fn repaired(&self, what: Repair) {
+        self.metrics().repaired(what);
     }
 
     fn warn_once(&self, container: &str, warning: &str) {

@@ -35,6 +35,7 @@ pub(super) struct Running {
     /// The way to its agent.
     pub(super) agent: AgentHandle,
     /// Its place among those that may run; without one where there were more than may be at a start.
+    #[expect(dead_code, reason = "it is held, not read")]
     pub(super) place: Option<Place>,
 }
 

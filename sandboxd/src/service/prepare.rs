@@ -53,12 +53,20 @@ impl Service {
         self.wait_for("agent");
         let agent_volume = self.engine.ensure_agent_volume(&self.setup.agent_program, &image).await?;
         self.wait_for("transport");
-        let transport = self.choose_transport(&image, &agent_volume).await?;
+        let (transport, quota) = tokio::try_join!(
+            self.choose_transport(&image, &agent_volume),
+            self.open_quota(&image, &agent_volume)
+        )?;
+        // Set once, because start-up runs once.
+        let _ = self.quota.set(quota);
+        // Shown with each sandbox; a host that cannot be judged is no reason not to serve.
+        let weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
+        let _ = self.weaknesses.set(weaknesses);
         self.wait_for("sandboxes of before");
         self.take_back_all().await?;
+        self.make_disks_ahead().await?;
         let prepared = Prepared { image, agent_volume, transport };
         info!(image = prepared.image, transport = transport.as_str(), "ready");
-        // Set once, because start-up runs once.
         let _ = self.prepared.set(prepared);
         self.readiness.send_replace(Readiness::Ready);
         Ok(())

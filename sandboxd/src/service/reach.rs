@@ -80,7 +80,7 @@ impl Service {
             sandbox.peer.send_replace(Peer::NotKnownYet);
             let attached = service.attach(&sandbox).await?;
             service.engine.restart(sandbox.id()).await?;
-            attached.release().await;
+            attached.release().await?;
             service.await_agent(&sandbox, agent).await
         });
         task.await.map_err(|source| Error::Task { source })?

@@ -16,6 +16,7 @@ use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::Peer;
 use crate::engine::{Found, SandboxLabels, Status};
+use crate::metrics::Repair;
 use crate::model::{SandboxRecord, Stage, limits};
 
 /// What the engine has of ours.
@@ -82,7 +83,7 @@ impl Service {
                 if died {
                     info!(sandbox = %sandbox.id(), "a container ended by itself; parking its sandbox");
                     self.park_held(sandbox, &mut state).await?;
-                    self.repaired("container ended");
+                    self.repaired(Repair::Ended);
                 }
                 Ok(())
             }
@@ -91,7 +92,7 @@ impl Service {
                 if matches!(&*state, State::Parked) && !self.has_workspace(sandbox).await? {
                     warn!(sandbox = %sandbox.id(), "the workspace of a parked sandbox is gone, and so is the sandbox");
                     self.delete_held(sandbox, &mut state).await?;
-                    self.repaired("workspace gone");
+                    self.repaired(Repair::Workspace);
                 }
                 Ok(())
             }
@@ -99,7 +100,7 @@ impl Service {
                 let Some(mut state) = sandbox.order.try_exclusive() else { return Ok(()) };
                 if matches!(&*state, State::Stuck) {
                     self.delete_held(sandbox, &mut state).await?;
-                    self.repaired("delete finished");
+                    self.repaired(Repair::CutOff);
                 }
                 Ok(())
             }
@@ -115,20 +116,20 @@ impl Service {
                 None => {
                     info!(sandbox = %id, "removing a container or volume without a sandbox");
                     self.engine.remove(id).await?;
-                    self.repaired("orphan removed");
+                    self.repaired(Repair::Orphan);
                 }
                 Some(sandbox) => {
                     // A parked sandbox has no container.
                     let Some(state) = sandbox.order.try_exclusive() else { continue };
                     if matches!(&*state, State::Parked) && on_engine.containers.contains_key(id) {
                         self.engine.remove_container_of(id).await?;
-                        self.repaired("orphan removed");
+                        self.repaired(Repair::Orphan);
                     }
                 }
             }
         }
         let networks = self.engine.remove_networks().await?;
-        (0..networks).for_each(|_| self.repaired("network removed"));
+        (0..networks).for_each(|_| self.repaired(Repair::Network));
         self.sweep_disks().await?;
         self.sweep_run_dir()
     }
@@ -139,6 +140,7 @@ impl Service {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<SandboxId>().ok());
             if let Some(id) = id.filter(|id| self.registry.get(id).is_none()) {
                 self.remove_run_dir_of(&id)?;
+                self.repaired(Repair::RunDir);
             }
         }
         Ok(())
@@ -215,7 +217,7 @@ impl Service {
             warn!(sandbox = %id, "left a sandbox alone whose session or user id has another");
         }
         if changed {
-            self.repaired("cut off");
+            self.repaired(Repair::CutOff);
             self.save(&sandbox).await;
         }
         self.watch_of_before(&sandbox).await;
@@ -246,7 +248,7 @@ impl Service {
             self.look_at(&sandbox).await;
         } else if !was_parked {
             info!(sandbox = %id, "the container of a sandbox has ended; it is parked");
-            self.repaired("container ended");
+            self.repaired(Repair::Ended);
             self.end_history_of(&sandbox).await;
             self.save(&sandbox).await;
         }

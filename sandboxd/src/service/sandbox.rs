@@ -159,7 +159,7 @@ impl Service {
                 Workspace::New => self.engine.create_and_start(&plan).await?,
                 Workspace::Kept => self.engine.create_again_and_start(&plan).await?,
             }
-            attached.release().await;
+            attached.release().await?;
             self.await_agent(sandbox, &agent).await
         };
         match started.await {

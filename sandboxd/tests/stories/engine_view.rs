@@ -7,7 +7,7 @@ use bollard::query_parameters::{ListContainersOptions, ListVolumesOptions};
 use crate::harness::{Home, docker};
 
 /// Names of all containers and volumes of this home's daemon. The agent's volume is not among them: it is
-/// every daemon's of the same version.
+/// every daemon's of the same version, and neither are the disks' helper and volume.
 pub(crate) async fn objects_of(home: &Home) -> Vec<String> {
     let Some(instance) = home.instance() else { return Vec::new() };
     let docker = docker().await;
@@ -19,6 +19,8 @@ pub(crate) async fn objects_of(home: &Home) -> Vec<String> {
     let options = ListVolumesOptions { filters: Some(filters) };
     let volumes = docker.list_volumes(Some(options)).await.unwrap().volumes.unwrap_or_default();
     let mut names: Vec<String> = containers.chain(volumes.into_iter().map(|volume| volume.name)).collect();
+    // The daemon's own helper and its volume are there as long as the daemon is.
+    names.retain(|name| !name.contains("sandboxd-disks-"));
     names.sort();
     names
 }

@@ -104,10 +104,19 @@ async fn remove_all(instance: &str) {
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
         let _ = docker.remove_container(&container.id.unwrap_or_default(), Some(options)).await;
     }
-    let options = ListVolumesOptions { filters: Some(filters) };
-    let volumes = docker.list_volumes(Some(options)).await.unwrap_or_default().volumes.unwrap_or_default();
-    for volume in volumes {
-        let _ = docker.remove_volume(&volume.name, Some(RemoveVolumeOptions { force: true })).await;
+    // The disks' helper removes itself, and until then it has the volume of disks.
+    let deadline = Instant::now() + SOON;
+    while Instant::now() < deadline {
+        let options = ListVolumesOptions { filters: Some(filters.clone()) };
+        let volumes =
+            docker.list_volumes(Some(options)).await.unwrap_or_default().volumes.unwrap_or_default();
+        if volumes.is_empty() {
+            return;
+        }
+        for volume in volumes {
+            let _ = docker.remove_volume(&volume.name, Some(RemoveVolumeOptions { force: true })).await;
+        }
+        tokio::time::sleep(POLL).await;
     }
 }
 

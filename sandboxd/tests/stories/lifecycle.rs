@@ -90,9 +90,11 @@ async fn only_what_is_signed_by_us_is_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_half_made_sandbox_is_cleaned_up() {
+async fn a_half_started_container_is_made_anew() {
     let daemon = Daemon::start().await;
-    let sandbox = daemon.sandbox("chat:1").await;
+    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    daemon.output(&sandbox, "echo kept > file").await;
     let name = format!("remcochat-sandbox-{sandbox}");
     let engine = docker().await;
     let made = engine.inspect_container(&name, None).await.unwrap();
@@ -107,8 +109,9 @@ async fn a_half_made_sandbox_is_cleaned_up() {
 
     let daemon = Daemon::start_in(home).await;
     assert_eq!(containers_of(&daemon).await, Vec::<String>::new());
-    assert!(engine.inspect_volume(&format!("remcochat-sandbox-ws-{sandbox}")).await.is_err());
-    assert_ne!(daemon.sandbox("chat:1").await, sandbox);
+    let found = daemon.client.create_or_reconnect(&wish).await.unwrap();
+    assert_eq!((&found.sandbox_id, found.created, found.woken), (&sandbox, false, true));
+    assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n");
     daemon.stop().await;
 }
 
@@ -137,16 +140,17 @@ async fn wishes_a_sandbox_does_not_follow_are_listed() {
     assert_eq!((made.created, made.ignored.as_slice()), (true, &[][..]));
     let wish = CreateSandbox { runtime: Some("python3.13".into()), ports: Some(vec![3000]), ..wish("none") };
     let found = daemon.client.create_or_reconnect(&wish).await.unwrap();
-    assert_eq!((found.created, found.ignored), (false, vec!["runtime".to_owned(), "ports".to_owned()]));
+    assert_eq!((found.created, found.ignored), (false, vec!["runtime".to_owned()]));
+    assert_eq!(daemon.client.get(&made.sandbox_id).await.unwrap().ports, [3000], "ports do follow");
     daemon.stop().await;
 }
 
-/// Names of the containers this daemon has on the engine.
+/// Names of the sandboxes' containers this daemon has on the engine.
 async fn containers_of(daemon: &Daemon) -> Vec<String> {
     let label = format!("sandboxd.instance={}", daemon.home.instance().unwrap().id());
     let options = bollard::query_parameters::ListContainersOptions {
         all: true,
-        filters: Some(HashMap::from([("label".to_owned(), vec![label])])),
+        filters: Some(HashMap::from([("label".to_owned(), vec![label, "remcochat.sandboxId".to_owned()])])),
         ..Default::default()
     };
     let containers = docker().await.list_containers(Some(options)).await.unwrap();

@@ -21,4 +21,5 @@ mod output;
 mod people;
 mod pressure;
 mod process;
+mod rest;
 mod start_up;

@@ -1,0 +1,162 @@
+//! ext4 in a file: what its superblock says, and the programs of e2fsprogs that make and mend it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::Fault;
+
+/// Where the superblock is, and what of it is read (Documentation/filesystems/ext4/super.rst).
+const SUPERBLOCK_AT: u64 = 1024;
+const SUPERBLOCK_BYTES: usize = 256;
+const MOUNT_TIME_AT: usize = 0x2c;
+const MAGIC_AT: usize = 0x38;
+const STATE_AT: usize = 0x3a;
+const UUID_AT: usize = 0x68;
+const MAGIC: u16 = 0xef53;
+const STATE_HAS_ERRORS: u16 = 2;
+
+/// Named one by one, so that neither the image's mke2fs.conf nor a newer mke2fs makes what the machine's
+/// kernel cannot mount. There is a journal, and no room kept for growing.
+const FEATURES: &str = "none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,\
+                        large_file,huge_file,dir_nlink,extra_isize,metadata_csum";
+
+/// One inode for so many bytes: a tree of modules has many small files. Costs three hundredths of the disk.
+const BYTES_PER_INODE: &str = "8192";
+
+/// Size of the journal in MiB: the least that ext4 takes, and for disks from [`LARGE_MIB`] on what keeps an
+/// unpacking tree from waiting for it.
+const SMALL_JOURNAL: &str = "size=4";
+const JOURNAL: &str = "size=16";
+const LARGE_MIB: u32 = 512;
+
+/// What e2fsck may return and be done: nothing to mend, or mended (e2fsck(8)).
+const MENDED: [i32; 2] = [0, 1];
+
+/// What a sandbox's volume holds from the start, beside `lost+found`, which is nobody's trouble there: the
+/// volume is mounted above the workspace. Path, and the mode that mke2fs copies.
+pub(crate) const SKELETON: [(&str, u32); 3] =
+    [("workspace", 0o755), (".local", 0o755), (".local/tmp", 0o700)];
+
+/// What a file system says of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) uuid: String,
+    pub(crate) has_errors: bool,
+    pub(crate) was_mounted: bool,
+}
+
+impl Superblock {
+    pub(crate) fn read(file: &File) -> Result<Self, Fault> {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        file.read_exact_at(&mut bytes, SUPERBLOCK_AT).map_err(Fault::io("read superblock"))?;
+        Self::parse(&bytes).ok_or_else(|| Fault::Mismatch { found: "no ext4 file system".into() })
+    }
+
+    fn parse(bytes: &[u8; SUPERBLOCK_BYTES]) -> Option<Self> {
+        let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        if short(MAGIC_AT) != MAGIC {
+            return None;
+        }
+        Some(Self {
+            uuid: format_uuid(&bytes[UUID_AT..UUID_AT + 16]),
+            has_errors: short(STATE_AT) & STATE_HAS_ERRORS != 0,
+            was_mounted: bytes[MOUNT_TIME_AT..MOUNT_TIME_AT + 4] != [0; 4],
+        })
+    }
+}
+
+/// Makes a file system over all of `image`, with what is in `skeleton`.
+pub(crate) fn make(image: &Path, mib: u32, skeleton: &Path) -> Result<(), Fault> {
+    let journal = if mib < LARGE_MIB { SMALL_JOURNAL } else { JOURNAL };
+    let mut mkfs = Command::new("mke2fs");
+    mkfs.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-e", "remount-ro", "-U", "random"])
+        // Holes are zeros already, so nothing is left for the kernel to zero later.
+        .args(["-E", "root_owner=0:0,discard,lazy_itable_init=1,lazy_journal_init=1"])
+        .args(["-O", FEATURES, "-i", BYTES_PER_INODE, "-J", journal])
+        .arg("-d")
+        .arg(skeleton)
+        .arg(image);
+    run("mke2fs", mkfs, "").map(drop)
+}
+
+/// Mends what can be mended without asking.
+pub(crate) fn check(image: &Path) -> Result<(), Fault> {
+    let mut fsck = Command::new("e2fsck");
+    fsck.arg("-p").arg(image);
+    run("e2fsck", fsck, "").map(drop)
+}
+
+/// Makes `owner` the owner of the skeleton. The file system must never have been mounted: then there is no
+/// journal to replay and nothing that a sandbox wrote.
+pub(crate) fn give(image: &Path, owner: u16) -> Result<(), Fault> {
+    let commands: String = SKELETON
+        .iter()
+        .flat_map(|(path, _)| {
+            ["uid", "gid"].map(|field| format!("set_inode_field /{path} {field} {owner}\n"))
+        })
+        .collect();
+    let mut debugfs = Command::new("debugfs");
+    debugfs.args(["-w", "-f", "-"]).arg(image);
+    // It succeeds whatever happens; only its words tell. The first line is its version.
+    let said = run("debugfs", debugfs, &commands)?;
+    match said.lines().find(|line| !line.starts_with("debugfs 1.")) {
+        None => Ok(()),
+        Some(said) => Err(Fault::Program { program: "debugfs", said: said.to_owned() }),
+    }
+}
+
+/// Runs a program to its end; what it wrote to standard error.
+fn run(program: &'static str, mut command: Command, input: &str) -> Result<String, Fault> {
+    let ran = || -> io::Result<std::process::Output> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.as_bytes())?;
+        }
+        child.wait_with_output()
+    };
+    let output = { ran }().map_err(Fault::io(program))?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let code = output.status.code();
+    let is_fine =
+        if program == "e2fsck" { code.is_some_and(|code| MENDED.contains(&code)) } else { code == Some(0) };
+    match is_fine {
+        true => Ok(said),
+        false => Err(Fault::Program { program, said: format!("{said} ({})", output.status) }),
+    }
+}
+
+fn format_uuid(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&index) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_superblock_is_told_from_anything_else() {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        assert_eq!(Superblock::parse(&bytes), None);
+        bytes[MAGIC_AT..MAGIC_AT + 2].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[STATE_AT] = 3;
+        for (index, byte) in (0..16).zip(0x10..) {
+            bytes[UUID_AT + index] = byte;
+        }
+        let expected = Superblock {
+            uuid: "10111213-1415-1617-1819-1a1b1c1d1e1f".into(),
+            has_errors: true,
+            was_mounted: false,
+        };
+        assert_eq!(Superblock::parse(&bytes), Some(expected));
+    }
+}

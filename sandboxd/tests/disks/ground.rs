@@ -1,0 +1,202 @@
+//! An engine with disks for one test, and nothing left of it at the end.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bollard::Docker;
+use bollard::container::LogOutput;
+use bollard::exec::StartExecResults;
+use bollard::models::ExecConfig;
+use bollard::query_parameters::{
+    InspectContainerOptions, ListContainersOptions, ListVolumesOptions, RemoveContainerOptions,
+    RemoveVolumeOptions,
+};
+use futures::StreamExt;
+use sandbox_api::SandboxId;
+use sandboxd::engine::{ContainerPlan, Disks, Engine, EngineAddress, SandboxLabels};
+use sandboxd::model::{Disk, Instance, Resources, SandboxSpec, SessionKey, Transport, UidSlot};
+
+/// Bound of every wait for a condition.
+const SOON: Duration = Duration::from_secs(30);
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// User id of every sandbox here.
+pub(crate) const UID: u32 = 20_042;
+
+pub(crate) const IMAGE: &str = "remcochat-sandbox:node24";
+
+/// An engine under an instance of its own.
+pub(crate) struct Ground {
+    pub(crate) engine: Engine,
+    pub(crate) docker: Docker,
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) agent_volume: String,
+}
+
+impl Ground {
+    pub(crate) async fn new() -> Self {
+        let mut key = [0; 32];
+        key[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+        let instance = Arc::new(Instance::new(key));
+        let address = EngineAddress::Unix("/var/run/docker.sock".into());
+        let engine = Engine::connect(address, Arc::clone(&instance), None, Arc::default()).await.unwrap();
+        let docker = Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap();
+        let agent_volume = engine.ensure_agent_volume(&agent_program(), IMAGE).await.unwrap();
+        Self { engine, docker, instance, agent_volume }
+    }
+
+    pub(crate) async fn disks(&self) -> Disks {
+        self.engine.open_disks(IMAGE, &self.agent_volume).await.unwrap()
+    }
+
+    /// Name of the helper and of the disks' volume.
+    pub(crate) fn helper(&self) -> String {
+        format!("sandboxd-disks-{}", self.instance.id())
+    }
+
+    /// Where the images are on this machine.
+    pub(crate) async fn images(&self) -> PathBuf {
+        self.docker.inspect_volume(&self.helper()).await.unwrap().mountpoint.into()
+    }
+
+    pub(crate) fn plan(&self, disk: Option<(&Disks, &Disk)>, disk_mib: u32) -> ContainerPlan {
+        let wish = sandbox_api::sandbox::Resources {
+            disk_mb: Some(disk_mib.into()),
+            ..sandbox_api::sandbox::Resources::default()
+        };
+        ContainerPlan {
+            labels: SandboxLabels {
+                id: SandboxId::random().unwrap(),
+                slot: UidSlot::of_uid(UID).unwrap(),
+                transport: Transport::Engine,
+                disk: disk.map(|(_, disk)| disk.clone()),
+                spec: SandboxSpec {
+                    resources: Resources::new(wish).unwrap(),
+                    ..SandboxSpec::new(SessionKey::parse("disks", "sessionKey").unwrap())
+                },
+            },
+            image: IMAGE.into(),
+            agent_volume: self.agent_volume.clone(),
+            agent_secret: "secret".into(),
+            run_dir: None,
+            disk_device: disk.map(|(disks, disk)| disks.device(disk)),
+        }
+    }
+
+    /// A running sandbox over `disk`, made as a create does it.
+    pub(crate) async fn sandbox(&self, disks: &Disks, disk: &Disk, mib: u32) -> SandboxId {
+        let plan = self.plan(Some((disks, disk)), mib);
+        let attached = disks.attach(disk, plan.labels.slot).await.unwrap();
+        self.engine.create_and_start(&plan).await.unwrap();
+        attached.release().await.unwrap();
+        plan.labels.id
+    }
+
+    /// Runs a script as the sandbox's user; its exit code and what it wrote.
+    pub(crate) async fn run(&self, sandbox: &SandboxId, script: &str) -> (i64, String) {
+        self.run_in(&format!("remcochat-sandbox-{sandbox}"), &format!("{UID}:{UID}"), script).await
+    }
+
+    /// The same in any container, as any user.
+    pub(crate) async fn run_in(&self, container: &str, user: &str, script: &str) -> (i64, String) {
+        let config = ExecConfig {
+            user: Some(user.into()),
+            cmd: Some(["bash", "-c", script].map(Into::into).into()),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            ..ExecConfig::default()
+        };
+        let exec = self.docker.create_exec(container, config).await.unwrap().id;
+        let mut said = String::new();
+        if let StartExecResults::Attached { mut output, .. } =
+            self.docker.start_exec(&exec, None).await.unwrap()
+        {
+            while let Some(Ok(frame)) = output.next().await {
+                said += &String::from_utf8_lossy(&LogOutput::into_bytes(frame));
+            }
+        }
+        let code = self.docker.inspect_exec(&exec).await.unwrap().exit_code.unwrap();
+        (code, said)
+    }
+
+    /// A script that must succeed; what it wrote.
+    pub(crate) async fn output(&self, sandbox: &SandboxId, script: &str) -> String {
+        let (code, said) = self.run(sandbox, script).await;
+        assert_eq!(code, 0, "{script}: {said}");
+        said.trim().to_owned()
+    }
+
+    /// Whether the helper's container is there.
+    pub(crate) async fn helper_exists(&self) -> bool {
+        self.docker.inspect_container(&self.helper(), None::<InspectContainerOptions>).await.is_ok()
+    }
+}
+
+impl Drop for Ground {
+    /// Removes what is left, also when the test failed.
+    fn drop(&mut self) {
+        let id = self.instance.id().to_owned();
+        let clean = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(remove_all(&id));
+        };
+        let _ = std::thread::spawn(clean).join();
+    }
+}
+
+async fn remove_all(instance: &str) {
+    let docker = Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap();
+    let filters = HashMap::from([("label".to_owned(), vec![format!("sandboxd.instance={instance}")])]);
+    let options = ListContainersOptions { all: true, filters: Some(filters.clone()), ..Default::default() };
+    for container in docker.list_containers(Some(options)).await.unwrap_or_default() {
+        let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+        let _ = docker.remove_container(&container.id.unwrap_or_default(), Some(options)).await;
+    }
+    // A helper that is removing itself may still have the disks' volume.
+    let deadline = Instant::now() + SOON;
+    while Instant::now() < deadline {
+        let options = ListVolumesOptions { filters: Some(filters.clone()) };
+        let volumes =
+            docker.list_volumes(Some(options)).await.unwrap_or_default().volumes.unwrap_or_default();
+        if volumes.is_empty() {
+            return;
+        }
+        for volume in volumes {
+            let _ = docker.remove_volume(&volume.name, Some(RemoveVolumeOptions { force: true })).await;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// The agent's program, built by `make agent`.
+fn agent_program() -> PathBuf {
+    if let Some(path) = std::env::var_os("SANDBOXD_AGENT_PATH") {
+        return path.into();
+    }
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let beside_tests = Path::new(env!("CARGO_BIN_EXE_sandboxd")).ancestors().nth(2).unwrap();
+    let path = beside_tests.join(target).join("agent/sandbox-agent");
+    assert!(path.exists(), "no agent at {}: run `make agent` first", path.display());
+    path
+}
+
+/// Whether a loop device of this machine has the disk's image.
+pub(crate) fn has_device(disk: &str) -> bool {
+    let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
+    devices.into_iter().any(|device| {
+        let file = std::fs::read_to_string(device.path().join("loop/backing_file"));
+        file.is_ok_and(|file| file.contains(&format!("{disk}.img")))
+    })
+}
+
+/// Waits for a condition, but not for ever.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let deadline = Instant::now() + SOON;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "waited {SOON:?} in vain until {what}");
+        tokio::time::sleep(POLL).await;
+    }
+}

@@ -1,0 +1,204 @@
+//! A disk's life: it keeps its files, is never another one, and is gone without a trace.
+
+use std::os::unix::fs::FileExt;
+
+use sandboxd::engine::{DiskFault, DiskPool, Error};
+use sandboxd::model::{Disk, UidSlot};
+
+use crate::ground::{Ground, UID, has_device, until};
+
+fn slot() -> UidSlot {
+    UidSlot::of_uid(UID).unwrap()
+}
+
+fn fault<T>(result: Result<T, Error>) -> Option<DiskFault> {
+    match result {
+        Err(Error::Disk { source, .. }) => Some(source),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_outlive_the_container_and_the_helper() {
+    let ground = Ground::new().await;
+    let disks = ground.disks().await;
+    let disk = disks.make(64).await.unwrap();
+    let first = ground.sandbox(&disks, &disk, 64).await;
+    let about = "stat -c '%U %a' ~ ~/../.local ~/../.local/tmp | tr '\\n' ' '; ls -A ~ | wc -l";
+    assert_eq!(ground.output(&first, about).await, "sandbox 755 sandbox 755 sandbox 700 0");
+    let mount = ground.output(&first, "grep ' /vercel/sandbox ' /proc/mounts").await;
+    assert!(mount.contains(" ext4 rw,nosuid,nodev,noatime"), "{mount}");
+    ground.output(&first, "echo kept > file && mkdir d && echo deep > d/file && chmod 700 d").await;
+
+    ground.engine.remove(&first).await.unwrap();
+    disks.close().await;
+    let disks = ground.disks().await;
+    let second = ground.sandbox(&disks, &disk, 64).await;
+    assert_eq!(ground.output(&second, "cat file d/file; stat -c %a d").await, "kept\ndeep\n700");
+
+    // A container that is started again without its disk has none; with it, it has the same.
+    let attached = disks.attach(&disk, slot()).await.unwrap();
+    ground.engine.restart(&second).await.unwrap();
+    attached.release().await.unwrap();
+    // For a moment after a restart the runtime does not yet let anyone in.
+    until("the container takes commands", || async { ground.run(&second, "true").await.0 == 0 }).await;
+    assert_eq!(ground.output(&second, "cat file").await, "kept");
+    assert!(ground.engine.restart(&second).await.is_err());
+
+    ground.engine.remove(&second).await.unwrap();
+    disks.remove(disk.name()).await.unwrap();
+    assert!(!has_device(disk.name()));
+    disks.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_is_never_taken_for_another() {
+    let ground = Ground::new().await;
+    let disks = ground.disks().await;
+    let (one, two) = (disks.make(64).await.unwrap(), disks.make(64).await.unwrap());
+
+    let confused = Disk::new(one.name(), two.uuid()).unwrap();
+    assert!(matches!(fault(disks.attach(&confused, slot()).await), Some(DiskFault::Mismatch(_))));
+    let unknown = Disk::new("dsk_unknown", two.uuid()).unwrap();
+    assert_eq!(fault(disks.attach(&unknown, slot()).await), Some(DiskFault::Absent));
+
+    // What is no file system at all is none of ours either.
+    let images = ground.images().await;
+    let image = |disk: &Disk| {
+        let path = images.join(format!("{}.img", disk.name()));
+        std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap()
+    };
+    let broken = disks.make(64).await.unwrap();
+    image(&broken).write_all_at(&[0; 4096], 0).unwrap();
+    assert!(matches!(fault(disks.attach(&broken, slot()).await), Some(DiskFault::Mismatch(_))));
+
+    // A link that was there before, and leads to the other disk's device, is replaced.
+    let held = disks.attach(&two, slot()).await.unwrap();
+    let twos = std::fs::read_link(images.join(format!("{}.dev", two.name()))).unwrap();
+    let link = images.join(format!("{}.dev", one.name()));
+    std::os::unix::fs::symlink(&twos, &link).unwrap();
+    let attached = disks.attach(&one, slot()).await.unwrap();
+    assert_ne!(std::fs::read_link(&link).unwrap(), twos);
+    // One that is changed in between is told.
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&twos, &link).unwrap();
+    assert!(matches!(fault(attached.release().await), Some(DiskFault::Mismatch(_))));
+    // Nothing leads to a disk that nobody holds.
+    assert!(!link.exists() && std::fs::symlink_metadata(&link).is_err());
+
+    assert_eq!(fault(disks.remove(two.name()).await), Some(DiskFault::Busy));
+    drop(held);
+    disks.remove(two.name()).await.unwrap();
+    // Again, and what never was and never can be.
+    for name in [two.name(), "dsk_unknown", "../../x", "a\nremove b", ""] {
+        disks.remove(name).await.unwrap();
+    }
+    disks.remove(one.name()).await.unwrap();
+    disks.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_with_errors_is_mended_before_it_is_used() {
+    const STATE_AT: u64 = 1024 + 0x3a;
+    const ERRORS: u8 = 2;
+    let ground = Ground::new().await;
+    let disks = ground.disks().await;
+    let disk = disks.make(64).await.unwrap();
+    let image = std::fs::File::open(ground.images().await.join(format!("{}.img", disk.name()))).unwrap();
+    let state = || {
+        let mut state = [0];
+        image.read_exact_at(&mut state, STATE_AT).unwrap();
+        state[0]
+    };
+    let mark = format!("debugfs -w -R 'set_super_value state {ERRORS}' /disks/{}.img", disk.name());
+    ground.run_in(&ground.helper(), "0:0", &mark).await;
+    assert_eq!(state() & ERRORS, ERRORS);
+    let sandbox = ground.sandbox(&disks, &disk, 64).await;
+    assert_eq!(state() & ERRORS, 0);
+    ground.output(&sandbox, "echo mended > file").await;
+    ground.engine.remove(&sandbox).await.unwrap();
+    disks.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_helper_that_is_killed_leaves_nothing_and_comes_back() {
+    let ground = Ground::new().await;
+    let disks = ground.disks().await;
+    let disk = disks.make(64).await.unwrap();
+    let sandbox = ground.sandbox(&disks, &disk, 64).await;
+    let other = disks.make(64).await.unwrap();
+    let attached = disks.attach(&other, slot()).await.unwrap();
+    assert!(has_device(other.name()));
+    let making = tokio::spawn({
+        let disks = disks.clone();
+        async move { disks.make(2048).await }
+    });
+
+    ground.docker.kill_container(&ground.helper(), None).await.unwrap();
+    until("its devices are let go of", || async { !has_device(other.name()) }).await;
+    assert_eq!(fault(attached.release().await), Some(DiskFault::HelperAway));
+    // It was made before the kill, or it was not made.
+    let _ = making.await.unwrap();
+
+    // The sandbox does not notice, and the next request finds a new helper.
+    ground.output(&sandbox, "echo on > file").await;
+    let again = disks.attach(&other, slot()).await.unwrap();
+    again.release().await.unwrap();
+    let images = ground.images().await;
+    let names: Vec<_> = std::fs::read_dir(&images).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| name.to_string_lossy().ends_with(".img")), "{names:?}");
+    let mounted = disks.list().await.unwrap();
+    assert!(mounted.iter().any(|found| found.name == disk.name() && found.attached));
+    assert!(mounted.iter().any(|found| found.name == other.name() && !found.attached));
+
+    // It ends with whoever it serves.
+    drop(disks);
+    until("the helper is gone", || async { !ground.helper_exists().await }).await;
+    ground.output(&sandbox, "cat file").await;
+    ground.engine.remove(&sandbox).await.unwrap();
+    until("the device is let go of", || async { !has_device(disk.name()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_at_once_leave_nothing() {
+    const DISKS: usize = 50;
+    let ground = Ground::new().await;
+    let disks = ground.disks().await;
+    let all = (0..DISKS).map(|_| {
+        let disks = disks.clone();
+        async move {
+            let disk = disks.make(64).await.unwrap();
+            let attached = disks.attach(&disk, slot()).await.unwrap();
+            let twice = disks.attach(&disk, slot()).await.unwrap();
+            attached.release().await.unwrap();
+            assert!(has_device(disk.name()));
+            twice.release().await.unwrap();
+            disks.remove(disk.name()).await.unwrap();
+            disk
+        }
+    });
+    let gone = futures::future::join_all(all).await;
+    assert!(gone.iter().all(|disk| !has_device(disk.name())));
+    assert_eq!(disks.list().await.unwrap(), []);
+    assert_eq!(std::fs::read_dir(ground.images().await).unwrap().count(), 0);
+    let space = disks.space().await.unwrap();
+    assert!(0 < space.free_bytes && space.free_bytes < space.total_bytes);
+    disks.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_has_disks_ready() {
+    let ground = Ground::new().await;
+    let disks = ground.disks().await;
+    let pool = DiskPool::new(disks.clone(), 64);
+    until("two are ready", || async { pool.names().len() == 2 }).await;
+    let names = pool.names();
+    let taken = [pool.take(64).await.unwrap(), pool.take(64).await.unwrap(), pool.take(64).await.unwrap()];
+    assert!(taken[..2].iter().all(|disk| names.contains(&disk.name().to_owned())));
+    assert!(!names.contains(&taken[2].name().to_owned()));
+    let odd = pool.take(65).await.unwrap();
+    assert!(!names.contains(&odd.name().to_owned()));
+    until("they are replaced", || async { pool.names().len() == 2 }).await;
+    drop(pool);
+    disks.close().await;
+}

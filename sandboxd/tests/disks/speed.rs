@@ -1,0 +1,68 @@
+//! What a disk costs, side by side with a plain volume. Prints; asserts only what would be a blunder.
+
+use std::time::{Duration, Instant};
+
+use sandboxd::model::UidSlot;
+
+use crate::ground::{Ground, UID};
+
+const ROUNDS: usize = 9;
+
+/// No create may cost so much more with a disk.
+const BLUNDER: Duration = Duration::from_millis(500);
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_costs_little() {
+    let ground = Ground::new().await;
+    let before = Instant::now();
+    let disks = ground.disks().await;
+    println!("open_disks with its proof: {:?}", before.elapsed());
+    let slot = UidSlot::of_uid(UID).unwrap();
+    let (mut make, mut first, mut attach, mut plain, mut with) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut unplain, mut unwith) = (vec![], vec![]);
+    for _ in 0..ROUNDS {
+        let before = Instant::now();
+        let disk = disks.make(2048).await.unwrap();
+        make.push(before.elapsed());
+
+        let before = Instant::now();
+        disks.attach(&disk, slot).await.unwrap().release().await.unwrap();
+        first.push(before.elapsed());
+
+        let plan = ground.plan(Some((&disks, &disk)), 2048);
+        let before = Instant::now();
+        let attached = disks.attach(&disk, slot).await.unwrap();
+        ground.engine.create_and_start(&plan).await.unwrap();
+        attached.release().await.unwrap();
+        with.push(before.elapsed());
+
+        let before = Instant::now();
+        disks.attach(&disk, slot).await.unwrap().release().await.unwrap();
+        attach.push(before.elapsed());
+
+        let before = Instant::now();
+        ground.engine.remove(&plan.labels.id).await.unwrap();
+        disks.remove(disk.name()).await.unwrap();
+        unwith.push(before.elapsed());
+
+        let plan = ground.plan(None, 2048);
+        let before = Instant::now();
+        ground.engine.create_and_start(&plan).await.unwrap();
+        plain.push(before.elapsed());
+        let before = Instant::now();
+        ground.engine.remove(&plan.labels.id).await.unwrap();
+        unplain.push(before.elapsed());
+    }
+    let [make, first, attach, plain, with, unplain, unwith] =
+        [make, first, attach, plain, with, unplain, unwith].map(median);
+    println!("make {make:?}, first attach and release {first:?}, while mounted {attach:?}");
+    println!("create and start: plain {plain:?}, with a disk {with:?}");
+    println!("remove: plain {unplain:?}, with a disk {unwith:?}");
+    assert!(with < plain + BLUNDER);
+    disks.close().await;
+}
