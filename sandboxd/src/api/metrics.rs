@@ -11,5 +11,5 @@ use crate::metrics;
 pub(super) async fn metrics(State(state): State<ApiState>) -> Response {
     let states = state.service.states();
     let count = |wanted| states.iter().filter(|state| **state == wanted).count();
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], state.service.metrics().to_text(count)).into_response()
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], state.service.fresh_metrics().to_text(count)).into_response()
 }

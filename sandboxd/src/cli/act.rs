@@ -13,7 +13,10 @@ use super::text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Delete,
-    Park,
+    Park {
+        /// Also one in which commands run.
+        force: bool,
+    },
 }
 
 /// What became of one.
@@ -53,7 +56,7 @@ impl Act {
     pub(super) async fn on(self, client: &Client, name: &str, sandbox: &Sandbox) -> Outcome {
         let done = match self {
             Self::Delete => client.delete(&sandbox.sandbox_id).await,
-            Self::Park => client.park(&sandbox.sandbox_id, false).await,
+            Self::Park { force } => client.park(&sandbox.sandbox_id, force).await,
         };
         Outcome::of(name, sandbox, done.map(drop))
     }
@@ -61,7 +64,7 @@ impl Act {
     fn done(self) -> &'static str {
         match self {
             Self::Delete => "deleted",
-            Self::Park => "parked",
+            Self::Park { .. } => "parked",
         }
     }
 

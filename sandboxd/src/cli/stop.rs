@@ -21,6 +21,9 @@ pub struct StopArgs {
 pub struct ParkArgs {
     #[command(flatten)]
     named: NamedArgs,
+    /// Also where commands run, which ends them
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -47,7 +50,7 @@ pub async fn stop(args: StopArgs, config: &Config) -> anyhow::Result<ExitCode> {
 
 /// Parks the named sandboxes.
 pub async fn park(args: ParkArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    each(Act::Park, &args.named, config).await
+    each(Act::Park { force: args.force }, &args.named, config).await
 }
 
 /// One after another; one that fails does not keep the others from their turn.

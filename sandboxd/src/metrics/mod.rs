@@ -8,6 +8,7 @@ mod labels;
 mod process;
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::Method;
@@ -100,7 +101,7 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register_with_unit(
             "command",
-            "Commands from start to end, of those whose starter read them to their end",
+            "Commands from start to end",
             Unit::Seconds,
             self.command_time.clone(),
         );
@@ -129,7 +130,7 @@ impl Metrics {
         );
         registry.register(
             "history_dropped",
-            "Commands that the history has no record of, because it could not keep up",
+            "Notes of commands that the history could not keep up with",
             self.history_dropped.clone(),
         );
     }
@@ -187,9 +188,9 @@ impl Metrics {
         self.repairs.get_or_create(&RepairLabels { kind: what.as_str() }).inc();
     }
 
-    /// Commands will be missing in the history.
-    pub fn history_dropped(&self, commands: u64) {
-        self.history_dropped.inc_by(commands);
+    /// How much the history has lost so far.
+    pub fn set_history_dropped(&self, notes: u64) {
+        self.history_dropped.inner().store(notes, Ordering::Relaxed);
     }
 
     /// Everything in the OpenMetrics text format, with so many sandboxes in each state now.

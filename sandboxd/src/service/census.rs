@@ -11,6 +11,12 @@ impl Service {
         self.engine.metrics()
     }
 
+    /// The same, with what is counted elsewhere brought up to date.
+    pub fn fresh_metrics(&self) -> &Metrics {
+        self.metrics().set_history_dropped(self.store.history().dropped());
+        self.metrics()
+    }
+
     /// The state of every sandbox there is.
     pub fn states(&self) -> Vec<SandboxState> {
         self.registry.all().iter().map(|sandbox| sandbox.stage().state()).collect()

@@ -18,6 +18,7 @@ mod lifecycle;
 mod links;
 mod metrics;
 mod output;
+mod people;
 mod pressure;
 mod process;
 mod rest;
