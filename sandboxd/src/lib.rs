@@ -135,6 +135,7 @@ fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
         limits: config.limits,
         run_dir,
         image: config.image.clone(),
+        adopt_original: config.adopt_original,
         disk_quota: config.disk_quota,
         allowed_images: config.allowed_images.clone(),
         image_source: image_source(config).filter(|_| config.autobuild),

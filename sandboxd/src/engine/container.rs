@@ -67,12 +67,18 @@ pub struct Inspected {
 impl Engine {
     /// Makes a sandbox's container and volume and starts it. What a failure leaves is the caller's to remove.
     pub async fn create_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        self.create_unstarted(plan).await?;
+        self.start(&plan.labels.id).await
+    }
+
+    /// Makes a sandbox's container and volume with its directories.
+    pub(super) async fn create_unstarted(&self, plan: &ContainerPlan) -> Result<(), Error> {
         self.create(plan).await?;
         // A disk gets its directories when it is attached.
         if plan.disk_device.is_none() {
             self.prepare_volume(plan).await?;
         }
-        self.start(&plan.labels.id).await
+        Ok(())
     }
 
     /// Makes a container for a volume that is there, and starts it. What a failure leaves is the caller's to

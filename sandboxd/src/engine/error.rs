@@ -119,6 +119,12 @@ pub enum Error {
         /// Why it could not be done.
         source: DiskFault,
     },
+    /// Files could not be copied from one container to another.
+    #[error("the files could not be copied")]
+    Copy {
+        /// Why.
+        source: std::io::Error,
+    },
     /// The agent's program cannot be read.
     #[error("cannot read the agent's program {}", path.display())]
     AgentProgram {

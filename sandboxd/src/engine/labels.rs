@@ -14,10 +14,10 @@ use crate::model::{Disk, Instance, NetworkMode, Runtime, SandboxSpec, SessionKey
 pub(super) const INSTANCE: &str = "sandboxd.instance";
 
 pub(super) const SANDBOX_ID: &str = "remcochat.sandboxId";
-const SESSION_KEY: &str = "remcochat.sessionKey";
-const RUNTIME: &str = "remcochat.runtime";
-const PORTS: &str = "remcochat.ports";
-const NETWORK_MODE: &str = "remcochat.networkMode";
+pub(super) const SESSION_KEY: &str = "remcochat.sessionKey";
+pub(super) const RUNTIME: &str = "remcochat.runtime";
+pub(super) const PORTS: &str = "remcochat.ports";
+pub(super) const NETWORK_MODE: &str = "remcochat.networkMode";
 const UID: &str = "sandboxd.uid";
 const IDLE_TTL_MS: &str = "sandboxd.idleTtlMs";
 const RESOURCES: &str = "sandboxd.resources";

@@ -177,3 +177,6 @@ pub const MIN_FREE_DISK_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// How often history is trimmed.
 pub const TRIM_EVERY: Duration = Duration::from_secs(3600);
+
+/// How long the files of an original sandbox may take to be copied.
+pub const COPY_ORIGINAL: Duration = Duration::from_secs(600);

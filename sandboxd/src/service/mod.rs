@@ -17,6 +17,7 @@ mod follow;
 mod history;
 mod keeper;
 mod order;
+mod originals;
 mod park;
 mod prepare;
 mod reach;
@@ -62,6 +63,8 @@ pub struct Setup {
     pub image_source: Option<ImageSource>,
     /// The agent's program on this machine.
     pub agent_program: PathBuf,
+    /// Whether sandboxes of the original daemon are taken over.
+    pub adopt_original: bool,
     /// Whether workspaces must have a quota.
     pub disk_quota: DiskQuota,
     /// How agents are reached; `None` finds out.

@@ -66,6 +66,7 @@ impl Service {
         self.take_back_all().await?;
         self.make_disks_ahead().await?;
         let prepared = Prepared { image, agent_volume, transport };
+        self.meet_originals(&prepared).await?;
         info!(image = prepared.image, transport = transport.as_str(), "ready");
         let _ = self.prepared.set(prepared);
         self.readiness.send_replace(Readiness::Ready);

@@ -73,17 +73,26 @@ impl Service {
     pub(super) async fn restart(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), Error> {
         let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
         let task = self.tasks.spawn(async move {
-            let state = sandbox.order.exclusive().await;
+            let mut state = sandbox.order.exclusive().await;
             let State::Running(Running { agent, .. }) = &*state else {
                 return Ok(());
             };
-            sandbox.peer.send_replace(Peer::NotKnownYet);
-            let attached = service.attach(&sandbox).await?;
-            service.engine.restart(sandbox.id()).await?;
-            attached.release().await?;
-            service.await_agent(&sandbox, agent).await
+            let restarted = service.restart_held(&sandbox, agent).await;
+            if restarted.is_err() {
+                // Nobody knows what runs in it now. Without its container nothing does.
+                service.park_held(&sandbox, &mut state).await?;
+            }
+            restarted
         });
         task.await.map_err(|source| Error::Task { source })?
+    }
+
+    async fn restart_held(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
+        sandbox.peer.send_replace(Peer::NotKnownYet);
+        let attached = self.attach(sandbox).await?;
+        self.engine.restart(sandbox.id()).await?;
+        attached.release().await?;
+        self.await_agent(sandbox, agent).await
     }
 
     /// Waits for the first answer of a container that was just started, and takes note of what it is.

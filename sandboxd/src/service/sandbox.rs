@@ -134,7 +134,7 @@ impl Service {
     }
 
     /// Removes what a failed create left.
-    async fn undo(&self, sandbox: &Sandbox) -> Result<(), Error> {
+    pub(super) async fn undo(&self, sandbox: &Sandbox) -> Result<(), Error> {
         sandbox.update(|record| record.stage = Stage::Deleting);
         self.take_down(sandbox).await?;
         self.store.remove(sandbox.id()).await?;
@@ -174,7 +174,7 @@ impl Service {
         }
     }
 
-    fn plan_of(&self, sandbox: &Sandbox, prepared: &Prepared) -> ContainerPlan {
+    pub(super) fn plan_of(&self, sandbox: &Sandbox, prepared: &Prepared) -> ContainerPlan {
         let labels = sandbox.labels();
         let run_dir = match labels.transport {
             Transport::Socket => Some(self.run_dir_of(sandbox.id()).to_string_lossy().into_owned()),
