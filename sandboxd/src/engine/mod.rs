@@ -12,6 +12,7 @@ mod error;
 mod image;
 mod labels;
 mod progress;
+mod runtime;
 mod settings;
 mod tar;
 
@@ -27,6 +28,7 @@ pub use container::{Found, Status};
 pub use error::Error;
 pub use image::ImageSource;
 pub use labels::SandboxLabels;
+pub use runtime::Runtime;
 pub use settings::{ContainerPlan, Host, container_body};
 
 use crate::model::{Instance, limits};
@@ -57,18 +59,11 @@ impl Engine {
             .await
             .map_err(|_| Error::NoAnswer { address: at() })?
             .map_err(|source| Error::unreachable(&address, source))?;
-        if let Some(wanted) = &oci_runtime {
-            let known = info.runtimes.unwrap_or_default();
-            if !known.contains_key(wanted) {
-                let mut known: Vec<String> = known.into_keys().collect();
-                known.sort();
-                return Err(Error::UnknownOciRuntime { wanted: wanted.clone(), known });
-            }
-        }
+        let runtime = Runtime::of(&info, oci_runtime)?;
         let by_systemd = info.cgroup_driver == Some(bollard::models::SystemInfoCgroupDriverEnum::SYSTEMD);
         let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
         let processors = info.ncpu.unwrap_or(1).max(1);
-        let host = Host { cgroup_parent: cgroup_parent.into(), oci_runtime, processors };
+        let host = Host { cgroup_parent: cgroup_parent.into(), runtime, processors };
         Ok(Self { docker, address, instance, host })
     }
 
@@ -86,7 +81,12 @@ impl Engine {
     /// Whether the agent's process can be told by the pid the engine names: not where a runtime puts
     /// another process in front of it.
     pub fn shows_agent_pid(&self) -> bool {
-        self.host.oci_runtime.as_deref().is_none_or(|runtime| runtime == "runc")
+        self.host.runtime.shares_kernel()
+    }
+
+    /// What the runtime cannot enforce, or enforces worse than runc: one phrase each.
+    pub fn runtime_weaknesses(&self) -> Vec<&'static str> {
+        self.host.runtime.weaknesses()
     }
 
     async fn call<T>(

@@ -9,6 +9,7 @@ mod command;
 mod door;
 mod engine_view;
 mod files;
+mod gvisor;
 mod hardening;
 mod harness;
 mod http;
