@@ -2,10 +2,10 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up down build agent image engine test bench deny clean
+.PHONY: help up down build agent image engine test test-gvisor bench deny clean
 
 help: ## Print this
-	@awk -F ': ## ' '/^[a-z]+: ## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 up: ## Install what is missing, build, start sandboxd, and say how to try it
 	@scripts/up
@@ -27,6 +27,9 @@ engine: ## Install and start a Docker engine where none answers
 
 test: ## Run every check, on the real engine
 	@scripts/test
+
+test-gvisor: ## Run the stories under gVisor, where runsc is installed
+	@scripts/test-gvisor
 
 bench: ## Measure against docker exec and a bare fork
 	@scripts/bench

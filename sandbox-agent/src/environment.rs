@@ -1,9 +1,10 @@
 //! The agent's own environment: its settings, and what it passes on to commands.
 //!
 //! The container's environment carries both. Names that begin with `SANDBOX_AGENT_` are the agent's and
-//! never reach a command; the kernel's copy is out of reach because the agent is not dumpable.
+//! never reach a command. The kernel's copy is wiped, because a kernel need not close it: Linux does for an
+//! agent that is not dumpable, gVisor shows every process's environment to all.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -24,7 +25,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings; names the variable that is missing.
+    /// Reads the settings; names the variable that is missing. Must come before [`wipe_own`].
     pub(crate) fn from_env() -> Result<Self, &'static str> {
         let required = |name: &'static str| std::env::var(name).map_err(|_| name);
         Ok(Self {
@@ -32,6 +33,26 @@ impl Settings {
             socket: std::env::var_os("SANDBOX_AGENT_SOCKET").map(PathBuf::from),
             workspace: required("SANDBOX_AGENT_WORKSPACE")?.into(),
         })
+    }
+}
+
+/// Wipes the agent's own variables where the kernel shows them, in /proc/1/environ. Must come before there
+/// is a second thread; what was read of them before is a copy and stays.
+#[expect(unsafe_code, reason = "the first environment is memory that only C's `environ` leads to")]
+pub(crate) fn wipe_own() {
+    // SAFETY: this is the only thread, so nobody reads or changes the environment meanwhile. `environ` is an
+    // array of NUL-terminated strings that ends with a null pointer, and each byte that is written lies before
+    // its string's NUL, in memory of this process that was made to be written (environ(7)).
+    unsafe {
+        let mut next = libc::environ.cast_const();
+        while !next.is_null() && !(*next).is_null() {
+            let entry = CStr::from_ptr(*next).to_bytes();
+            if entry.starts_with(OWN_PREFIX.as_bytes()) {
+                let length = entry.len();
+                std::ptr::write_bytes(*next, 0, length);
+            }
+            next = next.add(1);
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The agent: PID 1 of every sandbox.
 //!
 //! It dials sandboxd, runs commands and keeps their output, reads and writes files, and collects every child
-//! that ends. It trusts sandboxd and nobody else: it is not dumpable, so commands under the same uid can
-//! neither trace it nor read its environment. In reading order:
+//! that ends. It trusts sandboxd and nobody else: it is not dumpable and wipes its secret from its
+//! environment, so commands under the same uid can neither trace it nor read that. In reading order:
 //!
 //! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
@@ -51,12 +51,14 @@ const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {
     oom::open_own_score();
+    let settings = Settings::from_env();
+    environment::wipe_own();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
         ["disks", dir] => disks::serve(Path::new(dir)),
         ["dial"] => start().and_then(|runtime| runtime.block_on(link::bridge_stdio())),
-        _ => start().and_then(|runtime| runtime.block_on(serve())),
+        _ => start().and_then(|runtime| runtime.block_on(serve(settings))),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Before anything of a sandbox runs, because only then is the secret in our environment out of the commands' reach.
+/// Before anything of a sandbox runs, because only then is the secret in our memory out of the commands' reach.
 fn hide() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
@@ -84,8 +86,8 @@ fn start() -> io::Result<tokio::runtime::Runtime> {
 
 /// Runs until sandboxd asks for the end. There is no handler for SIGTERM on purpose: the kernel keeps from
 /// PID 1 what it has no handler for, so no command can end the agent; the engine stops it with SIGKILL.
-async fn serve() -> io::Result<()> {
-    let settings = Settings::from_env().map_err(|name| io::Error::other(format!("{name} is not set")))?;
+async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
+    let settings = settings.map_err(|name| io::Error::other(format!("{name} is not set")))?;
     let child_ended = Reaper::subscribe()?;
     let reaper = Arc::new(Reaper::default());
     let service = rpc::Service {

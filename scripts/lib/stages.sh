@@ -33,6 +33,15 @@ count() {
   echo "$1 $2" >"$stage_counts"
 }
 
+# The same, read from a report of nextest.
+count_junit() {
+  local suites pattern=' tests="([0-9]+)".* failures="([0-9]+)".* errors="([0-9]+)"'
+  suites=$(grep -m 1 '<testsuites ' "$1")
+  [[ $suites =~ $pattern ]]
+  local failed=$((BASH_REMATCH[2] + BASH_REMATCH[3]))
+  count $((BASH_REMATCH[1] - failed)) "$failed"
+}
+
 record_stage() {
   local name=$1 seconds=$2 status=$3 passed failed
   read -r passed failed <<<"$4"

@@ -189,6 +189,9 @@ impl Error {
             Self::NoPermission { .. } => {
                 Some("run sandboxd as root or as a member of the socket's group (`usermod -aG docker $USER`)")
             }
+            Self::UnknownOciRuntime { .. } => Some(
+                "register it in the engine's daemon.json (docs/gvisor.md shows how), or name one of these in SANDBOXD_RUNTIME",
+            ),
             Self::AgentProgram { .. } => {
                 Some("build it with `make build`, or name it in SANDBOXD_AGENT_PATH")
             }

@@ -18,6 +18,7 @@ mod network;
 mod originals;
 mod posture;
 mod progress;
+mod runtime;
 mod settings;
 mod tar;
 mod usage;
@@ -38,6 +39,7 @@ pub use image::ImageSource;
 pub use labels::SandboxLabels;
 pub use originals::Original;
 pub use posture::{Posture, Seccomp};
+pub use runtime::Runtime;
 pub use settings::{ContainerPlan, Host, container_body};
 pub use usage::Usage;
 
@@ -72,18 +74,11 @@ impl Engine {
             .await
             .map_err(|_| Error::NoAnswer { address: at() })?
             .map_err(|source| Error::unreachable(&address, source))?;
-        if let Some(wanted) = &oci_runtime {
-            let known = info.runtimes.unwrap_or_default();
-            if !known.contains_key(wanted) {
-                let mut known: Vec<String> = known.into_keys().collect();
-                known.sort();
-                return Err(Error::UnknownOciRuntime { wanted: wanted.clone(), known });
-            }
-        }
+        let runtime = Runtime::of(&info, oci_runtime)?;
         let by_systemd = info.cgroup_driver == Some(bollard::models::SystemInfoCgroupDriverEnum::SYSTEMD);
         let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
         let processors = info.ncpu.unwrap_or(1).max(1);
-        let host = Host { cgroup_parent: cgroup_parent.into(), oci_runtime, processors };
+        let host = Host { cgroup_parent: cgroup_parent.into(), runtime, processors };
         Ok(Self { docker, address, instance, host, metrics })
     }
 
@@ -106,7 +101,12 @@ impl Engine {
     /// Whether the agent's process can be told by the pid the engine names: not where a runtime puts
     /// another process in front of it.
     pub fn shows_agent_pid(&self) -> bool {
-        self.host.oci_runtime.as_deref().is_none_or(|runtime| runtime == "runc")
+        self.host.runtime.shares_kernel()
+    }
+
+    /// What the runtime cannot enforce, or enforces worse than runc: one phrase each.
+    pub fn runtime_weaknesses(&self) -> Vec<&'static str> {
+        self.host.runtime.weaknesses()
     }
 
     async fn call<T>(

@@ -12,7 +12,7 @@ use bollard::models::{
     RestartPolicyNameEnum,
 };
 
-use super::SandboxLabels;
+use super::{Runtime, SandboxLabels};
 use crate::model::layout::{
     AGENT_DIR, AGENT_PROGRAM, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR, WORKSPACE, volume_name,
 };
@@ -102,8 +102,8 @@ pub struct ContainerPlan {
 pub struct Host {
     /// Parent of every sandbox's cgroup, so that one ceiling can hold all of them.
     pub cgroup_parent: String,
-    /// OCI runtime; `None` is the engine's own default.
-    pub oci_runtime: Option<String>,
+    /// OCI runtime of every sandbox.
+    pub runtime: Runtime,
     /// Processors. The engine refuses to promise more than there are.
     pub processors: i64,
 }
@@ -146,8 +146,8 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         ipc_mode: Some("private".into()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         cgroup_parent: Some(host.cgroup_parent.clone()),
-        runtime: host.oci_runtime.clone(),
-        pids_limit: Some(resources.pids().into()),
+        runtime: host.runtime.wanted.clone(),
+        pids_limit: Some(host.runtime.pids_limit(resources.pids())),
         memory: Some(memory),
         // Equal to memory: no swap, so that a sandbox that needs more ends instead of dragging the host.
         memory_swap: Some(memory),
@@ -326,7 +326,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_plan_makes_a_soft_container(plan in plans()) {
-            let on = Host { cgroup_parent: "/sandboxd".into(), oci_runtime: None, processors: 4 };
+            let runtime = Runtime::of(&bollard::models::SystemInfo::default(), None).unwrap();
+            let on = Host { cgroup_parent: "/sandboxd".into(), runtime, processors: 4 };
             let body = container_body(&plan, &Instance::new([1; 32]), &on);
             let host = body.host_config.unwrap();
 

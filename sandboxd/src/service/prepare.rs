@@ -113,6 +113,10 @@ impl Service {
         let forced = self.setup.transport;
         let first =
             forced.unwrap_or(if self.engine.is_local() { Transport::Socket } else { Transport::Engine });
+        if first == Transport::Engine && !self.engine.shows_agent_pid() {
+            // The trial decides, because not every such kernel is gVisor.
+            warn!("the runtime may not tell the agent who calls it through the engine, as gVisor does not");
+        }
         match try_with(first).await {
             Ok(()) => Ok(first),
             Err(error) if forced.is_none() && first == Transport::Socket => {

@@ -10,7 +10,7 @@ use sandbox_client::Error;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::harness::{Daemon, SOON, outcome, over_each_transport, script, until};
+use crate::harness::{Daemon, SOON, outcome, over_each_transport, script, under_gvisor, until};
 use crate::http::{Answer, Asker};
 
 const MIB: usize = 1024 * 1024;
@@ -202,7 +202,8 @@ async fn every_name_that_linux_allows_works() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let long = "é".repeat(127) + "x";
-    let deep = "d/".repeat(1000) + "file";
+    // gVisor lacks openat2(2), and then each part of a path is looked up by itself, each time it is used.
+    let deep = "d/".repeat(if under_gvisor() { 50 } else { 1000 }) + "file";
     let names = ["a\nb", "tab\tand\u{1b}[31m", " ", "...", "-n", &long, &deep, "a%2Fb", "a+b&c=d#e?f", "😀"];
     write(&daemon, &sandbox, names.map(|name| file(name, name))).await.unwrap();
     for name in names {

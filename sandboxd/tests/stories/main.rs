@@ -11,6 +11,7 @@ mod door;
 mod engine_view;
 mod files;
 mod gates;
+mod gvisor;
 mod hardening;
 mod harness;
 mod http;

@@ -201,7 +201,7 @@ async fn a_port_in_use_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_oci_runtime_is_told_with_those_there_are() {
     let words = refused(serve(&Home::new().set("SANDBOXD_RUNTIME", "nope"))).await;
-    tells(&words, &["nope", "runc"]);
+    tells(&words, &["nope", "only", "runc", "SANDBOXD_RUNTIME", "daemon.json"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,127 @@
+//! The OCI runtime of the sandboxes, and what it cannot enforce.
+//!
+//! What a reader would get wrong: the setting may be empty and the runtime still not runc, because an engine
+//! can have another default; and a limit the engine accepts may be one the runtime was told to ignore.
+
+use std::collections::HashMap;
+
+use bollard::models::{Runtime as Known, SystemInfo};
+
+use super::Error;
+
+/// Those under which a container's processes are the host's own. Any other may put a process of its own
+/// in front of the agent and a kernel of its own below it.
+const SHARING_THE_KERNEL: [&str; 2] = ["runc", "io.containerd.runc.v2"];
+
+/// Processes and threads that a kernel of its own needs on the host, which the limit counts like those of
+/// the commands: gVisor has 32 (systrap) or 50 (ptrace) when idle, and more threads while many calls block.
+const OWN_PROCESSES: i64 = 128;
+
+/// Host processes for one of the sandbox: gVisor keeps one for each, and a thread while a call of it blocks.
+const HOST_PROCESSES_EACH: i64 = 2;
+
+/// The runtime's argument by which gVisor applies no limit of the engine's.
+const IGNORE_CGROUPS: &str = "ignore-cgroups";
+
+/// The OCI runtime of the sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtime {
+    /// What a container's settings name; `None` is the engine's own default.
+    pub wanted: Option<String>,
+    shares_kernel: bool,
+    ignores_limits: bool,
+}
+
+impl Runtime {
+    /// The runtime called `wanted`, or the engine's default, as the engine describes it.
+    pub(super) fn of(info: &SystemInfo, wanted: Option<String>) -> Result<Self, Error> {
+        let none = HashMap::new();
+        let known = info.runtimes.as_ref().unwrap_or(&none);
+        if let Some(wanted) = wanted.as_ref().filter(|wanted| !known.contains_key(*wanted)) {
+            let mut known: Vec<String> = known.keys().cloned().collect();
+            known.sort();
+            return Err(Error::UnknownOciRuntime { wanted: wanted.clone(), known });
+        }
+        let in_force = wanted.as_deref().or(info.default_runtime.as_deref()).unwrap_or("runc");
+        Ok(Self {
+            shares_kernel: SHARING_THE_KERNEL.contains(&in_force),
+            ignores_limits: known.get(in_force).is_some_and(ignores_limits),
+            wanted,
+        })
+    }
+
+    /// Whether the container's processes are processes of the host's kernel, which enforces their limits one
+    /// by one and tells who is at the other end of a socket.
+    pub fn shares_kernel(&self) -> bool {
+        self.shares_kernel
+    }
+
+    /// The engine's limit for a sandbox that may have `pids` processes.
+    pub(super) fn pids_limit(&self, pids: u32) -> i64 {
+        if self.shares_kernel { pids.into() } else { OWN_PROCESSES + HOST_PROCESSES_EACH * i64::from(pids) }
+    }
+
+    /// What is weaker than under runc: one phrase each.
+    pub fn weaknesses(&self) -> Vec<&'static str> {
+        let mut weaknesses = Vec::new();
+        if self.ignores_limits {
+            weaknesses.extend(["memory limit", "processor limit", "process limit"]);
+        } else if !self.shares_kernel {
+            weaknesses.push("process limit: it ends the whole sandbox");
+            weaknesses.push("out-of-memory: it ends the whole sandbox");
+        }
+        if !self.shares_kernel {
+            weaknesses.push("seccomp profile: the runtime's own kernel stands in for it");
+            weaknesses.push("agent: known by its secret, not by its process");
+            weaknesses.push("agent: a command may end it, and with it the whole sandbox");
+        }
+        weaknesses
+    }
+}
+
+/// gVisor takes its flags with one dash or two, and with or without a value.
+fn ignores_limits(runtime: &Known) -> bool {
+    let flags = runtime.runtime_args.iter().flatten().map(|arg| arg.trim_start_matches('-'));
+    flags.filter_map(|flag| flag.strip_prefix(IGNORE_CGROUPS)).any(|value| matches!(value, "" | "=true"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine(default: &str, gvisor_args: &[&str]) -> SystemInfo {
+        let gvisor = Known {
+            runtime_args: Some(gvisor_args.iter().map(|arg| (*arg).to_owned()).collect()),
+            ..Known::default()
+        };
+        SystemInfo {
+            default_runtime: Some(default.into()),
+            runtimes: Some(HashMap::from([("runc".into(), Known::default()), ("runsc".into(), gvisor)])),
+            ..SystemInfo::default()
+        }
+    }
+
+    #[test]
+    fn an_engines_default_counts_as_if_it_were_wanted() {
+        let runc = Runtime::of(&engine("runc", &[]), None).unwrap();
+        assert!(runc.shares_kernel() && runc.weaknesses().is_empty());
+        assert_eq!(runc.pids_limit(512), 512);
+        let runsc = Runtime::of(&engine("runsc", &[]), None).unwrap();
+        assert!(!runsc.shares_kernel() && runsc.pids_limit(16) > 64);
+        let back = Runtime::of(&engine("runsc", &[]), Some("runc".into())).unwrap();
+        assert!(back.shares_kernel());
+    }
+
+    #[test]
+    fn a_limit_the_runtime_ignores_is_a_weakness() {
+        for (args, ignored) in [
+            (["--network=none", "--ignore-cgroups"], true),
+            (["--network=none", "-ignore-cgroups=true"], true),
+            (["--network=none", "--ignore-cgroups=false"], false),
+            (["--network=none", "--host-uds=open"], false),
+        ] {
+            let runtime = Runtime::of(&engine("runc", &args), Some("runsc".into())).unwrap();
+            assert_eq!(runtime.weaknesses().contains(&"memory limit"), ignored, "{args:?}");
+        }
+    }
+}
