@@ -45,5 +45,5 @@ pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Sandbox>,
         };
     }
     let which = ListSandboxes { session_key: Some(name.to_owned()), ..ListSandboxes::default() };
-    Ok(all(client, which).await?.into_iter().find(|sandbox| sandbox.session_key == name))
+    Ok(all(client, which).await?.into_iter().find(|sandbox| sandbox.session_key == name.trim()))
 }
