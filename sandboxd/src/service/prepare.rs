@@ -60,7 +60,8 @@ impl Service {
         // Set once, because start-up runs once.
         let _ = self.quota.set(quota);
         // Shown with each sandbox; a host that cannot be judged is no reason not to serve.
-        let weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
+        let mut weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
+        weaknesses.extend(self.engine.runtime_weaknesses().into_iter().map(str::to_owned));
         let _ = self.weaknesses.set(weaknesses);
         self.wait_for("sandboxes of before");
         self.take_back_all().await?;

@@ -13,11 +13,13 @@ mod link;
 mod probe;
 mod ready;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bollard::models::VolumeCreateRequest;
+use bollard::query_parameters::RemoveVolumeOptions;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
@@ -26,6 +28,7 @@ pub use fault::DiskFault;
 pub use ready::DiskPool;
 
 use self::link::{Answer, Link};
+use super::container::absent_is_done;
 use super::labels::INSTANCE;
 use super::{Engine, Error};
 use crate::model::{Disk, Instance, UidSlot, limits};
@@ -114,6 +117,21 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+}
+
+impl Engine {
+    /// Tries whether disks work here and leaves nothing but the agent's volume, which every daemon shares.
+    pub async fn try_disks(&self, image: &str, agent_program: &Path) -> Result<(), Error> {
+        let agent_volume = self.ensure_agent_volume(agent_program, image).await?;
+        let opened = self.open_disks(image, &agent_volume).await;
+        if let Ok(disks) = &opened {
+            disks.close().await;
+        }
+        let name = disks_name(&self.instance);
+        let remove = self.docker.remove_volume(&name, Some(RemoveVolumeOptions { force: true }));
+        let removed = absent_is_done(self.call("remove disks' volume", limits::ENGINE_CALL, remove).await);
+        opened.map(drop).and(removed)
     }
 }
 
