@@ -8,6 +8,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
+use sandbox_api::command::{KillCommand, StartCommand};
+use sandbox_api::files::WriteFiles;
+use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, TouchSandbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -17,15 +20,46 @@ use super::error::{ApiError, DoorError, Result};
 use super::{ApiState, JSON};
 use crate::model::limits;
 
+/// What a route takes as its body.
+pub(super) trait Wish: DeserializeOwned {
+    /// Longest body in bytes, where the operator's own limit is not shorter.
+    const MAX_BYTES: usize;
+}
+
+impl Wish for CreateSandbox {
+    const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
+}
+
+impl Wish for ParkSandbox {
+    const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
+}
+
+impl Wish for TouchSandbox {
+    const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
+}
+
+impl Wish for KillCommand {
+    const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
+}
+
+/// A script of its greatest length, escaped as far as JSON goes, with standard input beside it.
+impl Wish for StartCommand {
+    const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
+}
+
+impl Wish for WriteFiles {
+    const MAX_BYTES: usize = usize::MAX;
+}
+
 /// A JSON body, decoded. An empty one counts as `{}`, which only suits types without required fields.
 pub(super) struct Json<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
+impl<T: Wish> FromRequest<ApiState> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
         let is_json = is_json(request.headers());
-        let limit = state.service.limits().max_body_bytes;
+        let limit = state.service.limits().max_body_bytes.min(T::MAX_BYTES);
         let said = said_length(&request, limit)?;
         let room = u32::try_from(said.div_ceil(1024)).unwrap_or(u32::MAX);
         // Held until the body is decoded. A client that says nothing takes room for the largest body.

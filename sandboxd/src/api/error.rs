@@ -43,6 +43,8 @@ pub(super) enum DoorError {
     Method,
     #[error("this route has no such method without a verb (`:stop`, `:kill`)")]
     NoVerb { allow: &'static str },
+    #[error("a verb is asked for by POST")]
+    VerbNeedsPost,
     #[error("the body is larger than {limit} bytes")]
     BodyTooLarge { limit: usize },
     #[error("the body must be JSON (content-type: application/json)")]
@@ -62,7 +64,7 @@ impl DoorError {
             Self::TooManyFailures { .. } => ErrorCode::RateLimited,
             Self::Host(_) | Self::Origin(_) => ErrorCode::Forbidden,
             Self::NoRoute => ErrorCode::NotFound,
-            Self::Method | Self::NoVerb { .. } => ErrorCode::MethodNotAllowed,
+            Self::Method | Self::NoVerb { .. } | Self::VerbNeedsPost => ErrorCode::MethodNotAllowed,
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) | Self::Malformed { .. } => ErrorCode::InvalidRequest,
@@ -89,6 +91,7 @@ impl DoorError {
             | Self::Origin(_)
             | Self::Method
             | Self::NoVerb { .. }
+            | Self::VerbNeedsPost
             | Self::NotJson => None,
         };
         fact.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
@@ -171,7 +174,12 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if let Self::Door(DoorError::NoVerb { allow }) = &self {
+        let allow = match &self {
+            Self::Door(DoorError::NoVerb { allow }) => Some(*allow),
+            Self::Door(DoorError::VerbNeedsPost) => Some("POST"),
+            Self::Door(_) | Self::Service(_) => None,
+        };
+        if let Some(allow) = allow {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
         }
         response.extensions_mut().insert(Problem { code, cause: Arc::new(self), details });

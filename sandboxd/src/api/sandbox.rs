@@ -56,7 +56,7 @@ pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Resul
 
 /// `GET /v1/sandboxes/{id}`
 pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Sandbox>> {
-    Ok(Json(to_wire(state.service.get(&params::sandbox(&id)?).await?)))
+    Ok(Json(to_wire(state.service.get(&params::sandbox(params::without_verb(&id)?)?).await?)))
 }
 
 /// `POST /v1/sandboxes/{id}:{verb}`

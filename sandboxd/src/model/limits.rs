@@ -180,3 +180,14 @@ pub const TRIM_EVERY: Duration = Duration::from_secs(3600);
 
 /// How long the files of an original sandbox may take to be copied.
 pub const COPY_ORIGINAL: Duration = Duration::from_secs(600);
+
+/// Longest body of a request that carries neither a command nor files, in bytes: environment and metadata of a
+/// sandbox at their longest, escaped as far as JSON goes.
+pub const MAX_CONTROL_BODY_BYTES: usize = 512 * 1024;
+
+/// Longest body of a request that starts a command, in bytes: script, arguments and standard input at their
+/// longest, escaped as far as JSON goes.
+pub const MAX_COMMAND_BODY_BYTES: usize = 6 * (MAX_SCRIPT_BYTES + MAX_STDIN_BYTES) + MAX_CONTROL_BODY_BYTES;
+
+/// How long a newcomer waits for one idle sandbox to be parked before it tries the next.
+pub const MAKE_ROOM: Duration = Duration::from_secs(5);

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 use tracing::{debug, info};
 
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::model::Stage;
+use crate::model::{Stage, limits};
 
 /// The right of one sandbox to run.
 pub(super) type Place = OwnedSemaphorePermit;
@@ -37,7 +38,11 @@ impl Service {
 
     async fn park_least_recently_used(self: &Arc<Self>) -> bool {
         for sandbox in self.idle_longest_first() {
-            match self.park_if_idle(&sandbox).await {
+            // One that hangs goes on being parked; somebody else makes room meanwhile.
+            let Ok(parked) = timeout(limits::MAKE_ROOM, self.park_if_idle(&sandbox)).await else {
+                continue;
+            };
+            match parked {
                 Ok(true) => {
                     info!(sandbox = %sandbox.id(), "parked a sandbox to make room for another");
                     return true;

@@ -4,7 +4,7 @@ use sandbox_api::{ErrorCode, REQUEST_ID_HEADER, SandboxId, TOKEN_HEADER};
 use serde_json::json;
 
 use crate::engine_view::objects_of;
-use crate::harness::{Daemon, Home, TOKEN};
+use crate::harness::{Daemon, Home, TOKEN, script};
 use crate::http::{Answer, Asker, Wire};
 
 /// Ids of the right shape that nothing has.
@@ -223,11 +223,14 @@ async fn a_full_house_says_when_to_come_again() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_MAX_CONCURRENT", "1")).await;
     let asker = Asker::of(&daemon);
     let first = daemon.sandbox("chat:1").await;
+    // One that is idle would make room.
+    let command = daemon.client.start(&first, &script("sleep 300")).await.unwrap().command_id;
     let answer = asker.post("/v1/sandboxes", &json!({ "sessionKey": "chat:2" })).await;
     let body = answer.refused(ErrorCode::CapacityExhausted, "a second session");
     assert_eq!(body.details["maxConcurrent"], 1);
     assert!(answer.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds > 0));
     assert_eq!(daemon.sandbox("chat:1").await, first, "who is in stays in");
+    daemon.client.kill(&first, &command, &Default::default()).await.unwrap();
     daemon.client.delete(&first).await.unwrap();
     assert_ne!(daemon.sandbox("chat:2").await, first);
     daemon.stop().await;

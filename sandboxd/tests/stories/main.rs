@@ -18,6 +18,7 @@ mod http;
 mod lifecycle;
 mod links;
 mod metrics;
+mod originals;
 mod output;
 mod people;
 mod pressure;
