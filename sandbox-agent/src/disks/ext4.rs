@@ -35,8 +35,7 @@ const LARGE_MIB: u32 = 512;
 /// What e2fsck may return and be done: nothing to mend, or mended (e2fsck(8)).
 const MENDED: [i32; 2] = [0, 1];
 
-/// What a sandbox's volume holds from the start, beside `lost+found`, which is nobody's trouble there: the
-/// volume is mounted above the workspace. Path, and the mode that mke2fs copies.
+/// What a sandbox's volume holds from the start. Path, and the mode that mke2fs copies.
 pub(crate) const SKELETON: [(&str, u32); 3] =
     [("workspace", 0o755), (".local", 0o755), (".local/tmp", 0o700)];
 
@@ -79,7 +78,9 @@ pub(crate) fn make(image: &Path, mib: u32, skeleton: &Path) -> Result<(), Fault>
         .arg("-d")
         .arg(skeleton)
         .arg(image);
-    run("mke2fs", mkfs, "", &[0]).map(drop)
+    run("mke2fs", mkfs, "", &[0])?;
+    // Nobody may enter it, and whoever searches the volume would be told so. e2fsck makes another if it needs one.
+    edit(image, "rmdir lost+found\n")
 }
 
 /// Mends what can be mended without asking.
@@ -98,10 +99,15 @@ pub(crate) fn give(image: &Path, owner: u16) -> Result<(), Fault> {
             ["uid", "gid"].map(|field| format!("set_inode_field /{path} {field} {owner}\n"))
         })
         .collect();
+    edit(image, &commands)
+}
+
+/// Gives debugfs(8) its commands. The file system must not be mounted.
+fn edit(image: &Path, commands: &str) -> Result<(), Fault> {
     let mut debugfs = Command::new("debugfs");
     debugfs.args(["-w", "-f", "-"]).arg(image);
     // It succeeds whatever happens; only its words tell. The first line is its version.
-    let said = run("debugfs", debugfs, &commands, &[0])?;
+    let said = run("debugfs", debugfs, commands, &[0])?;
     match said.lines().find(|line| !line.starts_with("debugfs 1.")) {
         None => Ok(()),
         Some(said) => Err(Fault::Program { program: "debugfs", said: said.to_owned() }),
