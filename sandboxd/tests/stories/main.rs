@@ -15,6 +15,7 @@ mod hardening;
 mod harness;
 mod http;
 mod lifecycle;
+mod limits;
 mod links;
 mod metrics;
 mod output;
