@@ -3,9 +3,9 @@
 //! Commands go before the agent. A command inherits its score with its first moment, so the agent takes the
 //! commands' score on while it starts one; it may go back to the score its container was given, and no lower.
 //!
-//! The engine does not report it for processes other than PID 1, and the cgroup's own files are masked in a
-//! sandbox. What remains is the kernel's count of all such kills on the machine, so the answer is a
-//! suspicion that needs the command's own end (SIGKILL that nobody here sent) beside it.
+//! The cgroup's own files are masked in a sandbox. What remains is the kernel's count of all such kills on the
+//! machine, so the answer is a suspicion that needs the command's own end (SIGKILL that nobody here sent)
+//! beside it, and which sandboxd confirms or drops by what the engine tells of this sandbox.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -13,21 +13,33 @@ use super::{Engine, Error};
 /// What of a container's life concerns us. Docker API 1.41, `GET /events`.
 const ACTIONS: [&str; 4] = ["die", "destroy", "oom", "start"];
 
+/// Something that happened to a sandbox's container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Whose container, as its labels claim.
+    pub sandbox: SandboxId,
+    /// That its memory was not enough, and when, in milliseconds since the Unix epoch by the engine's clock;
+    /// `None` is that it started, ended or went away.
+    pub oom_at_ms: Option<i64>,
+}
+
 impl Engine {
-    /// The sandboxes whose containers started, ended or went away, as it happens. What the labels say is not
-    /// verified: it is where to look and nothing more. Ends with an error when the engine goes away.
-    pub fn changes(&self) -> impl Stream<Item = Result<SandboxId, Error>> + Send + use<> {
+    /// What happens to the sandboxes' containers, as it happens, and before that what happened since
+    /// `since_ms`. What the labels say is not verified: it is where to look and nothing more. Ends with an
+    /// error when the engine goes away.
+    pub fn changes(&self, since_ms: i64) -> impl Stream<Item = Result<Change, Error>> + Send + use<> {
         let label = format!("{INSTANCE}={}", self.instance.id());
         let filters = HashMap::from([
             ("type".to_owned(), vec![EventMessageTypeEnum::CONTAINER.to_string()]),
             ("label".to_owned(), vec![label]),
             ("event".to_owned(), ACTIONS.map(str::to_owned).into()),
         ]);
-        let options = EventsOptions { filters: Some(filters), ..Default::default() };
+        let options =
+            EventsOptions { since: Some(seconds(since_ms)), filters: Some(filters), ..Default::default() };
         let address = self.address.clone();
         self.docker.events(Some(options)).filter_map(move |event| {
             let found = match event {
-                Ok(event) => sandbox_of(event).map(Ok),
+                Ok(event) => change_of(event).map(Ok),
                 Err(source) => Some(Err(Error::from_call("events", &address, source))),
             };
             std::future::ready(found)
@@ -35,6 +47,25 @@ impl Engine {
     }
 }
 
-fn sandbox_of(event: EventMessage) -> Option<SandboxId> {
-    event.actor?.attributes?.get(SANDBOX_ID)?.parse().ok()
+fn change_of(event: EventMessage) -> Option<Change> {
+    let sandbox = event.actor?.attributes?.get(SANDBOX_ID)?.parse().ok()?;
+    let is_oom = event.action.as_deref() == Some("oom");
+    let at_ms = event.time_nano.map(|nanos| nanos / 1_000_000);
+    Some(Change { sandbox, oom_at_ms: at_ms.filter(|_| is_oom) })
+}
+
+/// A time as the engine takes it: seconds with a fraction.
+fn seconds(ms: i64) -> String {
+    format!("{}.{:03}000000", ms.div_euclid(1000), ms.rem_euclid(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_engines_nine_digits() {
+        assert_eq!(seconds(1_795_275_339_015), "1795275339.015000000");
+        assert_eq!(seconds(0), "0.000000000");
+    }
 }

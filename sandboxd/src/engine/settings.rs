@@ -27,8 +27,20 @@ const VAR_TMP_BYTES: u64 = 16 * MIB;
 const RUN_BYTES: u64 = MIB;
 const SHM_BYTES: u64 = 32 * MIB;
 
-/// Files in /tmp: empty ones cost kernel memory too.
+/// Files in the memory-backed places. An empty one costs about a kilobyte that no size counts, so the engine's
+/// own /dev/shm, which has no such bound, could be filled with them to the sandbox's limit.
 const TMP_INODES: u64 = 16_384;
+const VAR_TMP_INODES: u64 = 4096;
+const SHM_INODES: u64 = 4096;
+const RUN_INODES: u64 = 256;
+
+/// System V queues, semaphores and shared memory belong to no process and outlive every kill; only the end of
+/// the container frees them. Queues with their 16 KiB, sets with their semaphores, and pages of segments (which
+/// shm_rmid_forced removes with their last process) are therefore few.
+const MESSAGE_QUEUES: u64 = 16;
+const SEMAPHORES: &str = "250 4096 32 64";
+const SEGMENTS: u64 = 256;
+const PAGE_BYTES: u64 = 4096;
 
 /// Open files of one process.
 const OPEN_FILES: i64 = 4096;
@@ -157,8 +169,7 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         oom_score_adj: Some(OOM_SCORE),
         shm_size: Some(SHM_BYTES as i64),
         ulimits: Some(ulimits(resources)),
-        // Shared memory segments would outlive the process that made them, and so every kill.
-        sysctls: Some(HashMap::from([("kernel.shm_rmid_forced".into(), "1".into())])),
+        sysctls: Some(sysctls()),
         tmpfs: Some(tmpfs()),
         mounts: Some(mounts(plan, instance)),
         // Output goes through the agent; a log on the host's disk would only grow.
@@ -188,14 +199,29 @@ fn ulimits(resources: Resources) -> Vec<ResourcesUlimits> {
     .into()
 }
 
+fn sysctls() -> HashMap<String, String> {
+    [
+        // Segments would outlive the process that made them.
+        ("kernel.shm_rmid_forced", "1".to_owned()),
+        ("kernel.shmall", (SHM_BYTES / PAGE_BYTES).to_string()),
+        ("kernel.shmmni", SEGMENTS.to_string()),
+        ("kernel.msgmni", MESSAGE_QUEUES.to_string()),
+        ("kernel.sem", SEMAPHORES.to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
 fn tmpfs() -> HashMap<String, String> {
     let options = |bytes: u64, inodes: u64, mode: u32| {
         format!("rw,noexec,nosuid,nodev,mode={mode:o},size={bytes},nr_inodes={inodes}")
     };
     HashMap::from([
         ("/tmp".into(), options(TMP_BYTES, TMP_INODES, 0o1777)),
-        ("/var/tmp".into(), options(VAR_TMP_BYTES, TMP_INODES, 0o1777)),
-        ("/run".into(), options(RUN_BYTES, 1024, 0o755)),
+        ("/var/tmp".into(), options(VAR_TMP_BYTES, VAR_TMP_INODES, 0o1777)),
+        // In place of the engine's, for its number of files.
+        ("/dev/shm".into(), options(SHM_BYTES, SHM_INODES, 0o1777)),
+        ("/run".into(), options(RUN_BYTES, RUN_INODES, 0o755)),
     ])
 }
 

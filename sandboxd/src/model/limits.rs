@@ -97,6 +97,12 @@ pub const RECHECK: Duration = Duration::from_millis(250);
 /// Bodies of all requests together that are in memory, in bytes; more wait for room.
 pub const MAX_BODIES_BYTES: usize = 256 * 1024 * 1024;
 
+/// How long the engine may take to tell that a sandbox's memory was not enough, and a killed process to die.
+pub const OOM_TOLD: Duration = Duration::from_secs(5);
+
+/// Times a sandbox's memory was not enough that are kept, the last ones.
+pub const MAX_NOTED_OOMS: usize = 64;
+
 /// Silence in a record stream before a heartbeat.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 

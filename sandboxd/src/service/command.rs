@@ -109,7 +109,7 @@ impl Service {
         let mut waited_before = false;
         loop {
             match agent.wait(command).await {
-                Ok(ended) => return Ok(ended),
+                Ok(ended) => return Ok(self.judge(sandbox, agent, command, ended).await),
                 Err(error) if error.is_broken() => {
                     if self.is_gone(sandbox, agent).await {
                         return Ok(Ended::LOST);
@@ -130,11 +130,12 @@ impl Service {
         id: &SandboxId,
         command: &CommandId,
     ) -> Result<CommandStatus, Error> {
-        match self.in_use(id).await?.agent.inspect(command).await {
+        let (sandbox, agent, _mark) = self.in_use(id).await?.let_go();
+        match agent.inspect(command).await {
             Err(agent::Error::Refused(Refusal::CommandUnknown)) => {
                 self.recorded(id, command).await?.ok_or(Error::NotFound { resource: "command" })
             }
-            other => Ok(other?),
+            other => Ok(self.judge_status(&sandbox, other?).await),
         }
     }
 

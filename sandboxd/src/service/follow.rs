@@ -116,6 +116,7 @@ impl CommandStream {
             };
             match timeout(limits::HEARTBEAT, events.next()).await {
                 Err(_) => return Some(Event::Heartbeat),
+                Ok(Some(Ok(Event::Ended(ended)))) => return Some(self.end(ended).await),
                 Ok(Some(Ok(event))) => return Some(self.note(event)),
                 Ok(None) if !self.follow => self.done = true,
                 Ok(Some(Err(error))) => {
@@ -127,6 +128,14 @@ impl CommandStream {
             }
         }
         None
+    }
+
+    /// The end, with its reason as sure as it can be.
+    async fn end(&mut self, ended: Ended) -> Event {
+        let (service, sandbox) = (Arc::clone(&self.service), Arc::clone(&self.sandbox));
+        let (agent, command) = (self.agent.clone(), self.command.clone());
+        let ended = service.judge(&sandbox, &agent, &command, ended).await;
+        self.note(Event::Ended(ended))
     }
 
     /// Keeps the place, and counts what this stream missed, which is what its end record tells.

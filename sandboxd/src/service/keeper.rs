@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::activity::now_ms;
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::model::{Stage, limits};
@@ -122,7 +123,9 @@ impl Service {
     async fn follow_engine(self: &Arc<Self>) {
         let mut missed = false;
         loop {
-            let mut changes = std::pin::pin!(self.engine.changes());
+            let since = now_ms();
+            let mut changes = std::pin::pin!(self.engine.changes(since));
+            self.ooms_watched.begin(since);
             let began = Instant::now();
             if missed {
                 // Subscribed first, so that nothing falls between.
@@ -132,12 +135,17 @@ impl Service {
                     debug!(ok = done.is_ok(), "looked at everything after the engine was away");
                 });
             }
-            while let Some(Ok(id)) = changes.next().await {
-                if let Some(sandbox) = self.registry.get(&id) {
-                    let service = Arc::clone(self);
-                    self.tasks.spawn(async move { service.look_at(&sandbox).await });
+            while let Some(Ok(change)) = changes.next().await {
+                let Some(sandbox) = self.registry.get(&change.sandbox) else { continue };
+                // The container goes on, without some of its processes.
+                if let Some(at) = change.oom_at_ms {
+                    sandbox.ooms.note(at);
+                    continue;
                 }
+                let service = Arc::clone(self);
+                self.tasks.spawn(async move { service.look_at(&sandbox).await });
             }
+            self.ooms_watched.end();
             missed = true;
             // An engine that hangs up at once is asked less often.
             let pause =

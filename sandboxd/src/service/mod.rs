@@ -16,6 +16,7 @@ mod files;
 mod follow;
 mod history;
 mod keeper;
+mod oom;
 mod order;
 mod originals;
 mod park;
@@ -94,6 +95,8 @@ pub struct Service {
     suspect_disks: std::sync::Mutex<HashSet<String>>,
     /// Cancelled when nobody is to watch commands any more.
     watching: CancellationToken,
+    /// Whether the engine tells whose memory was not enough.
+    ooms_watched: oom::Watched,
     /// Containers that were warned of, so that the log has each once.
     warned_of: std::sync::Mutex<HashSet<String>>,
     prepared: OnceLock<Prepared>,
@@ -122,6 +125,7 @@ impl Service {
             weaknesses: OnceLock::new(),
             suspect_disks: std::sync::Mutex::default(),
             watching: CancellationToken::new(),
+            ooms_watched: oom::Watched::default(),
             warned_of: std::sync::Mutex::default(),
             instance,
             setup,

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Error;
 use super::activity::{Activity, now_ms};
+use super::oom::Ooms;
 use super::order::{Exclusive, OrderLock, State};
 use crate::agent::Peer;
 use crate::engine::{Posture, SandboxLabels};
@@ -26,6 +27,8 @@ pub(super) struct Sandbox {
     /// Tells the agent's door which process may come in.
     pub(super) peer: watch::Sender<Peer>,
     pub(super) activity: Arc<Activity>,
+    /// When its memory was not enough.
+    pub(super) ooms: Ooms,
     facts: Mutex<Facts>,
     /// One for each stream or wait, so that they cannot take all calls of the agent's connection.
     readers: Arc<Semaphore>,
@@ -63,6 +66,7 @@ impl Sandbox {
             order,
             peer: watch::Sender::new(Peer::NotKnownYet),
             activity: Arc::new(Activity::new(record.last_active_ms)),
+            ooms: Ooms::default(),
             facts: Mutex::new(Facts { record, posture, unsaved: false }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
             watched: Mutex::default(),

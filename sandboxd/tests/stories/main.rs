@@ -16,6 +16,7 @@ mod hardening;
 mod harness;
 mod http;
 mod lifecycle;
+mod limits;
 mod links;
 mod metrics;
 mod originals;

@@ -1,0 +1,102 @@
+//! Memory: what a sandbox gets, and how its commands end that want more.
+
+use sandbox_api::command::EndReason;
+use sandbox_api::sandbox::Resources;
+
+use super::host::HostView;
+use super::{MIB, Scene, errno, told};
+use crate::harness::script;
+
+const MEMORY_MB: u64 = 256;
+
+pub(crate) fn small() -> Resources {
+    Resources { memory_mb: Some(MEMORY_MB), ..Resources::default() }
+}
+
+pub(crate) const HOG: &str = "python3 -c 'bytearray(10**9)'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_wants_too_much_memory_ends_as_oom() {
+    let scene = Scene::with(small()).await;
+    let host = HostView::of(&scene.attacker).await;
+    let before = host.oom_kills();
+    let hog = scene.attack("one that wants a gigabyte", scene.run(HOG)).await;
+    assert_eq!((hog.exit_code, hog.reason, hog.signal.as_deref()), (137, EndReason::Oom, Some("SIGKILL")));
+    assert_eq!(host.oom_kills(), before + 1);
+
+    // Nobody reads this one's stream; its end is told in three other ways.
+    let client = &scene.daemon.client;
+    let command = client.start(&scene.attacker, &script(HOG)).await.unwrap().command_id;
+    let ended = client.wait(&scene.attacker, &command, None).await.unwrap();
+    assert_eq!((ended.exit_code, ended.reason), (137, EndReason::Oom));
+    assert_eq!(client.inspect(&scene.attacker, &command).await.unwrap().reason, Some(EndReason::Oom));
+    let listed = client.commands(&scene.attacker, 10).await.unwrap().commands;
+    let reasons: Vec<_> = listed.iter().map(|command| command.reason).collect();
+    assert_eq!(reasons, [Some(EndReason::Oom), Some(EndReason::Oom)]);
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_numbers_are_those_of_the_cgroup_and_there_is_no_swap() {
+    let scene = Scene::with(small()).await;
+    let posture = scene.attacker_now().await.posture.unwrap();
+    let limit = (MEMORY_MB * MIB) as i64;
+    assert_eq!((posture.memory_bytes, posture.swap_bytes), (Some(limit), Some(0)));
+    let host = HostView::of(&scene.attacker).await;
+    assert_eq!(host.number("memory", "memory.limit_in_bytes", "memory.max"), limit);
+    let with_swap = host.number("memory", "memory.memsw.limit_in_bytes", "memory.swap.max");
+    assert!([0, limit].contains(&with_swap), "{with_swap}");
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shell_hears_of_its_childs_death_and_goes_on() {
+    let scene = Scene::with(small()).await;
+    let attack = async {
+        (
+            scene.run(&format!("{HOG}; echo after $?")).await,
+            scene.run(&format!("{HOG} & wait $!; exit $?")).await,
+        )
+    };
+    let (goes_on, passes_on) = scene.attack("a shell's child", attack).await;
+    assert_eq!((goes_on.exit_code, goes_on.reason), (0, EndReason::Exited));
+    assert_eq!(goes_on.text(), "after 137\n");
+    assert_eq!((passes_on.exit_code, passes_on.reason), (137, EndReason::Oom));
+    assert_eq!(passes_on.signal, None);
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_small_processes_are_held_to_the_same_limit() {
+    let scene = Scene::with(small()).await;
+    let host = HostView::of(&scene.attacker).await;
+    let many = "for i in $(seq 60); do \
+                  python3 -c 'held = bytearray(8 << 20); import time; time.sleep(4)' & children+=($!); \
+                done 2>/dev/null; \
+                for child in ${children[@]}; do wait $child 2>/dev/null; echo ended $?; done";
+    let outcome = scene.attack("60 processes of 8 MiB", scene.run(many)).await;
+    let ended = |code: &str| outcome.text().lines().filter(|line| *line == format!("ended {code}")).count();
+    assert_eq!((outcome.exit_code, outcome.reason), (0, EndReason::Exited), "{outcome:?}");
+    assert!(ended("137") > 0 && ended("0") > 0, "{}", outcome.text());
+    assert!(host.oom_kills() >= ended("137") as u64);
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn little_memory_can_be_locked() {
+    let scene = Scene::with(small()).await;
+    let program = "
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for size in (32 << 10, 1 << 20):
+    memory = ctypes.create_string_buffer(size)
+    print('locked', size, libc.mlock(memory, size), ctypes.get_errno())
+print('all', libc.mlockall(3), ctypes.get_errno())
+";
+    let said = scene.attack("locked memory", scene.python(program)).await;
+    assert!(said.contains(&format!("locked {} 0 0\n", 32 << 10)), "{said}");
+    assert!(said.contains(&format!("locked {} -1 {}\n", 1 << 20, errno::ENOMEM)), "{said}");
+    assert!(told::<String>(&said, "all").starts_with("-1"), "{said}");
+    assert_eq!(HostView::of(&scene.attacker).await.limit("Max locked memory"), (64 << 10, 64 << 10));
+    scene.end().await;
+}
