@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up down build agent image engine test bench deny clean
+.PHONY: help up down build agent image engine test torture bench deny clean
 
 help: ## Print this
 	@awk -F ': ## ' '/^[a-z]+: ## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ engine: ## Install and start a Docker engine where none answers
 
 test: ## Run every check, on the real engine
 	@scripts/test
+
+torture: ## Kill the daemon hundreds of times and look for what is lost or left behind
+	@scripts/torture
 
 bench: ## Measure against docker exec and a bare fork
 	@scripts/bench

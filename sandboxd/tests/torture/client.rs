@@ -28,8 +28,26 @@ const MARKED: Duration = Duration::from_secs(15);
 
 /// Each as often as it is in here.
 const ACTS: [&str; 20] = [
-    "write", "write", "write", "write", "read", "read", "read", "run", "run", "run", "start", "start",
-    "start", "start", "reconnect", "touch", "park", "force", "marks", "delete",
+    "write",
+    "write",
+    "write",
+    "write",
+    "read",
+    "read",
+    "read",
+    "run",
+    "run",
+    "run",
+    "start",
+    "start",
+    "start",
+    "start",
+    "reconnect",
+    "touch",
+    "park",
+    "force",
+    "marks",
+    "delete",
 ];
 
 #[derive(Debug)]
@@ -84,7 +102,11 @@ impl ChatClient {
             "run" => self.run().await,
             "start" => {
                 self.count += 1;
-                let command = format!("cmd_{}x{:012}", self.key.replace(|c: char| !c.is_alphanumeric(), ""), self.count);
+                let command = format!(
+                    "cmd_{}x{:012}",
+                    self.key.replace(|c: char| !c.is_alphanumeric(), ""),
+                    self.count
+                );
                 self.start(&command).await
             }
             "start again" => {
@@ -226,7 +248,9 @@ impl ChatClient {
             match settled {
                 Ok(()) => return,
                 // Others' sandboxes have all places for a moment.
-                Err(error) if error.code() == Some(ErrorCode::CapacityExhausted) && Instant::now() < deadline => {
+                Err(error)
+                    if error.code() == Some(ErrorCode::CapacityExhausted) && Instant::now() < deadline =>
+                {
                     sleep(Duration::from_millis(100)).await;
                 }
                 Err(error) => return self.complain(format!("at the end: {error:?}")),

@@ -7,11 +7,11 @@
 #![expect(clippy::unwrap_used, reason = "a torture that cannot go on has found something")]
 #![expect(clippy::print_stdout, reason = "its report is for people")]
 
+mod chance;
+mod client;
 #[path = "../stories/harness.rs"]
 #[expect(dead_code, unused_macros, unused_imports, reason = "the stories use the rest of it")]
 mod harness;
-mod chance;
-mod client;
 mod inventory;
 mod ledger;
 mod seams;

@@ -92,7 +92,8 @@ async fn still_works(world: &mut World, case: &str) {
     for key in ["chat:seam-1", "chat:seam-2"] {
         let works = async {
             let sandbox = create(&world.client, key).await?;
-            let said = outcome(world.client.run(&sandbox, &script("echo here > file; cat file")).await?).await;
+            let said =
+                outcome(world.client.run(&sandbox, &script("echo here > file; cat file")).await?).await;
             Ok::<_, sandbox_client::Error>((sandbox, said.text()))
         };
         match works.await {

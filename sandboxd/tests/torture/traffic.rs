@@ -18,7 +18,7 @@ use crate::world::World;
 const SESSIONS: usize = 5;
 
 /// Longest time between a start and a kill, in milliseconds.
-const ALIVE_MS: u64 = 2000;
+const ALIVE_MS: u64 = 3000;
 
 /// Longest time into a start at which it is cut off, in milliseconds.
 const START_MS: u64 = 2500;

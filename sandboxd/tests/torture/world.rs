@@ -22,7 +22,7 @@ const SETTLED: Duration = Duration::from_secs(30);
 /// How long a stop may take.
 const STOPPED: Duration = Duration::from_secs(40);
 
-pub(crate) const RUNNING_AT_ONCE: &str = "3";
+pub(crate) const RUNNING_AT_ONCE: &str = "4";
 
 const POLL: Duration = Duration::from_millis(20);
 
