@@ -20,6 +20,7 @@ use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
 use crate::model::layout::{AGENT_PROGRAM, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name};
 use crate::model::limits;
+use crate::seam;
 
 /// Buffer of the stream to an agent that is reached through the engine, in bytes.
 const DIAL_BUFFER_BYTES: usize = 64 * 1024;
@@ -118,6 +119,7 @@ impl Engine {
     }
 
     async fn start(&self, id: &SandboxId) -> Result<(), Error> {
+        seam::at("start.created");
         let name = container_name(id);
         let start = self.docker.start_container(&name, None::<StartContainerOptions>);
         self.call("start container", limits::ENGINE_CALL, start).await
@@ -169,6 +171,7 @@ impl Engine {
     /// Removes the sandbox's container and volume, running or not; done as well where there are none.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Error> {
         self.remove_container_of(id).await?;
+        seam::at("remove.container");
         let name = volume_name(id);
         let remove = self.docker.remove_volume(&name, Some(RemoveVolumeOptions { force: true }));
         absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await)

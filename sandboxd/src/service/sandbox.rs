@@ -124,6 +124,7 @@ impl Service {
         let place = self.place().await?;
         self.ensure_image_of(sandbox).await?;
         self.claim_disk(sandbox).await?;
+        seam::at("create.disk");
         self.store.begin(&sandbox.record()).await?;
         seam::at("create.intent");
         let agent = self.bring_up(sandbox, prepared, Workspace::New).await?;
@@ -154,11 +155,13 @@ impl Service {
         let agent = self.open_door(sandbox)?;
         let started = async {
             let attached = self.attach(sandbox).await?;
+            seam::at("start.attached");
             let plan = self.plan_of(sandbox, prepared);
             match workspace {
                 Workspace::New => self.engine.create_and_start(&plan).await?,
                 Workspace::Kept => self.engine.create_again_and_start(&plan).await?,
             }
+            seam::at("start.started");
             attached.release().await?;
             self.await_agent(sandbox, &agent).await
         };
@@ -276,6 +279,7 @@ impl Service {
     /// Removes container, volume, disk and socket.
     pub(super) async fn take_down(&self, sandbox: &Sandbox) -> Result<(), Error> {
         self.engine.remove(sandbox.id()).await?;
+        seam::at("remove.volume");
         self.give_up_disk(sandbox).await?;
         self.remove_run_dir_of(sandbox.id())
     }

@@ -1,0 +1,269 @@
+//! A client with one session, which does a bit of everything and believes nothing.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use futures::StreamExt;
+use sandbox_api::ErrorCode;
+use sandbox_api::command::{Record, StartCommand};
+use sandbox_api::files::{FileToWrite, WriteFiles};
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_client::{Client, Error};
+use tokio::time::{sleep, timeout};
+
+use crate::chance::Chance;
+use crate::harness::script;
+use crate::ledger::Ledger;
+
+/// Where commands leave their marks.
+const MARKS: &str = "marks";
+
+/// How long one act may take, whatever happens meanwhile.
+const ACT: Duration = Duration::from_secs(60);
+
+/// How long the last command that was started may take to leave its mark.
+const MARKED: Duration = Duration::from_secs(15);
+
+/// Each as often as it is in here.
+const ACTS: [&str; 20] = [
+    "write",
+    "write",
+    "write",
+    "write",
+    "read",
+    "read",
+    "read",
+    "run",
+    "run",
+    "run",
+    "start",
+    "start",
+    "start",
+    "start",
+    "reconnect",
+    "touch",
+    "park",
+    "force",
+    "marks",
+    "delete",
+];
+
+#[derive(Debug)]
+pub(crate) struct ChatClient {
+    client: Client,
+    key: String,
+    chance: Chance,
+    ledger: Ledger,
+    count: u64,
+    /// Of each act: answered, refused, broken off.
+    pub(crate) did: BTreeMap<&'static str, [usize; 3]>,
+    pub(crate) found: Vec<String>,
+}
+
+impl ChatClient {
+    pub(crate) fn new(client: Client, key: String, chance: Chance) -> Self {
+        let (did, found) = (BTreeMap::new(), Vec::new());
+        Self { client, key, chance, ledger: Ledger::default(), count: 0, did, found }
+    }
+
+    /// Does one thing.
+    pub(crate) async fn act(&mut self) {
+        let mut act = *self.chance.pick(&ACTS);
+        if self.ledger.sandbox.is_none() || self.ledger.may_be_gone {
+            act = "create";
+        } else if act == "start" && self.ledger.unanswered().is_some() {
+            act = "start again";
+        }
+        let done = timeout(ACT, self.perform(act)).await;
+        let at = match done {
+            Ok(Ok(())) => 0,
+            Ok(Err(error)) => self.judge(act, &error),
+            Err(_) => {
+                self.complain(format!("{act} took longer than {ACT:?}"));
+                2
+            }
+        };
+        self.did.entry(act).or_default()[at] += 1;
+        if at > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn perform(&mut self, act: &str) -> Result<(), Error> {
+        match act {
+            "create" | "reconnect" => self.create().await,
+            "write" => self.write().await,
+            "read" => {
+                let path = self.a_path();
+                self.read(&path).await
+            }
+            "run" => self.run().await,
+            "start" => {
+                self.count += 1;
+                let command = format!(
+                    "cmd_{}x{:012}",
+                    self.key.replace(|c: char| !c.is_alphanumeric(), ""),
+                    self.count
+                );
+                self.start(&command).await
+            }
+            "start again" => {
+                let command = self.ledger.unanswered().unwrap();
+                self.start(&command).await
+            }
+            "touch" => self.client.touch(&self.sandbox(), None).await.map(drop),
+            "park" => self.client.park(&self.sandbox(), false).await.map(drop),
+            "force" => {
+                self.ledger.ends_all();
+                self.client.park(&self.sandbox(), true).await.map(drop)
+            }
+            "marks" => self.check_marks().await,
+            _ => self.delete().await,
+        }
+    }
+
+    /// Whether an error is one that may come: 1 where it was refused, 2 where it broke off.
+    fn judge(&mut self, act: &str, error: &Error) -> usize {
+        let Some(code) = error.code() else { return 2 };
+        // Others take places, park, and delete; a start-up is not through.
+        let may_be = [ErrorCode::CapacityExhausted, ErrorCode::Unavailable, ErrorCode::WrongState];
+        if !may_be.contains(&code) {
+            self.complain(format!("{act}: {error:?}"));
+            if code == ErrorCode::NotFound {
+                self.ledger.deleted();
+            }
+        }
+        1
+    }
+
+    fn complain(&mut self, what: String) {
+        let at = jiff::Timestamp::now();
+        self.found.push(format!("{at} {} ({:?}): {what}", self.key, self.ledger.sandbox));
+    }
+
+    fn sandbox(&self) -> sandbox_api::SandboxId {
+        self.ledger.sandbox.clone().unwrap()
+    }
+
+    fn a_path(&mut self) -> String {
+        format!("dir/file-{}", self.chance.below(5))
+    }
+
+    async fn create(&mut self) -> Result<(), Error> {
+        let wish = CreateSandbox { session_key: self.key.clone(), ..CreateSandbox::default() };
+        let made = self.client.create_or_reconnect(&wish).await?;
+        if let Err(broken) = self.ledger.got(&made.sandbox_id, made.created) {
+            self.complain(broken);
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self) -> Result<(), Error> {
+        self.count += 1;
+        let path = self.a_path();
+        let content = format!("{} {};", self.key, self.count).repeat(1 + self.chance.below(2000) as usize);
+        let file =
+            FileToWrite { path: path.clone(), content_base64: BASE64_STANDARD.encode(&content), mode: None };
+        self.ledger.writes(&path, &content);
+        let written = self.client.write_files(&self.sandbox(), &WriteFiles { files: vec![file] }).await;
+        match &written {
+            Ok(_) => self.ledger.wrote(&path),
+            Err(error) if error.code().is_some_and(|code| code != ErrorCode::Unavailable) => {
+                self.ledger.did_not_write(&path);
+            }
+            Err(_) => {}
+        }
+        written.map(drop)
+    }
+
+    async fn read(&mut self, path: &str) -> Result<(), Error> {
+        let found = self.client.read_file(&self.sandbox(), path).await?;
+        let found = found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        if let Err(broken) = self.ledger.read(path, found) {
+            self.complain(broken);
+        }
+        Ok(())
+    }
+
+    async fn run(&mut self) -> Result<(), Error> {
+        let mut records = self.client.run(&self.sandbox(), &script("sleep 0.05; echo $((40 + 2))")).await?;
+        let mut said = String::new();
+        while let Some(record) = records.next().await {
+            match record? {
+                Record::Stdout(output) => said.push_str(&output.data),
+                Record::Exit { exit_code, reason, .. } if (exit_code, said.as_str()) != (0, "42\n") => {
+                    self.complain(format!("a command said {said:?} and ended with {exit_code}, {reason:?}"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A command that leaves a mark after a while. Asked for again with its id, it is the same command.
+    async fn start(&mut self, command: &str) -> Result<(), Error> {
+        self.ledger.starts(command);
+        let script = format!("sleep 0.{}; echo {command} >> {MARKS}", self.chance.below(6));
+        let wish = StartCommand {
+            script: Some(script),
+            command_id: Some(command.to_owned()),
+            detached: Some(true),
+            ..StartCommand::default()
+        };
+        self.client.start(&self.sandbox(), &wish).await?;
+        self.ledger.started(command);
+        Ok(())
+    }
+
+    async fn check_marks(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + MARKED;
+        loop {
+            let marks = self.client.read_file(&self.sandbox(), MARKS).await?.unwrap_or_default();
+            let checked = self.ledger.check_marks(&String::from_utf8_lossy(&marks));
+            match checked {
+                Ok(()) => return Ok(()),
+                Err(_) if Instant::now() < deadline => sleep(Duration::from_millis(100)).await,
+                Err(broken) => {
+                    self.complain(broken);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn delete(&mut self) -> Result<(), Error> {
+        self.ledger.may_be_gone = true;
+        self.client.delete(&self.sandbox()).await?;
+        self.ledger.deleted();
+        Ok(())
+    }
+
+    /// When nothing is killed any more: everything that was promised is there, and then it is deleted.
+    pub(crate) async fn settle(&mut self) {
+        let deadline = Instant::now() + ACT;
+        loop {
+            let settled = self.settle_once().await;
+            match settled {
+                Ok(()) => return,
+                // Others' sandboxes have all places for a moment.
+                Err(error)
+                    if error.code() == Some(ErrorCode::CapacityExhausted) && Instant::now() < deadline =>
+                {
+                    sleep(Duration::from_millis(100)).await;
+                }
+                Err(error) => return self.complain(format!("at the end: {error:?}")),
+            }
+        }
+    }
+
+    async fn settle_once(&mut self) -> Result<(), Error> {
+        self.create().await?;
+        for path in self.ledger.paths() {
+            self.read(&path).await?;
+        }
+        self.check_marks().await?;
+        self.delete().await
+    }
+}

@@ -1,0 +1,159 @@
+//! What of a daemon's there is on the host, beside what its API lists.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+
+use bollard::query_parameters::{ListContainersOptions, ListNetworksOptions, ListVolumesOptions};
+use sandbox_api::sandbox::{ListSandboxes, SandboxState};
+use sandbox_client::Client;
+use sandboxd::model::layout::{AGENT_PROGRAM, container_name, volume_name};
+
+use crate::harness::{Home, docker};
+
+/// Disks that a daemon makes ahead.
+const DISKS_AHEAD: usize = 2;
+
+/// By name of the container, the volume, the disk and so on, each as the host has it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Inventory {
+    containers: BTreeSet<String>,
+    volumes: BTreeSet<String>,
+    networks: usize,
+    /// Disks that a volume names.
+    disks: BTreeSet<String>,
+    loop_devices: BTreeSet<String>,
+    /// Volumes that are mounted on the engine's host.
+    mounts: BTreeSet<String>,
+    run_dir: BTreeSet<String>,
+    /// Agents of each sandbox.
+    agents: BTreeMap<String, usize>,
+}
+
+/// Compares the two; the error says what is where and not in the other.
+pub(crate) async fn difference(home: &Home, client: &Client) -> Result<(), String> {
+    let listed = client.list(&ListSandboxes { limit: Some(1000), ..Default::default() }).await;
+    let listed = listed.map_err(|error| format!("no list: {error}"))?.sandboxes;
+    let (found, volume_disks, files) = look(home).await;
+    let mut wanted = Inventory::default();
+    for sandbox in &listed {
+        let id = &sandbox.sandbox_id;
+        wanted.volumes.insert(volume_name(id));
+        let disk = volume_disks.get(&volume_name(id)).cloned();
+        wanted.disks.extend(disk.clone());
+        match sandbox.state {
+            SandboxState::Parked => {}
+            SandboxState::Running => {
+                wanted.containers.insert(container_name(id));
+                wanted.loop_devices.extend(disk);
+                wanted.mounts.insert(volume_name(id));
+                wanted.run_dir.insert(id.to_string());
+                wanted.agents.insert(id.to_string(), 1);
+            }
+            other => return Err(format!("{id} is {other:?}")),
+        }
+    }
+    if found != wanted {
+        return Err(format!("there is {found:#?}, and listed is {wanted:#?}"));
+    }
+    check_files(&wanted.disks, &files)
+}
+
+fn check_files(disks: &BTreeSet<String>, files: &BTreeSet<String>) -> Result<(), String> {
+    let images: BTreeSet<String> =
+        files.iter().filter_map(|name| Some(name.strip_suffix(".img")?.to_owned())).collect();
+    let ahead: Vec<_> = images.difference(disks).collect();
+    let others: Vec<_> = files.iter().filter(|name| !name.ends_with(".img")).collect();
+    if !disks.is_subset(&images) || ahead.len() > DISKS_AHEAD || !others.is_empty() {
+        return Err(format!("the disks' volume has {files:?}, and sandboxes have {disks:?}"));
+    }
+    Ok(())
+}
+
+/// Whether a daemon that has ended, and deleted its sandboxes before, has left anything.
+pub(crate) async fn nothing_but_disks(home: &Home) -> Result<(), String> {
+    let (found, _, _) = look(home).await;
+    if found == Inventory::default() { Ok(()) } else { Err(format!("there is {found:#?}")) }
+}
+
+/// What there is; the disk of each volume; the files among the disks.
+async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<String>) {
+    let instance = home.instance().unwrap();
+    let engine = docker().await;
+    let label = format!("sandboxd.instance={}", instance.id());
+    let filters = HashMap::from([("label".to_owned(), vec![label])]);
+    let options = ListContainersOptions { all: true, filters: Some(filters.clone()), ..Default::default() };
+    let containers = engine.list_containers(Some(options)).await.unwrap();
+    let names = containers.into_iter().flat_map(|container| container.names.unwrap_or_default());
+    let options = ListVolumesOptions { filters: Some(filters.clone()) };
+    let volumes = engine.list_volumes(Some(options)).await.unwrap().volumes.unwrap_or_default();
+    let networks = engine.list_networks(Some(ListNetworksOptions { filters: Some(filters) })).await.unwrap();
+
+    let is_of_disks = |name: &str| name.contains("sandboxd-disks-");
+    let disks_dir = volumes.iter().find(|volume| is_of_disks(&volume.name)).map(|volume| &volume.mountpoint);
+    let mut volume_disks = HashMap::new();
+    for volume in &volumes {
+        let device = volume.options.get("device").and_then(|path| Path::new(path).file_stem()?.to_str());
+        if let Some(disk) = device {
+            volume_disks.insert(volume.name.clone(), disk.to_owned());
+        }
+    }
+    let volumes: BTreeSet<String> =
+        volumes.iter().map(|volume| volume.name.clone()).filter(|name| !is_of_disks(name)).collect();
+    let files = disks_dir.map(|dir| names_in(Path::new(dir))).unwrap_or_default();
+    let found = Inventory {
+        containers: names
+            .map(|name| name.trim_start_matches('/').to_owned())
+            .filter(|name| !is_of_disks(name))
+            .collect(),
+        networks: networks.len(),
+        disks: volume_disks.values().cloned().collect(),
+        loop_devices: loop_devices(&files),
+        mounts: mounts(&volumes),
+        volumes,
+        run_dir: names_in(&home.path().join("run").join(instance.id())),
+        agents: agents(instance.id()),
+    };
+    (found, volume_disks, files)
+}
+
+fn names_in(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Disks with a device. The kernel names the file as whoever attached it saw it, and the names are unique.
+fn loop_devices(files: &BTreeSet<String>) -> BTreeSet<String> {
+    let devices = names_in(Path::new("/sys/block"));
+    let backing = devices.iter().filter_map(|device| {
+        let path = format!("/sys/block/{device}/loop/backing_file");
+        let file = fs::read_to_string(path).ok()?;
+        // A file that was removed under its device is shown as deleted, and is a leak as well.
+        let name = file.trim().rsplit('/').next()?.to_owned();
+        files.contains(name.trim_end_matches(" (deleted)")).then_some(name)
+    });
+    backing.map(|name| name.trim_end_matches(".img").to_owned()).collect()
+}
+
+fn mounts(volumes: &BTreeSet<String>) -> BTreeSet<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let at: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+    let is_mounted = |volume: &&String| at.iter().any(|path| path.contains(&format!("/{volume}/")));
+    volumes.iter().filter(is_mounted).cloned().collect()
+}
+
+/// Agents by sandbox: processes of the agent's program that have one of this daemon's sockets mounted. The
+/// program of a child is the agent's until it is another.
+fn agents(instance: &str) -> BTreeMap<String, usize> {
+    let mut agents = BTreeMap::new();
+    for pid in names_in(Path::new("/proc")).into_iter().filter(|name| name.parse::<u32>().is_ok()) {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let mounts = read("mountinfo");
+        let Some((_, after)) = mounts.split_once(&format!("/{instance}/sbx_")) else { continue };
+        let id: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
+        if read("cmdline").starts_with(AGENT_PROGRAM) {
+            *agents.entry(format!("sbx_{id}")).or_default() += 1;
+        }
+    }
+    agents
+}

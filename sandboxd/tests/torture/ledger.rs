@@ -1,0 +1,122 @@
+//! What one client was promised, and what it must therefore find.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sandbox_api::SandboxId;
+
+/// What a client knows of its session.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Its sandbox, from when it was told.
+    pub(crate) sandbox: Option<SandboxId>,
+    /// A delete was asked for and not answered.
+    pub(crate) may_be_gone: bool,
+    files: BTreeMap<String, File>,
+    commands: BTreeMap<String, Started>,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    /// As last acknowledged.
+    content: Option<String>,
+    /// What was written since without an answer: any of it may be there instead.
+    maybe: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Started {
+    is_acknowledged: bool,
+    /// Everything that ran may have been ended since.
+    may_be_lost: bool,
+}
+
+impl Ledger {
+    /// Takes the answer to a create; the error says what it breaks.
+    pub(crate) fn got(&mut self, sandbox: &SandboxId, created: bool) -> Result<(), String> {
+        let is_same = self.sandbox.as_ref() == Some(sandbox) && !created;
+        let is_promised = self.sandbox.is_some() && !self.may_be_gone;
+        let before = self.sandbox.replace(sandbox.clone());
+        self.may_be_gone = false;
+        if is_same {
+            return Ok(());
+        }
+        self.files.clear();
+        self.commands.clear();
+        match before {
+            Some(before) if is_promised => {
+                Err(format!("the session had {before} and now has {sandbox} (created: {created})"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its sandbox was deleted for certain.
+    pub(crate) fn deleted(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn writes(&mut self, path: &str, content: &str) {
+        self.files.entry(path.to_owned()).or_default().maybe.push(content.to_owned());
+    }
+
+    pub(crate) fn wrote(&mut self, path: &str) {
+        let file = self.files.get_mut(path).unwrap();
+        *file = File { content: file.maybe.pop(), maybe: Vec::new() };
+    }
+
+    pub(crate) fn did_not_write(&mut self, path: &str) {
+        self.files.get_mut(path).unwrap().maybe.pop();
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+
+    /// Checks what was read. What was read is from now on what is there.
+    pub(crate) fn read(&mut self, path: &str, found: Option<String>) -> Result<(), String> {
+        let file = self.files.entry(path.to_owned()).or_default();
+        if found == file.content || found.as_ref().is_some_and(|found| file.maybe.contains(found)) {
+            *file = File { content: found, maybe: Vec::new() };
+            return Ok(());
+        }
+        let short = |content: &Option<String>| content.as_ref().map(|content| start_of(content));
+        Err(format!("{path} holds {:?} and not {:?}", short(&found), short(&file.content)))
+    }
+
+    pub(crate) fn starts(&mut self, command: &str) {
+        self.commands.entry(command.to_owned()).or_default();
+    }
+
+    pub(crate) fn started(&mut self, command: &str) {
+        self.commands.get_mut(command).unwrap().is_acknowledged = true;
+    }
+
+    /// A command whose start was never answered.
+    pub(crate) fn unanswered(&self) -> Option<String> {
+        let mut commands = self.commands.iter();
+        commands.find(|(_, started)| !started.is_acknowledged).map(|(command, _)| command.clone())
+    }
+
+    /// Whatever runs is ended with its container.
+    pub(crate) fn ends_all(&mut self) {
+        self.commands.values_mut().for_each(|started| started.may_be_lost = true);
+    }
+
+    /// Checks the marks that commands left: each at most one, and those that were promised to run theirs.
+    pub(crate) fn check_marks(&self, marks: &str) -> Result<(), String> {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        marks.lines().for_each(|mark| *counts.entry(mark).or_default() += 1);
+        for (command, started) in &self.commands {
+            let times = counts.get(command.as_str()).copied().unwrap_or_default();
+            let must = started.is_acknowledged && !started.may_be_lost;
+            if times > 1 || (must && times == 0) {
+                return Err(format!("{command} ran {times} times ({started:?})"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn start_of(content: &str) -> String {
+    content.chars().take(24).collect()
+}

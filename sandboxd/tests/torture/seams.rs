@@ -1,0 +1,113 @@
+//! Each seam once and twice: the act that comes to it, the daemon's death there, and the next start.
+
+use std::time::Duration;
+
+use sandbox_api::SandboxId;
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_client::Client;
+use sandboxd::seam;
+
+use crate::harness::{outcome, script};
+use crate::world::World;
+
+/// How long the way to a seam may take.
+const SEAM: Duration = Duration::from_secs(20);
+
+/// Visits of one seam.
+const VISITS: usize = 2;
+
+/// Ends a start in the middle: the seam and what leaves it something to do.
+const IN_A_START: &str = "start-up ";
+
+/// Every way to die at a seam.
+pub(crate) fn cases() -> Vec<String> {
+    let visits = seam::ALL.iter().flat_map(|seam| (1..=VISITS).map(move |visit| format!("{seam}:{visit}")));
+    // In a start these are come to by the trial sandbox, and by what was cut off before.
+    let starts = ["start.attached", "start.created", "start.started", "remove.volume", "delete.act"];
+    visits.chain(starts.map(|seam| format!("{IN_A_START}{seam}:1"))).collect()
+}
+
+pub(crate) async fn go_through(world: &mut World, cases: &[String]) {
+    for case in cases {
+        world.log(case);
+        match case.strip_prefix(IN_A_START) {
+            Some(seam) => die_in_a_start(world, seam).await,
+            None => die_at(world, case).await,
+        }
+        world.start().await;
+        world.check(case).await;
+        still_works(world, case).await;
+    }
+}
+
+async fn die_at(world: &mut World, case: &str) {
+    let (act, visits) = (case.split('.').next().unwrap(), case.ends_with(":2"));
+    // `start` seams are on the way of a wake as well as of a create, `remove` seams on that of a delete.
+    let mut sandboxes = Vec::new();
+    if act != "create" && act != "start" {
+        for key in ["chat:seam-1", "chat:seam-2"] {
+            sandboxes.push(create(&world.client, key).await.unwrap());
+        }
+    }
+    if act == "wake" {
+        for sandbox in &sandboxes {
+            world.client.park(sandbox, false).await.unwrap();
+        }
+    }
+    world.arm(case);
+    for number in 0..=usize::from(visits) {
+        // The last one is answered by nobody.
+        let _ = match act {
+            "create" | "start" => create(&world.client, &format!("chat:seam-{}", number + 1)).await.map(drop),
+            "park" => world.client.park(&sandboxes[number], false).await.map(drop),
+            "wake" => world.client.touch(&sandboxes[number], None).await.map(drop),
+            _ => world.client.delete(&sandboxes[number]).await.map(drop),
+        };
+    }
+    if !world.dies_within(SEAM).await {
+        world.found(format!("{case} was not come to"));
+        world.kill().await;
+    }
+}
+
+/// A delete is cut off, so that the start has one to finish; and the start is cut off.
+async fn die_in_a_start(world: &mut World, seam: &str) {
+    let sandbox = create(&world.client, "chat:seam-1").await.unwrap();
+    world.arm("delete.intent:1");
+    let _ = world.client.delete(&sandbox).await;
+    if !world.dies_within(SEAM).await {
+        world.found("delete.intent was not come to");
+        world.kill().await;
+    }
+    world.arm(seam);
+    world.spawn();
+    if !world.dies_within(SEAM).await {
+        world.found(format!("{seam} was not come to in a start"));
+        world.kill().await;
+    }
+}
+
+/// Whatever was cut off, both sessions can be used and got rid of.
+async fn still_works(world: &mut World, case: &str) {
+    for key in ["chat:seam-1", "chat:seam-2"] {
+        let works = async {
+            let sandbox = create(&world.client, key).await?;
+            let said =
+                outcome(world.client.run(&sandbox, &script("echo here > file; cat file")).await?).await;
+            Ok::<_, sandbox_client::Error>((sandbox, said.text()))
+        };
+        match works.await {
+            Ok((sandbox, said)) if said == "here\n" => {
+                if let Err(error) = world.client.delete(&sandbox).await {
+                    world.found(format!("{case}: delete afterwards: {error:?}"));
+                }
+            }
+            other => world.found(format!("{case}: {key} afterwards: {other:?}")),
+        }
+    }
+}
+
+async fn create(client: &Client, key: &str) -> Result<SandboxId, sandbox_client::Error> {
+    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    Ok(client.create_or_reconnect(&wish).await?.sandbox_id)
+}
