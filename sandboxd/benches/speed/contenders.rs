@@ -1,4 +1,4 @@
-//! The same work, done by sandboxd and by its rivals.
+//! A command, run by sandboxd and by its rivals.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,12 +10,15 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use sandbox_api::SandboxId;
+use sandboxd::model::layout::container_name;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::subject::{Subject, TOKEN};
+use crate::home::{TOKEN, docker};
 
 /// A script that writes `bytes` of 64-byte lines as fast as the tools can.
 fn writer(bytes: u64) -> String {
@@ -25,33 +28,33 @@ fn writer(bytes: u64) -> String {
 /// sandboxd over one kept connection.
 pub(crate) struct Api {
     sender: SendRequest<Full<Bytes>>,
-    path: String,
     host: String,
 }
 
 impl Api {
-    pub(crate) async fn connect(subject: &Subject) -> Self {
-        let host = format!("127.0.0.1:{}", subject.port);
+    pub(crate) async fn connect(port: u16) -> Self {
+        let host = format!("127.0.0.1:{port}");
         let stream = TcpStream::connect(&host).await.unwrap();
         stream.set_nodelay(true).unwrap();
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        Self { sender, path: format!("/v1/sandboxes/{}/commands", subject.sandbox), host }
+        Self { sender, host }
     }
 
     /// Start, stream and exit record in one call.
-    pub(crate) async fn run_true(&mut self) -> Duration {
+    pub(crate) async fn run_true(&mut self, sandbox: &SandboxId) -> Duration {
         let began = Instant::now();
-        let body = self.post(r#"{"script":"true"}"#.into()).await.collect().await.unwrap().to_bytes();
+        let body = self.run(sandbox, r#"{"script":"true"}"#.into()).await.collect().await.unwrap().to_bytes();
         let took = began.elapsed();
         assert!(body.ends_with(b"}\n") && body.windows(12).any(|part| part == b"\"exitCode\":0"));
         took
     }
 
     /// Reads the whole stream, as bytes: a rival is not parsed either.
-    pub(crate) async fn stream(&mut self, bytes: u64) -> Duration {
+    pub(crate) async fn stream(&mut self, sandbox: &SandboxId, bytes: u64) -> Duration {
         let began = Instant::now();
-        let mut body = self.post(format!(r#"{{"script":"{}","timeoutMs":300000}}"#, writer(bytes))).await;
+        let wish = format!(r#"{{"script":"{}","timeoutMs":300000}}"#, writer(bytes));
+        let mut body = self.run(sandbox, wish).await;
         let mut last = Bytes::new();
         while let Some(frame) = body.frame().await {
             last = frame.unwrap().into_data().unwrap();
@@ -62,8 +65,21 @@ impl Api {
         took
     }
 
-    async fn post(&mut self, body: String) -> hyper::body::Incoming {
-        let request = Request::post(&self.path)
+    /// One answer to its end, as bytes.
+    pub(crate) async fn get(&mut self, path: &str) -> (Duration, Bytes) {
+        let began = Instant::now();
+        let body = self.send("GET", path, String::new()).await.collect().await.unwrap().to_bytes();
+        (began.elapsed(), body)
+    }
+
+    async fn run(&mut self, sandbox: &SandboxId, wish: String) -> Incoming {
+        self.send("POST", &format!("/v1/sandboxes/{sandbox}/commands"), wish).await
+    }
+
+    async fn send(&mut self, method: &str, path: &str, body: String) -> Incoming {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
             .header("host", &self.host)
             .header("content-type", "application/json")
             .header("accept", "application/x-ndjson")
@@ -84,9 +100,8 @@ pub(crate) struct EngineExec {
 }
 
 impl EngineExec {
-    pub(crate) async fn new(subject: &Subject) -> Self {
-        let docker = Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap();
-        Self { docker, container: subject.container.clone() }
+    pub(crate) async fn new(sandbox: &SandboxId) -> Self {
+        Self { docker: docker().await, container: container_name(sandbox) }
     }
 
     /// Create, start, read to the end, and ask for the exit code.

@@ -3,7 +3,7 @@
 //! Contenders take turns in blocks, so that a noisy while meets all of them. A block and not a single call,
 //! and a pause after each, because an exec leaves the engine and its shims busy for a while after its answer,
 //! which is its own cost and not its neighbour's. Nothing here fails on a number: it prints them with the
-//! goal beside.
+//! goal beside. An argument names one part: `commands`, `lifecycle` or `crowd`.
 
 #![expect(
     clippy::print_stdout,
@@ -11,102 +11,56 @@
     reason = "a bench prints its table and ends where it cannot go on"
 )]
 
+mod commands;
 mod contenders;
-mod subject;
+mod crowd;
+mod home;
+mod lifecycle;
+mod memory;
+mod table;
 
-use std::time::Duration;
+use std::process::ExitCode;
 
-use contenders::{Api, EngineExec};
-use subject::{Subject, peak_kib, resident_kib};
-use tokio::time::sleep;
-
-const WARM_UP: usize = 20;
-const BLOCK: usize = 50;
-const BLOCKS: usize = 8;
-const SETTLE: Duration = Duration::from_millis(300);
-const STREAM_BYTES: u64 = 1 << 30;
-const STREAM_ROUNDS: usize = 3;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
-async fn main() {
+async fn main() -> ExitCode {
     // `cargo test --benches` passes this; there is nothing to test in a bench.
     if std::env::args().any(|arg| arg == "--test") {
-        return;
+        return ExitCode::SUCCESS;
     }
-    let subject = Subject::start().await;
-    println!(
-        "idle: daemon {} KiB resident, agent {} KiB",
-        subject.daemon_kib(),
-        resident_kib(subject.agent_pid)
-    );
-    latency(&subject).await;
-    throughput(&subject).await;
-    subject.stop().await;
-}
-
-async fn latency(subject: &Subject) {
-    let mut api = Api::connect(subject).await;
-    let mut exec = EngineExec::new(subject).await;
-    let (mut ours, mut engine, mut fork) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..WARM_UP {
-        api.run_true().await;
-        exec.run_true().await;
-        contenders::fork_true();
-    }
-    for _ in 0..BLOCKS {
-        sleep(SETTLE).await;
-        for _ in 0..BLOCK {
-            ours.push(api.run_true().await);
+    let mut bench = tokio::spawn(measure());
+    let done = tokio::select! {
+        done = &mut bench => done.is_ok(),
+        () = interrupted() => {
+            println!("\ninterrupted; removing what was made");
+            bench.abort();
+            let _ = bench.await;
+            false
         }
-        sleep(SETTLE).await;
-        for _ in 0..BLOCK {
-            fork.push(contenders::fork_true());
-        }
-        sleep(SETTLE).await;
-        for _ in 0..BLOCK {
-            engine.push(exec.run_true().await);
-        }
-    }
-    let calls = BLOCK * BLOCKS;
-    println!("\n`bash -c true`, start to exit code, {calls} calls each      p50        p95");
-    let ours = Quantiles::of("sandboxd, HTTP keep-alive", ours);
-    let engine = Quantiles::of("docker exec through the engine's API", engine);
-    let fork = Quantiles::of("fork+exec on the host", fork);
-    println!("  docker exec / sandboxd   {:>6.1}x   (goal: at least 15)", engine.p50 / ours.p50);
-    println!("  sandboxd / fork+exec     {:>6.2}x   (goal: at most 2)", ours.p50 / fork.p50);
-}
-
-async fn throughput(subject: &Subject) {
-    let (mut ours, mut engine) = (Vec::new(), Vec::new());
-    for _ in 0..STREAM_ROUNDS {
-        ours.push(Api::connect(subject).await.stream(STREAM_BYTES).await);
-        engine.push(EngineExec::new(subject).await.stream(STREAM_BYTES).await);
-    }
-    let rate = |times: &mut Vec<Duration>| {
-        times.sort();
-        STREAM_BYTES as f64 / times[times.len() / 2].as_secs_f64() / 1e6
     };
-    let (ours, engine) = (rate(&mut ours), rate(&mut engine));
-    println!("\n1 GiB of text lines, median of {STREAM_ROUNDS}");
-    println!("  {:<44} {ours:>6.0} MB/s", "sandboxd, NDJSON over HTTP");
-    println!("  {:<44} {engine:>6.0} MB/s", "docker exec, the raw stream");
-    println!("  sandboxd / docker exec   {:>6.2}x   (goal: at least 1.5)", ours / engine);
-    println!(
-        "  peak resident: daemon {} KiB, agent {} KiB   (goal: below 65536)",
-        peak_kib(subject.daemon_pid),
-        peak_kib(subject.agent_pid)
-    );
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-struct Quantiles {
-    p50: f64,
+async fn measure() {
+    let parts: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    if wanted("commands") {
+        commands::measure().await;
+    }
+    if wanted("lifecycle") {
+        lifecycle::measure().await;
+    }
+    if wanted("crowd") {
+        crowd::measure().await;
+    }
 }
 
-impl Quantiles {
-    fn of(name: &str, mut times: Vec<Duration>) -> Self {
-        times.sort();
-        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
-        println!("  {name:<44} {:>7.2} ms {:>7.2} ms", at(0.5), at(0.95));
-        Self { p50: at(0.5) }
+async fn interrupted() {
+    let mut interrupt = signal(SignalKind::interrupt()).unwrap();
+    let mut terminate = signal(SignalKind::terminate()).unwrap();
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
 }

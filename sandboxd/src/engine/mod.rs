@@ -82,6 +82,11 @@ impl Engine {
         Ok(Self { docker, address, instance, host, metrics })
     }
 
+    /// What the settings of every container here depend on.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// The numbers of the daemon that uses this engine.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics

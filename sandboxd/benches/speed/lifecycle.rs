@@ -1,0 +1,152 @@
+//! A create and a wake, beside what the engine alone takes to create and start the same container.
+//!
+//! The rival's container has the very settings of a sandbox's, and a disk of its own that is attached before
+//! the clock starts. So its time is what nobody can do without: the two calls to the engine. Ours is a whole
+//! request over HTTP: a disk is taken and attached, what is about to happen and what has is on the host's
+//! disk, the container's hardening was read back, and its agent has answered.
+
+use std::time::{Duration, Instant};
+
+use bollard::Docker;
+use bollard::query_parameters::{CreateContainerOptions, StartContainerOptions};
+use sandbox_api::SandboxId;
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_client::Client;
+use sandboxd::agent::{AgentHandle, Peer};
+use sandboxd::engine::{ContainerPlan, DiskPool, Disks, Engine, EngineAddress, SandboxLabels, container_body};
+use sandboxd::model::layout::container_name;
+use sandboxd::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::home::{Home, IMAGE, agent_program, docker, remove_container};
+use crate::table::{heading, ratio, row};
+
+const WARM_UP: usize = 2;
+const ROUNDS: usize = 20;
+
+/// After whatever keeps the engine busy for a while after its answer, and until another disk is ready.
+const SETTLE: Duration = Duration::from_millis(1500);
+
+/// How long an agent may take.
+const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) async fn measure() {
+    let mut home = Home::new();
+    home.start().await;
+    let client = home.client();
+    let rival = Rival::new().await;
+    let (mut create, mut wake, mut engine, mut answered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for round in 0..WARM_UP + ROUNDS {
+        let key = format!("bench:{round}");
+        sleep(SETTLE).await;
+        let created = bring_up(&client, &key).await;
+        sleep(SETTLE).await;
+        let (started, greeted) = rival.create_and_start().await;
+        sleep(SETTLE).await;
+        client.park(&created.1, false).await.unwrap();
+        sleep(SETTLE).await;
+        let woken = bring_up(&client, &key).await;
+        client.delete(&woken.1).await.unwrap();
+        if round >= WARM_UP {
+            create.push(created.0);
+            wake.push(woken.0);
+            engine.push(started);
+            answered.push(greeted);
+        }
+    }
+    heading(&format!("a sandbox of the usual size, {ROUNDS} of each"));
+    let create = row("sandboxd, cold create: request to answer", create);
+    let wake = row("sandboxd, wake of a parked one: request to answer", wake);
+    let engine = row("the engine's create and start of the same container", engine);
+    row("the same, until its agent has answered", answered);
+    ratio("cold create / engine", create.p50 / engine.p50, "at most 1.15");
+    ratio("wake / cold create", wake.p50 / create.p50, "at most 1.2");
+}
+
+/// A session's sandbox, which is made or woken.
+async fn bring_up(client: &Client, key: &str) -> (Duration, SandboxId) {
+    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    let began = Instant::now();
+    let found = client.create_or_reconnect(&wish).await.unwrap();
+    let took = began.elapsed();
+    assert!(found.created || found.woken, "{found:?}");
+    (took, found.sandbox_id)
+}
+
+/// The engine, asked for the same container by hand.
+struct Rival {
+    docker: Docker,
+    engine: Engine,
+    agent_volume: String,
+    /// `None` where this engine cannot have disks, and then sandboxd has none either.
+    disks: Option<(Disks, DiskPool)>,
+    home: Home,
+}
+
+impl Rival {
+    async fn new() -> Self {
+        let home = Home::new();
+        let address = EngineAddress::Unix("/var/run/docker.sock".into());
+        let connect = Engine::connect(address, home.instance.clone(), None, Default::default());
+        let engine = connect.await.unwrap();
+        let agent_volume = engine.ensure_agent_volume(&agent_program(), IMAGE).await.unwrap();
+        let disks = engine.open_disks(IMAGE, &agent_volume).await.ok();
+        let disks = disks.map(|disks| {
+            let pool = DiskPool::new(disks.clone(), Resources::default().disk_mb());
+            (disks, pool)
+        });
+        Self { docker: docker().await, engine, agent_volume, disks, home }
+    }
+
+    /// How long the engine's two calls took, and until the agent had answered.
+    async fn create_and_start(&self) -> (Duration, Duration) {
+        let plan = self.plan().await;
+        let dir = self.home.path("run").join(plan.labels.id.as_str());
+        std::fs::create_dir_all(&dir).unwrap();
+        let peer = watch::Sender::new(Peer::Untold);
+        let agent = AgentHandle::listen(&dir, plan.agent_secret.clone(), peer.subscribe()).unwrap();
+        let attached = match (&self.disks, &plan.labels.disk) {
+            (Some((disks, _)), Some(disk)) => Some(disks.attach(disk, plan.labels.slot).await.unwrap()),
+            _ => None,
+        };
+        let name = container_name(&plan.labels.id);
+        let body = container_body(&plan, &self.home.instance, self.engine.host());
+
+        let began = Instant::now();
+        let options = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
+        self.docker.create_container(Some(options), body).await.unwrap();
+        self.docker.start_container(&name, None::<StartContainerOptions>).await.unwrap();
+        let started = began.elapsed();
+        // Without a disk its workspace lacks the directories it needs, so nobody waits for it.
+        if let Some(attached) = attached {
+            agent.connected(SOON).await.unwrap();
+            attached.release().await.unwrap();
+        }
+        let answered = began.elapsed();
+
+        remove_container(&self.docker, &name).await;
+        self.engine.remove(&plan.labels.id).await.unwrap();
+        if let (Some((disks, _)), Some(disk)) = (&self.disks, &plan.labels.disk) {
+            disks.remove(disk.name()).await.unwrap();
+        }
+        (started, answered)
+    }
+
+    async fn plan(&self) -> ContainerPlan {
+        let spec = SandboxSpec::new(SessionKey::parse("bench", "sessionKey").unwrap());
+        let disk = match &self.disks {
+            Some((_, pool)) => Some(pool.take(spec.resources.disk_mb()).await.unwrap()),
+            None => None,
+        };
+        let id = SandboxId::random().unwrap();
+        ContainerPlan {
+            image: IMAGE.into(),
+            agent_volume: self.agent_volume.clone(),
+            agent_secret: self.home.instance.agent_secret(&id),
+            run_dir: Some(self.home.path("run").join(id.as_str()).to_string_lossy().into_owned()),
+            disk_device: self.disks.as_ref().zip(disk.as_ref()).map(|((disks, _), disk)| disks.device(disk)),
+            labels: SandboxLabels { id, slot: UidSlot::LAST, transport: Transport::Socket, disk, spec },
+        }
+    }
+}
