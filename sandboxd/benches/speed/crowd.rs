@@ -152,7 +152,8 @@ async fn add_parked(home: &Home) {
     let there = store.sandboxes().await.unwrap();
     let taken: HashSet<UidSlot> = there.iter().map(|record| record.slot).collect();
     let free = UidSlot::all().filter(|slot| !taken.contains(slot));
-    let records: Vec<_> = free.take(LISTED - there.len()).map(|slot| parked(slot, there[0].created_at_ms)).collect();
+    let records: Vec<_> =
+        free.take(LISTED - there.len()).map(|slot| parked(slot, there[0].created_at_ms)).collect();
     let docker = docker().await;
     futures::stream::iter(&records)
         .for_each_concurrent(AT_ONCE, |record| async {

@@ -83,6 +83,10 @@ impl Home {
     }
 
     /// Asks the daemon to stop, and waits until it has; its sandboxes stay.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a drop cannot wait otherwise, and nothing else runs meanwhile"
+    )]
     pub(crate) fn stop(&mut self) {
         let Some(mut child) = self.daemon.take() else { return };
         let _ = kill_process(Pid::from_child(&child), Signal::TERM);
@@ -133,9 +137,14 @@ async fn remove_all(instance: &str) {
         let options =
             ListContainersOptions { all: true, filters: Some(filters.clone()), ..Default::default() };
         let containers = docker.list_containers(Some(options)).await.unwrap_or_default();
-        futures::stream::iter(&containers).for_each_concurrent(AT_ONCE, |container| remove_container(&docker, container.id.as_deref().unwrap_or_default())).await;
+        futures::stream::iter(&containers)
+            .for_each_concurrent(AT_ONCE, |container| {
+                remove_container(&docker, container.id.as_deref().unwrap_or_default())
+            })
+            .await;
         let options = ListVolumesOptions { filters: Some(filters.clone()) };
-        let volumes = docker.list_volumes(Some(options)).await.unwrap_or_default().volumes.unwrap_or_default();
+        let volumes =
+            docker.list_volumes(Some(options)).await.unwrap_or_default().volumes.unwrap_or_default();
         futures::stream::iter(&volumes)
             .for_each_concurrent(AT_ONCE, |volume| async {
                 let _ = docker.remove_volume(&volume.name, Some(RemoveVolumeOptions { force: true })).await;

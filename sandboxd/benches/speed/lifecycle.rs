@@ -13,7 +13,9 @@ use sandbox_api::SandboxId;
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
 use sandboxd::agent::{AgentHandle, Peer};
-use sandboxd::engine::{ContainerPlan, DiskPool, Disks, Engine, EngineAddress, SandboxLabels, container_body};
+use sandboxd::engine::{
+    ContainerPlan, DiskPool, Disks, Engine, EngineAddress, SandboxLabels, container_body,
+};
 use sandboxd::model::layout::container_name;
 use sandboxd::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
 use tokio::sync::watch;

@@ -60,6 +60,7 @@ impl Scene {
     }
 
     /// Lets the attack run to its end, while the bystander runs one command after the other.
+    #[expect(clippy::print_stdout, reason = "its numbers are for people")]
     pub(crate) async fn attack<T>(&self, name: &str, attack: impl Future<Output = T>) -> T {
         let over = AtomicBool::new(true);
         let idle = self.samples(&over).await;

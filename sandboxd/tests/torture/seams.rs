@@ -57,11 +57,11 @@ async fn die_at(world: &mut World, case: &str) {
     world.arm(case);
     for number in 0..=usize::from(visits) {
         // The last one is answered by nobody.
-        let _ = match act {
-            "create" | "start" => create(&world.client, &format!("chat:seam-{}", number + 1)).await.map(drop),
-            "park" => world.client.park(&sandboxes[number], false).await.map(drop),
-            "wake" => world.client.touch(&sandboxes[number], None).await.map(drop),
-            _ => world.client.delete(&sandboxes[number]).await.map(drop),
+        let _ = match (act, sandboxes.get(number)) {
+            (_, None) => create(&world.client, &format!("chat:seam-{}", number + 1)).await.map(drop),
+            ("park", Some(sandbox)) => world.client.park(sandbox, false).await.map(drop),
+            ("wake", Some(sandbox)) => world.client.touch(sandbox, None).await.map(drop),
+            (_, Some(sandbox)) => world.client.delete(sandbox).await.map(drop),
         };
     }
     if !world.dies_within(SEAM).await {
