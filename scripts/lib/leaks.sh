@@ -14,6 +14,24 @@ engine_objects() {
   docker ps --all --no-trunc --format "container {{.ID}} {{.Names}} $instance"
   docker volume ls --format "volume {{.Name}} {{.Name}} $instance"
   docker network ls --no-trunc --format "network {{.ID}} {{.Name}} $instance"
+  loop_devices
+}
+
+# The loop devices with a workspace's disk. Whose it is, its volume says, as long as there is one.
+loop_devices() {
+  local owners file disk device
+  owners=$(docker volume ls --quiet --filter label=sandboxd.instance \
+    | xargs --no-run-if-empty docker volume inspect \
+      --format '{{index .Options "device"}} {{index .Labels "sandboxd.instance"}}')
+  for file in /sys/block/loop*/loop/backing_file; do
+    disk=$(sed 's/ (deleted)$//' "$file" 2>/dev/null) || continue
+    [[ $disk == */dsk_*.img ]] || continue
+    disk=$(basename "$disk" .img)
+    device=${file#/sys/block/}
+    awk -v disk="$disk" -v device="/dev/${device%%/*}" '
+      $1 ~ "/" disk "[.]dev$" { owner = $2 }
+      END { print "loop", disk, device, owner ? owner : "-" }' <<<"$owners"
+  done
 }
 
 # Lists what appeared since the list in this file was made.
@@ -27,7 +45,7 @@ check_for_leaks() {
   local before=$1 leaked
   remove_unused_agent_volumes "$before"
   if holds_within "$SETTLE_SECONDS" nothing_appeared_since "$before"; then
-    say "no container, volume or network was left behind"
+    say "no container, volume, network or loop device was left behind"
     return
   fi
   leaked=$(appeared_since "$before")
@@ -46,7 +64,8 @@ say_objects() {
   awk '
     $1 == "container" { print "  docker rm --force --volumes " $3 }
     $1 == "volume" { print "  docker volume rm " $3 }
-    $1 == "network" { print "  docker network rm " $3 }' <<<"$1"
+    $1 == "network" { print "  docker network rm " $3 }
+    $1 == "loop" { print "  losetup --detach " $3 }' <<<"$1"
 }
 
 # The agent's program stays on the engine in one volume for each of its versions. Those in the list are left alone: a

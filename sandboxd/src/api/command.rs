@@ -38,13 +38,14 @@ pub(super) async fn start(
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let spec = spec_of(wish, state.service.limits())?;
+    let command_id = spec.id.clone();
     if ndjson::is_wanted(headers.get(ACCEPT)) {
-        let stream = state.service.run(&id, &spec).await?;
-        return Ok(ndjson::response(stream, spec.id));
+        let stream = state.service.run(&id, spec).await?;
+        return Ok(ndjson::response(stream, command_id));
     }
-    let started = state.service.start(&id, &spec).await?;
+    let started = state.service.start(&id, spec).await?;
     let timeout_ms = started.timeout.as_millis() as u64;
-    Ok(Json(CommandStarted { command_id: spec.id, timeout_ms }).into_response())
+    Ok(Json(CommandStarted { command_id, timeout_ms }).into_response())
 }
 
 /// `GET …/commands`

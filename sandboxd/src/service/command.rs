@@ -7,7 +7,7 @@ use sandbox_api::{CommandId, SandboxId};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::follow::{CommandStream, OnDrop};
+use super::follow::CommandStream;
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::{self, AgentHandle, Refusal};
@@ -19,31 +19,30 @@ const TERM: i32 = 15;
 
 impl Service {
     /// Starts a command; the answer means that it runs.
-    pub async fn start(self: &Arc<Self>, id: &SandboxId, spec: &CommandSpec) -> Result<Started, Error> {
+    pub async fn start(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<Started, Error> {
         let in_use = self.in_use(id).await?;
-        let spec = &with_env(spec, &in_use.sandbox);
-        let started = match in_use.agent.start(spec).await {
+        let spec = with_env(spec, &in_use.sandbox);
+        let started = match in_use.agent.start(&spec).await {
             // The id makes the second try safe: what was started is not started again.
-            Err(error) if error.is_broken() => in_use.agent.start(spec).await?,
+            Err(error) if error.is_broken() => in_use.agent.start(&spec).await?,
             other => other?,
         };
-        self.note_start(&in_use.sandbox, spec, started);
+        self.note_start(&in_use.sandbox, &spec, started);
         self.watch(&in_use.sandbox, &in_use.agent, &spec.id);
         Ok(started)
     }
 
     /// Starts a command and streams it from its start to its end. Dropping the stream ends the command,
     /// unless it is detached.
-    pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: &CommandSpec) -> Result<CommandStream, Error> {
+    pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<CommandStream, Error> {
         let in_use = self.in_use(id).await?;
         let place = in_use.sandbox.reader()?;
-        let spec = &with_env(spec, &in_use.sandbox);
-        let events = match in_use.agent.run(spec).await {
-            Err(error) if error.is_broken() => in_use.agent.run(spec).await?,
+        let spec = with_env(spec, &in_use.sandbox);
+        let events = match in_use.agent.run(&spec).await {
+            Err(error) if error.is_broken() => in_use.agent.run(&spec).await?,
             other => other?,
         };
-        let on_drop = if spec.detached { OnDrop::LetGo } else { OnDrop::End };
-        Ok(CommandStream::new(self, in_use, spec.id.clone(), place).of_own(events, spec.clone(), on_drop))
+        Ok(CommandStream::new(self, in_use, spec.id.clone(), place).of_own(events, spec))
     }
 
     /// Streams what is kept of a command after record `after`, and with `follow` what comes.
@@ -176,10 +175,11 @@ impl Service {
 }
 
 /// A command with its sandbox's environment beneath its own.
-fn with_env(spec: &CommandSpec, sandbox: &Sandbox) -> CommandSpec {
-    let mut spec = spec.clone();
-    for (name, value) in sandbox.facts().record.spec.env {
-        spec.env.entry(name).or_insert(value);
-    }
+fn with_env(mut spec: CommandSpec, sandbox: &Sandbox) -> CommandSpec {
+    sandbox.look(|facts| {
+        for (name, value) in &facts.record.spec.env {
+            spec.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    });
     spec
 }

@@ -5,7 +5,7 @@ use std::sync::{OnceLock, PoisonError};
 
 use tracing::{info, warn};
 
-use super::registry::Sandbox;
+use super::registry::{Facts, Sandbox};
 use super::{Error, Service};
 use crate::agent::AgentHandle;
 use crate::engine::{Attached, DiskPool, Disks};
@@ -142,8 +142,8 @@ impl Service {
         let listed = disks.list().await?;
         let mut claimed: HashSet<String> =
             pool.get().map(DiskPool::names).unwrap_or_default().into_iter().collect();
-        let records = self.registry.all().into_iter().map(|sandbox| sandbox.facts().record);
-        claimed.extend(records.filter_map(|record| Some(record.disk?.name().to_owned())));
+        let disk_of = |facts: &Facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned());
+        claimed.extend(self.registry.all().iter().filter_map(|sandbox| sandbox.look(disk_of)));
         let unclaimed: HashSet<String> =
             listed.into_iter().map(|disk| disk.name).filter(|name| !claimed.contains(name)).collect();
         let before = {

@@ -18,7 +18,7 @@ use crate::model::{CommandSpec, Ended, Event, limits};
 
 /// What happens to the command when its reader leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OnDrop {
+enum OnDrop {
     /// It is ended.
     End,
     /// It goes on.
@@ -74,12 +74,12 @@ impl CommandStream {
     }
 
     /// Follows a command that this stream starts, from its start to its end.
-    pub(super) fn of_own(mut self, events: EventStream, spec: CommandSpec, on_drop: OnDrop) -> Self {
+    pub(super) fn of_own(mut self, events: EventStream, spec: CommandSpec) -> Self {
         self._mark = InUseMark::command(&self.sandbox.activity);
         self.events = Some(events);
+        self.on_drop = if spec.detached { OnDrop::LetGo } else { OnDrop::End };
         self.to_be_noted = Some(spec);
         self.is_own = true;
-        self.on_drop = on_drop;
         self
     }
 

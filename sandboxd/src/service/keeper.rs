@@ -46,18 +46,14 @@ impl Service {
     }
 
     fn is_idle_too_long(&self, sandbox: &Sandbox) -> bool {
-        let facts = sandbox.facts();
-        facts.record.stage == Stage::Running
-            && !sandbox.activity.is_used()
-            && sandbox.activity.idle_for() >= facts.record.spec.idle_ttl
+        let (stage, idle_ttl) = sandbox.look(|facts| (facts.record.stage, facts.record.spec.idle_ttl));
+        stage == Stage::Running && !sandbox.activity.is_used() && sandbox.activity.idle_for() >= idle_ttl
     }
 
     fn is_parked_too_long(&self, sandbox: &Sandbox) -> bool {
-        let record = sandbox.facts().record;
-        record.stage == Stage::Parked
-            && record
-                .parked_at_age_ms
-                .is_some_and(|at| self.age.since(at) >= self.setup.limits.workspace_retention)
+        parked_at(sandbox)
+            .flatten()
+            .is_some_and(|at| self.age.since(at) >= self.setup.limits.workspace_retention)
     }
 
     async fn retire(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
@@ -165,7 +161,7 @@ impl Service {
             if taken <= budget {
                 return Ok(());
             }
-            let bytes = sandbox.facts().record.disk_bytes.unwrap_or(0);
+            let bytes = sandbox.look(|facts| facts.record.disk_bytes).unwrap_or(0);
             info!(sandbox = %sandbox.id(), taken, budget, "the disk budget is exceeded; deleting a parked workspace");
             self.delete_parked(&sandbox, |_| true).await?;
             taken = taken.saturating_sub(bytes);
@@ -189,11 +185,8 @@ impl Service {
             .registry
             .all()
             .into_iter()
-            .filter_map(|sandbox| {
-                let record = sandbox.facts().record;
-                let parked = record.stage == Stage::Parked && !sandbox.activity.is_used();
-                parked.then_some((record.parked_at_age_ms, sandbox))
-            })
+            .filter(|sandbox| !sandbox.activity.is_used())
+            .filter_map(|sandbox| Some((parked_at(&sandbox)?, sandbox)))
             .collect();
         parked.sort_by_key(|(at, _)| *at);
         parked.into_iter().map(|(_, sandbox)| sandbox).collect()
@@ -214,4 +207,9 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// Whether it is parked, and since which age of the daemon, if that is known.
+fn parked_at(sandbox: &Sandbox) -> Option<Option<u64>> {
+    sandbox.look(|facts| (facts.record.stage == Stage::Parked).then_some(facts.record.parked_at_age_ms))
 }

@@ -60,7 +60,7 @@ impl Service {
         if let Err(error) = self.mend(sandbox).await {
             warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not mend a sandbox");
         }
-        if sandbox.facts().unsaved {
+        if sandbox.look(|facts| facts.unsaved) {
             self.save(sandbox).await;
         }
     }

@@ -37,7 +37,7 @@ pub(super) struct Sandbox {
 }
 
 /// What is known of a sandbox at any moment, whatever is being done with it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Facts {
     pub(super) record: SandboxRecord,
     /// As of when its container was last started or found.
@@ -77,9 +77,9 @@ impl Sandbox {
         &self.id
     }
 
-    /// What is known of it now.
-    pub(super) fn facts(&self) -> Facts {
-        self.lock().clone()
+    /// Looks at what is known of it now. Nothing else may be waited for meanwhile.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
+        look(&self.lock())
     }
 
     /// Its record as it is now.

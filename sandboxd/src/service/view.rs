@@ -60,9 +60,11 @@ impl Service {
         self.prepared()?;
         let after = |sandbox: &Arc<Sandbox>| selection.after.as_ref().is_none_or(|id| sandbox.id() > id);
         let mut found = self.registry.all().into_iter().filter(after).filter(|sandbox| {
-            let record = sandbox.facts().record;
-            selection.session_key.as_ref().is_none_or(|key| *key == record.spec.session_key)
-                && selection.stages.as_ref().is_none_or(|stages| stages.contains(&record.stage))
+            sandbox.look(|facts| {
+                let record = &facts.record;
+                selection.session_key.as_ref().is_none_or(|key| *key == record.spec.session_key)
+                    && selection.stages.as_ref().is_none_or(|stages| stages.contains(&record.stage))
+            })
         });
         let page = found.by_ref().take(selection.limit).map(|sandbox| self.view(&sandbox, None)).collect();
         Ok((page, found.next().is_some()))
@@ -83,7 +85,7 @@ impl Service {
         // What cannot be told now is not told; the rest of the answer is as good without.
         let container = container.ok().flatten();
         let info = info.ok();
-        let own_disk = sandbox.facts().record.disk.is_some();
+        let own_disk = sandbox.look(|facts| facts.record.disk.is_some());
         let disk_bytes = info.as_ref().map(|info| info.disk_used_bytes).filter(|_| own_disk);
         let usage = container.map(|container| SandboxUsage { container, disk_bytes });
         let mut view = self.view(&sandbox, usage);
@@ -100,7 +102,7 @@ impl Service {
     }
 
     fn view(&self, sandbox: &Sandbox, usage: Option<SandboxUsage>) -> SandboxView {
-        let posture = sandbox.facts().posture;
+        let posture = sandbox.look(|facts| facts.posture.clone());
         let record = sandbox.record();
         SandboxView {
             image: record.spec.image.clone().unwrap_or_else(|| self.setup.image.clone()),

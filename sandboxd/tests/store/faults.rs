@@ -3,27 +3,18 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sandboxd::model::{CommandRecord, Stage, limits};
 use sandboxd::store::{Error, Store};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, SqliteConnection};
 
-use crate::world::{SmallDisk, command, dir, ended, run, sandbox, sandbox_id, store};
+use crate::hurt::{Immutable, SmallDisk, connect, execute};
+use crate::world::{command, dir, ended, sandbox, sandbox_id, store};
 
 /// What a call may take beyond the time the store waits for others.
 const A_LITTLE: Duration = Duration::from_secs(2);
-
-async fn connect(state_dir: &Path) -> SqliteConnection {
-    SqliteConnectOptions::new().filename(state_dir.join("sandboxd.db")).connect().await.unwrap()
-}
-
-async fn execute(conn: &mut SqliteConnection, statement: &'static str) {
-    sqlx::raw_sql(statement).execute(conn).await.unwrap();
-}
 
 #[tokio::test]
 async fn a_database_of_a_later_program_is_left_alone() {
@@ -117,23 +108,6 @@ async fn a_locked_database_fails_in_time_and_works_again() {
     execute(&mut other, "ROLLBACK").await;
     store.begin(&one).await.unwrap();
     assert_eq!(store.sandboxes().await.unwrap(), [one]);
-}
-
-/// Makes files immutable, for root as well, until it is dropped.
-struct Immutable(Vec<PathBuf>);
-
-impl Immutable {
-    fn new(dir: &Path, names: &[&str]) -> Self {
-        let paths: Vec<_> = names.iter().map(|name| dir.join(name)).collect();
-        paths.iter().for_each(|path| run("chattr", &["+i"], path));
-        Self(paths)
-    }
-}
-
-impl Drop for Immutable {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|path| run("chattr", &["-i"], path));
-    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 
 mod faults;
 mod history;
+mod hurt;
 mod rows;
 mod speed;
 mod world;

@@ -1,7 +1,5 @@
 //! Records, directories and disks for the stories.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use sandbox_api::command::EndReason;
@@ -72,41 +70,4 @@ pub(crate) fn ended(exit_code: i32) -> Ended {
         dropped_bytes: 1,
         swept: false,
     }
-}
-
-/// A small disk of its own, as a mounted tmpfs; needs root.
-pub(crate) struct SmallDisk {
-    dir: TempDir,
-}
-
-impl SmallDisk {
-    pub(crate) fn new(size: &str) -> Self {
-        let dir = dir();
-        run("mount", &["-t", "tmpfs", "-o", &format!("size={size},mode=700"), "none"], dir.path());
-        Self { dir }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// Takes what is free, and returns the file that does.
-    pub(crate) fn fill(&self) -> PathBuf {
-        let path = self.path().join("filler");
-        let mut zeroes = std::fs::File::open("/dev/zero").unwrap();
-        let mut file = std::fs::File::create(&path).unwrap();
-        std::io::copy(&mut zeroes, &mut file).unwrap_err();
-        path
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        run("umount", &["--lazy"], self.dir.path());
-    }
-}
-
-pub(crate) fn run(program: &str, args: &[&str], path: &Path) {
-    let status = Command::new(program).args(args).arg(path).status().unwrap();
-    assert!(status.success(), "{program} {args:?} {}", path.display());
 }

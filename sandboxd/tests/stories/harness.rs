@@ -75,7 +75,7 @@ impl Home {
 
     /// The instance of a daemon that has run here.
     pub(crate) fn instance(&self) -> Option<Instance> {
-        let key = std::fs::read(self.path().join("state/instance.key")).ok()?;
+        let key = std::fs::read(Path::new(&self.get("SANDBOXD_STATE_DIR")?).join("instance.key")).ok()?;
         Some(Instance::new(key.try_into().ok()?))
     }
 

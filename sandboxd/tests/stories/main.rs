@@ -6,6 +6,7 @@ mod bad_input;
 mod bounds;
 mod cli;
 mod command;
+mod database;
 mod doctor;
 mod door;
 mod engine_proxy;
@@ -17,6 +18,8 @@ mod gvisor;
 mod hardening;
 mod harness;
 mod http;
+#[path = "../store/hurt.rs"]
+mod hurt;
 mod lifecycle;
 mod limits;
 mod links;
