@@ -7,7 +7,7 @@
 //! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
-//! - [`files`], [`batch`]: the workspace; [`environment`], [`limits`]
+//! - [`files`], [`batch`]: the workspace; [`environment`], [`limits`], [`signals`]
 //! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
 
 mod batch;
@@ -27,6 +27,7 @@ mod output;
 mod posix_spawn;
 mod reaper;
 mod rpc;
+mod signals;
 mod spawn;
 mod supervisor;
 mod text;
@@ -76,6 +77,7 @@ fn hide() -> io::Result<()> {
 }
 
 fn start() -> io::Result<tokio::runtime::Runtime> {
+    signals::ignore_all()?;
     hide()?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -84,8 +86,8 @@ fn start() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// Runs until sandboxd asks for the end. There is no handler for SIGTERM on purpose: the kernel keeps from
-/// PID 1 what it has no handler for, so no command can end the agent; the engine stops it with SIGKILL.
+/// Runs until sandboxd asks for the end. SIGTERM is ignored as well, so no command can end the agent; the
+/// engine stops it with SIGKILL.
 async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let settings = settings.map_err(|name| io::Error::other(format!("{name} is not set")))?;
     let child_ended = Reaper::subscribe()?;

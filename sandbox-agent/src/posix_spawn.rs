@@ -28,7 +28,7 @@ pub(crate) struct Child<'a> {
 }
 
 impl Child<'_> {
-    /// Starts the process, with no signal blocked and SIGPIPE as usual, and answers when its program has
+    /// Starts the process, with no signal blocked or ignored, and answers when its program has
     /// been loaded, or with the error that kept it from that.
     #[expect(unsafe_code, reason = "posix_spawn is a C interface and no crate wraps its session flag")]
     pub(crate) fn spawn(&self) -> io::Result<Pid> {
@@ -119,8 +119,8 @@ impl Attributes {
             let raw = attributes.0.as_mut_ptr();
             libc::sigemptyset(signals.as_mut_ptr());
             check(libc::posix_spawnattr_setsigmask(raw, signals.as_ptr()))?;
-            // Rust programs ignore it; what they start must not.
-            libc::sigaddset(signals.as_mut_ptr(), libc::SIGPIPE);
+            // The agent ignores them; what it starts must not.
+            libc::sigfillset(signals.as_mut_ptr());
             check(libc::posix_spawnattr_setsigdefault(raw, signals.as_ptr()))?;
             check(libc::posix_spawnattr_setflags(raw, flags))?;
             Ok(attributes)

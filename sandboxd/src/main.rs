@@ -129,14 +129,18 @@ fn refuse(faults: &[Fault]) -> io::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+fn advice_of(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let engine = cause.downcast_ref::<sandboxd::engine::Error>().and_then(sandboxd::engine::Error::advice);
+    engine.or_else(|| cause.downcast_ref::<sandboxd::store::Error>()?.advice())
+}
+
 /// Says what went wrong, why, and where possible what to do.
 fn explain(error: &anyhow::Error) {
     let mut message = format!("sandboxd: {error}\n");
     for cause in error.chain().skip(1) {
         message.push_str(&format!("  because {cause}\n"));
     }
-    let engine = error.chain().find_map(|cause| cause.downcast_ref::<sandboxd::engine::Error>());
-    if let Some(advice) = engine.and_then(sandboxd::engine::Error::advice) {
+    if let Some(advice) = error.chain().find_map(advice_of) {
         message.push_str(&format!("  {advice}\n"));
     }
     // There is nobody left to tell where standard error is gone.

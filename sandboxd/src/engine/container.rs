@@ -101,11 +101,15 @@ impl Engine {
         let options =
             CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
         let create = self.docker.create_container(Some(options), body);
-        self.call("create container", limits::ENGINE_CALL, create).await.map(drop)
+        match self.call("create container", limits::ENGINE_CALL, create).await {
+            // There is nothing else a new container needs beforehand.
+            Err(Error::Absent { .. }) => Err(Error::ImageMissing { image: plan.image.clone() }),
+            other => other.map(drop),
+        }
     }
 
-    /// Gives a new plain volume its directories and their owner; a disk has them already. The container has not run yet, so nothing in
-    /// it can lead the engine astray.
+    /// Gives a new plain volume its directories and their owner; a disk has them already. The container has
+    /// not run yet, so nothing in it can lead the engine astray.
     async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
         let uid = plan.labels.slot.uid();
         let mut archive = Archive::new();
@@ -169,12 +173,19 @@ impl Engine {
     }
 
     /// Removes the sandbox's container and volume, running or not; done as well where there are none.
+    /// [`Error::Miscounted`] where nothing but an empty entry of the volume is left.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Error> {
         self.remove_container_of(id).await?;
         seam::at("remove.container");
         let name = volume_name(id);
         let remove = self.docker.remove_volume(&name, Some(RemoveVolumeOptions { force: true }));
-        absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await)
+        match absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await) {
+            // There is no container any more, so there is no mount.
+            Err(Error::Failed { source, .. }) if source.to_string().contains("active mounts") => {
+                Err(Error::Miscounted { name })
+            }
+            other => other,
+        }
     }
 
     pub(super) async fn remove_container(&self, name: &str) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use bollard::errors::Error as BollardError;
 use thiserror::Error;
 
 use super::{DiskFault, EngineAddress};
+use crate::model::limits;
 
 /// A call to the engine failed.
 #[derive(Debug, Error)]
@@ -72,6 +73,21 @@ pub enum Error {
         call: &'static str,
         /// What the engine said.
         source: BollardError,
+    },
+    /// The engine tried and failed: it answered 5xx.
+    #[error("the engine failed in `{call}`")]
+    Failed {
+        /// Which call.
+        call: &'static str,
+        /// What the engine said.
+        source: BollardError,
+    },
+    /// The engine counts a mount of a volume that nothing has. One before 24 does after a restart with
+    /// live-restore, until the next restart; nobody else can set the count right.
+    #[error("the engine takes the volume {name} to be in use until it is restarted")]
+    Miscounted {
+        /// The volume.
+        name: String,
     },
     /// The configured OCI runtime is not installed.
     #[error("the engine has no runtime {wanted:?}, only {}", known.join(", "))]
@@ -149,8 +165,11 @@ impl Error {
             BollardError::DockerResponseServerError { status_code, .. } => match status_code {
                 404 => Self::Absent { call, source },
                 409 => Self::Conflict { call, source },
+                500.. => Self::Failed { call, source },
                 _ => Self::Refused { call, source },
             },
+            // Its own limit is the longest of ours.
+            BollardError::RequestTimeoutError => Self::Deadline { call, after: limits::ENGINE_CALL },
             _ if io_kind(&source).is_some() => Self::unreachable(address, source),
             _ => Self::Refused { call, source },
         }
@@ -168,12 +187,19 @@ impl Error {
         )
     }
 
+    /// Whether it is the engine's own trouble, which passes or is its operator's to mend, and no fault of what
+    /// was asked for.
+    pub fn is_temporary(&self) -> bool {
+        self.is_away() || matches!(self, Self::Failed { .. } | Self::ImageMissing { .. })
+    }
+
     /// The kind of a failed call, for the metrics.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Absent { .. } => "absent",
             Self::Conflict { .. } => "conflict",
             Self::Refused { .. } => "refused",
+            Self::Failed { .. } | Self::Miscounted { .. } => "failed",
             Self::Deadline { .. } => "deadline",
             _ if self.is_away() => "away",
             _ => "other",

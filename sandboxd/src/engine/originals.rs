@@ -50,7 +50,7 @@ impl Engine {
                 return None;
             }
             let spec = if labels.contains_key(PROXY_PORT) { None } else { spec_of(&labels) };
-            let sandbox_id = labels.get(SANDBOX_ID)?.clone();
+            let sandbox_id = labels.get(SANDBOX_ID).filter(|id| is_original_id(id))?.clone();
             Some(Original { container_id: container.id?, sandbox_id, spec })
         };
         Ok(containers.into_iter().filter_map(original).collect())
@@ -87,9 +87,21 @@ impl Engine {
             return Ok(());
         }
         let volume = format!("remcochat-sandbox-ws-{}", original.sandbox_id);
+        // A label can be anybody's word, and the volume of a sandbox of ours is not the original's.
+        let inspect = self.docker.inspect_volume(&volume);
+        match self.call("inspect volume", limits::ENGINE_CALL, inspect).await {
+            Ok(found) if found.labels.contains_key(INSTANCE) => return Ok(()),
+            Err(Error::Absent { .. }) => return Ok(()),
+            other => drop(other?),
+        }
         let remove = self.docker.remove_volume(&volume, Some(RemoveVolumeOptions { force: true }));
         absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await)
     }
+}
+
+/// Whether the original makes such ids: letters, digits, `_` and `-` (nanoid).
+fn is_original_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
 /// What the original's labels tell; what it allowed and we do not is left out.

@@ -54,6 +54,13 @@ pub const FILE_PART_BYTES: usize = 256 * 1024;
 /// How long an engine may take to say that it is there.
 pub const ENGINE_PING: Duration = Duration::from_secs(2);
 
+/// How long it and the agent may take to tell what a sandbox takes, before an answer goes without.
+pub const USAGE: Duration = Duration::from_secs(2);
+
+/// How long the answer to a create that failed waits for the removal of what it left, so that the next one finds
+/// nothing in its way.
+pub const UNDO: Duration = Duration::from_secs(3);
+
 /// How long any other call to the engine may take.
 pub const ENGINE_CALL: Duration = Duration::from_secs(30);
 

@@ -6,6 +6,7 @@ use std::sync::{OnceLock, PoisonError};
 use tracing::{info, warn};
 
 use super::registry::{Facts, Sandbox};
+use super::view::told_by;
 use super::{Error, Service};
 use crate::agent::AgentHandle;
 use crate::engine::{Attached, DiskPool, Disks};
@@ -122,8 +123,10 @@ impl Service {
 
     /// What a workspace takes, where that can be told.
     pub(super) async fn disk_bytes_of(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Option<u64> {
-        sandbox.labels().disk?;
-        agent.info().await.ok().map(|info| info.disk_used_bytes)
+        if sandbox.look(|facts| facts.record.disk.is_none()) {
+            return None;
+        }
+        told_by(agent).await.map(|info| info.disk_used_bytes)
     }
 
     /// What all workspaces take of the engine's disk together; without disks of their own that is unknown

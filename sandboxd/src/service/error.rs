@@ -144,7 +144,7 @@ pub enum Error {
     #[error("{0}")]
     CreateFailed(#[source] Arc<Error>),
     /// The engine.
-    #[error("the engine failed")]
+    #[error("{}", words_for_callers(.0))]
     Engine(#[from] engine::Error),
     /// The store.
     #[error("the daemon's store cannot be used")]
@@ -202,7 +202,7 @@ impl Error {
             Self::NotReady { .. } => ErrorCode::Unavailable,
             Self::WaitDeadline { .. } => ErrorCode::DeadlineExceeded,
             Self::CreateFailed(error) => error.code(),
-            Self::Engine(error) if error.is_away() => ErrorCode::Unavailable,
+            Self::Engine(error) if error.is_temporary() => ErrorCode::Unavailable,
             Self::Store(error) if error.is_away() => ErrorCode::Unavailable,
             Self::Agent { source } => agent_code(source),
             Self::Engine(_)
@@ -256,6 +256,15 @@ impl Error {
     /// After how many seconds the caller may try again.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.code().is_retryable().then_some(limits::RETRY_AFTER_SECONDS)
+    }
+}
+
+/// What a caller is told of the engine. The rest is for the log.
+fn words_for_callers(error: &engine::Error) -> String {
+    match error {
+        engine::Error::ImageMissing { image } => format!("the image {image} is missing on the engine"),
+        error if error.is_away() => "the engine does not answer".to_owned(),
+        _ => "the engine failed".to_owned(),
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) enum State {
     Running(Running),
     /// It has its workspace and no container.
     Parked,
-    /// It could not be made; nothing of it is left.
+    /// It could not be made; what is left of it is being removed, and nobody else touches it.
     Failed(Arc<Error>),
     /// It could not be removed; only removing it again makes sense.
     Stuck,

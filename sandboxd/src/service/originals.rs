@@ -8,7 +8,7 @@ use super::order::State;
 use super::prepare::Prepared;
 use super::registry::{Claim, Sandbox};
 use super::{Error, Service};
-use crate::engine::Original;
+use crate::engine::{ContainerPlan, Original};
 use crate::model::{SandboxSpec, Stage};
 
 impl Service {
@@ -65,7 +65,9 @@ impl Service {
             self.claim_disk(&sandbox).await?;
             self.store.begin(&sandbox.record()).await?;
             let attached = self.attach(&sandbox).await?;
-            let copied = self.engine.copy_original(original, &self.plan_of(&sandbox, prepared)).await;
+            // It is never started, so no agent of it needs a socket.
+            let plan = ContainerPlan { run_dir: None, ..self.plan_of(&sandbox, prepared) };
+            let copied = self.engine.copy_original(original, &plan).await;
             let removed = self.engine.remove_container_of(sandbox.id()).await;
             attached.release().await?;
             copied.and(removed)?;

@@ -1,6 +1,7 @@
 //! Parking a sandbox, which takes its container and keeps its files, and waking it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
@@ -9,7 +10,7 @@ use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::sandbox::Workspace;
 use super::{Error, Service};
-use crate::agent::AgentHandle;
+use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
 use crate::model::{Ended, Stage, limits};
 use crate::seam;
@@ -141,16 +142,22 @@ impl Service {
 
     /// Whether the agent of a container that runs is only away for a moment.
     async fn comes_back(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
-        match self.engine.status(sandbox.id()).await? {
-            // It is there and does not answer. That may pass, so nothing is thrown away. Somebody else may
-            // have started it again, and then its first process is another one.
-            status @ Status::Running { .. } if !agent.is_over() => {
-                sandbox.peer.send_replace(self.peer_of(status));
-                agent.connected(limits::AGENT_ABSENCE).await?;
-                Ok(true)
+        let began = Instant::now();
+        while began.elapsed() < limits::AGENT_ABSENCE {
+            // Again and again: the engine hears later than the connection that a container has ended.
+            match self.engine.status(sandbox.id()).await? {
+                // It is there and does not answer. That may pass, so nothing is thrown away. Somebody else may
+                // have started it again, and then its first process is another one.
+                status @ Status::Running { .. } if !agent.is_over() => {
+                    sandbox.peer.send_replace(self.peer_of(status));
+                    if agent.connected(limits::RECHECK).await.is_ok() {
+                        return Ok(true);
+                    }
+                }
+                _ => return Ok(false),
             }
-            _ => Ok(false),
         }
+        Err(agent::Error::Away { waited: began.elapsed() }.into())
     }
 
     async fn wake_held(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use sandbox_api::SandboxId;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::Peer;
-use crate::engine::{Found, SandboxLabels, Status};
+use crate::engine::{self, Found, SandboxLabels, Status};
 use crate::metrics::Repair;
 use crate::model::{SandboxRecord, Stage, limits};
 
@@ -113,11 +113,7 @@ impl Service {
         let ids: HashSet<&SandboxId> = on_engine.containers.keys().chain(on_engine.volumes.keys()).collect();
         for id in ids {
             match self.registry.get(id) {
-                None => {
-                    info!(sandbox = %id, "removing a container or volume without a sandbox");
-                    self.engine.remove(id).await?;
-                    self.repaired(Repair::Orphan);
-                }
+                None => self.sweep_orphan(id).await,
                 Some(sandbox) => {
                     // A parked sandbox has no container.
                     let Some(state) = sandbox.order.try_exclusive() else { continue };
@@ -132,6 +128,22 @@ impl Service {
         (0..networks).for_each(|_| self.repaired(Repair::Network));
         self.sweep_disks().await?;
         self.sweep_run_dir()
+    }
+
+    /// One that cannot be removed now is tried again with the next sweep, and keeps nobody from starting.
+    async fn sweep_orphan(&self, id: &SandboxId) {
+        match self.engine.remove(id).await {
+            Ok(()) => {
+                info!(sandbox = %id, "removed a container or volume without a sandbox");
+                self.repaired(Repair::Orphan);
+            }
+            Err(engine::Error::Miscounted { .. }) => {
+                debug!(sandbox = %id, "the engine still keeps an entry of a deleted volume");
+            }
+            Err(error) => {
+                warn!(sandbox = %id, error = &error as &dyn std::error::Error, "could not remove a container or volume without a sandbox");
+            }
+        }
     }
 
     fn sweep_run_dir(&self) -> Result<(), Error> {

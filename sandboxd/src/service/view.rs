@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_api::SandboxId;
+use tokio::time::timeout;
 
 use super::activity::now_ms;
 use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::agent::AgentHandle;
+use crate::agent::{AgentHandle, AgentInfo};
 use crate::engine::{Posture, Usage};
-use crate::model::{SandboxRecord, SessionKey, Stage};
+use crate::model::{SandboxRecord, SessionKey, Stage, limits};
 
 /// A sandbox at one moment.
 #[derive(Debug, Clone)]
@@ -78,13 +79,12 @@ impl Service {
             Some(State::Deleted | State::Failed(_)) => return Err(Error::NotFound { resource: "sandbox" }),
             _ => None,
         };
-        let Some(agent) = agent.filter(AgentHandle::is_connected) else {
+        let Some(agent) = agent else {
             return Ok(self.view(&sandbox, None));
         };
-        let (container, info) = tokio::join!(self.engine.usage(id), agent.info());
         // What cannot be told now is not told; the rest of the answer is as good without.
-        let container = container.ok().flatten();
-        let info = info.ok();
+        let container = async { timeout(limits::USAGE, self.engine.usage(id)).await.ok()?.ok()? };
+        let (container, info) = tokio::join!(container, told_by(&agent));
         let own_disk = sandbox.look(|facts| facts.record.disk.is_some());
         let disk_bytes = info.as_ref().map(|info| info.disk_used_bytes).filter(|_| own_disk);
         let usage = container.map(|container| SandboxUsage { container, disk_bytes });
@@ -148,4 +148,10 @@ impl Service {
         }
         unenforced
     }
+}
+
+/// What an agent tells of its sandbox. One that has not dialled yet, or again, is not waited for.
+pub(super) async fn told_by(agent: &AgentHandle) -> Option<AgentInfo> {
+    let agent = Some(agent).filter(|agent| agent.is_connected())?;
+    timeout(limits::USAGE, agent.info()).await.ok()?.ok()
 }

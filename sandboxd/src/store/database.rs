@@ -86,7 +86,10 @@ impl Database {
         };
         // With no connection left SQLite would remove the log that others are about to use.
         opened.read(|conn| Box::pin(conn.ping())).await?;
-        drop(first);
+        // Dropped, it would be closed by a thread of its own at some later time.
+        if let Err(error) = first.close().await {
+            debug!(error = &error as &dyn std::error::Error, "the first connection did not close");
+        }
         opened.restore_ballast();
         Ok(opened)
     }
@@ -199,7 +202,12 @@ impl Database {
         if let Err(error) = self.checkpoint().await {
             warn!(error = &error as &dyn std::error::Error, "the store's log stays for the next start");
         }
-        let closed = async { tokio::join!(self.readers.close(), self.writer.close()) };
+        // One after the other: SQLite removes the log with the last connection, and two that leave at once each
+        // take the other for the last.
+        let closed = async {
+            self.readers.close().await;
+            self.writer.close().await;
+        };
         if timeout(CALL, closed).await.is_err() {
             warn!("the store was left open");
         }

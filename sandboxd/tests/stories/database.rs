@@ -29,7 +29,10 @@ async fn only_reading_works(daemon: &Daemon, used: &SandboxId) {
     assert!(began.elapsed() < limits::STORE_BUSY + A_LITTLE, "{:?}", began.elapsed());
     assert_eq!(daemon.output(used, "echo on >> file; tail -n 1 file").await, "on\n");
     assert_eq!(daemon.client.get(used).await.unwrap().state, SandboxState::Running);
-    assert_eq!(daemon.client.list(&ListSandboxes::default()).await.unwrap().sandboxes.len(), 1);
+    // The one that could not be made is told of until the store has forgotten it.
+    for sandbox in daemon.client.list(&ListSandboxes::default()).await.unwrap().sandboxes {
+        assert!(sandbox.sandbox_id == *used || sandbox.state == SandboxState::Failed, "{sandbox:?}");
+    }
     assert_eq!(objects_of(&daemon.home).await, before);
 }
 

@@ -16,7 +16,10 @@ use sandboxd::model::limits;
 
 use crate::engine_proxy::{EngineProxy, Fault};
 use crate::engine_view::objects_of;
-use crate::harness::{Collected, Daemon, DaemonProcess, Home, docker, free_port, outcome, script, until};
+use crate::harness::{
+    Collected, Daemon, DaemonProcess, Home, docker, free_port, left_out_under_gvisor, outcome, script, until,
+};
+use crate::own_engine::OwnEngine;
 
 /// What an answer may take beyond the deadline of the call it waits for, on a machine that is busy.
 const A_LITTLE: Duration = Duration::from_secs(10);
@@ -46,7 +49,10 @@ async fn unavailable<T: std::fmt::Debug>(
     answer: impl Future<Output = Result<T, Error>>,
 ) {
     let began = Instant::now();
-    let error = answer.await.unwrap_err();
+    let error = match answer.await {
+        Err(error) => error,
+        Ok(answer) => panic!("{what} was answered: {answer:?}"),
+    };
     assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{what}: {error:?}");
     assert!(began.elapsed() < within + A_LITTLE, "{what} took {:?}", began.elapsed());
 }
@@ -152,7 +158,7 @@ async fn an_engine_that_fails_or_hangs_up_is_unavailable_and_recovers() {
         daemon.client.park(&two, false).await.unwrap();
     }
     // Each step of a create, by itself.
-    for step in ["POST /v1.41/containers/create?name=remcochat", "/start", "/json"] {
+    for step in ["name=remcochat-sandbox-", "/start", "/json"] {
         proxy.set(step, Fault::Fail);
         unavailable(step, A_LITTLE, create(&daemon.client, "chat:3")).await;
         proxy.mend();
@@ -170,6 +176,65 @@ async fn an_engine_that_is_slow_is_waited_for() {
     assert_eq!(daemon.output(&sandbox, "echo here").await, "here\n");
     proxy.mend();
     leave_nothing(daemon).await;
+}
+
+/// The real thing: the engine's own stop and start, with its containers and without them.
+#[tokio::test(flavor = "multi_thread")]
+async fn sandboxes_outlive_an_engine_that_is_stopped_and_started() {
+    if left_out_under_gvisor("the engine of its own does not know the runtime") {
+        return;
+    }
+    let mut engine = OwnEngine::start(&Home::new().config().image);
+    let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &engine.socket().to_string_lossy());
+    let daemon = Daemon::start_in(home).await;
+    for live_restore in [true, false] {
+        let sandbox = daemon.sandbox("chat:1").await;
+        daemon.output(&sandbox, &format!("echo {live_restore} > file")).await;
+        // An engine learns of the option with its start.
+        engine.stop();
+        engine.start_again(live_restore);
+        until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
+        let counts = "for n in $(seq 100); do echo $n; sleep 0.05; done";
+        let counts = daemon.client.run(&sandbox, &script(counts)).await.unwrap();
+
+        engine.stop();
+        unavailable("health", limits::ENGINE_PING, daemon.client.health()).await;
+        unavailable("create", A_LITTLE, create(&daemon.client, "chat:2")).await;
+        if live_restore {
+            assert_eq!(daemon.output(&sandbox, "cat file").await, "true\n");
+        }
+        engine.start_again(live_restore);
+        let counted = outcome(counts).await;
+        if live_restore {
+            assert_eq!((counted.reason, counted.text().lines().count()), (EndReason::Exited, 100));
+        } else {
+            assert_eq!(counted.reason, EndReason::Lost);
+        }
+        until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
+        assert_eq!(daemon.sandbox("chat:1").await, sandbox);
+        assert_eq!(daemon.output(&sandbox, "cat file").await, format!("{live_restore}\n"));
+        let another = create(&daemon.client, "chat:2").await.unwrap();
+        assert_eq!(daemon.output(&another, "pwd").await, "/vercel/sandbox/workspace\n");
+        // The engine's own count of mounts may be wrong now.
+        for rest in ["once", "twice"] {
+            daemon.client.park(&sandbox, false).await.unwrap();
+            assert_eq!(
+                daemon.output(&sandbox, "head -n 1 file").await,
+                format!("{live_restore}\n"),
+                "{rest}"
+            );
+            daemon.output(&sandbox, &format!("echo {rest} >> file; sync")).await;
+        }
+        daemon.client.delete(&another).await.unwrap();
+        daemon.client.delete(&sandbox).await.unwrap();
+    }
+    // What it miscounted goes with its next start.
+    engine.stop();
+    engine.start_again(false);
+    until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
+    let daemon = Daemon::start_in(daemon.stop().await).await;
+    assert_eq!(engine.volumes_with("remcochat-sandbox-ws-"), "");
+    daemon.stop().await;
 }
 
 /// With live-restore the containers go on without their engine.

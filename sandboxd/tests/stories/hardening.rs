@@ -101,6 +101,31 @@ END
     daemon.stop().await;
 }
 
+/// A signal may come while the agent starts the command that sends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_signal_of_a_command_ends_the_agent() {
+    if left_out_under_gvisor("a process can end PID 1 there") {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    // Where processors are short the command runs before the agent goes on.
+    let busy = "for n in 1 2 3 4; do (while :; do :; done) & done; wait";
+    let busy = daemon.client.start(&sandbox, &script(busy)).await.unwrap().command_id;
+    let every = "for n in {1..64}; do kill -$n 1 2>/dev/null; done; echo $BASHPID";
+    let mut last = 0;
+    for _ in 0..20 {
+        let pid: u32 = daemon.output(&sandbox, every).await.trim().parse().unwrap();
+        assert!(pid > last, "the sandbox was started anew");
+        last = pid;
+    }
+    // What the agent ignores, its commands do not.
+    let ignored = daemon.output(&sandbox, "grep SigIgn /proc/self/status").await;
+    assert!(["0000000000000000", "0000000180000000"].iter().any(|set| ignored.contains(set)), "{ignored}");
+    daemon.client.kill(&sandbox, &busy, &Default::default()).await.unwrap();
+    daemon.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_impostor_on_the_agents_socket_is_dropped() {
     if left_out_under_gvisor("the gofer connects for the agent, so the secret decides") {

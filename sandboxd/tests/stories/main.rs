@@ -26,6 +26,7 @@ mod links;
 mod metrics;
 mod originals;
 mod output;
+mod own_engine;
 mod people;
 mod pressure;
 mod process;

@@ -37,6 +37,7 @@ impl Original {
                       && ln -s /etc/shadow out && chmod 4755 a/b/file && mkfifo fifo && touch .done && sleep 600";
         let body = ContainerCreateBody {
             image: Some("remcochat-sandbox:node24".into()),
+            user: Some("0".into()),
             entrypoint: Some(vec!["bash".into(), "-c".into(), script.into()]),
             labels: Some(labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
             host_config: Some(HostConfig {

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::harness::{
     Collected, Daemon, DaemonProcess, Home, docker, free_port, left_out_under_gvisor, outcome, script, until,
 };
+use crate::hurt::{connect, execute};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_waiters_leave_room_to_end_a_command() {
@@ -135,6 +136,8 @@ async fn what_a_cut_off_delete_left_is_swept_at_the_next_start() {
     let (sandbox, kept) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
     let home = daemon.stop().await;
     // As if the daemon had been killed between the removal of the container and that of the volume.
+    let deleting = "UPDATE sandboxes SET stage = 'deleting' WHERE session_key = 'chat:1'";
+    execute(&mut connect(&home.path().join("state")).await, deleting).await;
     let options = RemoveContainerOptions { force: true, ..Default::default() };
     let engine = docker().await;
     engine.remove_container(&format!("remcochat-sandbox-{sandbox}"), Some(options)).await.unwrap();

@@ -1,0 +1,120 @@
+//! An engine of a story's own, which may be stopped and started.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// How long it may take to start or to stop.
+const SOON: Duration = Duration::from_secs(30);
+
+/// `dockerd` with its own state, namespaces and socket, and without a network.
+pub(crate) struct OwnEngine {
+    dir: TempDir,
+    dockerd: Option<Child>,
+}
+
+impl OwnEngine {
+    /// Starts one that has the image of this name, from the machine's engine.
+    pub(crate) fn start(image: &str) -> Self {
+        let dir = tempfile::Builder::new().prefix("sbxengine").tempdir_in("/tmp").unwrap();
+        let mut engine = Self { dir, dockerd: None };
+        engine.start_again(false);
+        let mut save = Command::new("docker").args(["save", image]).stdout(Stdio::piped()).spawn().unwrap();
+        let load = engine.docker(&["load", "--quiet"]).stdin(save.stdout.take().unwrap()).status().unwrap();
+        assert!(load.success() && save.wait().unwrap().success(), "the image could not be copied");
+        engine
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path("docker.sock")
+    }
+
+    /// Starts it; with `live_restore`, containers go on when it stops.
+    pub(crate) fn start_again(&mut self, live_restore: bool) {
+        let namespace = self.dir.path().file_name().unwrap().to_str().unwrap();
+        let path = |name: &str| self.path(name).to_string_lossy().into_owned();
+        let mut dockerd = Command::new("dockerd");
+        dockerd
+            .args(["--data-root", &path("data"), "--exec-root", &path("exec"), "--pidfile", &path("pid")])
+            .args(["--host", &format!("unix://{}", path("docker.sock")), "--config-file", &path("none.json")])
+            .args(["--containerd-namespace", namespace])
+            .args(["--containerd-plugins-namespace", &format!("{namespace}-plugins")])
+            .args(["--bridge", "none", "--iptables=false", "--ip-forward=false", "--ip-masq=false"])
+            .arg(format!("--live-restore={live_restore}"))
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(self.path("log")).unwrap());
+        std::fs::write(self.path("none.json"), "{}").unwrap();
+        self.dockerd = Some(dockerd.spawn().expect("dockerd is installed with the engine"));
+        wait_until("the engine answers", || {
+            self.docker(&["version"]).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+        });
+    }
+
+    /// Asks it to stop, as a service manager does, and waits for its end.
+    pub(crate) fn stop(&mut self) {
+        let Some(mut dockerd) = self.dockerd.take() else { return };
+        let _ = kill_process(Pid::from_child(&dockerd), Signal::TERM);
+        wait_until("the engine has stopped", || dockerd.try_wait().unwrap().is_some());
+    }
+
+    /// Names of its volumes that contain the text, a line each.
+    pub(crate) fn volumes_with(&self, text: &str) -> String {
+        let filter = format!("name={text}");
+        let listed = self.docker(&["volume", "ls", "--quiet", "--filter", &filter]).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn docker(&self, args: &[&str]) -> Command {
+        let mut docker = Command::new("docker");
+        docker.arg("--host").arg(format!("unix://{}", self.socket().display())).args(args);
+        docker
+    }
+}
+
+impl Drop for OwnEngine {
+    /// Nothing of it may stay: neither containers nor mounts.
+    fn drop(&mut self) {
+        if self.dockerd.is_none() {
+            self.start_again(false);
+        }
+        let listed = self.docker(&["ps", "--all", "--quiet"]).output().unwrap().stdout;
+        for id in String::from_utf8_lossy(&listed).lines() {
+            let _ = self.docker(&["rm", "--force", "--volumes", id]).stdout(Stdio::null()).status();
+        }
+        self.stop();
+        unmount_below(self.dir.path());
+    }
+}
+
+/// What a stopped engine leaves mounted, the innermost first.
+fn unmount_below(dir: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut below: Vec<_> = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .filter(|at| Path::new(at).starts_with(dir))
+        .collect();
+    below.sort_by_key(|at| std::cmp::Reverse(at.len()));
+    for at in below {
+        let _ = Command::new("umount").arg("--lazy").arg(at).status();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an engine is started and stopped between the steps of a story"
+)]
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited {SOON:?} in vain until {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
