@@ -178,7 +178,8 @@ impl Engine {
         self.remove_container_of(id).await?;
         seam::at("remove.container");
         let name = volume_name(id);
-        let remove = self.docker.remove_volume(&name, Some(RemoveVolumeOptions { force: true }));
+        // Never by force: where that fails the engine forgets the labels, and the volume is nobody's for ever.
+        let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
         match absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await) {
             // There is no container any more, so there is no mount.
             Err(Error::Failed { source, .. }) if source.to_string().contains("active mounts") => {

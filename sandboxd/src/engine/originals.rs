@@ -94,7 +94,7 @@ impl Engine {
             Err(Error::Absent { .. }) => return Ok(()),
             other => drop(other?),
         }
-        let remove = self.docker.remove_volume(&volume, Some(RemoveVolumeOptions { force: true }));
+        let remove = self.docker.remove_volume(&volume, None::<RemoveVolumeOptions>);
         absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await)
     }
 }

@@ -154,9 +154,20 @@ impl Service {
             std::mem::replace(&mut *suspects, unclaimed.clone())
         };
         for name in unclaimed.intersection(&before) {
-            info!(disk = name, "removing a disk without a sandbox");
-            disks.remove(name).await?;
-            self.repaired(Repair::Disk);
+            // One that cannot be removed now is tried again with the next sweep.
+            match disks.remove(name).await {
+                Ok(()) => {
+                    info!(disk = name, "removed a disk without a sandbox");
+                    self.repaired(Repair::Disk);
+                }
+                Err(error) => {
+                    warn!(
+                        disk = name,
+                        error = &error as &dyn std::error::Error,
+                        "could not remove a disk without a sandbox"
+                    );
+                }
+            }
         }
         Ok(())
     }

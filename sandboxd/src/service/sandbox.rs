@@ -291,15 +291,17 @@ impl Service {
 
     /// Removes container, volume, disk and socket.
     pub(super) async fn take_down(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        match self.engine.remove(sandbox.id()).await {
-            // Its disk goes all the same, and each sweep tries again.
-            Err(error @ engine::Error::Miscounted { .. }) => {
-                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "the engine keeps an entry of a deleted volume");
-            }
-            other => other?,
-        }
+        let removed = self.engine.remove(sandbox.id()).await;
         seam::at("remove.volume");
-        self.give_up_disk(sandbox).await?;
+        match removed {
+            Ok(()) => self.give_up_disk(sandbox).await?,
+            // The engine may have the disk mounted, too. Nobody else can use it; each sweep tries again.
+            Err(error @ engine::Error::Miscounted { .. }) => {
+                let disk = self.give_up_disk(sandbox).await;
+                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, disk_is_gone = disk.is_ok(), "a deleted volume stays until the engine is restarted");
+            }
+            Err(error) => return Err(error.into()),
+        }
         self.remove_run_dir_of(sandbox.id())
     }
 }

@@ -233,7 +233,8 @@ async fn sandboxes_outlive_an_engine_that_is_stopped_and_started() {
     engine.start_again(false);
     until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
     let daemon = Daemon::start_in(daemon.stop().await).await;
-    assert_eq!(engine.volumes_with("remcochat-sandbox-ws-"), "");
+    until("the volumes are swept", || async { engine.volumes_with("remcochat-sandbox-ws-").is_empty() })
+        .await;
     daemon.stop().await;
 }
 

@@ -129,7 +129,7 @@ impl Engine {
             disks.close().await;
         }
         let name = disks_name(&self.instance);
-        let remove = self.docker.remove_volume(&name, Some(RemoveVolumeOptions { force: true }));
+        let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
         let removed = absent_is_done(self.call("remove disks' volume", limits::ENGINE_CALL, remove).await);
         opened.map(drop).and(removed)
     }

@@ -80,7 +80,7 @@ impl Engine {
 
     async fn remove_probe(&self, name: &str) -> Result<(), Error> {
         self.remove_container(name).await?;
-        let remove = self.docker.remove_volume(name, Some(RemoveVolumeOptions { force: true }));
+        let remove = self.docker.remove_volume(name, None::<RemoveVolumeOptions>);
         absent_is_done(self.call("remove disk's probe", limits::ENGINE_CALL, remove).await)
     }
 }
