@@ -92,7 +92,7 @@ async fn accept(listener: UnixListener, secret: String, peer: watch::Receiver<Pe
         tokio::spawn(async move {
             let opened = async {
                 check_peer(&stream, peer).await?;
-                link::open(stream, &secret).await
+                link::open(stream, &secret, keeper.stop.clone()).await
             };
             let opened = opened.await;
             drop(place);
@@ -125,7 +125,7 @@ async fn redial(secret: String, dial: DialFn, keeper: Keeper) {
     loop {
         let attempt = async {
             let stream = dial().await?;
-            link::open(stream, &secret).await
+            link::open(stream, &secret, keeper.stop.clone()).await
         };
         let opened = tokio::select! {
             () = keeper.stop.cancelled() => return,

@@ -12,8 +12,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use subtle::ConstantTimeEq;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::body::Body;
 use tower::Service;
 
@@ -55,8 +56,12 @@ impl Service<Request<Body>> for LinkService {
 /// Runs the connection; resolves when it ends.
 pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Checks the greeting and opens HTTP/2 on what comes after it.
-pub(super) async fn open<S>(mut stream: S, secret: &str) -> io::Result<(Link, Driver)>
+/// Checks the greeting and opens HTTP/2 on what comes after it. With `stop` it ends, and every call on it.
+pub(super) async fn open<S>(
+    mut stream: S,
+    secret: &str,
+    stop: CancellationToken,
+) -> io::Result<(Link, Driver)>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -70,12 +75,76 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(Cuttable::new(stream, stop)))
         .await
         .map_err(io::Error::other)?;
     // How the connection ended shows in the calls that were on it.
     let driver = Box::pin(connection.map(drop));
     Ok((Link { service: LinkService(sender) }, driver))
+}
+
+/// A stream that fails from when it is told to. To drop the connection's driver is not enough: hyper goes on with
+/// the calls that are under way, and an agent that hangs answers none.
+struct Cuttable<S> {
+    stream: S,
+    stop: CancellationToken,
+    stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl<S> Cuttable<S> {
+    fn new(stream: S, stop: CancellationToken) -> Self {
+        let stopped = Box::pin(stop.clone().cancelled_owned());
+        Self { stream, stop, stopped }
+    }
+
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.stop.is_cancelled() || self.stopped.as_mut().poll(context).is_ready() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Ok(())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Cuttable<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+/// A connection always reads as well, so that is where it learns of the end.
+impl<S: AsyncWrite + Unpin> AsyncWrite for Cuttable<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 /// Reads up to the newline and no byte further, because HTTP/2 begins there.
@@ -100,7 +169,23 @@ mod tests {
         let (ours, mut theirs) = tokio::io::duplex(4096);
         tokio::io::AsyncWriteExt::write_all(&mut theirs, sent).await.unwrap();
         drop(theirs);
-        open(ours, "right").await.map(drop).unwrap_err().kind()
+        open(ours, "right", CancellationToken::new()).await.map(drop).unwrap_err().kind()
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_the_calls_of_an_agent_that_hangs() {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        tokio::io::AsyncWriteExt::write_all(&mut theirs, b"sandbox-agent 1 right\n").await.unwrap();
+        let stop = CancellationToken::new();
+        let (link, driver) = open(ours, "right", stop.clone()).await.unwrap();
+        let driver = tokio::spawn(driver);
+        let mut service = link.service;
+        let call = tokio::spawn(service.call(Request::new(Body::empty())));
+        // What it sends shows that it is under way.
+        theirs.read_exact(&mut [0; 64]).await.unwrap();
+        driver.abort();
+        stop.cancel();
+        timeout(limits::RECHECK, call).await.unwrap().unwrap().unwrap_err();
     }
 
     #[tokio::test]

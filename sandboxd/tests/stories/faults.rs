@@ -54,6 +54,9 @@ async fn unavailable<T: std::fmt::Debug>(
         Ok(answer) => panic!("{what} was answered: {answer:?}"),
     };
     assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{what}: {error:?}");
+    // Neither the engine's words nor where it is.
+    let told = error.to_string();
+    assert!(!told.contains("broken") && !told.contains(".sock") && !told.contains("/tmp"), "{what}: {told}");
     assert!(began.elapsed() < within + A_LITTLE, "{what} took {:?}", began.elapsed());
 }
 
