@@ -34,7 +34,7 @@ test-gvisor: ## Run the stories under gVisor, where runsc is installed
 torture: ## Kill the daemon hundreds of times and look for what is lost or left behind
 	@scripts/torture
 
-bench: ## Measure against docker exec and a bare fork
+bench: ## Measure beside docker exec, a bare fork and the engine alone
 	@scripts/bench
 
 deny: ## Check licenses, sources and known faults of dependencies (needs cargo-deny)

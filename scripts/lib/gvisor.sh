@@ -115,7 +115,9 @@ gvisor_stories() {
   local everywhere='test(over_the_socket) + test(/^output::/) + test(/^process::/) + test(/^lifecycle::/)'
   if gvisor_is_current; then
     echo "($everywhere + test(/^gvisor::/) + test(/^hardening::/) + test(/^files::/) + test(/^links::/) + test(/^bounds::/)
-      + test(/^pressure::/) + test(/^bad_input::/) + test(/unknown_oci_runtime/)) - test(through_the_engine)"
+      + test(/^pressure::/) + test(/^bad_input::/) + test(/unknown_oci_runtime/) + test(/^rest::/) + test(/^database::/)
+      + test(/^originals::/) + test(/^people::/) + test(/^limits::(cpu|wishes)::/)
+      + (test(/^limits::disk::/) - test(no_file_is_larger))) - test(through_the_engine)"
   else
     echo "($everywhere + test(/unknown_oci_runtime/)) - test(through_the_engine) - test(/^files::/) - test(/^links::/)"
   fi

@@ -74,6 +74,9 @@ impl Runtime {
             weaknesses.push("seccomp profile: the runtime's own kernel stands in for it");
             weaknesses.push("agent: known by its secret, not by its process");
             weaknesses.push("agent: a command may end it, and with it the whole sandbox");
+            weaknesses.push(
+                "open files, locked memory, queues and signals: the runtime's own kernel has its own numbers",
+            );
         }
         weaknesses
     }
