@@ -130,6 +130,7 @@ fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec> {
         }
     }
     Ok(CommandSpec {
+        is_named: wish.command_id.is_some(),
         id: id_of(wish.command_id)?,
         program: program_of(wish.cmd, wish.args, wish.script)?,
         cwd: text("cwd", wish.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bollard::exec::{StartExecOptions, StartExecResults};
-use bollard::models::{ContainerState, ContainerStateStatusEnum, ExecConfig};
+use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig};
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions, ListVolumesOptions,
     RemoveContainerOptions, RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions,
@@ -13,6 +13,7 @@ use futures::TryStreamExt;
 use sandbox_api::SandboxId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::StreamReader;
+use tracing::warn;
 
 use super::labels::{INSTANCE, SANDBOX_ID};
 use super::posture::{Posture, posture_of};
@@ -88,7 +89,7 @@ impl Engine {
         match self.create(plan).await {
             // One that a crash or a failed removal left.
             Err(Error::Conflict { .. }) => {
-                self.remove_container(&container_name(&plan.labels.id)).await?;
+                self.remove_container_of(&plan.labels.id).await?;
                 self.create(plan).await?;
             }
             other => other?,
@@ -148,13 +149,19 @@ impl Engine {
         let name = container_name(id);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
         match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
-            Ok(container) => {
+            Ok(container) if self.is_ours(&container) => {
                 let status = status_of(container.state.as_ref());
                 Ok(Some(Inspected { status, posture: posture_of(&container) }))
             }
-            Err(Error::Absent { .. }) => Ok(None),
+            Ok(_) | Err(Error::Absent { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Anybody can give a container the name that a sandbox's has.
+    fn is_ours(&self, container: &ContainerInspectResponse) -> bool {
+        let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
+        labels.and_then(|labels| labels.get(INSTANCE)).is_some_and(|instance| instance == self.instance.id())
     }
 
     /// Whether the sandbox's volume is there.
@@ -167,9 +174,25 @@ impl Engine {
         }
     }
 
-    /// Removes the sandbox's container and keeps its volume; done as well where there is none.
+    /// Removes the sandbox's container and keeps its volume; done as well where there is none of ours.
     pub async fn remove_container_of(&self, id: &SandboxId) -> Result<(), Error> {
-        self.remove_container(&container_name(id)).await
+        let name = container_name(id);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
+            // By its id: the name may be another's by now.
+            Ok(container) if self.is_ours(&container) => {
+                self.remove_container(container.id.as_deref().unwrap_or(&name)).await
+            }
+            Ok(_) => {
+                warn!(
+                    container = name,
+                    "a container that is not ours has a sandbox's name; it is left alone"
+                );
+                Ok(())
+            }
+            Err(Error::Absent { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes the sandbox's container and volume, running or not; done as well where there are none.

@@ -12,6 +12,8 @@ use sandbox_api::command::EndReason;
 pub struct CommandSpec {
     /// Chosen by the caller or made here.
     pub id: CommandId,
+    /// The caller chose the id, and may ask again with it.
+    pub is_named: bool,
     /// What to run.
     pub program: Program,
     /// Relative to the workspace; empty is the workspace.

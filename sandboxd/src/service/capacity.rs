@@ -17,6 +17,7 @@ impl Service {
     /// A place for one more running sandbox. Where all are taken, the idle sandbox that was used least
     /// recently is parked for it; one that is in use never is.
     pub(super) async fn place(self: &Arc<Self>) -> Result<Place, Error> {
+        self.park_surplus().await;
         loop {
             if let Some(place) = self.free_place() {
                 return Ok(place);
@@ -26,34 +27,52 @@ impl Service {
             if let Some(place) = self.free_place() {
                 return Ok(place);
             }
-            if !self.park_least_recently_used().await {
+            if !self.park_least_recently_used().await? {
                 return Err(Error::Full { max: self.setup.limits.max_concurrent });
             }
         }
+    }
+
+    /// Parks idle sandboxes of before while more run than may now, which a lower number leads to.
+    pub(super) async fn park_surplus(self: &Arc<Self>) {
+        if self.running() <= self.setup.limits.max_concurrent {
+            return;
+        }
+        let _turn = self.making_room.lock().await;
+        while self.running() > self.setup.limits.max_concurrent {
+            if !self.park_least_recently_used().await.unwrap_or(false) {
+                return;
+            }
+        }
+    }
+
+    fn running(&self) -> usize {
+        self.registry.all().iter().filter(|sandbox| sandbox.stage() == Stage::Running).count()
     }
 
     pub(super) fn free_place(&self) -> Option<Place> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    async fn park_least_recently_used(self: &Arc<Self>) -> bool {
+    /// Whether one was parked; the error that kept all of those from it that are idle.
+    async fn park_least_recently_used(self: &Arc<Self>) -> Result<bool, Error> {
+        let mut fault = None;
         for sandbox in self.idle_longest_first() {
             // One that hangs goes on being parked; somebody else makes room meanwhile.
-            let Ok(parked) = timeout(limits::MAKE_ROOM, self.park_if_idle(&sandbox)).await else {
-                continue;
-            };
-            match parked {
+            let parked = timeout(limits::MAKE_ROOM, self.park_if_idle(&sandbox)).await;
+            match parked.unwrap_or(Err(Error::Unsettled)) {
                 Ok(true) => {
                     info!(sandbox = %sandbox.id(), "parked a sandbox to make room for another");
-                    return true;
+                    return Ok(true);
                 }
                 Ok(false) => {}
                 Err(error) => {
                     debug!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not park a sandbox");
+                    fault = Some(error);
                 }
             }
         }
-        false
+        fault.map_or(Ok(false), Err)
     }
 
     fn idle_longest_first(&self) -> Vec<Arc<Sandbox>> {

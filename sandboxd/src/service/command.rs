@@ -7,28 +7,36 @@ use sandbox_api::{CommandId, SandboxId};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::follow::CommandStream;
+use super::follow::{CommandStream, Duty};
+use super::history::status_of;
+use super::reach::InUse;
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::agent::{self, AgentHandle, Refusal};
+use crate::agent::{self, AgentHandle, EventStream, Refusal};
 use crate::model::command::{CommandStatus, Started};
-use crate::model::{CommandSpec, Ended};
+use crate::model::{CommandSpec, Ended, Event};
 
 /// SIGTERM of signal(7).
 const TERM: i32 = 15;
 
 impl Service {
-    /// Starts a command; the answer means that it runs.
+    /// Starts a command; the answer means that it runs, or that one with this id ran before.
     pub async fn start(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<Started, Error> {
         let in_use = self.in_use(id).await?;
+        let known = self.known(&in_use, &spec).await?;
+        if let Some(Known::Gone(status)) = known {
+            return Ok(status.started);
+        }
         let spec = with_env(spec, &in_use.sandbox);
         let started = match in_use.agent.start(&spec).await {
             // The id makes the second try safe: what was started is not started again.
             Err(error) if error.is_broken() => in_use.agent.start(&spec).await?,
             other => other?,
         };
-        self.note_start(&in_use.sandbox, &spec, started);
-        self.watch(&in_use.sandbox, &in_use.agent, &spec.id);
+        if known.is_none() {
+            self.note_start(&in_use.sandbox, &spec, started);
+            self.watch(&in_use.sandbox, &in_use.agent, &spec.id);
+        }
         Ok(started)
     }
 
@@ -37,12 +45,40 @@ impl Service {
     pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<CommandStream, Error> {
         let in_use = self.in_use(id).await?;
         let place = in_use.sandbox.reader()?;
+        let known = self.known(&in_use, &spec).await?;
+        if let Some(Known::Gone(status)) = known {
+            let stream = CommandStream::new(self, in_use, spec.id, place);
+            return Ok(stream.reading_once(what_is_left_of(&status), 0));
+        }
         let spec = with_env(spec, &in_use.sandbox);
         let events = match in_use.agent.run(&spec).await {
             Err(error) if error.is_broken() => in_use.agent.run(&spec).await?,
             other => other?,
         };
-        Ok(CommandStream::new(self, in_use, spec.id.clone(), place).of_own(events, spec))
+        // While the sandbox is still held, or it could be parked between.
+        let duty = known.is_none().then(|| Duty::of(&in_use.sandbox));
+        let stream = CommandStream::new(self, in_use, spec.id.clone(), place);
+        Ok(match duty {
+            Some(duty) => stream.of_own(events, spec, duty),
+            None => stream.again(events, &spec),
+        })
+    }
+
+    /// What became of an earlier command with the id that the caller chose; the same id is the same command,
+    /// and runs nothing. What was noted a moment ago and is not written yet the agent still knows: a sandbox's
+    /// history is written before its container goes.
+    async fn known(&self, in_use: &InUse, spec: &CommandSpec) -> Result<Option<Known>, Error> {
+        if !spec.is_named {
+            return Ok(None);
+        }
+        let Some(record) = self.store.written_command(in_use.sandbox.id(), &spec.id).await? else {
+            return Ok(None);
+        };
+        match in_use.agent.inspect(&spec.id).await {
+            Err(agent::Error::Refused(Refusal::CommandUnknown)) => Ok(Some(Known::Gone(status_of(record)))),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(Some(Known::There)),
+        }
     }
 
     /// Streams what is kept of a command after record `after`, and with `follow` what comes.
@@ -172,6 +208,22 @@ impl Service {
             other => Ok(other?),
         }
     }
+}
+
+/// An earlier command.
+enum Known {
+    /// The agent has it.
+    There,
+    /// It is only written down: it ran in another container, or long ago.
+    Gone(CommandStatus),
+}
+
+/// The stream of a command whose output is gone.
+fn what_is_left_of(status: &CommandStatus) -> EventStream {
+    let dropped_bytes = status.stdout_bytes + status.stderr_bytes;
+    let gap = (dropped_bytes > 0).then_some(Event::Gap { dropped_bytes, next_seq: 1 });
+    let events = [Some(Event::Started(status.started)), gap, status.ended.map(Event::Ended)];
+    Box::pin(futures::stream::iter(events.into_iter().flatten().map(Ok)))
 }
 
 /// A command with its sandbox's environment beneath its own.

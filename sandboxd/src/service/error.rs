@@ -202,6 +202,7 @@ impl Error {
             Self::NotReady { .. } => ErrorCode::Unavailable,
             Self::WaitDeadline { .. } => ErrorCode::DeadlineExceeded,
             Self::CreateFailed(error) => error.code(),
+            Self::Engine(engine::Error::Conflict { .. }) => ErrorCode::AlreadyExists,
             Self::Engine(error) if error.is_temporary() => ErrorCode::Unavailable,
             Self::Store(error) if error.is_away() => ErrorCode::Unavailable,
             Self::Agent { source } => agent_code(source),
@@ -263,6 +264,7 @@ impl Error {
 fn words_for_callers(error: &engine::Error) -> String {
     match error {
         engine::Error::ImageMissing { image } => format!("the image {image} is missing on the engine"),
+        engine::Error::Conflict { .. } => "the engine has something else of this name".to_owned(),
         error if error.is_away() => "the engine does not answer".to_owned(),
         _ => "the engine failed".to_owned(),
     }

@@ -1,11 +1,12 @@
 //! A command's stream, across broken connections to its agent.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{Stream, StreamExt};
 use sandbox_api::CommandId;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
 use super::Service;
@@ -25,6 +26,19 @@ enum OnDrop {
     LetGo,
 }
 
+/// To write down how a command ends, and to keep its sandbox in use until then. Whoever takes it has it.
+pub(super) struct Duty(Mutex<Option<InUseMark>>);
+
+impl Duty {
+    pub(super) fn of(sandbox: &Sandbox) -> Self {
+        Self(Mutex::new(Some(InUseMark::command(&sandbox.activity))))
+    }
+
+    fn take(&self) -> Option<InUseMark> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// The events of one command. Never fails: what cannot be read any more ends as `lost`.
 pub struct CommandStream {
     service: Arc<Service>,
@@ -40,8 +54,10 @@ pub struct CommandStream {
     on_drop: OnDrop,
     /// The command this stream started, until it is known to have started.
     to_be_noted: Option<CommandSpec>,
-    /// Whether this stream is the one that writes down how the command ends.
-    is_own: bool,
+    /// Where this stream started the command: the duty to see to its end.
+    duty: Option<Arc<Duty>>,
+    /// Gives the duty to a watcher where the reader takes its time.
+    _hand_over: Option<AbortOnDropHandle<()>>,
     done: bool,
     _mark: InUseMark,
     _place: OwnedSemaphorePermit,
@@ -66,7 +82,8 @@ impl CommandStream {
             missed_bytes: 0,
             on_drop: OnDrop::LetGo,
             to_be_noted: None,
-            is_own: false,
+            duty: None,
+            _hand_over: None,
             done: false,
             _mark: mark,
             _place: place,
@@ -74,12 +91,17 @@ impl CommandStream {
     }
 
     /// Follows a command that this stream starts, from its start to its end.
-    pub(super) fn of_own(mut self, events: EventStream, spec: CommandSpec) -> Self {
-        self._mark = InUseMark::command(&self.sandbox.activity);
+    pub(super) fn of_own(mut self, events: EventStream, spec: CommandSpec, duty: Duty) -> Self {
+        self = self.again(events, &spec);
+        self.duty = Some(Arc::new(duty));
+        self.to_be_noted = Some(spec);
+        self
+    }
+
+    /// Follows a command that its caller asks for once more.
+    pub(super) fn again(mut self, events: EventStream, spec: &CommandSpec) -> Self {
         self.events = Some(events);
         self.on_drop = if spec.detached { OnDrop::LetGo } else { OnDrop::End };
-        self.to_be_noted = Some(spec);
-        self.is_own = true;
         self
     }
 
@@ -160,6 +182,7 @@ impl CommandStream {
                 }
                 if let Some(spec) = self.to_be_noted.take() {
                     self.service.note_start(&self.sandbox, &spec, started);
+                    self._hand_over = self.hand_over_later();
                 }
             }
             Event::Heartbeat => {}
@@ -169,9 +192,22 @@ impl CommandStream {
 
     fn finish(&mut self, ended: Ended) {
         self.done = true;
-        if self.is_own {
+        if let Some(_mark) = self.duty.as_ref().and_then(|duty| duty.take()) {
             self.service.note_end(&self.sandbox, &self.command, ended);
         }
+    }
+
+    /// A reader that is slow, or reads nothing, must not keep the sandbox from learning of the end.
+    fn hand_over_later(&self) -> Option<AbortOnDropHandle<()>> {
+        let duty = Arc::clone(self.duty.as_ref()?);
+        let (service, sandbox) = (Arc::clone(&self.service), Arc::clone(&self.sandbox));
+        let (agent, command) = (self.agent.clone(), self.command.clone());
+        Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            sleep(limits::HAND_OVER).await;
+            if let Some(_mark) = duty.take() {
+                service.watch(&sandbox, &agent, &command);
+            }
+        })))
     }
 
     /// Goes on where the last connection stopped; the end, where nobody can.
@@ -192,13 +228,33 @@ impl CommandStream {
     }
 }
 
+impl CommandStream {
+    fn leave_to_watcher(&mut self, mark: InUseMark) {
+        let (service, sandbox) = (Arc::clone(&self.service), Arc::clone(&self.sandbox));
+        let (agent, command) = (self.agent.clone(), self.command.clone());
+        let Some(spec) = self.to_be_noted.take() else {
+            return service.watch(&sandbox, &agent, &command);
+        };
+        // The reader left before it was heard that the command had started, which it may have all the same.
+        self.service.tasks.spawn(async move {
+            if let Ok(status) = agent.inspect(&command).await {
+                service.note_start(&sandbox, &spec, status.started);
+                service.watch(&sandbox, &agent, &command);
+            }
+            drop(mark);
+        });
+    }
+}
+
 impl Drop for CommandStream {
     fn drop(&mut self) {
-        if self.done || !self.is_own || self.service.is_stopping() {
+        if self.done || self.service.is_stopping() {
             return;
         }
         // Somebody must hear of its end.
-        self.service.watch(&self.sandbox, &self.agent, &self.command);
+        if let Some(mark) = self.duty.as_ref().and_then(|duty| duty.take()) {
+            self.leave_to_watcher(mark);
+        }
         if self.on_drop == OnDrop::LetGo {
             return;
         }

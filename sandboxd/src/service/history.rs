@@ -4,6 +4,7 @@
 //! caller does not wait: a watcher for each.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use sandbox_api::{CommandId, SandboxId};
 use tracing::warn;
@@ -97,24 +98,25 @@ impl Service {
         id: &SandboxId,
         command: &CommandId,
     ) -> Result<Option<CommandStatus>, Error> {
-        let record = self.store.command(id, command).await?;
-        Ok(record.map(|record| {
-            // Nobody knows how it ended; it is not there any more.
-            let ended = record.ended.unwrap_or(Ended::LOST);
-            CommandStatus {
-                argv: record.argv,
-                cwd: record.cwd,
-                started: Started {
-                    at_ms: record.started_at_ms,
-                    timeout: std::time::Duration::from_millis(record.timeout_ms),
-                    detached: record.detached,
-                },
-                stdout_bytes: ended.stdout_bytes,
-                stderr_bytes: ended.stderr_bytes,
-                dropped_bytes: ended.dropped_bytes,
-                ended: Some(ended),
-            }
-        }))
+        Ok(self.store.command(id, command).await?.map(status_of))
+    }
+}
+
+/// A command that is not there any more. Where its end was not written down, nobody knows how it ended.
+pub(super) fn status_of(record: CommandRecord) -> CommandStatus {
+    let ended = record.ended.unwrap_or(Ended::LOST);
+    CommandStatus {
+        argv: record.argv,
+        cwd: record.cwd,
+        started: Started {
+            at_ms: record.started_at_ms,
+            timeout: Duration::from_millis(record.timeout_ms),
+            detached: record.detached,
+        },
+        stdout_bytes: ended.stdout_bytes,
+        stderr_bytes: ended.stderr_bytes,
+        dropped_bytes: ended.dropped_bytes,
+        ended: Some(ended),
     }
 }
 

@@ -20,7 +20,12 @@ impl Service {
         let work = async {
             let mut readiness = self.readiness.subscribe();
             if readiness.wait_for(|readiness| *readiness == super::Readiness::Ready).await.is_ok() {
-                tokio::join!(self.keep_time(), self.keep_in_step(), self.follow_engine());
+                tokio::join!(
+                    self.park_surplus(),
+                    self.keep_time(),
+                    self.keep_in_step(),
+                    self.follow_engine()
+                );
             }
         };
         tokio::select! {
@@ -82,6 +87,7 @@ impl Service {
                     "could not compare what is with what should be"
                 );
             }
+            self.park_surplus().await;
             self.write_down().await;
             if trimmed.elapsed() >= limits::TRIM_EVERY {
                 trimmed = Instant::now();

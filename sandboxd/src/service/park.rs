@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::sandbox::Workspace;
+use super::view::told_by;
 use super::{Error, Service};
 use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
@@ -22,7 +23,7 @@ impl Service {
         let sandbox = self.find(id)?;
         let service = Arc::clone(self);
         let task = self.tasks.spawn(async move {
-            if !force && service.has_commands(&sandbox).await {
+            if !force && sandbox.activity.commands() > 0 {
                 return Err(Error::InUse);
             }
             if force && let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
@@ -31,6 +32,12 @@ impl Service {
             }
             let mut state = sandbox.order.exclusive().await;
             match &*state {
+                // From here on none can be started.
+                State::Running(Running { agent, .. })
+                    if !force && service.has_commands(&sandbox, agent).await? =>
+                {
+                    Err(Error::InUse)
+                }
                 State::Running(_) => service.park_held(&sandbox, &mut state).await,
                 State::Parked => Ok(()),
                 _ => Err(Error::NotFound { resource: "sandbox" }),
@@ -39,16 +46,19 @@ impl Service {
         task.await.map_err(|source| Error::Task { source })?
     }
 
-    /// Whether a command runs in it, started by whomever.
-    async fn has_commands(&self, sandbox: &Sandbox) -> bool {
+    /// Whether a command runs in it, started by whomever; an error where nobody can say.
+    async fn has_commands(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
         if sandbox.activity.commands() > 0 {
-            return true;
+            return Ok(true);
         }
-        let agent = match &*sandbox.order.shared().await {
-            State::Running(Running { agent, .. }) => agent.clone(),
-            _ => return false,
-        };
-        runs_commands(&agent).await
+        let runs = matches!(self.engine.status(sandbox.id()).await?, Status::Running { .. });
+        if !runs && !agent.is_connected() {
+            return Ok(false);
+        }
+        match told_by(agent).await {
+            Some(info) => Ok(info.running_commands > 0),
+            None => Err(agent::Error::Away { waited: limits::USAGE }.into()),
+        }
     }
 
     /// Parks a sandbox that nobody uses; false where somebody does, or where there is nothing to park.
@@ -66,7 +76,7 @@ impl Service {
                 return Ok(false);
             }
             // One of a daemon before that this one was never told of.
-            if agent.is_connected() && runs_commands(agent).await {
+            if agent.is_connected() && may_run_commands(agent).await {
                 sandbox.activity.touch();
                 return Ok(false);
             }
@@ -222,6 +232,6 @@ impl Service {
 }
 
 /// An agent that does not say counts as one that runs something: nothing is thrown away on a doubt.
-async fn runs_commands(agent: &AgentHandle) -> bool {
-    agent.info().await.map_or(true, |info| info.running_commands > 0)
+async fn may_run_commands(agent: &AgentHandle) -> bool {
+    told_by(agent).await.is_none_or(|info| info.running_commands > 0)
 }

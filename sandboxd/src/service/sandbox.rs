@@ -294,7 +294,13 @@ impl Service {
         let removed = self.engine.remove(sandbox.id()).await;
         seam::at("remove.volume");
         match removed {
-            Ok(()) => self.give_up_disk(sandbox).await?,
+            Ok(()) => match self.give_up_disk(sandbox).await {
+                // The daemon that has disks again sweeps it.
+                Err(error @ Error::NoDisks) => {
+                    warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "a deleted sandbox's disk stays");
+                }
+                other => other?,
+            },
             // The engine may have the disk mounted, too. Nobody else can use it; each sweep tries again.
             Err(error @ engine::Error::Miscounted { .. }) => {
                 let disk = self.give_up_disk(sandbox).await;

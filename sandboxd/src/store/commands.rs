@@ -24,6 +24,15 @@ impl Store {
     /// One command of a sandbox.
     pub async fn command(&self, sandbox: &SandboxId, id: &CommandId) -> Result<Option<CommandRecord>, Error> {
         self.history.flush().await;
+        self.written_command(sandbox, id).await
+    }
+
+    /// The same, but for what was noted a moment ago and is not written yet.
+    pub async fn written_command(
+        &self,
+        sandbox: &SandboxId,
+        id: &CommandId,
+    ) -> Result<Option<CommandRecord>, Error> {
         let select = sqlx::query("SELECT * FROM commands WHERE sandbox = ? AND id = ?");
         let select = select.bind(sandbox.to_string()).bind(id.to_string());
         let row = self.db.read(|conn| Box::pin(select.fetch_optional(conn))).await?;

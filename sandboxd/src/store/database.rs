@@ -128,6 +128,7 @@ impl Database {
         input: &I,
         work: impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
     ) -> Result<T, Error> {
+        self.check_place()?;
         if ballast::is_reserve(&self.path) {
             return Err(Error::from_io(&self.path, io::ErrorKind::StorageFull.into()));
         }

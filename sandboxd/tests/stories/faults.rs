@@ -171,6 +171,19 @@ async fn an_engine_that_fails_or_hangs_up_is_unavailable_and_recovers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_fails_is_not_taken_for_a_full_house() {
+    let proxy = EngineProxy::start();
+    let daemon = behind_with(&proxy, Home::new().set("SANDBOXD_MAX_CONCURRENT", "2")).await;
+    daemon.sandbox("chat:1").await;
+    daemon.sandbox("chat:2").await;
+    proxy.set("/", Fault::Fail);
+    unavailable("create", A_LITTLE, create(&daemon.client, "chat:3")).await;
+    proxy.mend();
+    until("there is room", || async { create(&daemon.client, "chat:3").await.is_ok() }).await;
+    leave_nothing(daemon).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_is_slow_is_waited_for() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;

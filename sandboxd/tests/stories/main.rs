@@ -30,5 +30,6 @@ mod own_engine;
 mod people;
 mod pressure;
 mod process;
+mod promises;
 mod rest;
 mod start_up;
