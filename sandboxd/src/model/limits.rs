@@ -110,6 +110,9 @@ pub const OOM_TOLD: Duration = Duration::from_secs(5);
 /// Times a sandbox's memory was not enough that are kept, the last ones.
 pub const MAX_NOTED_OOMS: usize = 64;
 
+/// Containers that are remembered as warned of; beyond that all are warned of once more.
+pub const MAX_WARNED_OF: usize = 1024;
+
 /// How long the reader that started a command may be the only one who will hear of its end.
 pub const HAND_OVER: Duration = Duration::from_secs(5);
 

@@ -46,7 +46,7 @@ use self::prepare::Prepared;
 use self::registry::Registry;
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Repair;
-use crate::model::{DiskQuota, Instance, Limits, Transport};
+use crate::model::{DiskQuota, Instance, Limits, Transport, limits};
 use crate::store::Store;
 
 /// What the service is set up with.
@@ -175,6 +175,9 @@ impl Service {
 
     fn warn_once(&self, container: &str, warning: &str) {
         let mut warned_of = self.warned_of.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned_of.len() >= limits::MAX_WARNED_OF {
+            warned_of.clear();
+        }
         if warned_of.insert(container.to_owned()) {
             tracing::warn!(container, "{warning}");
         }

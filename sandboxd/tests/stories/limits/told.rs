@@ -48,7 +48,8 @@ async fn what_is_told_is_what_the_cgroup_has_also_after_a_rest() {
     .await;
     let usage = daemon.client.get(&sandbox).await.unwrap().usage.unwrap();
     assert!((100 * MIB..160 * MIB).contains(&usage.memory_bytes), "{usage:?}");
-    assert!(usage.cpu_ms >= 500, "{usage:?}");
+    // How much of a second it got is up to who else is at work here.
+    assert!(usage.cpu_ms >= 100, "{usage:?}");
     let disk: u64 = usage.disk_bytes.unwrap();
     daemon.client.kill(&sandbox, &command, &Default::default()).await.unwrap();
 
