@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use tokio::time::timeout;
 
+use super::decode::decode;
 use super::error::{ApiError, DoorError, Result};
 use super::{ApiState, JSON};
 use crate::model::limits;
@@ -106,53 +107,5 @@ async fn read(request: Request, limit: usize) -> Result<Bytes> {
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(DoorError::BodyTooLarge { limit }.into()),
         Ok(Err(error)) => Err(DoorError::BodyCut(axum::Error::new(error)).into()),
         Err(_) => Err(DoorError::BodyLate.into()),
-    }
-}
-
-fn decode<T: DeserializeOwned>(json: &[u8]) -> std::result::Result<T, DoorError> {
-    let mut decoder = serde_json::Deserializer::from_slice(json);
-    let value = serde_path_to_error::deserialize(&mut decoder).map_err(|error| {
-        let problem = error.inner().to_string();
-        let path = match (error.path().to_string(), missing_field(&problem)) {
-            (path, None) if path == "." => "body".into(),
-            (path, None) => path,
-            (path, Some(field)) if path == "." => field.into(),
-            (path, Some(field)) => format!("{path}.{field}"),
-        };
-        DoorError::Malformed { path, problem }
-    })?;
-    decoder
-        .end()
-        .map_err(|error| DoorError::Malformed { path: "body".into(), problem: error.to_string() })?;
-    Ok(value)
-}
-
-/// The field serde says is missing; its path is that of the object around it.
-fn missing_field(problem: &str) -> Option<&str> {
-    problem.strip_prefix("missing field `")?.split('`').next()
-}
-
-#[cfg(test)]
-mod tests {
-    use sandbox_api::sandbox::CreateSandbox;
-
-    use super::*;
-
-    fn fault(json: &str) -> String {
-        match decode::<CreateSandbox>(json.as_bytes()) {
-            Err(DoorError::Malformed { path, .. }) => path,
-            other => panic!("expected a fault in {json}, found {other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_fault_names_its_field() {
-        assert_eq!(fault("{}"), "sessionKey");
-        assert_eq!(fault(r#"{"sessionKey":1}"#), "sessionKey");
-        assert_eq!(fault(r#"{"sessionKey":"k","resources":{"vcpus":"two"}}"#), "resources.vcpus");
-        assert_eq!(fault(r#"{"sessionKey":"k","ports":[1,"x"]}"#), "ports[1]");
-        assert_eq!(fault("not json"), "body");
-        assert_eq!(fault("[]"), "body");
-        assert_eq!(fault(r#"{"sessionKey":"k"} more"#), "body");
     }
 }

@@ -53,8 +53,6 @@ pub(super) enum DoorError {
     BodyCut(#[source] axum::Error),
     #[error("the body did not come within {:?}", limits::REQUEST_BODY)]
     BodyLate,
-    #[error("{path}: {problem}")]
-    Malformed { path: String, problem: String },
 }
 
 impl DoorError {
@@ -67,7 +65,7 @@ impl DoorError {
             Self::Method | Self::NoVerb { .. } | Self::VerbNeedsPost => ErrorCode::MethodNotAllowed,
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
-            Self::BodyCut(_) | Self::Malformed { .. } => ErrorCode::InvalidRequest,
+            Self::BodyCut(_) => ErrorCode::InvalidRequest,
             Self::BodyLate => ErrorCode::DeadlineExceeded,
         }
     }
@@ -83,7 +81,6 @@ impl DoorError {
         let fact = match self {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
-            Self::Malformed { path, .. } => Some(("field", path.as_str().into())),
             Self::BodyCut(_) | Self::BodyLate => Some(("field", "body".into())),
             Self::Unauthenticated
             | Self::TooManyFailures { .. }

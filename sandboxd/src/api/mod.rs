@@ -7,6 +7,7 @@
 mod auth;
 mod body;
 mod command;
+mod decode;
 mod error;
 mod files;
 mod health;
