@@ -53,6 +53,8 @@ pub(super) enum DoorError {
     BodyCut(#[source] axum::Error),
     #[error("the body did not come within {:?}", limits::REQUEST_BODY)]
     BodyLate,
+    #[error("larger bodies of other requests left no room for this one within {:?}", limits::REQUEST_BODY)]
+    NoRoomForBody,
 }
 
 impl DoorError {
@@ -67,12 +69,14 @@ impl DoorError {
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) => ErrorCode::InvalidRequest,
             Self::BodyLate => ErrorCode::DeadlineExceeded,
+            Self::NoRoomForBody => ErrorCode::CapacityExhausted,
         }
     }
 
     fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::TooManyFailures { retry_after } => Some(*retry_after),
+            Self::NoRoomForBody => Some(limits::RETRY_AFTER_SECONDS),
             _ => None,
         }
     }
@@ -81,7 +85,7 @@ impl DoorError {
         let fact = match self {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
-            Self::BodyCut(_) | Self::BodyLate => Some(("field", "body".into())),
+            Self::BodyCut(_) | Self::BodyLate | Self::NoRoomForBody => Some(("field", "body".into())),
             Self::Unauthenticated
             | Self::TooManyFailures { .. }
             | Self::Host(_)

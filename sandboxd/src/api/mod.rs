@@ -46,7 +46,7 @@ pub struct ApiState {
     token: Arc<SecretString>,
     hosts: Arc<Hosts>,
     throttle: Arc<Throttle>,
-    /// Room for request bodies, one permit for each KiB.
+    /// Room for request bodies that are not small, one permit for each KiB.
     bodies: Arc<Semaphore>,
 }
 

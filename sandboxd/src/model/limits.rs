@@ -101,7 +101,11 @@ pub const MAX_READERS: usize = 256;
 /// again.
 pub const RECHECK: Duration = Duration::from_millis(250);
 
-/// Bodies of all requests together that are in memory, in bytes; more wait for room.
+/// Longest request body that needs no room in [`MAX_BODIES_BYTES`], in bytes, so that it waits for nobody. A
+/// connection has one at a time, so all of them together are at most [`MAX_CONNECTIONS`] times as many.
+pub const SMALL_BODY_BYTES: usize = 64 * 1024;
+
+/// Larger bodies of all requests together that are in memory, in bytes; more wait for room.
 pub const MAX_BODIES_BYTES: usize = 256 * 1024 * 1024;
 
 /// How long the engine may take to tell that a sandbox's memory was not enough, and a killed process to die.
