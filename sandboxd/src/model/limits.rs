@@ -126,6 +126,10 @@ pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
 /// How long a client may take to send a request's body.
 pub const REQUEST_BODY: Duration = Duration::from_secs(120);
 
+/// How long a client may leave an answer unread. While it does, its stream holds a reader's place, its sandbox
+/// in use and perhaps a command back. Five minutes are what somebody may leave a paused terminal for.
+pub const STALLED_READER: Duration = Duration::from_secs(5 * 60);
+
 /// Headers of a request, and their size together in bytes.
 pub const MAX_HEADERS: usize = 100;
 /// See [`MAX_HEADERS`].
