@@ -1,12 +1,19 @@
 //! Logging: one subscriber for the process, text for people or JSON for machines.
 //!
 //! A JSON line is one object: `timestamp`, `level`, `target`, `message` and the event's own fields beside
-//! them, such as `request_id` and `sandbox`. What happens inside a request has it in `span` as well.
+//! them, such as `request_id` and `sandbox`. What happens inside a request has it in `span` as well. An error
+//! is its own sentence in `error`, and those of its causes in `causes`; text has them in `error.sources`.
 
+use std::error::Error;
+use std::fmt;
 use std::io::IsTerminal;
 
-use tracing::error;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber, error};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Sends log lines to standard error. A second call changes nothing.
@@ -16,7 +23,8 @@ pub fn init(filter: &str, json: bool) {
     // Fails only where a test or an embedding program has set its own.
     let _ = if json {
         panics_are_logged();
-        builder.json().flatten_event(true).with_span_list(false).finish().try_init()
+        let builder = builder.json().flatten_event(true).with_span_list(false);
+        builder.map_event_format(WithCauses).finish().try_init()
     } else {
         builder.with_ansi(std::io::stderr().is_terminal()).finish().try_init()
     };
@@ -28,4 +36,52 @@ fn panics_are_logged() {
         let place = panic.location().map(ToString::to_string);
         error!(place, panic = panic.payload_as_str(), "a bug: a part of the daemon panicked");
     }));
+}
+
+/// Adds an error's causes to a JSON line, whose own writer knows only the error's sentence.
+struct WithCauses<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for WithCauses<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut causes = Causes::default();
+        event.record(&mut causes);
+        if causes.0.is_empty() {
+            return self.0.format_event(context, writer, event);
+        }
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        let object = line.trim_end().strip_suffix('}').ok_or(fmt::Error)?;
+        let causes = serde_json::to_string(&causes.0).map_err(|_| fmt::Error)?;
+        writeln!(writer, r#"{object},"causes":{causes}}}"#)
+    }
+}
+
+/// What the causes of an event's errors say, from the first to the root.
+#[derive(Default)]
+struct Causes(Vec<String>);
+
+impl Visit for Causes {
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+
+    fn record_error(&mut self, _: &Field, error: &(dyn Error + 'static)) {
+        let mut above = error.to_string();
+        for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+            let sentence = cause.to_string();
+            // Many an error repeats the words of its cause, or is nothing but a wrapper of it.
+            if sentence != above {
+                self.0.push(sentence.clone());
+                above = sentence;
+            }
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! How a request is refused: one body, a closed list of codes.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The body of every answer that is not a success.
@@ -56,6 +58,13 @@ pub enum ErrorCode {
     InsufficientStorage,
 }
 
+/// As it is in an answer: `wrong_state`.
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 impl ErrorCode {
     /// The HTTP status of this code (RFC 9110; 429 is RFC 6585, 507 is RFC 4918).
     pub fn status(self) -> u16 {
@@ -94,5 +103,16 @@ impl ErrorCode {
             | Self::Internal
             | Self::InsufficientStorage => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_written_as_it_is_in_an_answer() {
+        assert_eq!(ErrorCode::InsufficientStorage.to_string(), "insufficient_storage");
+        assert_eq!(ErrorCode::Internal.to_string(), "internal");
     }
 }

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::object;
+
 /// `POST …/files:write`: all of them or none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteFiles {
     /// At least one.
+    #[serde(deserialize_with = "object::each")]
     pub files: Vec<FileToWrite>,
 }
 

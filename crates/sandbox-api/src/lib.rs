@@ -9,6 +9,7 @@ pub mod error;
 pub mod files;
 pub mod health;
 pub mod id;
+pub mod object;
 pub mod sandbox;
 
 pub use error::{ErrorBody, ErrorCode};

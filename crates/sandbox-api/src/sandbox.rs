@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::SandboxId;
+use crate::{SandboxId, object};
 
 /// `POST /v1/sandboxes`: create or reconnect. Only the session key is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -20,10 +20,10 @@ pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
     /// How large the sandbox is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// What the sandbox may reach.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// Ports that may be previewed: up to 4 of 1 to 65535.
     #[serde(skip_serializing_if = "Option::is_none")]

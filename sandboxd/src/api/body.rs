@@ -13,9 +13,10 @@ use sandbox_api::files::WriteFiles;
 use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, TouchSandbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use tokio::time::timeout;
-
+use super::decode::decode;
 use super::error::{ApiError, DoorError, Result};
 use super::{ApiState, JSON};
 use crate::model::limits;
@@ -61,12 +62,8 @@ impl<T: Wish> FromRequest<ApiState> for Json<T> {
         let is_json = is_json(request.headers());
         let limit = state.service.limits().max_body_bytes.min(T::MAX_BYTES);
         let said = said_length(&request, limit)?;
-        let room = u32::try_from(said.div_ceil(1024)).unwrap_or(u32::MAX);
-        // Held until the body is decoded. A client that says nothing takes room for the largest body.
-        let _room = timeout(limits::REQUEST_BODY, state.bodies.acquire_many(room))
-            .await
-            .map_err(|_| DoorError::BodyLate)?;
-        let bytes = read(request, limit).await?;
+        // The room is held until the body is decoded.
+        let (bytes, _room) = read(request.into_body(), said, limit, &state.bodies).await?;
         if bytes.is_empty() {
             return Ok(Self(decode(b"{}")?));
         }
@@ -98,61 +95,57 @@ fn said_length(request: &Request, limit: usize) -> Result<usize> {
     if said > limit { Err(DoorError::BodyTooLarge { limit }.into()) } else { Ok(said) }
 }
 
-/// Reads a body of at most `limit` bytes.
-async fn read(request: Request, limit: usize) -> Result<Bytes> {
-    let body = Limited::new(request.into_body(), limit).collect();
-    match timeout(limits::REQUEST_BODY, body).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(DoorError::BodyTooLarge { limit }.into()),
-        Ok(Err(error)) => Err(DoorError::BodyCut(axum::Error::new(error)).into()),
-        Err(_) => Err(DoorError::BodyLate.into()),
+/// Reads a body of at most `limit` bytes. Room for all of it, `said` bytes, is taken as soon as it has turned
+/// out not to be a small one: so what does not come takes none, and no small one waits for a large one.
+async fn read(
+    body: Body,
+    said: usize,
+    limit: usize,
+    bodies: &Semaphore,
+) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>)> {
+    let mut body = Limited::new(body, limit);
+    let mut bytes = Vec::with_capacity(said.min(limits::SMALL_BODY_BYTES));
+    let mut room = None;
+    let mut deadline = Instant::now() + limits::REQUEST_BODY;
+    while let Some(data) =
+        timeout_at(deadline, next(&mut body, limit)).await.map_err(|_| DoorError::BodyLate)??
+    {
+        if room.is_none() && bytes.len() + data.len() > limits::SMALL_BODY_BYTES {
+            let began = Instant::now();
+            room = Some(take_room(bodies, said).await?);
+            // What was spent on waiting for others is not the client's.
+            deadline += began.elapsed();
+            bytes.reserve_exact(said.saturating_sub(bytes.len()));
+        }
+        bytes.extend_from_slice(&data);
     }
+    Ok((bytes, room))
 }
 
-fn decode<T: DeserializeOwned>(json: &[u8]) -> std::result::Result<T, DoorError> {
-    let mut decoder = serde_json::Deserializer::from_slice(json);
-    let value = serde_path_to_error::deserialize(&mut decoder).map_err(|error| {
-        let problem = error.inner().to_string();
-        let path = match (error.path().to_string(), missing_field(&problem)) {
-            (path, None) if path == "." => "body".into(),
-            (path, None) => path,
-            (path, Some(field)) if path == "." => field.into(),
-            (path, Some(field)) => format!("{path}.{field}"),
-        };
-        DoorError::Malformed { path, problem }
-    })?;
-    decoder
-        .end()
-        .map_err(|error| DoorError::Malformed { path: "body".into(), problem: error.to_string() })?;
-    Ok(value)
-}
-
-/// The field serde says is missing; its path is that of the object around it.
-fn missing_field(problem: &str) -> Option<&str> {
-    problem.strip_prefix("missing field `")?.split('`').next()
-}
-
-#[cfg(test)]
-mod tests {
-    use sandbox_api::sandbox::CreateSandbox;
-
-    use super::*;
-
-    fn fault(json: &str) -> String {
-        match decode::<CreateSandbox>(json.as_bytes()) {
-            Err(DoorError::Malformed { path, .. }) => path,
-            other => panic!("expected a fault in {json}, found {other:?}"),
+/// The next bytes of a body.
+async fn next(body: &mut Limited<Body>, limit: usize) -> Result<Option<Bytes>> {
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => {
+                // Anything else is trailers, which nobody asked for.
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+            Err(error) if error.is::<LengthLimitError>() => {
+                return Err(DoorError::BodyTooLarge { limit }.into());
+            }
+            Err(error) => return Err(DoorError::BodyCut(axum::Error::new(error)).into()),
         }
     }
+    Ok(None)
+}
 
-    #[test]
-    fn a_fault_names_its_field() {
-        assert_eq!(fault("{}"), "sessionKey");
-        assert_eq!(fault(r#"{"sessionKey":1}"#), "sessionKey");
-        assert_eq!(fault(r#"{"sessionKey":"k","resources":{"vcpus":"two"}}"#), "resources.vcpus");
-        assert_eq!(fault(r#"{"sessionKey":"k","ports":[1,"x"]}"#), "ports[1]");
-        assert_eq!(fault("not json"), "body");
-        assert_eq!(fault("[]"), "body");
-        assert_eq!(fault(r#"{"sessionKey":"k"} more"#), "body");
+/// Takes room for so many bytes at once: whoever took it bit by bit could wait for others who wait for it.
+async fn take_room(bodies: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'_>> {
+    let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+    match timeout(limits::REQUEST_BODY, bodies.acquire_many(room)).await {
+        Ok(Ok(room)) => Ok(room),
+        Ok(Err(_)) | Err(_) => Err(DoorError::NoRoomForBody.into()),
     }
 }

@@ -53,8 +53,8 @@ pub(super) enum DoorError {
     BodyCut(#[source] axum::Error),
     #[error("the body did not come within {:?}", limits::REQUEST_BODY)]
     BodyLate,
-    #[error("{path}: {problem}")]
-    Malformed { path: String, problem: String },
+    #[error("larger bodies of other requests left no room for this one within {:?}", limits::REQUEST_BODY)]
+    NoRoomForBody,
 }
 
 impl DoorError {
@@ -67,14 +67,16 @@ impl DoorError {
             Self::Method | Self::NoVerb { .. } | Self::VerbNeedsPost => ErrorCode::MethodNotAllowed,
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
-            Self::BodyCut(_) | Self::Malformed { .. } => ErrorCode::InvalidRequest,
+            Self::BodyCut(_) => ErrorCode::InvalidRequest,
             Self::BodyLate => ErrorCode::DeadlineExceeded,
+            Self::NoRoomForBody => ErrorCode::CapacityExhausted,
         }
     }
 
     fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::TooManyFailures { retry_after } => Some(*retry_after),
+            Self::NoRoomForBody => Some(limits::RETRY_AFTER_SECONDS),
             _ => None,
         }
     }
@@ -83,8 +85,7 @@ impl DoorError {
         let fact = match self {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
-            Self::Malformed { path, .. } => Some(("field", path.as_str().into())),
-            Self::BodyCut(_) | Self::BodyLate => Some(("field", "body".into())),
+            Self::BodyCut(_) | Self::BodyLate | Self::NoRoomForBody => Some(("field", "body".into())),
             Self::Unauthenticated
             | Self::TooManyFailures { .. }
             | Self::Host(_)

@@ -7,6 +7,7 @@
 mod auth;
 mod body;
 mod command;
+mod decode;
 mod error;
 mod files;
 mod health;
@@ -45,7 +46,7 @@ pub struct ApiState {
     token: Arc<SecretString>,
     hosts: Arc<Hosts>,
     throttle: Arc<Throttle>,
-    /// Room for request bodies, one permit for each KiB.
+    /// Room for request bodies that are not small, one permit for each KiB.
     bodies: Arc<Semaphore>,
 }
 

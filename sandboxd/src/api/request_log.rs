@@ -47,9 +47,9 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
                 error!(%method, route, status, took_ms, request_id = id, error, "request failed");
             } else if is_probe || code == ErrorCode::RateLimited {
                 // Who is told to wait has been told of before, and must not fill the log.
-                debug!(%method, route, status, took_ms, request_id = id, peer, ?code, error, "request refused");
+                debug!(%method, route, status, took_ms, request_id = id, peer, %code, error, "request refused");
             } else {
-                warn!(%method, route, status, took_ms, request_id = id, peer, ?code, error, "request refused");
+                warn!(%method, route, status, took_ms, request_id = id, peer, %code, error, "request refused");
             }
             response = problem.write_out(response, &id);
         }

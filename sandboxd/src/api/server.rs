@@ -11,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -62,9 +63,18 @@ async fn accept(
     // A full house does not refuse: the kernel's queue holds those who come until a place is free.
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, address) = listener.accept().await?;
+    tune(&stream, limits::STALLED_READER)?;
+    Ok((stream, Peer(address.ip()), place))
+}
+
+fn tune(stream: &TcpStream, stalled: Duration) -> io::Result<()> {
     // Without it the kernel holds short answers back for 40 ms.
     stream.set_nodelay(true)?;
-    Ok((stream, Peer(address.ip()), place))
+    // Only the kernel can tell a slow reader from one that stopped: a megabyte may lie in its buffers, and a
+    // write of ours goes on only after a good part of it was taken. It ends the connection when the client's
+    // window was shut, or what was sent was not acknowledged, for this long (tcp(7), TCP_USER_TIMEOUT).
+    let stalled_ms = u32::try_from(stalled.as_millis()).unwrap_or(u32::MAX);
+    Ok(set_tcp_user_timeout(stream, stalled_ms)?)
 }
 
 async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, shutdown: CancellationToken) {
@@ -89,6 +99,58 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, shutdow
     };
     if let Err(error) = ended {
         // A client that went away; its requests have been logged.
-        debug!(%error, "a connection ended early");
+        debug!(error = &error as &dyn std::error::Error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Body;
+    use axum::routing::get;
+    use bytes::Bytes;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::JoinHandle;
+    use tokio::time::interval;
+
+    use super::*;
+
+    /// How long a reader may stop here.
+    const STALLED: Duration = Duration::from_secs(1);
+
+    /// A client whose answer has no end, and the connection's other end.
+    async fn served() -> (TcpStream, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, address) = listener.accept().await.unwrap();
+        tune(&stream, STALLED).unwrap();
+        let endless = || async {
+            let part = Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 4096]));
+            Body::from_stream(futures::stream::repeat(part))
+        };
+        let router = Router::new().route("/", get(endless));
+        let served = serve_connection(stream, Peer(address.ip()), router, CancellationToken::new());
+        client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        (client, tokio::spawn(served))
+    }
+
+    #[tokio::test]
+    async fn a_client_that_stops_reading_is_hung_up_on() {
+        let (client, served) = served().await;
+        timeout(STALLED * 10, served).await.expect("it is still served").unwrap();
+        drop(client);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_slowly_is_served() {
+        let (mut client, served) = served().await;
+        let mut part = vec![0; 256 * 1024];
+        let mut pace = interval(STALLED / 8);
+        for _ in 0..32 {
+            pace.tick().await;
+            client.read_exact(&mut part).await.unwrap();
+        }
+        assert!(!served.is_finished());
     }
 }

@@ -109,7 +109,7 @@ impl Engine {
             Ok(()) => return Ok(PUBLIC_BASE.to_owned()),
             Err(error) => warn!(
                 base = PUBLIC_BASE,
-                %error,
+                error = &error as &dyn std::error::Error,
                 "the public base image cannot be pulled; using one made of Debian's packages",
             ),
         }

@@ -101,7 +101,11 @@ pub const MAX_READERS: usize = 256;
 /// again.
 pub const RECHECK: Duration = Duration::from_millis(250);
 
-/// Bodies of all requests together that are in memory, in bytes; more wait for room.
+/// Longest request body that needs no room in [`MAX_BODIES_BYTES`], in bytes, so that it waits for nobody. A
+/// connection has one at a time, so all of them together are at most [`MAX_CONNECTIONS`] times as many.
+pub const SMALL_BODY_BYTES: usize = 64 * 1024;
+
+/// Larger bodies of all requests together that are in memory, in bytes; more wait for room.
 pub const MAX_BODIES_BYTES: usize = 256 * 1024 * 1024;
 
 /// How long the engine may take to tell that a sandbox's memory was not enough, and a killed process to die.
@@ -127,6 +131,10 @@ pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
 
 /// How long a client may take to send a request's body.
 pub const REQUEST_BODY: Duration = Duration::from_secs(120);
+
+/// How long a client may leave an answer unread. While it does, its stream holds a reader's place, its sandbox
+/// in use and perhaps a command back. Five minutes are what somebody may leave a paused terminal for.
+pub const STALLED_READER: Duration = Duration::from_secs(5 * 60);
 
 /// Headers of a request, and their size together in bytes.
 pub const MAX_HEADERS: usize = 100;

@@ -302,3 +302,105 @@ async fn the_largest_numbers_are_as_good_as_any() {
     }
     daemon.stop().await;
 }
+
+/// Asks with a body that no client of ours would send.
+async fn ask_with(asker: &Asker, path: &str, body: &str) -> Answer {
+    let ask = asker.with_token("POST", path).header("content-type", "application/json");
+    Answer::to(ask.body(body.to_owned())).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_array_is_no_object() {
+    let daemon = Daemon::start().await;
+    let asker = Asker::of(&daemon);
+    let sandbox = daemon.sandbox("chat:1").await;
+    let command = daemon.client.start(&sandbox, &script("exec sleep 60")).await.unwrap().command_id;
+    let path = format!("{SANDBOXES}/{sandbox}");
+    let wholes = [
+        (SANDBOXES.to_owned(), json!(["chat:2", null, null, null, null, null, null, null, null])),
+        (format!("{path}:park"), json!([true])),
+        (format!("{path}:touch"), json!([10_000])),
+        (
+            format!("{path}/commands"),
+            json!([null, null, "touch ran", null, null, null, null, null, null, null]),
+        ),
+        (format!("{path}/commands/{command}:kill"), json!(["SIGKILL"])),
+        (format!("{path}/files:write"), json!([[{ "path": "written", "contentBase64": "" }]])),
+    ];
+    for (path, body) in wholes {
+        ask_with(&asker, &path, &body.to_string()).await.faults("body", &path);
+    }
+    let parts = [
+        (SANDBOXES.to_owned(), json!({ "sessionKey": "chat:2", "resources": [1, 512] }), "resources"),
+        (SANDBOXES.to_owned(), json!({ "sessionKey": "chat:2", "network": ["none"] }), "network"),
+        (format!("{path}/files:write"), json!({ "files": [["written", "", null]] }), "files[0]"),
+        (format!("{path}/files:write"), json!({ "files": { "path": "written" } }), "files"),
+        (format!("{path}/files:write"), json!({ "files": [null] }), "files[0]"),
+    ];
+    for (path, body, named) in parts {
+        ask_with(&asker, &path, &body.to_string()).await.faults(named, &body.to_string());
+    }
+    let objects = objects_of(&daemon.home).await;
+    assert!(objects.iter().all(|name| name.ends_with(sandbox.as_str())), "another was made: {objects:?}");
+    assert_eq!(asker.get(&format!("{path}/commands/{command}")).await.json()["state"], "running");
+    assert_eq!(daemon.output(&sandbox, "ls").await, "");
+    daemon.client.kill(&sandbox, &command, &Default::default()).await.unwrap();
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_body_is_told_of_in_words_of_the_api() {
+    let daemon = Daemon::start().await;
+    let asker = Asker::of(&daemon);
+    let sandbox = format!("{SANDBOXES}/sbx_0000000000000000");
+    // A route and a field of its body that is no string, with a value of another type.
+    let routes = [
+        (SANDBOXES.to_owned(), r#""idleTtlMs":"a secret""#, "idleTtlMs"),
+        (SANDBOXES.to_owned(), r#""resources":{"vcpus":"a secret"}"#, "resources.vcpus"),
+        (SANDBOXES.to_owned(), r#""resources":{"vcpus":1,"vcpus":2}"#, "resources.vcpus"),
+        (SANDBOXES.to_owned(), r#""ports":[1,-1]"#, "ports[1]"),
+        (SANDBOXES.to_owned(), r#""env":"a secret""#, "env"),
+        (SANDBOXES.to_owned(), r#""env":{"A":["a secret"]}"#, "env.A"),
+        (format!("{sandbox}:park"), r#""force":"a secret""#, "force"),
+        (format!("{sandbox}:touch"), r#""idleTtlMs":1.5"#, "idleTtlMs"),
+        (format!("{sandbox}/commands"), r#""timeoutMs":-1"#, "timeoutMs"),
+        (format!("{sandbox}/commands"), r#""args":"a secret""#, "args"),
+        (format!("{sandbox}/commands/cmd_0000000000000000:kill"), r#""signal":9"#, "signal"),
+        (format!("{sandbox}/files:write"), r#""files":"a secret""#, "files"),
+        (format!("{sandbox}/files:write"), r#""files":[{"path":"a secret"}]"#, "files[0].contentBase64"),
+        (
+            format!("{sandbox}/files:write"),
+            r#""files":[{"path":"a","contentBase64":"","mode":4294967296}]"#,
+            "files[0].mode",
+        ),
+    ];
+    for (path, field, named) in routes {
+        let (key, _) = field.split_once(':').unwrap();
+        let cases = [
+            ("[]".to_owned(), "body"),
+            ("null".to_owned(), "body"),
+            ("\"a secret\"".to_owned(), "body"),
+            ("true".to_owned(), "body"),
+            ("{".to_owned(), "body"),
+            ("{\"unknown\":1".to_owned(), "body"),
+            (format!("{{{key}"), "body"),
+            ("{'a':1}".to_owned(), "body"),
+            (format!("{{{key}:nope}}"), "body"),
+            (format!("{{\"unknown\":{}", "[".repeat(1000)), "body"),
+            (format!("{{{key}:null,{key}:null}}"), key.trim_matches('"')),
+            (format!("{{{field}}}"), named),
+        ];
+        for (body, named) in cases {
+            let what = format!("{path} {}", &body[..body.len().min(80)]);
+            let answer = ask_with(&asker, &path, &body).await;
+            let told = answer.refused(ErrorCode::InvalidRequest, &what);
+            let is_named = told.details["field"] == named && told.error.contains(named);
+            assert!(is_named, "{what}: {} {:?}", told.error, told.details);
+            let inside = ["struct", "enum", "variant `", "?", "::", "u32", "u64", "usize", "StringMap"];
+            for word in inside.into_iter().chain(["a secret", "sequence", "EOF", "not what it must be"]) {
+                assert!(!told.error.contains(word), "{what} tells {word:?}: {}", told.error);
+            }
+        }
+    }
+    daemon.stop().await;
+}

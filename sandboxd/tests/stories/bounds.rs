@@ -181,3 +181,42 @@ async fn a_body_that_breaks_off_does_nothing() {
     assert_eq!((answer.status, &answer.json()["created"]), (200, &json!(true)));
     daemon.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_bodies_that_do_not_come_hold_up_no_small_one() {
+    let daemon = Daemon::start().await;
+    let asker = Asker::of(&daemon);
+    let sandbox = daemon.sandbox("chat:1").await;
+    let length = daemon.home.config().limits.max_body_bytes;
+    let head = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+    let path = format!("/v1/sandboxes/{sandbox}/files:write");
+    let begun = "x".repeat(2 * limits::SMALL_BODY_BYTES);
+    let mut open = Vec::new();
+    for at in 0..2 * limits::MAX_BODIES_BYTES.div_ceil(length) {
+        let mut wire = Wire::to(&daemon).await;
+        wire.begin("POST", &path).await;
+        wire.send(head.as_bytes()).await.unwrap();
+        // Half of them say nothing, and half send enough to be known as large and no more.
+        if at % 2 == 0 {
+            // The daemon may stop reading before the end of it.
+            let _ = tokio::time::timeout(Duration::from_secs(1), wire.send(begun.as_bytes())).await;
+        }
+        open.push(wire);
+    }
+    let began = Instant::now();
+    let made = asker.post("/v1/sandboxes", &json!({ "sessionKey": "chat:2" })).await;
+    assert_eq!((made.status, &made.json()["created"]), (200, &json!(true)));
+    assert_eq!(daemon.output(&sandbox, "echo hi").await, "hi\n");
+    // Of a length that is not told: known as small by its end.
+    let mut wire = Wire::to(&daemon).await;
+    wire.begin("POST", &format!("/v1/sandboxes/{sandbox}/commands")).await;
+    wire.send(b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
+    wire.send(b"11\r\n{\"script\":\"true\"}\r\n0\r\n\r\n").await.unwrap();
+    assert_eq!(wire.answer().await.status, 200);
+    assert!(began.elapsed() < limits::REQUEST_BODY / 4, "held up for {:?}", began.elapsed());
+    drop(open);
+    // And large ones have their room again.
+    let large = json!({ "files": [{ "path": "large", "contentBase64": "AAAA".repeat(length / 32) }] });
+    assert_eq!(asker.post(&path, &large).await.status, 200);
+    daemon.stop().await;
+}

@@ -23,6 +23,7 @@ mod hurt;
 mod lifecycle;
 mod limits;
 mod links;
+mod log;
 mod metrics;
 mod originals;
 mod output;

@@ -209,7 +209,7 @@ impl Disks {
         self.shared.closed.store(true, Ordering::Relaxed);
         let engine = &self.shared.engine;
         if let Err(error) = engine.end_helper(&disks_name(&engine.instance)).await {
-            tracing::warn!(%error, "the disks' helper was not seen to end");
+            tracing::warn!(error = &error as &dyn std::error::Error, "the disks' helper was not seen to end");
         }
     }
 

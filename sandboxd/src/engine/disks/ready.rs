@@ -77,7 +77,10 @@ impl Stock {
                 match disks.make(mib).await {
                     Ok(disk) => self.lock().push_back(disk),
                     Err(error) => {
-                        warn!(%error, "no disk could be made ahead; creates make their own");
+                        warn!(
+                            error = &error as &dyn std::error::Error,
+                            "no disk could be made ahead; creates make their own"
+                        );
                         sleep(RETRY).await;
                     }
                 }

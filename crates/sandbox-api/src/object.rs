@@ -1,0 +1,78 @@
+//! Objects that are objects: JSON's arrays are not taken in their place.
+//!
+//! A derived decoder takes an array for a struct, its elements for the fields in order of their declaration.
+//! That is no shape of this API, and would make an order of its fields part of it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+
+/// A `T` that was decoded from an object and from nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        decoder.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+    }
+}
+
+/// For a field that is an object or absent.
+pub(crate) fn optional<'de, T, D>(decoder: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Ok(Option::deserialize(decoder)?.map(|Object(value)| value))
+}
+
+/// For a field that is an array of objects.
+pub(crate) fn each<'de, T, D>(decoder: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let objects: Vec<Object<T>> = Deserialize::deserialize(decoder)?;
+    Ok(objects.into_iter().map(|Object(value)| value).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::WriteFiles;
+    use crate::sandbox::{CreateSandbox, ParkSandbox};
+
+    #[test]
+    fn an_array_is_no_object_at_any_depth() {
+        assert!(serde_json::from_str::<Object<ParkSandbox>>(r#"{"force":true}"#).is_ok());
+        assert!(serde_json::from_str::<Object<ParkSandbox>>("[true]").is_err());
+        for field in [r#""resources":[1]"#, r#""network":["none"]"#] {
+            let body = format!(r#"{{"sessionKey":"k",{field}}}"#);
+            assert!(serde_json::from_str::<CreateSandbox>(&body).is_err(), "{body}");
+        }
+        assert!(serde_json::from_str::<WriteFiles>(r#"{"files":[["a","",null]]}"#).is_err());
+    }
+
+    #[test]
+    fn null_is_absent_and_so_is_what_is_not_there() {
+        let absent: CreateSandbox = serde_json::from_str(r#"{"sessionKey":"k"}"#).unwrap();
+        let null = r#"{"sessionKey":"k","resources":null,"network":null}"#;
+        assert_eq!(serde_json::from_str::<CreateSandbox>(null).unwrap(), absent);
+    }
+}

@@ -1,0 +1,137 @@
+//! A request's body from JSON, and what is wrong with one in the API's own words.
+//!
+//! The decoder's words name types of ours and repeat what they found, which may be a script or a secret. So
+//! of them only the kind of fault is used, the field, and what should have been there.
+
+use sandbox_api::object::Object;
+use serde::de::DeserializeOwned;
+use serde_json::Error;
+use serde_json::error::Category;
+use serde_path_to_error::{Path, Segment};
+
+use crate::model::FieldError;
+
+/// What a fault is told of where it is in no field.
+const BODY: &str = "body";
+
+/// Decodes a body, which must be an object.
+pub(super) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
+    let mut decoder = serde_json::Deserializer::from_slice(json);
+    let decoded = serde_path_to_error::deserialize(&mut decoder);
+    let Object(value) = decoded.map_err(|error| fault(error.path(), error.inner()))?;
+    decoder.end().map_err(|error| no_json(&error))?;
+    Ok(value)
+}
+
+fn fault(path: &Path, error: &Error) -> FieldError {
+    match error.classify() {
+        Category::Data => wrong_value(path, &error.to_string()),
+        Category::Eof => FieldError::new(BODY, format!("is cut off {}", place(error))),
+        Category::Syntax | Category::Io => no_json(error),
+    }
+}
+
+fn no_json(error: &Error) -> FieldError {
+    let is_deep = error.to_string().starts_with("recursion limit exceeded");
+    let problem = if is_deep { "is nested too deeply" } else { "is not JSON" };
+    FieldError::new(BODY, format!("{problem} {}", place(error)))
+}
+
+fn place(error: &Error) -> String {
+    format!("at line {}, column {}", error.line(), error.column())
+}
+
+/// What the decoder says of a value, such as `missing field `path``, or `invalid type: string "two", expected
+/// u64 at line 1 column 5`.
+fn wrong_value(path: &Path, words: &str) -> FieldError {
+    let object = field_of(path);
+    let field = |name: &str| if object.is_empty() { name.to_owned() } else { format!("{object}.{name}") };
+    let named = |start: &str| words.strip_prefix(start)?.split('`').next();
+    if let Some(name) = named("missing field `") {
+        return FieldError::new(field(name), "is missing");
+    }
+    if let Some(name) = named("duplicate field `") {
+        return FieldError::new(field(name), "is given twice");
+    }
+    let expected = words.rsplit_once(", expected ").map(|(_, expected)| expected).unwrap_or_default();
+    let expected = expected.split(" at line ").next().unwrap_or_default();
+    FieldError::new(if object.is_empty() { BODY } else { &object }, demand(expected))
+}
+
+/// What a value must be, from what the decoder expected.
+fn demand(expected: &str) -> String {
+    let is = match expected {
+        "an object" | "a map" => "an object",
+        "a sequence" => "an array",
+        "a string" => "a string",
+        "a boolean" => "true or false",
+        "u64" => return format!("must be a whole number from 0 to {}", u64::MAX),
+        "u32" => return format!("must be a whole number from 0 to {}", u32::MAX),
+        _ => return "is not what it must be".to_owned(),
+    };
+    format!("must be {is}")
+}
+
+/// The field a path leads to, as callers write it; empty for the body itself.
+fn field_of(path: &Path) -> String {
+    let mut field = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => field.push_str(&format!("[{index}]")),
+            Segment::Map { key: name } | Segment::Enum { variant: name } => {
+                let dot = if field.is_empty() { "" } else { "." };
+                field.push_str(&format!("{dot}{name}"));
+            }
+            Segment::Unknown => break,
+        }
+    }
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_api::files::WriteFiles;
+    use sandbox_api::sandbox::CreateSandbox;
+
+    use super::*;
+
+    fn fault<T: DeserializeOwned>(json: &str) -> String {
+        match decode::<T>(json.as_bytes()) {
+            Err(fault) => fault.to_string(),
+            Ok(_) => panic!("expected a fault in {json}"),
+        }
+    }
+
+    #[test]
+    fn a_fault_names_its_field() {
+        let fault = fault::<CreateSandbox>;
+        assert_eq!(fault("{}"), "`sessionKey` is missing");
+        assert_eq!(fault(r#"{"sessionKey":1}"#), "`sessionKey` must be a string");
+        let number = "must be a whole number from 0 to 18446744073709551615";
+        let vcpus = r#"{"sessionKey":"k","resources":{"vcpus":", expected a string at line 1"}}"#;
+        assert_eq!(fault(vcpus), format!("`resources.vcpus` {number}"));
+        let number = "must be a whole number from 0 to 4294967295";
+        assert_eq!(fault(r#"{"sessionKey":"k","ports":[1,"x"]}"#), format!("`ports[1]` {number}"));
+        assert_eq!(fault(r#"{"sessionKey":"k","ports":{}}"#), "`ports` must be an array");
+        assert_eq!(fault(r#"{"sessionKey":"k","resources":[]}"#), "`resources` must be an object");
+        assert_eq!(fault(r#"{"env":{"A":1}}"#), "`env.A` must be a string");
+        assert_eq!(fault(r#"{"sessionKey":"k","sessionKey":"k"}"#), "`sessionKey` is given twice");
+        let twice = r#"{"sessionKey":"k","resources":{"pids":16,"pids":16}}"#;
+        assert_eq!(fault(twice), "`resources.pids` is given twice");
+        let files = super::tests::fault::<WriteFiles>;
+        assert_eq!(files(r#"{"files":[{"path":"a"}]}"#), "`files[0].contentBase64` is missing");
+        assert_eq!(files(r#"{"files":[["a",""]]}"#), "`files[0]` must be an object");
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_of_as_the_body() {
+        let fault = fault::<CreateSandbox>;
+        assert_eq!(fault("not json"), "`body` is not JSON at line 1, column 2");
+        assert_eq!(fault("[]"), "`body` must be an object");
+        assert_eq!(fault("null"), "`body` must be an object");
+        assert_eq!(fault("\n{\"sessionKey\":\"x\""), "`body` is cut off at line 2, column 17");
+        assert_eq!(fault(r#"{"sessionKey":"k"} more"#), "`body` is not JSON at line 1, column 20");
+        let deep = format!(r#"{{"sessionKey":{}"#, "[".repeat(1000));
+        assert_eq!(fault(&deep), "`sessionKey` must be a string");
+    }
+}

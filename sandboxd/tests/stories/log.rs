@@ -1,0 +1,57 @@
+//! The log: whoever was told to look there for the reason finds it.
+
+use std::fs::{self, File};
+use std::process::Stdio;
+
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_api::{ErrorBody, TOKEN_HEADER};
+use sandbox_client::Client;
+use serde_json::{Value, json};
+
+use crate::engine_proxy::{EngineProxy, Fault};
+use crate::harness::{Home, TOKEN, free_port, until};
+
+/// What a daemon logged of a create that its engine failed, and the id its caller was told.
+async fn log_of_a_failed_create(format: &str) -> (String, String) {
+    let proxy = EngineProxy::start();
+    let home = Home::new()
+        .set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy())
+        .set("SANDBOXD_LOG_FORMAT", format);
+    let (port, path) = (free_port(), home.path().join("log"));
+    let mut daemon = home.program(&["serve"]);
+    let daemon = daemon.env("SANDBOXD_PORT", port.to_string()).stdout(Stdio::null());
+    let mut daemon = daemon.stderr(File::create(&path).unwrap()).spawn().unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    let client = Client::new(&url, TOKEN).unwrap();
+    until("the daemon is ready", || async { client.ready().await.is_ok() }).await;
+
+    proxy.set("/containers/create", Fault::Fail);
+    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let ask = reqwest::Client::new().post(format!("{url}/v1/sandboxes")).header(TOKEN_HEADER, TOKEN);
+    let refused: ErrorBody = ask.json(&wish).send().await.unwrap().json().await.unwrap();
+    let log = || fs::read_to_string(&path).unwrap();
+    until("it is logged", || async { log().lines().any(|line| line.contains(&refused.request_id)) }).await;
+    daemon.kill().await.unwrap();
+    (log(), refused.request_id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_logged_with_its_causes_and_the_code_its_caller_was_told() {
+    let (log, id) = log_of_a_failed_create("json").await;
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let line = lines.into_iter().find(|line| line["request_id"] == json!(id)).unwrap();
+    assert_eq!(
+        (&line["code"], &line["message"]),
+        (&json!("unavailable"), &json!("request refused")),
+        "{line}"
+    );
+    let sentence = line["error"].as_str().unwrap();
+    let causes: Vec<&str> =
+        line["causes"].as_array().unwrap().iter().map(|cause| cause.as_str().unwrap()).collect();
+    assert!(causes.iter().any(|cause| cause.contains("it is broken")), "the engine's words: {line}");
+    assert!(!sentence.contains("broken") && !causes.contains(&sentence), "said twice: {line}");
+
+    let (log, id) = log_of_a_failed_create("text").await;
+    let line = log.lines().find(|line| line.contains(&id)).unwrap();
+    assert!(line.contains("code=unavailable") && line.contains("broken"), "{line}");
+}
