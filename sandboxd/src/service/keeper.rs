@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use sandbox_api::SandboxId;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -59,7 +60,9 @@ impl Service {
     async fn retire(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
         let done = match sandbox.stage() {
             Stage::Running => self.park_if_idle(sandbox).await.map(drop),
-            Stage::Parked => self.delete_parked(sandbox, |service| service.is_parked_too_long(sandbox)).await,
+            Stage::Parked => {
+                self.delete_parked(sandbox, |service| service.is_parked_too_long(sandbox)).await.map(drop)
+            }
             Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting => Ok(()),
         };
         if let Err(error) = done {
@@ -163,8 +166,9 @@ impl Service {
             }
             let bytes = sandbox.look(|facts| facts.record.disk_bytes).unwrap_or(0);
             info!(sandbox = %sandbox.id(), taken, budget, "the disk budget is exceeded; deleting a parked workspace");
-            self.delete_parked(&sandbox, |_| true).await?;
-            taken = taken.saturating_sub(bytes);
+            if self.delete_parked(&sandbox, |_| true).await? {
+                taken = taken.saturating_sub(bytes);
+            }
         }
         Ok(())
     }
@@ -174,7 +178,7 @@ impl Service {
         match self.parked_longest_first().first() {
             Some(sandbox) => {
                 info!(sandbox = %sandbox.id(), "every user id is taken; deleting the workspace parked first");
-                self.delete_parked(sandbox, |_| true).await
+                self.delete_parked(sandbox, |_| true).await.map(drop)
             }
             None => Err(Error::Full { max: self.setup.limits.max_concurrent }),
         }
@@ -192,20 +196,32 @@ impl Service {
         parked.into_iter().map(|(_, sandbox)| sandbox).collect()
     }
 
-    /// Deletes a sandbox if it is still parked, nobody is about to use it, and `still` holds.
+    /// Deletes a sandbox if it is parked and nobody is about to use it; done as well where there is none.
+    pub async fn delete_if_parked(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
+        let Some(sandbox) = self.registry.get(id) else {
+            self.prepared()?;
+            return Ok(());
+        };
+        let service = Arc::clone(self);
+        let task = self.tasks.spawn(async move { service.delete_parked(&sandbox, |_| true).await });
+        let deleted = task.await.map_err(|source| Error::Task { source })??;
+        if deleted { Ok(()) } else { Err(Error::NotParked) }
+    }
+
+    /// Deletes a sandbox if it is still parked, nobody is about to use it, and `still` holds; whether it did.
     async fn delete_parked(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         still: impl Fn(&Self) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let Some(mut state) = sandbox.order.try_exclusive() else {
-            return Ok(());
+            return Ok(false);
         };
         let parked = matches!(&*state, super::order::State::Parked);
-        if parked && !sandbox.activity.is_used() && still(self) {
-            self.delete_held(sandbox, &mut state).await?;
+        if !parked || sandbox.activity.is_used() || !still(self) {
+            return Ok(false);
         }
-        Ok(())
+        self.delete_held(sandbox, &mut state).await.map(|()| true)
     }
 }
 
