@@ -60,6 +60,11 @@ impl DaemonArgs {
                     "no daemon at {url}; start one with `sandboxd serve`, or name another in SANDBOXD_URL"
                 )
             }
+            Error::Deadline { .. } => {
+                format!(
+                    "the daemon at {url} accepts connections and does not answer; look into its log (`journalctl -u sandboxd`)"
+                )
+            }
             Error::Refused { body, .. } if body.code == ErrorCode::Unauthenticated => {
                 format!("the daemon at {url} has another token; set SANDBOXD_ADMIN_TOKEN to it")
             }
