@@ -18,7 +18,7 @@ use sandbox_api::ErrorCode;
 use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
-pub use doctor::{DoctorArgs, QuotaProbe, doctor};
+pub use doctor::{DoctorArgs, doctor};
 pub use prune::{PruneArgs, prune};
 pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
