@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::activity::now_ms;
+use super::order::State;
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::model::{Stage, limits};
@@ -202,10 +203,23 @@ impl Service {
             self.prepared()?;
             return Ok(());
         };
+        // What runs need not be waited for.
+        if matches!(sandbox.stage(), Stage::Creating | Stage::Running | Stage::Waking) {
+            return Err(Error::NotParked);
+        }
         let service = Arc::clone(self);
-        let task = self.tasks.spawn(async move { service.delete_parked(&sandbox, |_| true).await });
-        let deleted = task.await.map_err(|source| Error::Task { source })??;
-        if deleted { Ok(()) } else { Err(Error::NotParked) }
+        let task = self.tasks.spawn(async move {
+            // Whoever only looks at it may hold it for a moment; whoever will use it has marked it.
+            let mut state = sandbox.order.exclusive().await;
+            match &*state {
+                State::Deleted => Ok(()),
+                State::Parked if !sandbox.activity.is_used() => {
+                    service.delete_held(&sandbox, &mut state).await
+                }
+                _ => Err(Error::NotParked),
+            }
+        });
+        task.await.map_err(|source| Error::Task { source })?
     }
 
     /// Deletes a sandbox if it is still parked, nobody is about to use it, and `still` holds; whether it did.
@@ -217,7 +231,7 @@ impl Service {
         let Some(mut state) = sandbox.order.try_exclusive() else {
             return Ok(false);
         };
-        let parked = matches!(&*state, super::order::State::Parked);
+        let parked = matches!(&*state, State::Parked);
         if !parked || sandbox.activity.is_used() || !still(self) {
             return Ok(false);
         }
