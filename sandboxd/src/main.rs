@@ -52,10 +52,7 @@ async fn main() -> ExitCode {
     let done = match (args.verb, config) {
         (Verb::CheckConfig, config) => cli::check_config(&config, &report).map_err(Into::into),
         (Verb::Completions { shell }, _) => cli::completions(shell, &mut Args::command()).map_err(Into::into),
-        (Verb::Doctor(args), config) => {
-            let quota = async |engine: &Engine| try_quota(engine, config.as_ref().ok()?).await;
-            cli::doctor(args, &config, &report, quota).await
-        }
+        (Verb::Doctor(args), config) => cli::doctor(args, &config, &report).await,
         (_, Err(faults)) => refuse(&faults).map_err(Into::into),
         (Verb::Serve, Ok(config)) => serve(config).await,
         (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,
@@ -106,22 +103,6 @@ async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
     let engine = Engine::connect(config.engine, nobody, None, Arc::default()).await?;
     engine.build_image(&config.image, &source).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Really makes and mounts a disk, which is the only proof; nothing to try without the image.
-async fn try_quota(engine: &Engine, config: &Config) -> Option<Result<String, String>> {
-    if !engine.has_image(&config.image).await.ok()? {
-        return None;
-    }
-    let tried = engine.try_disks(&config.image, &config.agent_program).await;
-    Some(match tried {
-        Ok(()) => Ok("each workspace gets a file system of its own".to_owned()),
-        Err(error) => {
-            let causes =
-                std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-            Err(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
-        }
-    })
 }
 
 fn refuse(faults: &[Fault]) -> io::Result<ExitCode> {

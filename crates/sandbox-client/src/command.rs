@@ -15,24 +15,24 @@ use sandbox_api::command::{
 use sandbox_api::{CommandId, NDJSON, SandboxId};
 
 use crate::lines::Lines;
-use crate::{CALL, Client, Error, json, send};
+use crate::{ACT, Client, Error, LOOK, UNLIMITED, json, send};
 
 impl Client {
     /// The newest commands of a sandbox, the newest first. Does not wake it.
     pub async fn commands(&self, sandbox: &SandboxId, limit: u32) -> Result<CommandList, Error> {
         let path = format!("/v1/sandboxes/{sandbox}/commands");
-        json(self.request(Method::GET, &path).query(&[("limit", limit)]).timeout(CALL)).await
+        json(self.request(Method::GET, &path).query(&[("limit", limit)]), LOOK).await
     }
 
     /// Starts a command. Safe to repeat where the wish names the command's id.
     pub async fn start(&self, sandbox: &SandboxId, wish: &StartCommand) -> Result<CommandStarted, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish).timeout(CALL)).await
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish), ACT).await
     }
 
     /// Starts a command and streams it. Dropping the stream ends the command unless it is detached.
     pub async fn run(&self, sandbox: &SandboxId, wish: &StartCommand) -> Result<Records, Error> {
         let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish);
-        Ok(Records::new(send(request.header(ACCEPT, NDJSON)).await?, true))
+        Ok(Records::new(send(request.header(ACCEPT, NDJSON), UNLIMITED).await?, true))
     }
 
     /// Streams what is kept of a command after record `after`, and with `follow` what comes until its end.
@@ -44,7 +44,7 @@ impl Client {
         follow: bool,
     ) -> Result<Records, Error> {
         let path = format!("{}/logs?after={after}&follow={follow}", path_of(sandbox, command));
-        Ok(Records::new(send(self.request(Method::GET, &path)).await?, follow))
+        Ok(Records::new(send(self.request(Method::GET, &path), UNLIMITED).await?, follow))
     }
 
     /// Waits for a command's end; fails with `deadline_exceeded` after `limit`, and the command goes on.
@@ -55,12 +55,13 @@ impl Client {
         limit: Option<Duration>,
     ) -> Result<CommandEnded, Error> {
         let query = limit.map_or(String::new(), |limit| format!("?timeoutMs={}", limit.as_millis()));
-        json(self.request(Method::GET, &format!("{}/wait{query}", path_of(sandbox, command)))).await
+        let request = self.request(Method::GET, &format!("{}/wait{query}", path_of(sandbox, command)));
+        json(request, UNLIMITED).await
     }
 
-    /// What is known of a command.
+    /// What is known of a command. Wakes its sandbox.
     pub async fn inspect(&self, sandbox: &SandboxId, command: &CommandId) -> Result<Command, Error> {
-        json(self.request(Method::GET, &path_of(sandbox, command)).timeout(CALL)).await
+        json(self.request(Method::GET, &path_of(sandbox, command)), ACT).await
     }
 
     /// Ends a command and answers when nothing of it is left, or sends it the signal that is named. Safe
@@ -71,7 +72,7 @@ impl Client {
         command: &CommandId,
         wish: &KillCommand,
     ) -> Result<CommandKilled, Error> {
-        json(self.post(&format!("{}:kill", path_of(sandbox, command)), wish).timeout(CALL)).await
+        json(self.post(&format!("{}:kill", path_of(sandbox, command)), wish), ACT).await
     }
 }
 

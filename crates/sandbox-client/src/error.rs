@@ -1,5 +1,7 @@
 //! What can go wrong between a client and the daemon.
 
+use std::time::Duration;
+
 use sandbox_api::error::{ErrorBody, ErrorCode};
 use thiserror::Error;
 
@@ -9,9 +11,17 @@ pub enum Error {
     /// The client could not be made.
     #[error("the HTTP client cannot be set up")]
     Setup(#[source] reqwest::Error),
-    /// The connection failed, broke, or ran out of time.
+    /// The connection failed or broke.
     #[error("sandboxd does not answer")]
     Broken(#[source] reqwest::Error),
+    /// The connection stands, and the whole answer did not come in time.
+    #[error("sandboxd does not answer within {after:?}")]
+    Deadline {
+        /// What the call had.
+        after: Duration,
+        /// What was waited for.
+        source: reqwest::Error,
+    },
     /// The daemon refused.
     #[error("{}", body.error)]
     Refused {
@@ -44,6 +54,14 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn of(source: reqwest::Error, limit: Option<Duration>) -> Self {
+        match limit {
+            // To connect has a deadline of its own.
+            Some(after) if source.is_timeout() && !source.is_connect() => Self::Deadline { after, source },
+            _ => Self::Broken(source),
+        }
+    }
+
     /// The daemon's code, where it refused.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {

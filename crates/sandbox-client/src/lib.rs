@@ -21,7 +21,8 @@
 //! # }
 //! ```
 //!
-//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command.
+//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command. One that
+//! runs out is [`Error::Deadline`]; what was asked for may have happened all the same.
 //! Nothing is tried twice: what is safe to repeat is the caller's to know.
 
 mod command;
@@ -42,8 +43,20 @@ use serde::de::DeserializeOwned;
 pub use command::Records;
 pub use error::Error;
 
-/// Deadline of a call that does not say otherwise. Making a sandbox takes the longest of them.
-const CALL: Duration = Duration::from_secs(120);
+/// Deadline of a call that only looks: the daemon gives what it asks for such an answer two seconds, and its
+/// store eight.
+const LOOK: Duration = Duration::from_secs(12);
+
+/// Deadline of a call that makes, wakes, parks or deletes, or starts or ends a command. The daemon gives the
+/// engine and a sandbox's agent up to a minute for that, and two for a disk that it has to mend first.
+const ACT: Duration = Duration::from_secs(120);
+
+/// Deadline of a call that carries files: the daemon gives their way to it and their way to the sandbox two
+/// minutes each.
+const TRANSFER: Duration = Duration::from_secs(300);
+
+/// Of the streams and of [`Client::wait`], which last as long as their command.
+const UNLIMITED: Option<Duration> = None;
 
 /// How long the daemon may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -77,12 +90,12 @@ impl Client {
 
     /// Whether the daemon's engine answers.
     pub async fn health(&self) -> Result<Health, Error> {
-        json(self.request(Method::GET, "/v1/health").timeout(CALL)).await
+        json(self.request(Method::GET, "/v1/health"), LOOK).await
     }
 
     /// Whether the daemon can be used; fails with `unavailable` while it is not.
     pub async fn ready(&self) -> Result<Ready, Error> {
-        json(self.request(Method::GET, "/v1/ready").timeout(CALL)).await
+        json(self.request(Method::GET, "/v1/ready"), LOOK).await
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -94,19 +107,27 @@ impl Client {
     }
 }
 
-/// Sends a request and reads its JSON answer.
-async fn json<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, Error> {
-    send(request).await?.json().await.map_err(Error::Broken)
+/// Sends a request and reads its JSON answer, all within `limit`.
+async fn json<T: DeserializeOwned>(
+    request: RequestBuilder,
+    limit: impl Into<Option<Duration>>,
+) -> Result<T, Error> {
+    let limit = limit.into();
+    send(request, limit).await?.json().await.map_err(|error| Error::of(error, limit))
 }
 
 /// Sends a request; an answer that is no success becomes an error.
-async fn send(request: RequestBuilder) -> Result<Response, Error> {
-    let response = request.send().await.map_err(Error::Broken)?;
+async fn send(request: RequestBuilder, limit: Option<Duration>) -> Result<Response, Error> {
+    let request = match limit {
+        Some(limit) => request.timeout(limit),
+        None => request,
+    };
+    let response = request.send().await.map_err(|error| Error::of(error, limit))?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
-    let bytes = response.bytes().await.map_err(Error::Broken)?;
+    let bytes = response.bytes().await.map_err(|error| Error::of(error, limit))?;
     match serde_json::from_slice::<ErrorBody>(&bytes) {
         Ok(body) => Err(Error::Refused { status: status.as_u16(), body: Box::new(body) }),
         Err(_) => Err(Error::Foreign { status: status.as_u16() }),

@@ -6,39 +6,50 @@ use sandbox_api::sandbox::{
 };
 use sandbox_api::{Done, SandboxId};
 
-use crate::{CALL, Client, Error, json};
+use crate::{ACT, Client, Error, LOOK, json};
 
 impl Client {
     /// The session's sandbox, made if there is none. Safe to repeat.
     pub async fn create_or_reconnect(&self, wish: &CreateSandbox) -> Result<SandboxCreated, Error> {
-        json(self.post("/v1/sandboxes", wish).timeout(CALL)).await
+        json(self.post("/v1/sandboxes", wish), ACT).await
     }
 
     /// One page of the sandboxes there are, in order of their ids.
     pub async fn list(&self, which: &ListSandboxes) -> Result<SandboxList, Error> {
-        json(self.request(Method::GET, "/v1/sandboxes").query(which).timeout(CALL)).await
+        json(self.request(Method::GET, "/v1/sandboxes").query(which), LOOK).await
     }
 
     /// A sandbox with what it takes now. Neither wakes it nor counts as use of it.
     pub async fn get(&self, sandbox: &SandboxId) -> Result<Sandbox, Error> {
-        json(self.request(Method::GET, &format!("/v1/sandboxes/{sandbox}")).timeout(CALL)).await
+        json(self.request(Method::GET, &path_of(sandbox)), LOOK).await
     }
 
     /// Counts as use of a sandbox and may change its idle time. Safe to repeat.
     pub async fn touch(&self, sandbox: &SandboxId, idle_ttl_ms: Option<u64>) -> Result<Done, Error> {
         let body = TouchSandbox { idle_ttl_ms };
-        json(self.post(&format!("/v1/sandboxes/{sandbox}:touch"), &body).timeout(CALL)).await
+        json(self.post(&format!("{}:touch", path_of(sandbox)), &body), ACT).await
     }
 
     /// Removes a sandbox's container and keeps its files. Refused with `wrong_state` while a command runs,
     /// unless `force`, which ends it. Safe to repeat.
     pub async fn park(&self, sandbox: &SandboxId, force: bool) -> Result<Done, Error> {
         let body = ParkSandbox { force: Some(force) };
-        json(self.post(&format!("/v1/sandboxes/{sandbox}:park"), &body).timeout(CALL)).await
+        json(self.post(&format!("{}:park", path_of(sandbox)), &body), ACT).await
     }
 
     /// Deletes a sandbox with its files. Safe to repeat.
     pub async fn delete(&self, sandbox: &SandboxId) -> Result<Done, Error> {
-        json(self.request(Method::DELETE, &format!("/v1/sandboxes/{sandbox}")).timeout(CALL)).await
+        json(self.request(Method::DELETE, &path_of(sandbox)), ACT).await
     }
+
+    /// Deletes a sandbox with its files if it is parked and nobody is about to use it. Otherwise nothing
+    /// happens and it is refused with `wrong_state`. Safe to repeat.
+    pub async fn delete_if_parked(&self, sandbox: &SandboxId) -> Result<Done, Error> {
+        let request = self.request(Method::DELETE, &path_of(sandbox));
+        json(request.query(&[("ifState", "parked")]), ACT).await
+    }
+}
+
+fn path_of(sandbox: &SandboxId) -> String {
+    format!("/v1/sandboxes/{sandbox}")
 }

@@ -82,8 +82,21 @@ pub(super) async fn act(
 }
 
 /// `DELETE /v1/sandboxes/{id}`
-pub(super) async fn delete(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Done>> {
-    remove(&state, &id).await
+pub(super) async fn delete(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Json<Done>> {
+    match params.get("ifState").map(String::as_str) {
+        None => return remove(&state, &id).await,
+        Some("parked") => {}
+        Some(_) => return Err(FieldError::new("ifState", "must be parked, or left out").into()),
+    }
+    // What is no id names no sandbox, and of that nothing is left.
+    if let Ok(id) = id.parse() {
+        state.service.delete_if_parked(&id).await?;
+    }
+    Ok(Json(Done::OK))
 }
 
 async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use sandbox_api::ErrorCode;
 use sandbox_api::sandbox::Sandbox;
 use sandbox_client::{Client, Error};
 use serde::Serialize;
@@ -13,6 +14,8 @@ use super::text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Delete,
+    /// Delete unless it is in use again.
+    Prune,
     Park {
         /// Also one in which commands run.
         force: bool,
@@ -29,15 +32,39 @@ pub(super) struct Outcome {
     sandbox_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session_key: Option<String>,
+    /// Nothing went wrong; a spared one is as it should be.
     ok: bool,
+    /// Why it was left as it is, where that is what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spared: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
 impl Outcome {
     pub(super) fn missing(name: &str) -> Self {
-        let error = Some("there is no such sandbox".into());
-        Self { name: name.into(), sandbox_id: None, session_key: None, ok: false, error }
+        Self::without_sandbox(name, "there is no such sandbox".into())
+    }
+
+    /// It could not be looked up.
+    pub(super) fn failed(name: &str, why: &anyhow::Error) -> Self {
+        Self::without_sandbox(name, format!("{why:#}"))
+    }
+
+    fn without_sandbox(name: &str, error: String) -> Self {
+        Self {
+            name: name.into(),
+            sandbox_id: None,
+            session_key: None,
+            ok: false,
+            spared: None,
+            error: Some(error),
+        }
+    }
+
+    /// It was to be left alone if somebody uses it again, and somebody does.
+    pub(super) fn spared(name: &str, sandbox: &Sandbox) -> Self {
+        Self { spared: Some("in use again"), ..Self::of(name, sandbox, Ok(())) }
     }
 
     fn of(name: &str, sandbox: &Sandbox, done: Result<(), Error>) -> Self {
@@ -46,6 +73,7 @@ impl Outcome {
             sandbox_id: Some(sandbox.sandbox_id.to_string()),
             session_key: Some(sandbox.session_key.clone()),
             ok: done.is_ok(),
+            spared: None,
             error: done.err().map(|error| error.to_string()),
         }
     }
@@ -56,6 +84,12 @@ impl Act {
     pub(super) async fn on(self, client: &Client, name: &str, sandbox: &Sandbox) -> Outcome {
         let done = match self {
             Self::Delete => client.delete(&sandbox.sandbox_id).await,
+            Self::Prune => match client.delete_if_parked(&sandbox.sandbox_id).await {
+                Err(error) if error.code() == Some(ErrorCode::WrongState) => {
+                    return Outcome::spared(name, sandbox);
+                }
+                other => other,
+            },
             Self::Park { force } => client.park(&sandbox.sandbox_id, force).await,
         };
         Outcome::of(name, sandbox, done.map(drop))
@@ -63,7 +97,7 @@ impl Act {
 
     fn done(self) -> &'static str {
         match self {
-            Self::Delete => "deleted",
+            Self::Delete | Self::Prune => "deleted",
             Self::Park { .. } => "parked",
         }
     }
@@ -82,7 +116,7 @@ impl Act {
     fn tell_one(self, outcome: &Outcome) -> io::Result<()> {
         let name = text::printable(&outcome.name);
         match &outcome.error {
-            None => writeln!(io::stdout(), "{name}: {}", self.done()),
+            None => writeln!(io::stdout(), "{name}: {}", outcome.spared.unwrap_or(self.done())),
             Some(error) => writeln!(io::stderr(), "sandboxd: {name}: {}", text::printable(error)),
         }
     }

@@ -18,7 +18,7 @@ use sandbox_api::ErrorCode;
 use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
-pub use doctor::{DoctorArgs, QuotaProbe, doctor};
+pub use doctor::{DoctorArgs, doctor};
 pub use prune::{PruneArgs, prune};
 pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
@@ -58,6 +58,11 @@ impl DaemonArgs {
             Error::Broken(broken) if broken.is_connect() => {
                 format!(
                     "no daemon at {url}; start one with `sandboxd serve`, or name another in SANDBOXD_URL"
+                )
+            }
+            Error::Deadline { .. } => {
+                format!(
+                    "the daemon at {url} accepts connections and does not answer; look into its log (`journalctl -u sandboxd`)"
                 )
             }
             Error::Refused { body, .. } if body.code == ErrorCode::Unauthenticated => {

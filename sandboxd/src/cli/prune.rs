@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
+use sandbox_client::Client;
 
-use super::act::{self, Act};
+use super::act::{self, Act, Outcome};
 use super::{DaemonArgs, ps, sandboxes, text};
 use crate::config::Config;
 
@@ -30,7 +31,7 @@ pub struct PruneArgs {
     json: bool,
 }
 
-/// Says what would be freed, asks, and deletes.
+/// Says what would be freed, asks, and deletes what nobody has used meanwhile.
 pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let parked = ListSandboxes { state: Some(SandboxState::Parked), ..ListSandboxes::default() };
@@ -57,9 +58,20 @@ pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode>
     }
     let mut outcomes = Vec::new();
     for sandbox in &chosen {
-        outcomes.push(Act::Delete.on(&client, sandbox.sandbox_id.as_str(), sandbox).await);
+        outcomes.push(delete(&client, sandbox).await);
     }
-    Ok(Act::Delete.tell(&outcomes, args.json)?)
+    Ok(Act::Prune.tell(&outcomes, args.json)?)
+}
+
+/// The question may have stood for long. One that is used now is the daemon's to refuse, in one step with the
+/// deletion; one that was used and is parked once more is found by its time.
+async fn delete(client: &Client, listed: &Sandbox) -> Outcome {
+    let name = listed.sandbox_id.as_str();
+    match client.get(&listed.sandbox_id).await {
+        Ok(now) if now.last_active_at > listed.last_active_at => Outcome::spared(name, listed),
+        // Whatever is wrong, the deletion tells it.
+        _ => Act::Prune.on(client, name, listed).await,
+    }
 }
 
 fn chosen(sandboxes: Vec<Sandbox>, idle: Duration, now: Timestamp) -> Vec<Sandbox> {

@@ -53,15 +53,15 @@ pub async fn park(args: ParkArgs, config: &Config) -> anyhow::Result<ExitCode> {
     each(Act::Park { force: args.force }, &args.named, config).await
 }
 
-/// One after another; one that fails does not keep the others from their turn.
+/// One after another; one that fails, or cannot be looked up, does not keep the others from their turn.
 async fn each(act: Act, args: &NamedArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let mut outcomes = Vec::new();
     for name in &args.names {
-        let found = sandboxes::find(&client, name).await;
-        outcomes.push(match found.map_err(|error| args.daemon.explain(error, config))? {
-            Some(sandbox) => act.on(&client, name, &sandbox).await,
-            None => Outcome::missing(name),
+        outcomes.push(match sandboxes::find(&client, name).await {
+            Ok(Some(sandbox)) => act.on(&client, name, &sandbox).await,
+            Ok(None) => Outcome::missing(name),
+            Err(error) => Outcome::failed(name, &args.daemon.explain(error, config)),
         });
     }
     Ok(act.tell(&outcomes, args.json)?)

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions};
 use bollard::query_parameters::{
-    ContainerArchiveInfoOptions, CreateContainerOptions, UploadToContainerOptions,
+    ContainerArchiveInfoOptions, CreateContainerOptions, ListContainersOptions, UploadToContainerOptions,
 };
 use sha2::{Digest, Sha256};
 
@@ -36,13 +36,30 @@ impl Engine {
         let digest = &digest[..DIGEST_CHARS];
         let volume = format!("sandboxd-agent-{digest}");
 
-        let carrier = format!("sandboxd-agent-upload-{}-{digest}", self.instance.id());
+        let carrier = format!("{}{digest}", self.carrier_prefix());
         // One of a start that was cut off.
         self.remove_container(&carrier).await?;
         self.create_carrier(&carrier, &volume, digest, image).await?;
         let filled = self.fill(&carrier, &content).await;
         let removed = self.remove_container(&carrier).await;
         filled.and(removed).map(|()| volume)
+    }
+
+    /// Removes what an upload that was cut off left.
+    pub(super) async fn remove_carriers(&self) -> Result<(), Error> {
+        let filters = [("name".to_owned(), vec![self.carrier_prefix()])];
+        let options =
+            ListContainersOptions { all: true, filters: Some(filters.into()), ..Default::default() };
+        let list = self.docker.list_containers(Some(options));
+        for found in self.call("list agent carriers", limits::ENGINE_CALL, list).await? {
+            self.remove_container(&found.id.unwrap_or_default()).await?;
+        }
+        Ok(())
+    }
+
+    /// What is ours alone begins with our id; the digest comes after it.
+    fn carrier_prefix(&self) -> String {
+        format!("sandboxd-agent-upload-{}-", self.instance.id())
     }
 
     async fn create_carrier(&self, name: &str, volume: &str, digest: &str, image: &str) -> Result<(), Error> {

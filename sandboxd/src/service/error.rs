@@ -90,6 +90,9 @@ pub enum Error {
     /// It is in use and the caller did not say that this does not matter.
     #[error("a command runs in the sandbox; end it first, or park with `force`")]
     InUse,
+    /// It was to be deleted only if it is parked.
+    #[error("the sandbox is not parked, or somebody is about to use it; it was not deleted")]
+    NotParked,
     /// The sandbox changed its state again and again under the request.
     #[error("the sandbox is being parked, woken or deleted by others; try again")]
     Unsettled,
@@ -189,7 +192,7 @@ impl Error {
             | Self::OutsideWorkspace { .. }
             | Self::NotAFile { .. }
             | Self::FileFailed { .. } => ErrorCode::Refused,
-            Self::InUse => ErrorCode::WrongState,
+            Self::InUse | Self::NotParked => ErrorCode::WrongState,
             Self::Unsettled => ErrorCode::Unavailable,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::NoSpace { .. }
@@ -238,6 +241,7 @@ impl Error {
             Self::CreateFailed(error) => return error.details(),
             Self::WaitDeadline { .. }
             | Self::InUse
+            | Self::NotParked
             | Self::Unsettled
             | Self::NoDisks
             | Self::NotHardened { .. }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use sandbox_api::SandboxId;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::activity::now_ms;
+use super::order::State;
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::model::{Stage, limits};
@@ -64,7 +66,9 @@ impl Service {
     async fn retire(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
         let done = match sandbox.stage() {
             Stage::Running => self.park_if_idle(sandbox).await.map(drop),
-            Stage::Parked => self.delete_parked(sandbox, |service| service.is_parked_too_long(sandbox)).await,
+            Stage::Parked => {
+                self.delete_parked(sandbox, |service| service.is_parked_too_long(sandbox)).await.map(drop)
+            }
             Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting => Ok(()),
         };
         if let Err(error) = done {
@@ -169,8 +173,9 @@ impl Service {
             }
             let bytes = sandbox.look(|facts| facts.record.disk_bytes).unwrap_or(0);
             info!(sandbox = %sandbox.id(), taken, budget, "the disk budget is exceeded; deleting a parked workspace");
-            self.delete_parked(&sandbox, |_| true).await?;
-            taken = taken.saturating_sub(bytes);
+            if self.delete_parked(&sandbox, |_| true).await? {
+                taken = taken.saturating_sub(bytes);
+            }
         }
         Ok(())
     }
@@ -180,7 +185,7 @@ impl Service {
         match self.parked_longest_first().first() {
             Some(sandbox) => {
                 info!(sandbox = %sandbox.id(), "every user id is taken; deleting the workspace parked first");
-                self.delete_parked(sandbox, |_| true).await
+                self.delete_parked(sandbox, |_| true).await.map(drop)
             }
             None => Err(Error::Full { max: self.setup.limits.max_concurrent }),
         }
@@ -198,20 +203,45 @@ impl Service {
         parked.into_iter().map(|(_, sandbox)| sandbox).collect()
     }
 
-    /// Deletes a sandbox if it is still parked, nobody is about to use it, and `still` holds.
+    /// Deletes a sandbox if it is parked and nobody is about to use it; done as well where there is none.
+    pub async fn delete_if_parked(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
+        let Some(sandbox) = self.registry.get(id) else {
+            self.prepared()?;
+            return Ok(());
+        };
+        // What runs need not be waited for.
+        if matches!(sandbox.stage(), Stage::Creating | Stage::Running | Stage::Waking) {
+            return Err(Error::NotParked);
+        }
+        let service = Arc::clone(self);
+        let task = self.tasks.spawn(async move {
+            // Whoever only looks at it may hold it for a moment; whoever will use it has marked it.
+            let mut state = sandbox.order.exclusive().await;
+            match &*state {
+                State::Deleted => Ok(()),
+                State::Parked if !sandbox.activity.is_used() => {
+                    service.delete_held(&sandbox, &mut state).await
+                }
+                _ => Err(Error::NotParked),
+            }
+        });
+        task.await.map_err(|source| Error::Task { source })?
+    }
+
+    /// Deletes a sandbox if it is still parked, nobody is about to use it, and `still` holds; whether it did.
     async fn delete_parked(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         still: impl Fn(&Self) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let Some(mut state) = sandbox.order.try_exclusive() else {
-            return Ok(());
+            return Ok(false);
         };
-        let parked = matches!(&*state, super::order::State::Parked);
-        if parked && !sandbox.activity.is_used() && still(self) {
-            self.delete_held(sandbox, &mut state).await?;
+        let parked = matches!(&*state, State::Parked);
+        if !parked || sandbox.activity.is_used() || !still(self) {
+            return Ok(false);
         }
-        Ok(())
+        self.delete_held(sandbox, &mut state).await.map(|()| true)
     }
 }
 

@@ -26,6 +26,12 @@ pub(super) async fn check(config: &Config) -> Vec<Finding> {
             vec![Finding::warning(CHECK, found, "wait while it starts; then look into its log")]
         }
         Err(Error::Broken(error)) if error.is_connect() => vec![address(config)],
+        Err(error @ Error::Deadline { .. }) => {
+            let found =
+                format!("something accepts connections at {} and does not answer: {error}", config.url);
+            let fix = "look into the daemon's log (`journalctl -u sandboxd`) and restart it, or set SANDBOXD_PORT to a free port";
+            vec![Finding::fault(CHECK, found, fix)]
+        }
         Err(error) => {
             let found = format!("something that is not sandboxd answers at {}: {error}", config.url);
             vec![Finding::fault(CHECK, found, "set SANDBOXD_PORT to a free port, or stop the other program")]

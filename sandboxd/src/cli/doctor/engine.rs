@@ -15,37 +15,26 @@ use crate::engine::{Engine, EngineAddress, Error, Facts};
 /// Most by which the engine's clock may differ from ours.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// Tries whether workspaces can have a hard limit on this engine: what holds it, or why nothing does. `None`
-/// where it was not tried.
-pub trait QuotaProbe: AsyncFnOnce(&Engine) -> Option<Result<String, String>> {}
-
-impl<F: AsyncFnOnce(&Engine) -> Option<Result<String, String>>> QuotaProbe for F {}
-
 pub(super) fn unusable(error: &Error) -> Finding {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     let fix = error.advice().unwrap_or("see the engine's own log (`journalctl -u docker`)");
     Finding::fault("engine", format!("{error}{cause}"), fix)
 }
 
-pub(super) async fn check(engine: &Engine, config: &Config, quota: impl QuotaProbe) -> Vec<Finding> {
-    let facts = match engine.facts().await {
-        Ok(facts) => facts,
-        Err(error) => return vec![unusable(&error)],
-    };
+pub(super) async fn check(engine: &Engine, facts: &Facts, config: &Config) -> Vec<Finding> {
     let cgroups = facts.cgroup_version.map_or("unknown".into(), |version| format!("v{version}"));
     let about =
         format!("{} at {}, {}, cgroup {cgroups}", facts.version, config.engine, facts.operating_system);
     let mut found = vec![Finding::ok("engine", about)];
     found.extend(socket(&config.engine));
-    found.extend(versions(&facts));
-    found.extend(own_warnings(&facts));
-    found.push(users(&facts));
-    found.push(live_restore(&facts));
-    found.push(runtime(&facts, config.oci_runtime.as_deref()));
+    found.extend(versions(facts));
+    found.extend(own_warnings(facts));
+    found.push(users(facts));
+    found.push(live_restore(facts));
+    found.push(runtime(facts, config.oci_runtime.as_deref()));
     found.push(image(engine, config).await);
-    found.extend(clock(&facts));
+    found.extend(clock(facts));
     found.extend(facts.root_dir.as_deref().map(root_dir));
-    found.push(quota_finding(quota(engine).await));
     found
 }
 
@@ -152,18 +141,5 @@ fn root_dir(path: &Path) -> Finding {
     match host::space(path) {
         Some(space) => space.finding(CHECK, path),
         None => Finding::ok(CHECK, format!("{} cannot be seen from here", path.display())),
-    }
-}
-
-fn quota_finding(probed: Option<Result<String, String>>) -> Finding {
-    const CHECK: &str = "quota";
-    let fix = "load the kernel's `loop` module (`modprobe loop`) on the engine's machine";
-    match probed {
-        Some(Ok(found)) => Finding::ok(CHECK, found),
-        Some(Err(why)) => Finding::warning(CHECK, format!("workspaces have no hard limit: {why}"), fix),
-        None if Path::new("/dev/loop-control").exists() => {
-            Finding::ok(CHECK, "this machine has loop devices; whether the engine can use them was not tried")
-        }
-        None => Finding::warning(CHECK, "no loop devices are seen from here, which hard limits need", fix),
     }
 }

@@ -21,6 +21,10 @@ const FULL_BYTES: u64 = 1024 * 1024 * 1024;
 /// Most that is read of a program: its header and its program headers.
 const ELF_HEAD_BYTES: u64 = 64 * 1024;
 
+/// Where a service manager makes the directories that a service's user could not (`RuntimeDirectory=` and
+/// `StateDirectory=` of systemd.exec(5)).
+const SERVICE_DIRS: [&str; 3] = ["/run", "/var/run", "/var/lib"];
+
 pub(super) fn settings(config: &Result<Config, Vec<Fault>>, report: &Report) -> Vec<Finding> {
     const CHECK: &str = "settings";
     let mut found: Vec<Finding> = match config {
@@ -155,8 +159,20 @@ fn will_be_made(check: &'static str, path: &Path, fix: String) -> Finding {
     let above = path.ancestors().skip(1).find(|above| above.exists());
     match above {
         Some(above) if is_writable(above) => Finding::ok(check, format!("{} will be made", path.display())),
-        _ => Finding::fault(check, format!("{} is missing and cannot be made", path.display()), fix),
+        _ => not_ours_to_make(check, path, fix),
     }
+}
+
+fn not_ours_to_make(check: &'static str, path: &Path, fix: String) -> Finding {
+    let found = format!("{} is missing and cannot be made", path.display());
+    if !SERVICE_DIRS.iter().any(|dir| path.starts_with(dir)) {
+        return Finding::fault(check, found, fix);
+    }
+    let fix = format!(
+        "nothing, if the service manager makes it at the service's start, as the unit `sandboxd.service` lets it \
+         (docs/operations.md says how to ask as the service); otherwise {fix}"
+    );
+    Finding::warning(check, format!("{found} by this user"), fix)
 }
 
 fn is_writable(path: &Path) -> bool {
@@ -238,6 +254,17 @@ mod tests {
         assert_eq!(level(50, 100), Level::Ok);
         assert_eq!(level(9, 100), Level::Warning);
         assert_eq!(level(0, 100), Level::Fault);
+    }
+
+    #[test]
+    fn a_directory_that_the_service_manager_makes_is_no_fault() {
+        let missing = |path| not_ours_to_make("run dir", Path::new(path), "name another".into());
+        let managed = missing("/run/sandboxd");
+        assert_eq!(managed.level, Level::Warning);
+        assert!(managed.fix.unwrap().contains("sandboxd.service"));
+        assert_eq!(missing("/var/lib/sandboxd").level, Level::Warning);
+        assert_eq!(missing("/srv/sandboxd").level, Level::Fault);
+        assert_eq!(missing("/running/sandboxd").level, Level::Fault);
     }
 
     #[test]

@@ -1,22 +1,22 @@
 //! `sandboxd doctor`: looks at everything a daemon needs, without one, and says what to do where it is not
-//! there. Changes nothing.
+//! there. It leaves nothing behind but the agent's volume, which every daemon of this version shares.
 
 mod daemon;
 mod engine;
 mod finding;
 mod host;
+mod quota;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use self::finding::Level;
+use self::finding::{Finding, Level};
+use super::interrupts::Interrupts;
 use crate::config::{Config, Fault, Report};
-use crate::engine::Engine;
+use crate::engine::{Engine, Error, Facts};
 use crate::model::Instance;
 use crate::model::instance::KEY_BYTES;
-
-pub use self::engine::QuotaProbe;
 
 /// Check everything the daemon needs and say what to do; exits with 1 where something is at fault
 #[derive(Debug, Clone, clap::Args)]
@@ -26,22 +26,25 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Runs every check and prints what was found. `quota` is tried on an engine that answers.
+/// Runs every check and prints what was found. A signal ends it with nothing printed and nothing left.
 pub async fn doctor(
     args: DoctorArgs,
     config: &Result<Config, Vec<Fault>>,
     report: &Report,
-    quota: impl QuotaProbe,
 ) -> anyhow::Result<ExitCode> {
-    let mut found = host::settings(config, report);
-    if let Ok(config) = config {
-        found.extend(host::check(config));
-        found.extend(daemon::check(config).await);
-        // Nothing is made, so nobody's name is needed; the runtime is a check of its own.
-        let nobody = Arc::new(Instance::new([0; KEY_BYTES]));
-        match Engine::connect(config.engine.clone(), nobody, None, Arc::default()).await {
-            Ok(engine) => found.extend(engine::check(&engine, config, quota).await),
-            Err(error) => found.push(engine::unusable(&error)),
+    let mut key = [0; KEY_BYTES];
+    getrandom::fill(&mut key)?;
+    let instance = Arc::new(Instance::new(key));
+    let mut interrupts = Interrupts::listen()?;
+    let (mut found, engine) = tokio::select! {
+        biased;
+        code = interrupts.next() => return Ok(code.into()),
+        looked = look(config, report, &instance) => looked,
+    };
+    if let (Ok(config), Some(engine)) = (config, engine) {
+        match quota::check(&engine, config, &instance, &mut interrupts).await {
+            Ok(finding) => found.push(finding),
+            Err(code) => return Ok(code.into()),
         }
     }
     let mut out = io::stdout().lock();
@@ -53,4 +56,33 @@ pub async fn doctor(
     out.flush()?;
     let is_faulty = found.iter().any(|finding| finding.level == Level::Fault);
     Ok(if is_faulty { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The checks that make nothing, and the engine where it can be used.
+async fn look(
+    config: &Result<Config, Vec<Fault>>,
+    report: &Report,
+    instance: &Arc<Instance>,
+) -> (Vec<Finding>, Option<Engine>) {
+    let mut found = host::settings(config, report);
+    let Ok(config) = config else { return (found, None) };
+    found.extend(host::check(config));
+    found.extend(daemon::check(config).await);
+    match connect(config, instance).await {
+        Ok((engine, facts)) => {
+            found.extend(engine::check(&engine, &facts, config).await);
+            (found, Some(engine))
+        }
+        Err(error) => {
+            found.push(engine::unusable(&error));
+            (found, None)
+        }
+    }
+}
+
+async fn connect(config: &Config, instance: &Arc<Instance>) -> Result<(Engine, Facts), Error> {
+    // The runtime is a check of its own.
+    let engine = Engine::connect(config.engine.clone(), Arc::clone(instance), None, Arc::default()).await?;
+    let facts = engine.facts().await?;
+    Ok((engine, facts))
 }

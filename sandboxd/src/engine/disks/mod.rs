@@ -28,6 +28,7 @@ pub use fault::DiskFault;
 pub use ready::DiskPool;
 
 use self::link::{Answer, Link};
+use self::probe::probe_name;
 use super::container::absent_is_done;
 use super::labels::INSTANCE;
 use super::{Engine, Error};
@@ -123,15 +124,25 @@ impl Engine {
 impl Engine {
     /// Tries whether disks work here and leaves nothing but the agent's volume, which every daemon shares.
     pub async fn try_disks(&self, image: &str, agent_program: &Path) -> Result<(), Error> {
-        let agent_volume = self.ensure_agent_volume(agent_program, image).await?;
-        let opened = self.open_disks(image, &agent_volume).await;
-        if let Ok(disks) = &opened {
-            disks.close().await;
-        }
+        let tried = async {
+            let agent_volume = self.ensure_agent_volume(agent_program, image).await?;
+            self.open_disks(image, &agent_volume).await?.close().await;
+            Ok(())
+        };
+        let tried = tried.await;
+        tried.and(self.remove_trial().await)
+    }
+
+    /// Removes what [`Self::try_disks`] made, also where it was cut off. Only for an instance that has nothing
+    /// else.
+    pub async fn remove_trial(&self) -> Result<(), Error> {
         let name = disks_name(&self.instance);
+        let carriers = self.remove_carriers().await;
+        let probe = self.remove_probe(&probe_name(&self.instance)).await;
+        let helper = self.end_helper(&name).await;
         let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
-        let removed = absent_is_done(self.call("remove disks' volume", limits::ENGINE_CALL, remove).await);
-        opened.map(drop).and(removed)
+        let volume = absent_is_done(self.call("remove disks' volume", limits::ENGINE_CALL, remove).await);
+        carriers.and(probe).and(helper).and(volume)
     }
 }
 

@@ -11,17 +11,22 @@ use crate::engine::labels::INSTANCE;
 use crate::engine::settings::disk_driver;
 use crate::engine::{Engine, Error};
 use crate::model::layout::{LOCAL_DIR, VOLUME_DIR};
-use crate::model::{UidSlot, limits};
+use crate::model::{Instance, UidSlot, limits};
 
 /// Size of the disk of the proof.
 const PROBE_MIB: u32 = 16;
+
+/// Name of the probe's container and of its volume.
+pub(super) fn probe_name(instance: &Instance) -> String {
+    format!("{}-probe", disks_name(instance))
+}
 
 impl Disks {
     /// Makes, attaches, mounts, lets go of and removes a disk. Whatever fails, nothing is left but what the
     /// next proof removes.
     pub(super) async fn prove(&self) -> Result<(), Error> {
         let engine = &self.shared.engine;
-        let name = format!("{}-probe", disks_name(&engine.instance));
+        let name = probe_name(&engine.instance);
         // One of a start that was cut off.
         engine.remove_probe(&name).await?;
         let disk = self.make(PROBE_MIB).await?;
@@ -78,7 +83,7 @@ impl Engine {
         self.call("mount disk", limits::ENGINE_CALL, look).await.map(drop)
     }
 
-    async fn remove_probe(&self, name: &str) -> Result<(), Error> {
+    pub(super) async fn remove_probe(&self, name: &str) -> Result<(), Error> {
         self.remove_container(name).await?;
         let remove = self.docker.remove_volume(name, None::<RemoveVolumeOptions>);
         absent_is_done(self.call("remove disk's probe", limits::ENGINE_CALL, remove).await)
