@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tracing::{debug, info};
 
+use super::order::Place;
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::model::{Stage, limits};
-
-/// The right of one sandbox to run.
-pub(super) type Place = OwnedSemaphorePermit;
 
 impl Service {
     /// A place for one more running sandbox. Where all are taken, the idle sandbox that was used least

@@ -144,7 +144,7 @@ impl Service {
         let mut waited_before = false;
         loop {
             match agent.wait(command).await {
-                Ok(ended) => return Ok(self.judge(sandbox, agent, command, ended).await),
+                Ok(ended) => return Ok(self.judge(&sandbox.ooms, agent, command, ended).await),
                 Err(error) if error.is_broken() => {
                     if self.is_gone(sandbox, agent).await {
                         return Ok(Ended::LOST);
@@ -170,7 +170,7 @@ impl Service {
             Err(agent::Error::Refused(Refusal::CommandUnknown)) => {
                 self.recorded(id, command).await?.ok_or(Error::NotFound { resource: "command" })
             }
-            other => Ok(self.judge_status(&sandbox, other?).await),
+            other => Ok(self.judge_status(&sandbox.ooms, other?).await),
         }
     }
 

@@ -43,6 +43,13 @@ impl AttachedDisk {
     }
 }
 
+/// Whether a container is made for a new workspace or for one that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Workspace {
+    New,
+    Kept,
+}
+
 impl Service {
     /// Finds out whether workspaces can have a quota here.
     pub(super) async fn open_quota(&self, image: &str, agent_volume: &str) -> Result<Quota, Error> {

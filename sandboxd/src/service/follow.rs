@@ -156,7 +156,7 @@ impl CommandStream {
     async fn end(&mut self, ended: Ended) -> Event {
         let (service, sandbox) = (Arc::clone(&self.service), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());
-        let ended = service.judge(&sandbox, &agent, &command, ended).await;
+        let ended = service.judge(&sandbox.ooms, &agent, &command, ended).await;
         self.note(Event::Ended(ended))
     }
 

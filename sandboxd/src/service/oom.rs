@@ -19,7 +19,6 @@ use tokio::time::timeout;
 
 use super::Service;
 use super::activity::now_ms;
-use super::registry::Sandbox;
 use crate::agent::AgentHandle;
 use crate::model::command::{CommandStatus, Started};
 use crate::model::{Ended, limits};
@@ -111,7 +110,7 @@ impl Service {
     /// The end of a command as it is told.
     pub(super) async fn judge(
         &self,
-        sandbox: &Sandbox,
+        ooms: &Ooms,
         agent: &AgentHandle,
         command: &CommandId,
         ended: Ended,
@@ -121,28 +120,28 @@ impl Service {
         }
         // Whoever hears only of the end does not know when the command was started.
         match agent.inspect(command).await {
-            Ok(status) => self.judge_started(sandbox, status.started, ended).await,
+            Ok(status) => self.judge_started(ooms, status.started, ended).await,
             Err(_) => ended,
         }
     }
 
     /// The same in what is known of a command.
-    pub(super) async fn judge_status(&self, sandbox: &Sandbox, status: CommandStatus) -> CommandStatus {
+    pub(super) async fn judge_status(&self, ooms: &Ooms, status: CommandStatus) -> CommandStatus {
         let ended = match status.ended {
-            Some(ended) => Some(self.judge_started(sandbox, status.started, ended).await),
+            Some(ended) => Some(self.judge_started(ooms, status.started, ended).await),
             None => None,
         };
         CommandStatus { ended, ..status }
     }
 
-    async fn judge_started(&self, sandbox: &Sandbox, started: Started, ended: Ended) -> Ended {
+    async fn judge_started(&self, ooms: &Ooms, started: Started, ended: Ended) -> Ended {
         if ended.reason != EndReason::Oom {
             return ended;
         }
         let window = window_of(started.at_ms, &ended);
         let is_known = || {
             let from = *window.start();
-            self.ooms_watched.since(from) && sandbox.ooms.is_complete_from(from)
+            self.ooms_watched.since(from) && ooms.is_complete_from(from)
         };
         if !is_known() {
             return ended;
@@ -150,7 +149,7 @@ impl Service {
         // The engine's word may be on its way still. Nobody waits for it twice.
         let left = u64::try_from(window.end().saturating_sub(now_ms())).unwrap_or(0);
         let bound = Duration::from_millis(left).min(limits::OOM_TOLD);
-        let told = timeout(bound, sandbox.ooms.any_within(&window)).await;
+        let told = timeout(bound, ooms.any_within(&window)).await;
         // An engine that hangs tells nothing, and that proves nothing.
         if told.is_ok() || !is_known() || self.engine.version().await.is_err() {
             return ended;

@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock};
 
 use super::Error;
-use super::capacity::Place;
 use crate::agent::AgentHandle;
 
 /// Where a sandbox is in its life.
@@ -28,6 +27,9 @@ pub(super) enum State {
     /// It is gone.
     Deleted,
 }
+
+/// The right of one sandbox to run.
+pub(super) type Place = OwnedSemaphorePermit;
 
 /// A sandbox with a container.
 #[derive(Debug)]

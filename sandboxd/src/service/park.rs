@@ -6,9 +6,9 @@ use std::time::Instant;
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
+use super::disk::Workspace;
 use super::order::{Running, State};
 use super::registry::Sandbox;
-use super::sandbox::Workspace;
 use super::view::told_by;
 use super::{Error, Service};
 use crate::agent::{self, AgentHandle};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
+use super::disk::Workspace;
 use super::registry::{Sandbox, new_record};
-use super::sandbox::Workspace;
 use super::{Error, Service};
 use crate::engine;
 use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::activity::InUseMark;
+use super::disk::Workspace;
 use super::order::{Exclusive, Running, State};
 use super::prepare::Prepared;
 use super::registry::{Claim, Sandbox};
@@ -39,13 +40,6 @@ pub struct Changes {
     pub idle_ttl: Option<std::time::Duration>,
     /// Ports that may be previewed.
     pub ports: Option<Vec<u16>>,
-}
-
-/// Whether a container is made for a new workspace or for one that is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Workspace {
-    New,
-    Kept,
 }
 
 impl Service {
