@@ -44,8 +44,10 @@ impl Service<Request<Body>> for LinkService {
     type Error = hyper::Error;
     type Future = futures::future::BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
-        self.0.poll_ready(context)
+    /// Always: HTTP/2 has no turns to wait for, and of a connection that is closed tonic would only keep the
+    /// words, from which nobody can tell what happened. The call fails with the cause.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
@@ -163,6 +165,9 @@ async fn read_greeting(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Gree
 
 #[cfg(test)]
 mod tests {
+    use agent_protocol::v1::InfoRequest;
+    use agent_protocol::v1::agent_client::AgentClient;
+
     use super::*;
 
     async fn try_to_open(sent: &[u8]) -> io::ErrorKind {
@@ -170,6 +175,18 @@ mod tests {
         tokio::io::AsyncWriteExt::write_all(&mut theirs, sent).await.unwrap();
         drop(theirs);
         open(ours, "right", CancellationToken::new()).await.map(drop).unwrap_err().kind()
+    }
+
+    #[tokio::test]
+    async fn a_call_on_a_connection_that_is_closed_is_broken_and_not_failed() {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        tokio::io::AsyncWriteExt::write_all(&mut theirs, b"sandbox-agent 1 right\n").await.unwrap();
+        let (link, driver) = open(ours, "right", CancellationToken::new()).await.unwrap();
+        drop(theirs);
+        driver.await;
+        let mut client = AgentClient::with_origin(link.service, http::Uri::from_static("http://agent"));
+        let status = client.info(InfoRequest {}).await.unwrap_err();
+        assert!(crate::agent::Error::from(status).is_broken());
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ mod files;
 mod link;
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent_protocol::v1::agent_client::AgentClient;
 use tokio::sync::watch;
@@ -81,6 +81,7 @@ impl AgentHandle {
     }
 
     async fn current(&self, within: Duration) -> Result<Link, Error> {
+        let began = Instant::now();
         let mut receiver = self.link.clone();
         let open = receiver.wait_for(|link| link.as_ref().is_some_and(Link::is_open));
         let link = tokio::select! {
@@ -88,6 +89,6 @@ impl AgentHandle {
             () = self.stop.cancelled() => None,
             link = timeout(within, open) => link.ok().and_then(Result::ok).and_then(|link| link.clone()),
         };
-        link.ok_or(Error::Away { waited: within })
+        link.ok_or_else(|| Error::Away { waited: began.elapsed() })
     }
 }
