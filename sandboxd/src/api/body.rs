@@ -24,24 +24,13 @@ use crate::model::limits;
 /// What a route takes as its body.
 pub(super) trait Wish: DeserializeOwned {
     /// Longest body in bytes, where the operator's own limit is not shorter.
-    const MAX_BYTES: usize;
-}
-
-impl Wish for CreateSandbox {
     const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
 }
 
-impl Wish for ParkSandbox {
-    const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
-}
-
-impl Wish for TouchSandbox {
-    const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
-}
-
-impl Wish for KillCommand {
-    const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
-}
+impl Wish for CreateSandbox {}
+impl Wish for ParkSandbox {}
+impl Wish for TouchSandbox {}
+impl Wish for KillCommand {}
 
 /// A script of its greatest length, escaped as far as JSON goes, with standard input beside it.
 impl Wish for StartCommand {

@@ -21,9 +21,9 @@ use super::body::Json;
 use super::error::{DoorError, Result};
 use super::ndjson;
 use super::params::{self, Params, Path};
-use crate::model::command::{CommandStatus, Started, signal_name, signal_number};
+use crate::model::command::{CommandStatus, signal_name, signal_number};
 use crate::model::sandbox::checked;
-use crate::model::{CommandRecord, CommandSpec, Ended, FieldError, Limits, Program, limits};
+use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, limits};
 use crate::service;
 
 /// Largest number of a record: there is one after it, which is the next to be read.
@@ -234,23 +234,7 @@ fn timeout_of(wished_ms: Option<u64>, limits: Limits) -> Duration {
 }
 
 fn record_to_wire(record: CommandRecord) -> Command {
-    let written = record.ended.unwrap_or(Ended::LOST);
-    to_wire(
-        record.id,
-        CommandStatus {
-            argv: record.argv,
-            cwd: record.cwd,
-            started: Started {
-                at_ms: record.started_at_ms,
-                timeout: Duration::from_millis(record.timeout_ms),
-                detached: record.detached,
-            },
-            stdout_bytes: written.stdout_bytes,
-            stderr_bytes: written.stderr_bytes,
-            dropped_bytes: written.dropped_bytes,
-            ended: record.ended,
-        },
-    )
+    to_wire(record.id.clone(), record.into())
 }
 
 fn to_wire(id: CommandId, status: CommandStatus) -> Command {

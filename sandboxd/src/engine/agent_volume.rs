@@ -47,7 +47,11 @@ impl Engine {
 
     /// Removes what an upload that was cut off left.
     pub(super) async fn remove_carriers(&self) -> Result<(), Error> {
-        let filters = [("name".to_owned(), vec![self.carrier_prefix()])];
+        let filters = [
+            ("name".to_owned(), vec![self.carrier_prefix()]),
+            // A name alone can be anybody's.
+            ("label".to_owned(), vec![format!("{INSTANCE}={}", self.instance.id())]),
+        ];
         let options =
             ListContainersOptions { all: true, filters: Some(filters.into()), ..Default::default() };
         let list = self.docker.list_containers(Some(options));

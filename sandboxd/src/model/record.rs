@@ -1,8 +1,11 @@
 //! What the store keeps of a sandbox and of a command.
 
+use std::time::Duration;
+
 use sandbox_api::sandbox::SandboxState;
 use sandbox_api::{CommandId, SandboxId};
 
+use super::command::{CommandStatus, Started};
 use super::{Disk, Ended, SandboxSpec, Transport, UidSlot};
 
 /// What is being done with a sandbox, or was done last. Those that are on their way were cut off where they
@@ -106,4 +109,24 @@ pub struct CommandRecord {
     pub started_at_ms: i64,
     /// How it ended, once that is known.
     pub ended: Option<Ended>,
+}
+
+/// As it was written down; what it wrote is only known with its end.
+impl From<CommandRecord> for CommandStatus {
+    fn from(record: CommandRecord) -> Self {
+        let written = record.ended.unwrap_or(Ended::LOST);
+        Self {
+            argv: record.argv,
+            cwd: record.cwd,
+            started: Started {
+                at_ms: record.started_at_ms,
+                timeout: Duration::from_millis(record.timeout_ms),
+                detached: record.detached,
+            },
+            stdout_bytes: written.stdout_bytes,
+            stderr_bytes: written.stderr_bytes,
+            dropped_bytes: written.dropped_bytes,
+            ended: record.ended,
+        }
+    }
 }

@@ -4,7 +4,6 @@
 //! caller does not wait: a watcher for each.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use sandbox_api::{CommandId, SandboxId};
 use tracing::warn;
@@ -104,20 +103,8 @@ impl Service {
 
 /// A command that is not there any more. Where its end was not written down, nobody knows how it ended.
 pub(super) fn status_of(record: CommandRecord) -> CommandStatus {
-    let ended = record.ended.unwrap_or(Ended::LOST);
-    CommandStatus {
-        argv: record.argv,
-        cwd: record.cwd,
-        started: Started {
-            at_ms: record.started_at_ms,
-            timeout: Duration::from_millis(record.timeout_ms),
-            detached: record.detached,
-        },
-        stdout_bytes: ended.stdout_bytes,
-        stderr_bytes: ended.stderr_bytes,
-        dropped_bytes: ended.dropped_bytes,
-        ended: Some(ended),
-    }
+    let status = CommandStatus::from(record);
+    CommandStatus { ended: status.ended.or(Some(Ended::LOST)), ..status }
 }
 
 /// Program and arguments, cut where they are longer than is kept.
