@@ -1,10 +1,10 @@
-//! Compiles `agent.proto` with protox, so that nobody needs `protoc`.
+//! Compiles the contract with protox, so that nobody needs `protoc`.
 
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=proto/agent.proto");
-    let descriptors = protox::compile(["proto/agent.proto"], ["proto"])?;
+    println!("cargo::rerun-if-changed=proto");
+    let descriptors = protox::compile(["proto/agent.proto", "proto/files.proto"], ["proto"])?;
     tonic_prost_build::configure().build_transport(false).bytes(".").compile_fds(descriptors)?;
     Ok(())
 }

@@ -13,10 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use agent_protocol::greeting::Greeting;
-use agent_protocol::v1::agent_server::AgentServer;
-use agent_protocol::{
-    CONNECTION_WINDOW_BYTES, GENERATION, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, STREAM_WINDOW_BYTES,
-};
+use agent_protocol::{CONNECTION_WINDOW_BYTES, GENERATION, MAX_FRAME_BYTES, STREAM_WINDOW_BYTES};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
@@ -26,7 +23,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, sleep};
 
 use crate::environment::DIAL_NAME;
-use crate::rpc::Service;
+use crate::rpc::{Service, Services};
 
 /// Pause before the second try to reach sandboxd; doubled up to [`REDIAL_MAX`].
 const REDIAL_FIRST: Duration = Duration::from_millis(20);
@@ -107,16 +104,13 @@ pub(crate) async fn bridge_stdio() -> io::Result<()> {
 async fn serve(mut stream: UnixStream, secret: &str, service: Service) -> io::Result<()> {
     let greeting = Greeting { generation: GENERATION, secret: secret.to_owned() };
     stream.write_all(greeting.to_line().as_bytes()).await?;
-    let server = AgentServer::new(service)
-        .max_decoding_message_size(MAX_MESSAGE_BYTES)
-        .max_encoding_message_size(MAX_MESSAGE_BYTES);
     http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_concurrent_streams(MAX_CALLS)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(server))
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(Services::new(&service)))
         .await
         .map_err(io::Error::other)
 }

@@ -7,10 +7,9 @@
 //! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
-//! - [`files`], [`batch`]: the workspace; [`environment`], [`limits`], [`signals`]
+//! - [`files`]: the workspace; [`environment`], [`limits`], [`signals`]
 //! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
 
-mod batch;
 mod capture;
 mod command;
 mod commands;

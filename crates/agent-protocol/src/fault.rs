@@ -12,10 +12,16 @@ pub use crate::v1::fault::Kind;
 pub fn to_status(kind: Kind) -> Status {
     let code = match &kind {
         Kind::CommandUnknown(_) | Kind::FileUnknown(_) => Code::NotFound,
-        Kind::StartFailed(_) | Kind::NotAFile(_) => Code::FailedPrecondition,
+        Kind::StartFailed(_)
+        | Kind::NotAFile(_)
+        | Kind::ConditionFailed(_)
+        | Kind::NotEmpty(_)
+        | Kind::TextCount(_) => Code::FailedPrecondition,
+        Kind::AlreadyThere(_) => Code::AlreadyExists,
+        Kind::RangeEmpty(_) => Code::OutOfRange,
         Kind::LimitReached(_) | Kind::TooLarge(_) | Kind::NoSpace(_) => Code::ResourceExhausted,
         Kind::OutsideWorkspace(_) => Code::PermissionDenied,
-        Kind::FieldInvalid(_) => Code::InvalidArgument,
+        Kind::FieldInvalid(_) | Kind::ArchiveBad(_) => Code::InvalidArgument,
         Kind::FileFailed(_) => Code::Unknown,
     };
     let details = Fault { kind: Some(kind) }.encode_to_vec();

@@ -38,10 +38,14 @@ pub enum ErrorCode {
     WrongState,
     /// 409: there is one already.
     AlreadyExists,
+    /// 412: the file is not as `if-match` or `if-none-match` says.
+    PreconditionFailed,
     /// 413: `details.limit` in bytes.
     TooLarge,
     /// 415: a JSON route without JSON.
     UnsupportedMediaType,
+    /// 416: the file has no byte of the range; `details.sizeBytes`.
+    RangeNotSatisfiable,
     /// 422: understood, and against policy.
     Refused,
     /// 429: no room; try after `retry-after` seconds.
@@ -75,8 +79,10 @@ impl ErrorCode {
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::WrongState | Self::AlreadyExists => 409,
+            Self::PreconditionFailed => 412,
             Self::TooLarge => 413,
             Self::UnsupportedMediaType => 415,
+            Self::RangeNotSatisfiable => 416,
             Self::Refused => 422,
             Self::CapacityExhausted | Self::RateLimited => 429,
             Self::Internal => 500,
@@ -98,6 +104,8 @@ impl ErrorCode {
             | Self::WrongState
             | Self::AlreadyExists
             | Self::TooLarge
+            | Self::PreconditionFailed
+            | Self::RangeNotSatisfiable
             | Self::UnsupportedMediaType
             | Self::Refused
             | Self::Internal

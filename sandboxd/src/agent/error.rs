@@ -39,6 +39,9 @@ pub enum Error {
         /// What should have been there.
         missing: &'static str,
     },
+    /// It is of an earlier version, which has no such call. Its sandbox gets a new one when it is next woken.
+    #[error("the agent is of an earlier version")]
+    Outdated,
     /// It refused, with its reason.
     #[error("the agent refused")]
     Refused(Refusal),
@@ -101,6 +104,40 @@ pub enum Refusal {
         /// The system's error number.
         errno: i32,
     },
+    /// A file is not as the caller thought: it has other content, or is not there.
+    ConditionFailed {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// There is something that is not to be replaced.
+    AlreadyThere {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// A directory that is to go has something in it.
+    NotEmpty {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// A text that must occur once in a file does not.
+    TextCount {
+        /// Which edit, counted from 0.
+        edit: u32,
+        /// How often it occurs.
+        occurrences: u64,
+    },
+    /// An archive cannot be unpacked as it is.
+    ArchiveBad {
+        /// The member it is about; empty where it is about the whole.
+        member: String,
+        /// Why.
+        problem: String,
+    },
+    /// A file has no byte of the range that was asked for.
+    RangeEmpty {
+        /// The file's size.
+        size_bytes: u64,
+    },
     /// A field of the request is not what it must be.
     FieldInvalid {
         /// Which.
@@ -117,6 +154,7 @@ impl From<Status> for Error {
             // Only what the connection itself reported has a cause below it.
             None if std::error::Error::source(&status).is_some() => Self::Broken { source: Box::new(status) },
             None => match status.code() {
+                Code::Unimplemented => Self::Outdated,
                 Code::Unavailable | Code::Cancelled => Self::Broken { source: Box::new(status) },
                 _ => Self::Failed { source: Box::new(status) },
             },
@@ -146,6 +184,15 @@ fn refusal(kind: Kind) -> Refusal {
         }
         Kind::NoSpace(fault) => Refusal::NoSpace { path: fault.path },
         Kind::FileFailed(fault) => Refusal::FileFailed { path: fault.path, errno: fault.errno },
+        Kind::ConditionFailed(fault) => Refusal::ConditionFailed { path: fault.path },
+        Kind::AlreadyThere(fault) => Refusal::AlreadyThere { path: fault.path },
+        Kind::NotEmpty(fault) => Refusal::NotEmpty { path: fault.path },
+        Kind::TextCount(fault) => Refusal::TextCount { edit: fault.edit, occurrences: fault.occurrences },
+        Kind::ArchiveBad(fault) => Refusal::ArchiveBad {
+            member: String::from_utf8_lossy(&fault.member).into_owned(),
+            problem: fault.problem,
+        },
+        Kind::RangeEmpty(fault) => Refusal::RangeEmpty { size_bytes: fault.size_bytes },
         Kind::FieldInvalid(fault) => Refusal::FieldInvalid { field: fault.field, problem: fault.problem },
     }
 }

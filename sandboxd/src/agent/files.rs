@@ -12,17 +12,17 @@ use crate::model::limits;
 impl AgentHandle {
     /// Writes all of the files or none.
     pub async fn write_files(&self, files: Vec<NewFile>) -> Result<(), Error> {
-        let mut client = self.client(limits::AGENT_ABSENCE).await?;
-        within(limits::FILE_TRANSFER, client.write_files(parts(files))).await?;
+        let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
+        within(limits::FILE_TRANSFER, client.write(parts(files))).await?;
         Ok(())
     }
 
     /// Reads a whole file of at most `max_bytes`.
     pub async fn read_file(&self, path: &str, max_bytes: u64) -> Result<Bytes, Error> {
-        let request = v1::ReadFileRequest { path: path.to_owned(), max_bytes };
-        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let request = v1::ReadFileRequest { path: path.to_owned().into(), max_bytes, range: None };
+        let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
         let read = async {
-            let mut chunks = client.read_file(request).await?.into_inner();
+            let mut chunks = client.read(request).await?.into_inner();
             let mut content = BytesMut::new();
             while let Some(chunk) = chunks.try_next().await? {
                 // The agent keeps to this; a sandbox that speaks in its place might not.
@@ -40,7 +40,7 @@ impl AgentHandle {
 /// The files in parts of a bounded size; the first part of each names it.
 fn parts(files: Vec<NewFile>) -> impl Stream<Item = v1::FilePart> + Send + 'static {
     futures::stream::iter(files.into_iter().flat_map(|file| {
-        let head = v1::FileHead { path: file.path, mode: file.mode };
+        let head = v1::FileHead { path: file.path.into(), mode: file.mode, ..v1::FileHead::default() };
         let mut rest = file.content;
         let first = take_part(&mut rest);
         std::iter::once(v1::FilePart { head: Some(head), data: first }).chain(std::iter::from_fn(move || {

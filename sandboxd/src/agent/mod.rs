@@ -15,6 +15,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use agent_protocol::v1::agent_client::AgentClient;
+use agent_protocol::v1::files_client::FilesClient;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -76,6 +77,13 @@ impl AgentHandle {
     async fn client(&self, within: Duration) -> Result<AgentClient<LinkService>, Error> {
         let service = self.current(within).await?.service;
         Ok(AgentClient::with_origin(service, ORIGIN.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+            .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
+    }
+
+    async fn files_client(&self, within: Duration) -> Result<FilesClient<LinkService>, Error> {
+        let service = self.current(within).await?.service;
+        Ok(FilesClient::with_origin(service, ORIGIN.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES)
             .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
     }

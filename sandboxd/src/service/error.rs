@@ -57,6 +57,48 @@ pub enum Error {
         /// As the caller gave it.
         path: String,
     },
+    /// A file has other content than the caller thought, or is not there.
+    #[error("{path:?} is not as `if-match` says; it was not changed")]
+    ConditionFailed {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// There is something that is not to be replaced.
+    #[error("there is something at {path:?} that is not to be replaced")]
+    AlreadyThere {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// A directory that is to go has something in it.
+    #[error("the directory {path:?} is not empty; remove it with `recursive=true`")]
+    NotEmpty {
+        /// As the caller gave it.
+        path: String,
+    },
+    /// A text that must occur once in a file does not.
+    #[error(
+        "`edits[{edit}].oldText` occurs {occurrences} times in the file and must occur once; it was not changed"
+    )]
+    TextCount {
+        /// Which edit, counted from 0.
+        edit: u32,
+        /// How often it occurs.
+        occurrences: u64,
+    },
+    /// An archive cannot be unpacked as it is.
+    #[error("the archive was not unpacked: {problem}")]
+    ArchiveBad {
+        /// The member it is about; empty where it is about the whole.
+        member: String,
+        /// Why.
+        problem: String,
+    },
+    /// A file has no byte of the range that was asked for.
+    #[error("the file has {size_bytes} bytes and none of the range")]
+    RangeEmpty {
+        /// The file's size.
+        size_bytes: u64,
+    },
     /// The file system refused.
     #[error("the file {path:?} could not be used: error {errno}")]
     FileFailed {
@@ -191,7 +233,12 @@ impl Error {
             | Self::StartFailed { .. }
             | Self::OutsideWorkspace { .. }
             | Self::NotAFile { .. }
+            | Self::ArchiveBad { .. }
             | Self::FileFailed { .. } => ErrorCode::Refused,
+            Self::AlreadyThere { .. } => ErrorCode::AlreadyExists,
+            Self::NotEmpty { .. } | Self::TextCount { .. } => ErrorCode::WrongState,
+            Self::ConditionFailed { .. } => ErrorCode::PreconditionFailed,
+            Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
             Self::InUse | Self::NotParked => ErrorCode::WrongState,
             Self::Unsettled => ErrorCode::Unavailable,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
@@ -226,9 +273,17 @@ impl Error {
             Self::UnknownRuntime { runtime } => json!({ "field": "runtime", "value": runtime }),
             Self::NotOffered { field } => json!({ "field": field }),
             Self::StartFailed { step, errno, .. } => json!({ "step": step, "errno": errno }),
-            Self::OutsideWorkspace { path } | Self::NotAFile { path } | Self::NoSpace { path } => {
-                json!({ "path": path })
+            Self::OutsideWorkspace { path }
+            | Self::NotAFile { path }
+            | Self::NoSpace { path }
+            | Self::ConditionFailed { path }
+            | Self::AlreadyThere { path }
+            | Self::NotEmpty { path } => json!({ "path": path }),
+            Self::TextCount { edit, occurrences } => {
+                json!({ "field": format!("edits[{edit}].oldText"), "occurrences": occurrences })
             }
+            Self::ArchiveBad { member, .. } => json!({ "member": member }),
+            Self::RangeEmpty { size_bytes } => json!({ "sizeBytes": size_bytes }),
             Self::FileFailed { path, errno } => json!({ "path": path, "errno": errno }),
             Self::LimitReached { limit, value } => json!({ "limit": limit, "value": value }),
             Self::TooLarge { limit, .. } => json!({ "limit": limit }),
@@ -276,7 +331,9 @@ fn words_for_callers(error: &engine::Error) -> String {
 
 fn agent_code(error: &agent::Error) -> ErrorCode {
     match error {
-        agent::Error::Away { .. } | agent::Error::Broken { .. } => ErrorCode::Unavailable,
+        agent::Error::Away { .. } | agent::Error::Broken { .. } | agent::Error::Outdated => {
+            ErrorCode::Unavailable
+        }
         agent::Error::Deadline { .. } => ErrorCode::DeadlineExceeded,
         agent::Error::Failed { .. } | agent::Error::Nonsense { .. } | agent::Error::Refused(_) => {
             ErrorCode::Internal
@@ -305,6 +362,12 @@ fn refused(refusal: Refusal) -> Error {
             Error::TooLarge { what: format!("the file {path:?}"), limit: max_bytes }
         }
         Refusal::NoSpace { path } => Error::NoSpace { path },
+        Refusal::ConditionFailed { path } => Error::ConditionFailed { path },
+        Refusal::AlreadyThere { path } => Error::AlreadyThere { path },
+        Refusal::NotEmpty { path } => Error::NotEmpty { path },
+        Refusal::TextCount { edit, occurrences } => Error::TextCount { edit, occurrences },
+        Refusal::ArchiveBad { member, problem } => Error::ArchiveBad { member, problem },
+        Refusal::RangeEmpty { size_bytes } => Error::RangeEmpty { size_bytes },
         Refusal::FileFailed { path, errno } => Error::FileFailed { path, errno },
         Refusal::FieldInvalid { field, problem } => Error::Field(FieldError { field, problem }),
     }

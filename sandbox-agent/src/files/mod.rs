@@ -1,4 +1,4 @@
-//! Finds and reads the workspace's files, as the sandbox's user; [`crate::batch`] writes them.
+//! Finds and reads the workspace's files, as the sandbox's user; [`batch`] writes them.
 //!
 //! Every path is resolved beneath the workspace by the kernel (openat2, RESOLVE_BENEATH) through cap-std;
 //! nothing is decided on the text of a path, so a link swapped in at any moment cannot lead out. The kernel
@@ -7,6 +7,8 @@
 //!
 //! Everything here blocks and runs on the runtime's blocking threads. What is opened is looked at before it
 //! is read: a fifo would hang, a device would never end.
+
+pub(crate) mod batch;
 
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -109,7 +111,7 @@ pub(crate) fn send_chunks(
         let read = rest.by_ref().take(MESSAGE_BYTES as u64).read_to_end(&mut buffer);
         let chunk = match read {
             Ok(0) => return,
-            Ok(_) => Ok(v1::FileChunk { data: buffer.into() }),
+            Ok(_) => Ok(v1::FileChunk { data: buffer.into(), ..v1::FileChunk::default() }),
             Err(error) => Err(fault(path, &error)),
         };
         let failed = chunk.is_err();
@@ -153,8 +155,8 @@ pub(crate) mod tests {
 
     use bytes::Bytes;
 
+    use super::batch::Batch;
     use super::*;
-    use crate::batch::Batch;
 
     /// A workspace in a directory of its own.
     pub(crate) struct Fixture {
@@ -170,7 +172,7 @@ pub(crate) mod tests {
 
     pub(crate) fn part(path: &str, data: &'static [u8]) -> v1::FilePart {
         v1::FilePart {
-            head: Some(v1::FileHead { path: path.into(), mode: None }),
+            head: Some(v1::FileHead { path: path.to_owned().into(), ..v1::FileHead::default() }),
             data: Bytes::from_static(data),
         }
     }

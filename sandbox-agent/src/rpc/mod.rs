@@ -1,4 +1,10 @@
-//! The agent's gRPC service: decode, call, encode.
+//! The agent's gRPC services: decode, call, encode.
+//!
+//! Here are commands and the agent itself, in [`files`] the workspace; [`Services`] hands each call to the one it
+//! is for.
+
+mod files;
+mod services;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,30 +12,21 @@ use std::sync::Arc;
 use agent_protocol::fault::{Kind, to_status};
 use agent_protocol::v1::agent_server::Agent;
 use agent_protocol::{GENERATION, v1};
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt};
 use rustix::process::Signal;
-use tokio::sync::{Notify, mpsc};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tokio::sync::Notify;
+use tonic::{Request, Response, Status};
 
-use crate::batch::Batch;
+pub(crate) use services::Services;
+
 use crate::command::Place;
 use crate::commands::{Commands, StartedCommand};
-use crate::files::{Workspace, send_chunks};
+use crate::files::Workspace;
 use crate::follow::Reader;
 use crate::ladder;
 
-/// File parts and chunks on their way between the connection and a blocking thread.
-const FILE_QUEUE: usize = 4;
-
 type Reply<T> = Result<Response<T>, Status>;
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
-/// What the writer of files is told. Without the last word the sender went away in the middle.
-enum Part {
-    More(v1::FilePart),
-    Complete,
-}
 
 /// What sandboxd may ask of this sandbox.
 #[derive(Debug, Clone)]
@@ -44,7 +41,6 @@ pub(crate) struct Service {
 impl Agent for Service {
     type RunStream = Events<v1::CommandEvent>;
     type AttachStream = Events<v1::CommandEvent>;
-    type ReadFileStream = Events<v1::FileChunk>;
 
     async fn info(&self, _: Request<v1::InfoRequest>) -> Reply<v1::InfoReply> {
         Ok(Response::new(v1::InfoReply {
@@ -108,52 +104,6 @@ impl Agent for Service {
             }
         };
         Ok(Response::new(v1::SignalReply { already_ended, swept }))
-    }
-
-    async fn write_files(&self, request: Request<Streaming<v1::FilePart>>) -> Reply<v1::WriteFilesReply> {
-        let (parts, mut incoming) = mpsc::channel::<Part>(FILE_QUEUE);
-        let workspace = Arc::clone(&self.workspace);
-        let write = tokio::task::spawn_blocking(move || {
-            let mut batch = Batch::new(&workspace);
-            while let Some(part) = incoming.blocking_recv() {
-                match part {
-                    Part::More(part) => batch.add(part)?,
-                    Part::Complete => return batch.commit(),
-                }
-            }
-            Err(Kind::FieldInvalid(v1::FieldInvalid {
-                field: "files".into(),
-                problem: "ended in the middle".into(),
-            }))
-        });
-        let mut stream = request.into_inner();
-        while let Some(part) = stream.try_next().await? {
-            if parts.send(Part::More(part)).await.is_err() {
-                break;
-            }
-        }
-        // Fails only where the writer has already answered with its reason.
-        let _ = parts.send(Part::Complete).await;
-        let reply = write.await.map_err(|error| Status::internal(error.to_string()))?;
-        Ok(Response::new(reply.map_err(to_status)?))
-    }
-
-    async fn read_file(&self, request: Request<v1::ReadFileRequest>) -> Reply<Self::ReadFileStream> {
-        let v1::ReadFileRequest { path, max_bytes } = request.into_inner();
-        let (chunks, outgoing) = mpsc::channel(FILE_QUEUE);
-        let (opened, open) = tokio::sync::oneshot::channel();
-        let workspace = Arc::clone(&self.workspace);
-        tokio::task::spawn_blocking(move || match workspace.open_file(&path, max_bytes) {
-            Err(kind) => drop(opened.send(Err(kind))),
-            Ok((file, length)) => {
-                if opened.send(Ok(())).is_ok() {
-                    send_chunks(file, length, &path, &chunks);
-                }
-            }
-        });
-        let opened = open.await.map_err(|error| Status::internal(error.to_string()))?;
-        opened.map_err(to_status)?;
-        Ok(Response::new(ReceiverStream::new(outgoing).map_err(to_status).boxed()))
     }
 
     async fn shutdown(&self, _: Request<v1::ShutdownRequest>) -> Reply<v1::ShutdownReply> {

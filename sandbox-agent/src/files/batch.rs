@@ -49,38 +49,37 @@ impl<'a> Batch<'a> {
     /// Adds one part: the beginning of a file, or more of the one that was begun.
     pub(crate) fn add(&mut self, part: v1::FilePart) -> Result<(), Kind> {
         if let Some(head) = part.head {
-            self.begin(head)?;
+            self.begin(&String::from_utf8_lossy(&head.path), head.mode)?;
         }
         self.append(&part.data)
     }
 
-    fn begin(&mut self, head: v1::FileHead) -> Result<(), Kind> {
+    fn begin(&mut self, path: &str, mode: Option<u32>) -> Result<(), Kind> {
         if self.written.len() >= MAX_FILES_PER_WRITE {
             return Err(Kind::LimitReached(v1::LimitReached {
                 limit: "files in one write".into(),
                 value: MAX_FILES_PER_WRITE as u64,
             }));
         }
-        let fail = |error: io::Error| fault(&head.path, &error);
-        if head.path.ends_with('/') || head.path.ends_with("/.") {
-            return Err(not_a_file(&head.path));
+        let fail = |error: io::Error| fault(path, &error);
+        if path.ends_with('/') || path.ends_with("/.") {
+            return Err(not_a_file(path));
         }
-        let target = self.target(&head.path)?;
-        let name = target.file_name().map(PathBuf::from).ok_or_else(|| not_a_file(&head.path))?;
+        let target = self.target(path)?;
+        let name = target.file_name().map(PathBuf::from).ok_or_else(|| not_a_file(path))?;
         let parent_path = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let parent = self.open_parent(parent_path).map_err(fail)?;
         if is_taken(&parent, &name) {
-            return Err(not_a_file(&head.path));
+            return Err(not_a_file(path));
         }
         let temporary = PathBuf::from(format!(".sandbox-write-{:016x}", random()));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         let file = parent.open_with(&temporary, &options).map_err(fail)?;
-        let path = head.path.clone();
-        self.written.push(Written { parent, temporary, name, path, renamed: false });
-        let mode = head.mode.unwrap_or(DEFAULT_MODE) & MODE_MASK;
+        self.written.push(Written { parent, temporary, name, path: path.into(), renamed: false });
+        let mode = mode.unwrap_or(DEFAULT_MODE) & MODE_MASK;
         file.set_permissions(Permissions::from_mode(mode)).map_err(fail)?;
-        self.open = Some((file, head.path));
+        self.open = Some((file, path.into()));
         Ok(())
     }
 
@@ -113,7 +112,11 @@ impl<'a> Batch<'a> {
             file.renamed = true;
         }
         self.made_dirs.clear();
-        Ok(v1::WriteFilesReply { files: self.written.len() as u32, bytes: self.bytes })
+        Ok(v1::WriteFilesReply {
+            files: self.written.len() as u32,
+            bytes: self.bytes,
+            ..v1::WriteFilesReply::default()
+        })
     }
 
     /// Where a write to `path` goes: through a link to a file inside the workspace, refused where the
@@ -197,7 +200,8 @@ mod tests {
         batch.add(part("a/b/one", b"1")).unwrap();
         batch.add(part(dir.path().join("two").to_str().unwrap(), b"22")).unwrap();
         assert_eq!(names(dir.path()).iter().filter(|n| *n == "two").count(), 0);
-        assert_eq!(batch.commit().unwrap(), v1::WriteFilesReply { files: 2, bytes: 3 });
+        let reply = batch.commit().unwrap();
+        assert_eq!((reply.files, reply.bytes), (2, 3));
         assert_eq!(std::fs::read(dir.path().join("a/b/one")).unwrap(), b"1");
         assert_eq!(names(dir.path()), ["a", "two"]);
     }

@@ -1,0 +1,51 @@
+//! All of the agent's services behind one door.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use agent_protocol::MAX_MESSAGE_BYTES;
+use agent_protocol::v1::agent_server::AgentServer;
+use agent_protocol::v1::files_server::{FilesServer, SERVICE_NAME as FILES};
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tonic::body::Body;
+
+use super::Service;
+
+/// A gRPC path is `/<service>/<call>`; what is no service's is answered as an unknown call of the first.
+#[derive(Debug, Clone)]
+pub(crate) struct Services {
+    agent: AgentServer<Service>,
+    files: FilesServer<Service>,
+}
+
+impl Services {
+    pub(crate) fn new(service: &Service) -> Self {
+        Self {
+            agent: AgentServer::new(service.clone())
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            files: FilesServer::new(service.clone())
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+        }
+    }
+}
+
+impl tower::Service<Request<Incoming>> for Services {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        match request.uri().path().split('/').nth(1) {
+            Some(FILES) => self.files.call(request),
+            _ => self.agent.call(request),
+        }
+    }
+}
