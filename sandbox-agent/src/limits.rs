@@ -66,6 +66,9 @@ pub(crate) const MAX_LIST_ENTRIES: u32 = 10_000;
 /// A file that is edited, before and after, in bytes.
 pub(crate) const MAX_EDIT_BYTES: usize = 16 * 1024 * 1024;
 
+/// The diff of an edit, in bytes. What would need a longer one is not done.
+pub(crate) const MAX_DIFF_BYTES: usize = 4 * 1024 * 1024;
+
 /// Edits of one request.
 pub(crate) const MAX_EDITS: usize = 256;
 

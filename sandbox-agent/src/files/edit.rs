@@ -17,7 +17,7 @@ use similar::{ChangeTag, TextDiff};
 use super::Workspace;
 use super::batch::Batch;
 use super::path::{FilePath, invalid, to_bytes};
-use crate::limits::{MAX_EDIT_BYTES, MAX_EDITS};
+use crate::limits::{MAX_DIFF_BYTES, MAX_EDIT_BYTES, MAX_EDITS};
 
 /// How long the shortest diff is looked for; after that a longer one is taken.
 const DIFF: Duration = Duration::from_millis(500);
@@ -35,12 +35,13 @@ impl Workspace {
         let (before, etag) = self.whole(path)?;
         let mut after = Cow::Borrowed(&before[..]);
         for (at, edit) in edits.iter().enumerate() {
-            after = Cow::Owned(replace(&after, at as u32, edit, path)?);
+            after = Cow::Owned(replace(&after, at as u32, edit)?);
         }
         if *after == before[..] {
             return Ok(v1::EditReply { etag, ..v1::EditReply::default() });
         }
         let diff = diff(&before, &after, path);
+        check_length("diff", diff.len(), MAX_DIFF_BYTES)?;
         let first_changed_line = first_difference(&before, &after);
         let etag = self.swap(path, after.into_owned(), etag)?;
         Ok(v1::EditReply { diff: diff.into(), first_changed_line, etag })
@@ -66,7 +67,7 @@ impl Workspace {
     }
 }
 
-fn replace(content: &[u8], at: u32, edit: &v1::TextEdit, path: &FilePath) -> Result<Vec<u8>, Kind> {
+fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind> {
     if edit.old_text.is_empty() {
         return Err(invalid(&format!("edits[{at}].oldText"), "must not be empty"));
     }
@@ -85,10 +86,7 @@ fn replace(content: &[u8], at: u32, edit: &v1::TextEdit, path: &FilePath) -> Res
         return Err(Kind::TextCount(v1::TextCount { edit: at, occurrences }));
     }
     let length = content.len() - places.len() * old.len() + places.len().saturating_mul(new.len());
-    if length > MAX_EDIT_BYTES {
-        let (path, max_bytes) = (path.facts(0).path, MAX_EDIT_BYTES as u64);
-        return Err(Kind::TooLarge(v1::TooLarge { path, bytes: length as u64, max_bytes }));
-    }
+    check_length("file", length, MAX_EDIT_BYTES)?;
     let mut result = Vec::with_capacity(length);
     let mut from = 0;
     for place in places {
@@ -98,6 +96,14 @@ fn replace(content: &[u8], at: u32, edit: &v1::TextEdit, path: &FilePath) -> Res
     }
     result.extend_from_slice(&content[from..]);
     Ok(result)
+}
+
+fn check_length(what: &str, bytes: usize, max_bytes: usize) -> Result<(), Kind> {
+    if bytes <= max_bytes {
+        return Ok(());
+    }
+    let (path, bytes, max_bytes) = (format!("the edited {what}"), bytes as u64, max_bytes as u64);
+    Err(Kind::TooLarge(v1::TooLarge { path, bytes, max_bytes }))
 }
 
 /// The text with CR LF at the end of each line.
