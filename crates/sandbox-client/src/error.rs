@@ -48,6 +48,12 @@ pub enum Error {
     /// A stream ended before the command did.
     #[error("the stream ended before the command did")]
     Cut,
+    /// A file is longer than the caller takes.
+    #[error("the file is longer than {limit} bytes")]
+    TooLong {
+        /// What the caller takes.
+        limit: usize,
+    },
     /// A file's content is not base64.
     #[error("the file's content is not base64")]
     BadContent(#[source] base64::DecodeError),

@@ -21,7 +21,25 @@
 //! # }
 //! ```
 //!
-//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command. One that
+//! Files are read and written as bytes, streams or readers:
+//!
+//! ```no_run
+//! use sandbox_client::{Client, WriteOptions, upload};
+//!
+//! # async fn example(client: Client, sandbox: sandbox_api::SandboxId) -> Result<(), Box<dyn std::error::Error>> {
+//! let film = tokio::fs::File::open("film.mp4").await?;
+//! client.put_file(&sandbox, "film.mp4", upload(film), WriteOptions::default()).await?;
+//! let written = client.put_file(&sandbox, "notes.txt", "1\n2\n", WriteOptions::default()).await?;
+//! // Only if nobody has changed it since.
+//! let unchanged = WriteOptions { if_match: Some(&written.etag), ..WriteOptions::default() };
+//! client.put_file(&sandbox, "notes.txt", "1\n2\n3\n", unchanged).await?;
+//! let mut film = client.get_file(&sandbox, "film.mp4", None).await?.reader();
+//! tokio::io::copy(&mut film, &mut tokio::fs::File::create("copy.mp4").await?).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every call has a deadline but the streams, uploads and [`Client::wait`], which last as long as what they are about. One that
 //! runs out is [`Error::Deadline`]; what was asked for may have happened all the same.
 //! Nothing is tried twice: what is safe to repeat is the caller's to know.
 
@@ -30,6 +48,7 @@ mod error;
 mod files;
 mod lines;
 mod sandbox;
+mod watch;
 
 use std::time::Duration;
 
@@ -42,6 +61,8 @@ use serde::de::DeserializeOwned;
 
 pub use command::Records;
 pub use error::Error;
+pub use files::{ArchiveFormat, ByteRange, FileContent, Upload, WriteOptions, upload, upload_stream};
+pub use watch::FileChanges;
 
 /// Deadline of a call that only looks: the daemon gives what it asks for such an answer two seconds, and its
 /// store eight.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{ALLOW, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sandbox_api::{ErrorBody, ErrorCode};
@@ -195,6 +195,10 @@ impl IntoResponse for ApiError {
         };
         if let Some(allow) = allow {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Self::Service(service::Error::RangeEmpty { size_bytes }) = &self {
+            let range = HeaderValue::try_from(format!("bytes */{size_bytes}"));
+            response.headers_mut().extend(range.ok().map(|range| (CONTENT_RANGE, range)));
         }
         response.extensions_mut().insert(Problem { code, cause: Arc::new(self), details });
         response

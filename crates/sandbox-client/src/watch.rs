@@ -1,0 +1,75 @@
+//! Changes of files as they happen.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::stream::BoxStream;
+use reqwest::Method;
+use sandbox_api::SandboxId;
+use sandbox_api::files::WatchRecord;
+
+use crate::lines::Lines;
+use crate::{Client, Error, UNLIMITED, send};
+
+impl Client {
+    /// Watches a file or directory, or with `recursive` all that is beneath. The first record says that nothing is
+    /// missed from then on. Keeps the sandbox in use until the stream is dropped.
+    pub async fn watch_files(
+        &self,
+        sandbox: &SandboxId,
+        path: impl AsRef<[u8]>,
+        recursive: bool,
+    ) -> Result<FileChanges, Error> {
+        let request = self.files(Method::GET, sandbox, ":watch", path).query(&[("recursive", recursive)]);
+        let body = Box::pin(send(request, UNLIMITED).await?.bytes_stream());
+        Ok(FileChanges { body, lines: Lines::default(), done: false })
+    }
+}
+
+/// Changes, in the order they were made. A stream that ends without [`WatchRecord::Gone`] is an error: whoever goes on
+/// must look again.
+pub struct FileChanges {
+    body: BoxStream<'static, reqwest::Result<Bytes>>,
+    lines: Lines,
+    done: bool,
+}
+
+impl FileChanges {
+    fn finish(&mut self, last: Error) -> Poll<Option<Result<WatchRecord, Error>>> {
+        self.done = true;
+        Poll::Ready(Some(Err(last)))
+    }
+}
+
+impl Stream for FileChanges {
+    type Item = Result<WatchRecord, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        while !self.done {
+            match self.lines.next() {
+                Err(error) => return self.finish(error),
+                Ok(Some(line)) => match serde_json::from_slice(&line) {
+                    Err(error) => return self.finish(Error::BadLine(error)),
+                    Ok(record) => {
+                        self.done = record == WatchRecord::Gone;
+                        return Poll::Ready(Some(Ok(record)));
+                    }
+                },
+                Ok(None) => match ready!(self.body.as_mut().poll_next(context)) {
+                    Some(Ok(bytes)) => self.lines.push(&bytes),
+                    Some(Err(error)) => return self.finish(Error::Broken(error)),
+                    None => return self.finish(Error::Cut),
+                },
+            }
+        }
+        Poll::Ready(None)
+    }
+}
+
+impl std::fmt::Debug for FileChanges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileChanges").field("done", &self.done).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! Archives: what goes out comes back, and what is hostile changes nothing.
+
+use std::io::Write;
+
+use sandbox_api::sandbox::{CreateSandbox, Resources};
+use sandbox_api::{ErrorCode, SandboxId};
+use sandbox_client::{ArchiveFormat, Error};
+use tar::{Builder, EntryType, Header};
+
+use super::nothing_half_done;
+use crate::harness::{Daemon, over_each_transport, under_gvisor};
+
+const MIB: usize = 1024 * 1024;
+
+over_each_transport!(what_is_packed_is_unpacked_the_same, an_archive_that_is_refused_changes_nothing);
+
+/// A tree with everything in it that an archive keeps.
+const TREE: &str = "mkdir -p tree/empty tree/sub/deep; cd tree; printf '%0200000d' 7 > sub/large; echo x > sub/deep/tool
+chmod 755 sub/deep/tool; chmod 600 sub/large; ln -s sub/large link; ln -s ../../sub sub/deep/up; touch -d @1000000000 sub/deep/tool
+printf bytes > $'latin-\\xe9'; echo long > sub/$(printf 'n%.0s' $(seq 200)); mkfifo pipe";
+
+/// Everything about a tree but its fifo, which no archive has.
+const LOOK: &str = "find . ! -name pipe ! -type d -printf '%P %y %m %l %s\\n' -o -type d -printf '%P d\\n' | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum; stat -c %Y sub/deep/tool";
+
+async fn what_is_packed_is_unpacked_the_same(daemon: &Daemon) {
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, TREE).await;
+    let expected = daemon.output(&sandbox, &format!("cd tree; {LOOK}")).await;
+    for format in [ArchiveFormat::Tar, ArchiveFormat::TarGz, ArchiveFormat::TarZst] {
+        let packed =
+            daemon.client.pack_files(&sandbox, "tree", format).await.unwrap().bytes(64 * MIB).await.unwrap();
+        let unpacked = daemon.client.unpack_files(&sandbox, "copies/new", packed.clone()).await.unwrap();
+        assert_eq!(unpacked.files, 4, "{format:?}");
+        assert_eq!(daemon.output(&sandbox, &format!("cd copies/new; {LOOK}")).await, expected, "{format:?}");
+        // Over what is there it is the same once more.
+        daemon.client.unpack_files(&sandbox, "copies/new", packed).await.unwrap();
+        assert_eq!(daemon.output(&sandbox, &format!("cd copies/new; {LOOK}; rm -r ../new")).await, expected);
+    }
+    nothing_half_done(daemon, &sandbox).await;
+}
+
+fn header(kind: EntryType, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_size(size);
+    header.set_mode(0o644);
+    header
+}
+
+/// An archive whose first member is harmless and whose second has whatever name and target it has.
+fn archive(kind: EntryType, name: &[u8], target: &[u8], content: &[u8]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    builder.append_data(&mut header(EntryType::Regular, 1), "first", &b"1"[..]).unwrap();
+    let mut hostile = header(kind, content.len() as u64);
+    hostile.as_mut_bytes()[..name.len()].copy_from_slice(name);
+    hostile.as_mut_bytes()[157..157 + target.len()].copy_from_slice(target);
+    hostile.set_cksum();
+    builder.append(&hostile, content).unwrap();
+    builder.into_inner().unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+async fn unpack(daemon: &Daemon, sandbox: &SandboxId, archive: Vec<u8>) -> Result<u64, Error> {
+    daemon.client.unpack_files(sandbox, "to", archive).await.map(|unpacked| unpacked.files)
+}
+
+async fn an_archive_that_is_refused_changes_nothing(daemon: &Daemon) {
+    use EntryType::{Block, Char, Fifo, Link, Regular, Symlink};
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "mkdir to; echo before > to/first; ln -s /etc to/etc; mkdir to/dir").await;
+    let look = "find to -printf '%P %y %s\\n' | sort; cat to/first";
+    let before = daemon.output(&sandbox, look).await;
+    let whole = archive(Regular, b"second", b"", &[7; 5000]);
+    let hostile: [(&str, Vec<u8>); 17] = [
+        ("a slip", archive(Regular, b"../out", b"", b"x")),
+        ("a slip in the middle", archive(Regular, b"a/../../out", b"", b"x")),
+        ("an absolute name", archive(Regular, b"/etc/passwd", b"", b"x")),
+        ("a link out", archive(Symlink, b"l", b"/etc", b"")),
+        ("a link up and out", archive(Symlink, b"l", b"../../etc", b"")),
+        ("a member through a link that is there", archive(Regular, b"etc/passwd", b"", b"x")),
+        ("a hard link out", archive(Link, b"l", b"/etc/passwd", b"")),
+        ("a hard link to nothing", archive(Link, b"l", b"nothing", b"")),
+        ("a device", archive(Char, b"null", b"", b"")),
+        ("another device", archive(Block, b"sda", b"", b"")),
+        ("a fifo", archive(Fifo, b"fifo", b"", b"")),
+        ("a file in the place of a directory", archive(Regular, b"dir", b"", b"x")),
+        ("what is cut off", whole[..whole.len() - 3000].to_vec()),
+        ("what has no end mark", whole[..whole.len() - 1024].to_vec()),
+        ("what is cut off under compression", gzip(&whole)[..60].to_vec()),
+        ("no archive", b"not an archive at all".to_vec()),
+        ("nothing", Vec::new()),
+    ];
+    for (what, archive) in hostile {
+        let refused = unpack(daemon, &sandbox, archive).await.unwrap_err();
+        let code = refused.code().unwrap_or_else(|| panic!("{what}: {refused:?}"));
+        assert!(matches!(code, ErrorCode::Refused | ErrorCode::AlreadyExists), "{what}: {refused}");
+        assert_eq!(daemon.output(&sandbox, look).await, before, "{what}");
+    }
+    nothing_half_done(daemon, &sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bomb_fills_no_more_than_the_quota_and_leaves_nothing() {
+    if under_gvisor() {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let resources = Resources { disk_mb: Some(128), ..Resources::default() };
+    let wish = CreateSandbox {
+        session_key: "chat:1".into(),
+        resources: Some(resources),
+        ..CreateSandbox::default()
+    };
+    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    daemon.output(&sandbox, "mkdir to; echo before > to/first").await;
+    // A gibibyte of zeros in a mebibyte, and a hole of a terabyte in two blocks.
+    let zeros = vec![0; 8 * MIB];
+    let mut builder = Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    for at in 0..128 {
+        builder
+            .append_data(
+                &mut header(EntryType::Regular, zeros.len() as u64),
+                format!("bomb/{at}"),
+                &zeros[..],
+            )
+            .unwrap();
+    }
+    let bomb = builder.into_inner().unwrap().finish().unwrap();
+    let mut hole = header(EntryType::GNUSparse, 512);
+    hole.as_gnu_mut().unwrap().set_real_size(1 << 40);
+    let sparse = &mut hole.as_gnu_mut().unwrap().sparse[0];
+    sparse.set_offset((1 << 40) - 512);
+    sparse.set_length(512);
+    let mut builder = Builder::new(Vec::new());
+    hole.set_path("hole").unwrap();
+    hole.set_cksum();
+    builder.append(&hole, &[7; 512][..]).unwrap();
+    for (what, archive) in [("a bomb", bomb), ("a hole", builder.into_inner().unwrap())] {
+        let refused = unpack(&daemon, &sandbox, archive).await.unwrap_err();
+        let code = refused.code();
+        assert!(
+            matches!(code, Some(ErrorCode::InsufficientStorage | ErrorCode::TooLarge)),
+            "{what}: {refused:?}"
+        );
+        assert_eq!(daemon.output(&sandbox, "cat to/first; ls to").await, "before\nfirst\n", "{what}");
+    }
+    nothing_half_done(&daemon, &sandbox).await;
+    daemon.output(&sandbox, "head -c 50M /dev/zero > fits").await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_members_or_levels_than_there_may_be_are_refused() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let mut many = Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    let mut same = header(EntryType::Regular, 0);
+    same.set_path("same").unwrap();
+    same.set_cksum();
+    for _ in 0..200_001 {
+        many.append(&same, std::io::empty()).unwrap();
+    }
+    let many = many.into_inner().unwrap().finish().unwrap();
+    let refused = unpack(&daemon, &sandbox, many).await.unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted), "{refused}");
+    let mut deep = Builder::new(Vec::new());
+    let path = format!("{}file", "d/".repeat(200));
+    deep.append_data(&mut header(EntryType::Regular, 0), path, std::io::empty()).unwrap();
+    let refused = unpack(&daemon, &sandbox, deep.into_inner().unwrap()).await.unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::Refused), "{refused}");
+    assert_eq!(daemon.output(&sandbox, "ls -A").await, "");
+    nothing_half_done(&daemon, &sandbox).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_can_be_packed_alone_and_files_of_holes_as_well() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "mkdir dir; echo 1 > dir/one; truncate -s 3M dir/holes").await;
+    let one = daemon.client.pack_files(&sandbox, "dir/one", ArchiveFormat::Tar).await.unwrap();
+    let one = one.bytes(MIB).await.unwrap();
+    let mut archive = tar::Archive::new(&one[..]);
+    let names: Vec<_> = archive
+        .entries()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+        .collect();
+    assert_eq!(names, ["one"]);
+    // As tar(1) makes it, with the hole told and not filled.
+    daemon.output(&sandbox, "tar -cSf sparse.tar dir").await;
+    let sparse = daemon.client.get_file(&sandbox, "sparse.tar", None).await.unwrap();
+    daemon.client.unpack_files(&sandbox, "copy", sandbox_client::upload_stream(sparse)).await.unwrap();
+    assert_eq!(daemon.output(&sandbox, "diff -r dir copy/dir && echo same").await, "same\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_node_and_git_make_comes_back_whole() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon
+        .output(&sandbox, "git init -q . && git config user.email a@b && git config user.name a && mkdir -p node_modules/.bin node_modules/tool && echo '#!/usr/bin/env node' > node_modules/tool/cli.js && chmod +x node_modules/tool/cli.js && ln -s ../tool/cli.js node_modules/.bin/tool && git add -A && git commit -qm first")
+        .await;
+    let packed = daemon.client.pack_files(&sandbox, "", ArchiveFormat::TarZst).await.unwrap();
+    let other = daemon.sandbox("chat:2").await;
+    daemon.client.unpack_files(&other, "", sandbox_client::upload_stream(packed)).await.unwrap();
+    assert_eq!(
+        daemon
+            .output(
+                &other,
+                "git status --porcelain; git fsck 2>&1; node_modules/.bin/tool; git log --format=%s"
+            )
+            .await,
+        "first\n"
+    );
+    daemon.stop().await;
+}

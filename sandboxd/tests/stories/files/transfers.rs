@@ -1,0 +1,203 @@
+//! Transfers that go wrong: a client that leaves or stands still, a full disk, a daemon that is killed, files that
+//! change under their readers.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sandbox_api::command::StartCommand;
+use sandbox_api::sandbox::{CreateSandbox, Resources};
+use sandbox_api::{ErrorCode, SandboxId};
+use sandbox_client::WriteOptions;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::nothing_half_done;
+use crate::harness::{Daemon, DaemonProcess, Home, SOON, free_port, outcome, under_gvisor, until};
+use crate::http::Wire;
+
+const MIB: usize = 1024 * 1024;
+
+fn zeros(mebibytes: usize) -> Vec<u8> {
+    vec![0; mebibytes * MIB]
+}
+
+/// An upload that stands in the middle: its first mebibyte is on its way, and what follows is for the caller to send.
+async fn begun(
+    client: sandbox_client::Client,
+    sandbox: SandboxId,
+) -> (mpsc::Sender<Result<Bytes, std::io::Error>>, tokio::task::JoinHandle<Result<(), sandbox_client::Error>>)
+{
+    let (sender, receiver) = mpsc::channel(1);
+    sender.send(Ok(zeros(1).into())).await.unwrap();
+    let pieces =
+        futures::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+    let upload = sandbox_client::upload_stream(pieces);
+    let task = tokio::spawn(async move {
+        client.put_file(&sandbox, "file", upload, WriteOptions::default()).await.map(drop)
+    });
+    // Taken, so the first one has been sent.
+    sender.send(Ok(zeros(1).into())).await.unwrap();
+    (sender, task)
+}
+
+const STAGED: &str = "find /vercel/sandbox/.local/.sandbox-staging -type f 2>/dev/null | wc -l";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "echo before > file").await;
+    let (sender, task) = begun(daemon.client.clone(), sandbox.clone()).await;
+    until("the upload has begun", || async { daemon.output(&sandbox, STAGED).await == "1\n" }).await;
+    sender.send(Err(std::io::ErrorKind::BrokenPipe.into())).await.unwrap();
+    assert!(task.await.unwrap().is_err());
+    nothing_half_done(&daemon, &sandbox).await;
+    assert_eq!(daemon.output(&sandbox, "cat file; ls").await, "before\nfile\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_killed_in_the_middle_of_an_upload_leaves_nothing() {
+    let (home, port) = (Home::new(), free_port());
+    let daemon = DaemonProcess::start(&home, port).await;
+    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    daemon.client.put_file(&sandbox, "file", "before", WriteOptions::default()).await.unwrap();
+    let (_sender, task) = begun(daemon.client.clone(), sandbox.clone()).await;
+    let staged = |daemon: &DaemonProcess| {
+        let (client, sandbox) = (daemon.client.clone(), sandbox.clone());
+        async move {
+            let count = StartCommand { script: Some(STAGED.into()), ..StartCommand::default() };
+            outcome(client.run(&sandbox, &count).await.unwrap()).await.text()
+        }
+    };
+    until("the upload has begun", || async { staged(&daemon).await == "1\n" }).await;
+    daemon.kill().await;
+    assert!(task.await.unwrap().is_err());
+    let daemon = DaemonProcess::start(&home, port).await;
+    until("nothing is left", || async { staged(&daemon).await == "0\n" }).await;
+    assert_eq!(daemon.client.read_file(&sandbox, "file").await.unwrap().unwrap(), b"before");
+    daemon.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_that_ends_in_the_middle_of_a_write_keeps_the_old_content() {
+    if under_gvisor() {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let resources = Resources { disk_mb: Some(64), ..Resources::default() };
+    let wish = CreateSandbox {
+        session_key: "chat:1".into(),
+        resources: Some(resources),
+        ..CreateSandbox::default()
+    };
+    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    daemon.client.put_file(&sandbox, "file", "before", WriteOptions::default()).await.unwrap();
+    let full =
+        daemon.client.put_file(&sandbox, "file", zeros(80), WriteOptions::default()).await.unwrap_err();
+    assert_eq!(full.code(), Some(ErrorCode::InsufficientStorage), "{full:?}");
+    assert_eq!(daemon.client.read_file(&sandbox, "file").await.unwrap().unwrap(), b"before");
+    nothing_half_done(&daemon, &sandbox).await;
+    // No more inodes is no more space.
+    let many = "i=0; while : > inode$i; do i=$((i+1)); done 2>/dev/null; ls | wc -l";
+    assert!(daemon.output(&sandbox, many).await.trim().parse::<u32>().unwrap() > 1000);
+    let full = daemon.client.put_file(&sandbox, "another", "x", WriteOptions::default()).await.unwrap_err();
+    assert_eq!(full.code(), Some(ErrorCode::InsufficientStorage), "{full:?}");
+    assert_eq!(daemon.client.read_file(&sandbox, "file").await.unwrap().unwrap(), b"before");
+    daemon.output(&sandbox, "find . -name 'inode*' -delete").await;
+    daemon.client.put_file(&sandbox, "another", "x", WriteOptions::default()).await.unwrap();
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_who_stand_still_are_in_nobodys_way() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "head -c 50M /dev/zero > large").await;
+    let mut still = Vec::new();
+    for path in ["files?path=large", "files:archive?path="].into_iter().cycle().take(40) {
+        let mut wire = Wire::to(&daemon).await;
+        wire.begin("GET", &format!("/v1/sandboxes/{sandbox}/{path}")).await;
+        wire.send(b"\r\n").await.unwrap();
+        still.push(wire);
+    }
+    let began = Instant::now();
+    for round in 0..20 {
+        let name = format!("small{round}");
+        let put = daemon.client.put_file(&sandbox, &name, "1", WriteOptions::default());
+        timeout(SOON, put).await.expect("the put waits for them").unwrap();
+        timeout(SOON, daemon.client.read_file(&sandbox, &name))
+            .await
+            .expect("the read waits for them")
+            .unwrap();
+    }
+    assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+    drop(still);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_writers_of_one_file_never_tear_it() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let content = |of: char| of.to_string().repeat(MIB / 4);
+    daemon.client.put_file(&sandbox, "file", content('a'), WriteOptions::default()).await.unwrap();
+    let over = CancellationToken::new();
+    let writers = ['a', 'b'].map(|of| {
+        let (client, sandbox, over) = (daemon.client.clone(), sandbox.clone(), over.clone());
+        tokio::spawn(async move {
+            let mut writes = 0;
+            while !over.is_cancelled() {
+                client.put_file(&sandbox, "file", content(of), WriteOptions::default()).await.unwrap();
+                writes += 1;
+            }
+            writes
+        })
+    });
+    let end = Instant::now() + Duration::from_secs(8);
+    let mut seen = std::collections::HashMap::new();
+    while Instant::now() < end {
+        let read = daemon.client.get_file(&sandbox, "file", None).await.unwrap().bytes(MIB).await.unwrap();
+        assert_eq!(read.len(), MIB / 4);
+        assert!(read.iter().all(|byte| *byte == read[0]), "a torn read");
+        *seen.entry(read[0]).or_insert(0) += 1;
+    }
+    over.cancel();
+    for writer in writers {
+        assert!(writer.await.unwrap() > 5);
+    }
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    nothing_half_done(&daemon, &sandbox).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_shrinks_while_it_is_read_is_no_whole_file() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "head -c 100M /dev/zero > file").await;
+    let shrinking = daemon.client.get_file(&sandbox, "file", None).await.unwrap();
+    daemon.output(&sandbox, "truncate -s 10 file").await;
+    let read = shrinking.bytes(200 * MIB).await;
+    assert!(read.is_err(), "{} bytes", read.unwrap().len());
+    daemon.output(&sandbox, "head -c 20M /dev/zero > file").await;
+    let growing = daemon.client.get_file(&sandbox, "file", None).await.unwrap();
+    daemon.output(&sandbox, "head -c 20M /dev/zero >> file").await;
+    assert_eq!(growing.bytes(200 * MIB).await.unwrap().len(), 20 * MIB);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_can_be_deleted_while_its_files_are_read_and_written() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "head -c 100M /dev/zero > large").await;
+    let reading = daemon.client.get_file(&sandbox, "large", None).await.unwrap();
+    let (_sender, task) = begun(daemon.client.clone(), sandbox.clone()).await;
+    timeout(SOON, daemon.client.delete(&sandbox)).await.expect("the delete waits for them").unwrap();
+    assert!(reading.bytes(200 * MIB).await.is_err());
+    assert!(timeout(SOON, task).await.expect("the upload goes on").unwrap().is_err());
+    daemon.stop().await;
+}

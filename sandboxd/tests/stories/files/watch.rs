@@ -1,0 +1,107 @@
+//! Watches: what happens is told, and where it cannot be, that is told.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use sandbox_api::ErrorCode;
+use sandbox_api::files::WatchRecord;
+use sandbox_client::FileChanges;
+use tokio::time::timeout;
+
+use crate::harness::{Daemon, SOON, over_each_transport};
+
+over_each_transport!(changes_are_told_as_they_happen);
+
+async fn next(changes: &mut FileChanges) -> WatchRecord {
+    timeout(SOON, changes.next()).await.expect("nothing is told").expect("it is over").unwrap()
+}
+
+/// Everything up to the record that is wanted.
+async fn until(changes: &mut FileChanges, wanted: impl Fn(&WatchRecord) -> bool) -> Vec<WatchRecord> {
+    let mut told = Vec::new();
+    while !told.last().is_some_and(&wanted) {
+        told.push(next(changes).await);
+    }
+    told
+}
+
+fn created(path: &str) -> WatchRecord {
+    WatchRecord::Created { path: path.into(), path_base64: None }
+}
+
+async fn changes_are_told_as_they_happen(daemon: &Daemon) {
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "mkdir -p dir/sub").await;
+    let mut changes = daemon.client.watch_files(&sandbox, "dir", true).await.unwrap();
+    assert_eq!(next(&mut changes).await, WatchRecord::Ready);
+    daemon.output(&sandbox, "mkdir -p dir/new/deep; echo 1 > dir/new/deep/file; echo 1 > elsewhere").await;
+    until(&mut changes, |record| *record == created("dir/new/deep/file")).await;
+    daemon
+        .output(&sandbox, "mv dir/new/deep/file dir/sub/moved; echo 2 >> dir/sub/moved; rm dir/sub/moved")
+        .await;
+    let moved = |record: &WatchRecord| matches!(record, WatchRecord::Moved { path, from, .. } if path == "dir/sub/moved" && from == "dir/new/deep/file");
+    until(&mut changes, moved).await;
+    let deleted =
+        |record: &WatchRecord| matches!(record, WatchRecord::Deleted { path, .. } if path == "dir/sub/moved");
+    let told = until(&mut changes, deleted).await;
+    assert!(
+        told.iter()
+            .any(|record| matches!(record, WatchRecord::Modified { path, .. } if path == "dir/sub/moved")),
+        "{told:?}"
+    );
+    // A file of ours appears once, under its own name.
+    daemon.client.put_file(&sandbox, "dir/put", "1", Default::default()).await.unwrap();
+    let told = until(&mut changes, |record| *record == created("dir/put")).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    daemon.output(&sandbox, "rm -r dir").await;
+    until(&mut changes, |record| *record == WatchRecord::Gone).await;
+    assert!(changes.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_faster_than_they_are_read_are_told_as_an_overflow() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let mut changes = daemon.client.watch_files(&sandbox, "", true).await.unwrap();
+    assert_eq!(next(&mut changes).await, WatchRecord::Ready);
+    let churn = "import os
+for i in range(120000):
+    open(f'{i % 100}-{\"n\" * 200}', 'w').close(); os.remove(f'{i % 100}-{\"n\" * 200}')";
+    let wish = sandbox_api::command::StartCommand {
+        cmd: Some("python3".into()),
+        args: Some(vec!["-c".into(), churn.into()]),
+        ..Default::default()
+    };
+    let done = crate::harness::outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+    assert_eq!(done.exit_code, 0, "{done:?}");
+    until(&mut changes, |record| *record == WatchRecord::Overflow).await;
+    daemon.output(&sandbox, "touch last").await;
+    until(&mut changes, |record| *record == created("last")).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_ends_with_its_sandbox_and_has_a_bound() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let mut watches = Vec::new();
+    for _ in 0..16 {
+        watches.push(daemon.client.watch_files(&sandbox, "", false).await.unwrap());
+    }
+    let more = daemon.client.watch_files(&sandbox, "", false).await.unwrap_err();
+    assert_eq!(more.code(), Some(ErrorCode::CapacityExhausted));
+    let mut last = watches.pop().unwrap();
+    drop(watches);
+    crate::harness::until("the others are gone", || async {
+        daemon.client.watch_files(&sandbox, "", false).await.is_ok()
+    })
+    .await;
+    assert_eq!(next(&mut last).await, WatchRecord::Ready);
+    daemon.client.delete(&sandbox).await.unwrap();
+    let ended = timeout(Duration::from_secs(10), last.next())
+        .await
+        .expect("it goes on")
+        .expect("it ended as if by itself");
+    assert!(ended.is_err(), "{ended:?}");
+    daemon.stop().await;
+}
