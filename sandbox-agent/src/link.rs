@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use agent_protocol::greeting::Greeting;
-use agent_protocol::{CONNECTION_WINDOW_BYTES, GENERATION, MAX_FRAME_BYTES, STREAM_WINDOW_BYTES};
+use agent_protocol::{CONNECTION_WINDOW_BYTES, GENERATION, MAX_CALLS, MAX_FRAME_BYTES, STREAM_WINDOW_BYTES};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
@@ -34,10 +34,6 @@ const GOOD_CONNECTION: Duration = Duration::from_secs(5);
 
 /// Bytes on their way to sandboxd per stream before the sender waits.
 const SEND_BUFFER_BYTES: usize = 512 * 1024;
-
-/// Calls at once on one connection: more than sandboxd lets readers have, so that there is always one left
-/// to end a command with.
-const MAX_CALLS: u32 = 512;
 
 /// Connections of `sandbox-agent dial` served at once; an old one may linger while a new one comes.
 const MAX_DIALLED: usize = 4;

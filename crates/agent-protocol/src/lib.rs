@@ -24,12 +24,17 @@ pub const GENERATION: u32 = 2;
 /// Largest message either side accepts: an 8 MiB script and 8 MiB of standard input with their frame.
 pub const MAX_MESSAGE_BYTES: usize = 20 * 1024 * 1024;
 
+/// Calls at once on one connection: more than sandboxd lets readers have, so that there is always one left
+/// to end a command with.
+pub const MAX_CALLS: u32 = 512;
+
 /// HTTP/2 flow-control window of one stream. Also the most that a lost connection can have swallowed
 /// of one command's output, which the agent's log must be able to repeat.
-pub const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+pub const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 
-/// HTTP/2 flow-control window of a connection, shared by its streams.
-pub const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+/// HTTP/2 flow-control window of a connection, shared by its streams: room for all of them. With less, a few readers
+/// that stand still would take it all, and nobody else would hear anything.
+pub const CONNECTION_WINDOW_BYTES: u32 = MAX_CALLS * STREAM_WINDOW_BYTES;
 
 /// Largest HTTP/2 frame either side accepts; above the protocol's 16 KiB, to copy less often.
 pub const MAX_FRAME_BYTES: u32 = 256 * 1024;

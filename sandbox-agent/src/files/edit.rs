@@ -156,7 +156,9 @@ fn write_line(text: &mut Vec<u8>, tag: ChangeTag, line: &[u8]) {
 fn quoted(side: &str, name: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\".contains(byte) || *byte == b' ';
     if name.iter().all(is_plain) {
-        return format!("{side}/{}", String::from_utf8_lossy(name));
+        // It goes to the tab, which is there for names with a space.
+        let end = if name.contains(&b' ') { "\t" } else { "" };
+        return format!("{side}/{}{end}", String::from_utf8_lossy(name));
     }
     let escaped = name
         .iter()

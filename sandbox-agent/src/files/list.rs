@@ -10,6 +10,9 @@ use super::walk::Walk;
 use super::{Workspace, info};
 use crate::limits::{LIST_PAGE_BYTES, MESSAGE_BYTES};
 
+/// Names that are kept of a directory beside those of a page: where the page before ended, and one more to know of.
+const KEPT_BESIDE: usize = 2;
+
 /// What an entry takes beside its path and target.
 const ENTRY_BYTES: usize = 96;
 
@@ -25,7 +28,7 @@ impl Workspace {
     ) -> Result<Vec<v1::Listed>, Kind> {
         let fail = |error: std::io::Error| path.dir_fault(&error);
         let dir = self.open_dir(path.as_path()).map_err(fail)?;
-        let mut walk = Walk::new(dir, path.relative.clone(), limit + 1, after).map_err(fail)?;
+        let mut walk = Walk::new(dir, path.relative.clone(), limit + KEPT_BESIDE, after).map_err(fail)?;
         let mut page = Page::default();
         while let Some(entry) = walk.next() {
             if entry.is_dir && entry.depth < depth {

@@ -68,15 +68,43 @@ impl Api {
     /// One answer to its end, as bytes.
     pub(crate) async fn get(&mut self, path: &str) -> (Duration, Bytes) {
         let began = Instant::now();
-        let body = self.send("GET", path, String::new()).await.collect().await.unwrap().to_bytes();
+        let body = self.send("GET", path, Bytes::new()).await.collect().await.unwrap().to_bytes();
         (began.elapsed(), body)
+    }
+
+    /// A body that is sent, and the answer to it.
+    pub(crate) async fn put(&mut self, path: &str, body: Bytes) -> Duration {
+        let began = Instant::now();
+        self.send("PUT", path, body).await.collect().await.unwrap();
+        began.elapsed()
+    }
+
+    /// An answer that is not kept; how long it was.
+    pub(crate) async fn drain(&mut self, path: &str) -> (Duration, usize) {
+        let began = Instant::now();
+        let mut body = self.send("GET", path, Bytes::new()).await;
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            bytes += frame.unwrap().into_data().unwrap().len();
+        }
+        (began.elapsed(), bytes)
+    }
+
+    /// A script that must succeed.
+    pub(crate) async fn script(&mut self, sandbox: &SandboxId, script: &str) -> Duration {
+        let began = Instant::now();
+        let wish = serde_json::json!({ "script": script, "timeoutMs": 120_000 }).to_string();
+        let body = self.run(sandbox, wish).await.collect().await.unwrap().to_bytes();
+        let took = began.elapsed();
+        assert!(body.windows(12).any(|part| part == b"\"exitCode\":0"), "{}", String::from_utf8_lossy(&body));
+        took
     }
 
     async fn run(&mut self, sandbox: &SandboxId, wish: String) -> Incoming {
         self.send("POST", &format!("/v1/sandboxes/{sandbox}/commands"), wish).await
     }
 
-    async fn send(&mut self, method: &str, path: &str, body: String) -> Incoming {
+    async fn send(&mut self, method: &str, path: &str, body: impl Into<Bytes>) -> Incoming {
         let request = Request::builder()
             .method(method)
             .uri(path)

@@ -21,6 +21,7 @@ mod router;
 mod sandbox;
 mod server;
 mod throttle;
+mod unread;
 
 use std::sync::Arc;
 

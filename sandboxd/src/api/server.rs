@@ -1,5 +1,6 @@
 //! Accepts connections and serves HTTP/1.1 on them.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use tracing::{debug, warn};
 
 use super::linger::Lingering;
 use super::throttle::Peer;
+use super::unread;
 use crate::model::limits;
 
 /// Pause after a failed accept, which most often means that descriptors are short.
@@ -81,7 +83,13 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, shutdow
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        router.call(request)
+        let (request, reading) = unread::track(request);
+        let answer = router.call(request);
+        async move {
+            let mut response = answer.await?;
+            reading.tell(&mut response);
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -64,6 +64,24 @@ async fn a_body_that_says_it_is_too_large_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_answered_before_the_body_is_read_is_told_that_the_connection_ends() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    for (path, closes) in [("?path=../out", "close"), ("?path=in", "")] {
+        let mut wire = Wire::to(&daemon).await;
+        wire.begin("PUT", &format!("/v1/sandboxes/{sandbox}/files{path}")).await;
+        let body = if closes.is_empty() {
+            &b"content-length: 3\r\n\r\nabc"[..]
+        } else {
+            b"content-length: 9\r\n\r\nabc"
+        };
+        wire.send(body).await.unwrap();
+        assert_eq!(wire.answer().await.header("connection"), closes, "{path}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_body_without_a_length_is_cut_at_the_limit() {
     let daemon = daemon_with_small_bodies().await;
     let mut wire = Wire::to(&daemon).await;

@@ -20,7 +20,7 @@ chmod 755 sub/deep/tool; chmod 600 sub/large; ln -s sub/large link; ln -s ../../
 printf bytes > $'latin-\\xe9'; echo long > sub/$(printf 'n%.0s' $(seq 200)); mkfifo pipe";
 
 /// Everything about a tree but its fifo, which no archive has.
-const LOOK: &str = "find . ! -name pipe ! -type d -printf '%P %y %m %l %s\\n' -o -type d -printf '%P d\\n' | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum; stat -c %Y sub/deep/tool";
+const LOOK: &str = "find . ! -name pipe ! -type d -printf '%P %y %m %l %s\\n' -o -type d -printf '%P d\\n' | LC_ALL=C sort | cat -v; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | cat -v; stat -c %Y sub/deep/tool";
 
 async fn what_is_packed_is_unpacked_the_same(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;

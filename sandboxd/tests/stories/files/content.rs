@@ -28,7 +28,10 @@ async fn what_is_put_is_got(daemon: &Daemon) {
         assert_eq!((got.length(), got.etag()), (Some(content.len() as u64), Some(&written.etag[..])));
         assert_eq!(got.bytes(2 * MIB).await.unwrap(), content);
     }
-    assert_eq!(daemon.output(&sandbox, "stat -c '%a %U' a/b/c empty absolute | sort -u").await, "750 user\n");
+    assert_eq!(
+        daemon.output(&sandbox, "stat -c '%a %U' a/b/c empty absolute | sort -u").await,
+        "750 sandbox\n"
+    );
     let again = client.put_file(&sandbox, "empty", "no more", WriteOptions::default()).await.unwrap();
     assert!(!again.created);
     assert_eq!(daemon.output(&sandbox, "cat empty; stat -c ' %a' empty").await, "no more 750\n");

@@ -7,7 +7,7 @@ use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::{ArchiveFormat, Error, WriteOptions};
 
 use super::{file, write};
-use crate::harness::{Daemon, over_each_transport};
+use crate::harness::{Daemon, over_each_transport, until};
 
 over_each_transport!(every_call_refuses_every_way_out, links_that_move_all_the_time_lead_nowhere);
 
@@ -44,7 +44,7 @@ async fn refusals(
 
 async fn every_call_refuses_every_way_out(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
-    daemon.output(&sandbox, "echo 1 > inside; ln -s /etc etc; ln -s /proc/self/root root; mkdir ../workspace2 2>/dev/null; ln -s ../.local up; true").await;
+    daemon.output(&sandbox, "echo 1 > inside; mkdir a; ln -s /etc etc; ln -s /proc/self/root root; mkdir ../workspace2 2>/dev/null; ln -s ../.local up; true").await;
     for path in [
         "../x/y",
         "/etc/passwd",
@@ -65,7 +65,7 @@ async fn every_call_refuses_every_way_out(daemon: &Daemon) {
     assert_eq!(daemon.client.grep_files(&sandbox, &grep).await.unwrap_err().code(), Some(ErrorCode::Refused));
     let glob = GlobFiles { pattern: "**".into(), path: Some("..".into()), ..GlobFiles::default() };
     assert_eq!(daemon.client.glob_files(&sandbox, &glob).await.unwrap_err().code(), Some(ErrorCode::Refused));
-    assert_eq!(daemon.output(&sandbox, "cat inside; ls").await, "1\netc\ninside\nroot\nup\n");
+    assert_eq!(daemon.output(&sandbox, "cat inside; ls").await, "1\na\netc\ninside\nroot\nup\n");
     let everything = GrepFiles { query: SECRET.into(), include_ignored: Some(true), ..GrepFiles::default() };
     assert!(daemon.client.grep_files(&sandbox, &everything).await.unwrap().matches.is_empty());
 }
@@ -98,6 +98,7 @@ async fn links_that_move_all_the_time_lead_nowhere(daemon: &Daemon) {
         };
         async move { crate::harness::outcome(client.run(&sandbox, &wish).await.unwrap()).await }
     });
+    until("it has begun", || async { daemon.client.stat_file(&sandbox, "dir").await.is_ok() }).await;
     let end = Instant::now() + Duration::from_secs(10);
     let (mut inside, mut refused) = (0, 0);
     while Instant::now() < end {
