@@ -6,6 +6,7 @@ use crate::object;
 
 /// `POST …/files:write`: all of them or none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WriteFiles {
     /// At least one.
     #[serde(deserialize_with = "object::each")]
@@ -14,6 +15,7 @@ pub struct WriteFiles {
 
 /// One file of a write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileToWrite {
     /// Under the workspace, or relative to it.
@@ -27,6 +29,7 @@ pub struct FileToWrite {
 
 /// `GET …/files:read`: the file, or that there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileRead {
     /// Whether the file exists.

@@ -9,6 +9,7 @@ use crate::{SandboxId, object};
 
 /// `POST /v1/sandboxes`: create or reconnect. Only the session key is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSandbox {
     /// Names the session, 1 to 512 bytes: `chat:<id>` or `tmp:<id>`.
@@ -32,15 +33,18 @@ pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Environment of every command: up to 64 entries, 32 KiB.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<StringMap>,
     /// Kept with the sandbox and returned as it is: up to 64 entries, 32 KiB.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<StringMap>,
 }
 
 /// How large a sandbox is; what is absent has a default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
     /// 1 to 8, default 2.
@@ -59,6 +63,7 @@ pub struct Resources {
 
 /// What a sandbox may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
     /// `default`, `allowlist` or `none`.
@@ -68,6 +73,7 @@ pub struct Network {
 
 /// The sandbox of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxCreated {
     /// Its id.
@@ -85,6 +91,7 @@ pub struct SandboxCreated {
 
 /// Where a sandbox is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum SandboxState {
     /// Its container is being made.
@@ -101,6 +108,7 @@ pub enum SandboxState {
 
 /// A sandbox: what it was asked to be and what it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Sandbox {
     /// Its id.
@@ -122,6 +130,7 @@ pub struct Sandbox {
     /// Names of the variables every command gets; never their values.
     pub env_keys: Vec<String>,
     /// As the caller gave it.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub metadata: StringMap,
     /// When it was made.
     pub created_at: Timestamp,
@@ -143,6 +152,7 @@ pub struct Sandbox {
 
 /// What a sandbox takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Memory of all its processes and of its memory-backed files, without the page cache.
@@ -157,6 +167,7 @@ pub struct Usage {
 
 /// The hardening of a sandbox's container, as the engine applied it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Posture {
     /// Nothing but its mounts can be written.
@@ -189,6 +200,7 @@ pub struct Posture {
 
 /// `GET /v1/sandboxes`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxList {
     /// In order of their ids.
@@ -199,6 +211,7 @@ pub struct SandboxList {
 
 /// `GET /v1/sandboxes`: which of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(rename_all = "camelCase")]
 pub struct ListSandboxes {
     /// Only that of this session.
@@ -211,12 +224,14 @@ pub struct ListSandboxes {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Those after this one: `nextCursor` of the page before.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<SandboxId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
 /// `POST /v1/sandboxes/{id}:park`
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ParkSandbox {
     /// Also where a command runs, which ends as `lost`. Otherwise that is 409 `wrong_state`.
@@ -226,6 +241,7 @@ pub struct ParkSandbox {
 
 /// `POST /v1/sandboxes/{id}:touch`
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TouchSandbox {
     /// Another idle time from now on, in milliseconds, 10000 to 21600000.

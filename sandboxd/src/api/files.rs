@@ -9,11 +9,17 @@ use sandbox_api::files::{FileRead, FileToWrite, WriteFiles};
 use super::ApiState;
 use super::body::Json;
 use super::error::Result;
+use super::openapi::InSandbox;
+use super::openapi::answers::*;
 use super::params::{self, Params, Path};
 use crate::model::files::NewFile;
 use crate::model::{FieldError, limits};
 
-/// `POST …/files:write`
+/// Write files
+///
+/// All of them or none. Directories on the way are made.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files:write", operation_id = "writeFiles", tag = "files",
+    params(InSandbox), request_body = WriteFiles, responses((status = 200, body = Done), ByName, ByBody, BySandbox))]
 pub(super) async fn write(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -30,7 +36,12 @@ pub(super) async fn write(
     Ok(Json(Done::OK))
 }
 
-/// `GET …/files:read`
+/// Read a file
+///
+/// The whole of a file that is not too long, or that there is none.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files:read", operation_id = "readFile", tag = "files",
+    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it.")),
+    responses((status = 200, body = FileRead), ByName, ByQuery, BySize, BySandbox))]
 pub(super) async fn read(
     State(state): State<ApiState>,
     Path(id): Path<String>,

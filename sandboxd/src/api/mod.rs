@@ -8,6 +8,7 @@ mod auth;
 mod body;
 mod command;
 mod decode;
+mod docs;
 mod error;
 mod files;
 mod health;
@@ -15,12 +16,14 @@ mod hosts;
 mod linger;
 mod metrics;
 mod ndjson;
+mod openapi;
 mod params;
 mod request_log;
 mod router;
 mod sandbox;
 mod server;
 mod throttle;
+mod verb;
 
 use std::sync::Arc;
 
