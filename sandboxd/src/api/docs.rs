@@ -27,6 +27,9 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(router::document);
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// What tells Swagger UI where the document is.
+const SCRIPT: &str = "page.js";
+
 /// Files of Swagger UI that the page needs.
 const ASSETS: [&str; 3] = ["favicon-32x32.png", "swagger-ui-bundle.js", "swagger-ui.css"];
 
@@ -57,12 +60,17 @@ pub(super) async fn page() -> Response {
     responses((status = 200, description = "The file",
         content((String = "text/javascript"), (String = "text/css"), (String = "image/png"))), ByName))]
 pub(super) async fn asset(Path(file): Path<String>) -> Result<Response> {
-    if file == "page.js" {
+    if file == SCRIPT {
         let script = Bytes::from_static(include_bytes!("docs/page.js"));
         return Ok(answer(HeaderValue::from_static("text/javascript; charset=utf-8"), script));
     }
     let name = ASSETS.into_iter().find(|name| *name == file).ok_or(DoorError::NoRoute)?;
     vendored(name).ok_or_else(|| DoorError::NoRoute.into())
+}
+
+/// Every part of the page.
+pub(super) fn parts() -> Vec<&'static str> {
+    [SCRIPT].into_iter().chain(ASSETS).collect()
 }
 
 fn vendored(name: &str) -> Option<Response> {

@@ -4,13 +4,12 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
 
+use super::operations;
+use crate::api::docs;
 use crate::model::command::SIGNALS;
 use crate::model::limits::*;
 use crate::model::sandbox::{DISK_MB, IDLE_TTL_MS, MAX_MAP_ENTRIES, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
 use crate::model::{NetworkMode, Resources, Runtime, SessionKey};
-
-/// The largest number of its format, `int64`.
-const LARGEST: u64 = i64::MAX as u64;
 
 /// A schema or an operation; its field or parameter, empty for the schema itself; what holds of it.
 type Row = (&'static str, &'static str, Value);
@@ -51,11 +50,7 @@ fn table() -> Vec<Row> {
         ("StartCommand", "env", json!({ "maxProperties": MAX_ENV_ENTRIES, "propertyNames": variable() })),
         ("StartCommand", "stdin", json!({ "maxLength": MAX_STDIN_BYTES })),
         ("StartCommand", "stdinBase64", base64()),
-        (
-            "StartCommand",
-            "timeoutMs",
-            with_default(range(0..=LARGEST), DEFAULT_COMMAND_TIMEOUT.as_millis() as u64),
-        ),
+        ("StartCommand", "timeoutMs", with_default(any_number(), DEFAULT_COMMAND_TIMEOUT.as_millis() as u64)),
         ("StartCommand", "detached", json!({ "default": false })),
         ("StartCommand", "openStdin", json!({ "default": false })),
         ("StartCommand", "readOnly", json!({ "default": false })),
@@ -70,9 +65,10 @@ fn table() -> Vec<Row> {
         ("listSandboxes", "limit", page()),
         ("deleteSandbox", "ifState", json!({ "enum": ["parked"] })),
         ("listCommands", "limit", page()),
-        ("waitForCommand", "timeoutMs", range(0..=LARGEST)),
-        ("readCommandLogs", "after", with_default(range(0..=LARGEST), 0)),
+        ("waitForCommand", "timeoutMs", any_number()),
+        ("readCommandLogs", "after", with_default(any_number(), 0)),
         ("readCommandLogs", "follow", json!({ "default": true })),
+        ("docsAsset", "file", json!({ "enum": docs::parts() })),
         ("readFile", "path", text(1, MAX_PATH_BYTES)),
     ]
 }
@@ -97,15 +93,18 @@ fn schema_of<'a>(document: &'a mut Value, place: &str, field: &str) -> Option<&'
         let schema = &mut document["components"]["schemas"][place];
         return if field.is_empty() { Some(schema) } else { schema["properties"].get_mut(field) };
     }
-    let items = document["paths"].as_object_mut()?.values_mut();
-    let mut operations = items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut());
-    let operation = operations.find(|operation| operation["operationId"] == place)?;
+    let operation = operations(document).find(|operation| operation["operationId"] == place)?;
     let mut parameters = operation["parameters"].as_array_mut()?.iter_mut();
     parameters.find(|parameter| parameter["name"] == field)?.get_mut("schema")
 }
 
 fn range(range: RangeInclusive<u64>) -> Value {
     json!({ "minimum": range.start(), "maximum": range.end() })
+}
+
+/// What the daemon's own range holds of is clamped to it.
+fn any_number() -> Value {
+    json!({ "minimum": 0, "maximum": u64::MAX, "format": "uint64" })
 }
 
 fn with_default(mut bound: Value, default: impl Into<Value>) -> Value {
@@ -117,10 +116,13 @@ fn one_of<const N: usize>(names: [&str; N], default: &str) -> Value {
     json!({ "enum": names.as_slice(), "default": default })
 }
 
-/// A script alone, or a program or arguments without one. What is null is absent.
+/// A script alone, or a program or arguments without one; standard input in one way. What is null is absent.
 fn either_script_or_program() -> Value {
     let (there, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
-    json!({ "oneOf": [
+    let stdin_twice = json!({
+        "required": ["stdin", "stdinBase64"], "properties": { "stdin": there, "stdinBase64": there },
+    });
+    json!({ "not": stdin_twice, "oneOf": [
         { "title": "A script", "required": ["script"],
           "properties": { "script": there, "cmd": absent, "args": absent } },
         { "title": "A program", "required": ["cmd"], "properties": { "cmd": there, "script": absent } },
@@ -154,10 +156,11 @@ fn variable() -> Value {
     json!({ "minLength": 1, "pattern": "^[^=\\u0000]*$" })
 }
 
+/// As RFC 4648 section 4 writes it, without bits that mean nothing.
 fn base64() -> Value {
     json!({
         "contentEncoding": "base64",
-        "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+        "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$",
     })
 }
 

@@ -12,6 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Error, Value, json};
 use utoipa::ToSchema;
 
+use super::operations;
+
 /// Lines of a stream.
 const STREAM: &str = r#"{"stream":"start","commandId":"cmd_0123456789abcdefghijkl","startedAt":"2026-01-01T12:00:00Z","timeoutMs":30000}
 {"stream":"stdout","seq":1,"data":"hello\n"}
@@ -73,8 +75,7 @@ pub(super) fn apply(document: &mut Value) {
             schema["examples"] = json!([example]);
         }
     }
-    let items = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
-    for operation in items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut()) {
+    for operation in operations(document) {
         let content = &mut operation["responses"]["200"]["content"];
         if let Some(stream) = content.get_mut("application/x-ndjson") {
             stream["example"] = STREAM.into();

@@ -2,11 +2,13 @@
 //!
 //! Made from the same list as the router, so a route that is not in it does not exist. Shapes and words come from
 //! the wire types and the handlers; what no type can say is added here once for all of them: how one is let in,
-//! how a request may be refused ([`answers`]), which bounds hold ([`bounds`]), and how it looks ([`examples`]).
+//! how a request may be refused ([`answers`]), which bounds hold ([`bounds`]), what leads to what ([`links`]), and how it
+//! looks ([`examples`]).
 
 pub(super) mod answers;
 mod bounds;
 mod examples;
+mod links;
 mod params;
 
 use axum::Router;
@@ -78,11 +80,12 @@ fn document(said: &OpenApi) -> Value {
     });
     document["servers"] = json!([{ "url": "/", "description": "The daemon that served this document" }]);
     document["tags"] = tags();
-    document["security"] = json!([{ "token": [] }, { "bearer": [] }]);
+    document["security"] = json!([{ "adminToken": [] }, { "bearer": [] }]);
     document["components"]["securitySchemes"] = security_schemes();
     document["components"]["responses"] = answers::components();
     bounds::apply(&mut document);
     examples::apply(&mut document);
+    links::apply(&mut document);
     let schemas = document["components"]["schemas"].clone();
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for operation in item.as_object_mut().into_iter().flat_map(|item| item.values_mut()) {
@@ -97,7 +100,7 @@ fn complete(path: &str, operation: &mut Value, schemas: &Value) {
     if auth::is_open(path) {
         operation["security"] = json!([]);
     } else if auth::is_for_browsers(path) {
-        operation["security"] = json!([{ "token": [] }, { "bearer": [] }, { "basic": [] }]);
+        operation["security"] = json!([{ "adminToken": [] }, { "bearer": [] }, { "browserPassword": [] }]);
     }
     let Some(responses) = operation["responses"].as_object_mut() else { return };
     for (status, response) in answers::everywhere(auth::is_open(path)) {
@@ -110,6 +113,12 @@ fn complete(path: &str, operation: &mut Value, schemas: &Value) {
         // What has no field that must be there may be left out as a whole.
         body["required"] = (!schemas[schema_of(body)]["required"].is_null()).into();
     }
+}
+
+/// Every operation, to be changed.
+fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let items = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut())
 }
 
 /// The schema of a JSON body.
@@ -129,7 +138,7 @@ fn tags() -> Value {
 
 fn security_schemes() -> Value {
     json!({
-        "token": {
+        "adminToken": {
             "type": "apiKey",
             "in": "header",
             "name": sandbox_api::TOKEN_HEADER,
@@ -140,7 +149,7 @@ fn security_schemes() -> Value {
             "scheme": "bearer",
             "description": "The admin token, where the other header is not there or empty.",
         },
-        "basic": {
+        "browserPassword": {
             "type": "http",
             "scheme": "basic",
             "description": "The admin token as the password of any user, for a browser that opens this page.",
@@ -160,7 +169,7 @@ mod tests {
     }
 
     /// Path, method and what is said of it.
-    fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
+    fn described(document: &Value) -> Vec<(&str, &str, &Value)> {
         let items = document["paths"].as_object().unwrap().iter();
         items
             .flat_map(|(path, item)| {
@@ -175,7 +184,7 @@ mod tests {
         let document = document();
         let tags: Vec<&Value> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
         let mut ids = BTreeSet::new();
-        for (path, method, said) in operations(&document) {
+        for (path, method, said) in described(&document) {
             let what = format!("{method} {path}");
             for field in ["summary", "description", "operationId"] {
                 assert!(said[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: {field}");
@@ -194,7 +203,7 @@ mod tests {
     #[test]
     fn whatever_needs_the_token_says_so() {
         let document = document();
-        for (path, method, said) in operations(&document) {
+        for (path, method, said) in described(&document) {
             let what = format!("{method} {path}");
             let statuses = said["responses"].as_object().unwrap();
             let is_open = matches!(path, "/v1/health" | "/v1/ready");
@@ -202,8 +211,8 @@ mod tests {
             assert_eq!(statuses.contains_key("401"), !is_open, "{what}");
             assert_eq!(statuses.contains_key("429"), !is_open, "{what}");
             assert!(statuses.contains_key("403") && statuses.contains_key("503"), "{what}");
-            let basic = said["security"].to_string().contains("basic");
-            assert_eq!(basic, path == "/openapi.json" || path.starts_with("/docs"), "{what}");
+            let by_browser = said["security"].to_string().contains("browserPassword");
+            assert_eq!(by_browser, path == "/openapi.json" || path.starts_with("/docs"), "{what}");
         }
     }
 
