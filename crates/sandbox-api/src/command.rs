@@ -71,6 +71,7 @@ pub struct CommandEnded {
     /// Why it ended.
     pub reason: EndReason,
     /// The signal that ended it, such as `SIGKILL`.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
     /// From start to end.
     pub duration_ms: u64,
@@ -111,12 +112,16 @@ pub struct Command {
     /// RFC 3339, UTC.
     pub started_at: String,
     /// RFC 3339, UTC.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub ended_at: Option<String>,
     /// Where it has ended.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub exit_code: Option<i32>,
     /// Where a signal ended it.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
     /// Where it has ended.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub reason: Option<EndReason>,
     /// So far, or from start to end.
     pub duration_ms: u64,
@@ -209,6 +214,7 @@ pub enum Record {
         /// As a shell would report it.
         exit_code: i32,
         /// The signal that ended it, such as `SIGKILL`.
+        #[cfg_attr(feature = "openapi", schema(required))]
         signal: Option<String>,
         /// Why it ended.
         reason: EndReason,

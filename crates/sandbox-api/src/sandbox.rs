@@ -140,13 +140,16 @@ pub struct Sandbox {
     pub idle_ttl_ms: u64,
     /// When it is parked (running) or deleted with its files (parked) if nobody uses it until then; null
     /// while a command runs.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_at: Option<Timestamp>,
     /// Commands that run now, as far as the daemon was told of them.
     pub running_commands: u32,
     /// What it takes now; null where it does not run, and in lists.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub usage: Option<Usage>,
     /// The hardening that was really applied; null before its container was started for the first time by
     /// this daemon.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub posture: Option<Posture>,
 }
 
@@ -160,6 +163,7 @@ pub struct Usage {
     /// Processes and threads.
     pub pids: u64,
     /// What its workspace takes on the disk, caches beside it included; null where that is not known.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_bytes: Option<u64>,
     /// Processor time since its container was started, in milliseconds.
     pub cpu_ms: u64,
@@ -181,14 +185,19 @@ pub struct Posture {
     /// `uid:gid`
     pub user: String,
     /// Processes and threads.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub pids_limit: Option<i64>,
     /// Memory.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub memory_bytes: Option<i64>,
     /// Swap beyond that memory: 0.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub swap_bytes: Option<i64>,
     /// Billionths of a processor.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub nano_cpus: Option<i64>,
     /// What the workspace may hold; null where nothing holds it.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_quota_bytes: Option<u64>,
     /// `none`
     pub network: String,
@@ -206,6 +215,7 @@ pub struct SandboxList {
     /// In order of their ids.
     pub sandboxes: Vec<Sandbox>,
     /// What to pass as `cursor` for those that follow; null at the end.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub next_cursor: Option<String>,
 }
 

@@ -29,8 +29,8 @@ fn table() -> Vec<Row> {
                 "items": { "type": "integer", "format": "int32", "minimum": 1, "maximum": u16::MAX },
             }),
         ),
-        ("CreateSandbox", "env", json!({ "maxProperties": MAX_MAP_ENTRIES, "propertyNames": variable() })),
-        ("CreateSandbox", "metadata", json!({ "maxProperties": MAX_MAP_ENTRIES, "propertyNames": name() })),
+        ("CreateSandbox", "env", map(MAX_MAP_ENTRIES, variable())),
+        ("CreateSandbox", "metadata", map(MAX_MAP_ENTRIES, name())),
         ("Resources", "vcpus", with_default(range(VCPUS), sizes.vcpus())),
         ("Resources", "memoryMb", with_default(range(MEMORY_MB), sizes.memory_mb())),
         ("Resources", "diskMb", with_default(range(DISK_MB), sizes.disk_mb())),
@@ -47,7 +47,7 @@ fn table() -> Vec<Row> {
         ("StartCommand", "args", json!({ "maxItems": MAX_ARGS, "items": argument() })),
         ("StartCommand", "script", text(0, MAX_SCRIPT_BYTES)),
         ("StartCommand", "cwd", text(0, MAX_PATH_BYTES)),
-        ("StartCommand", "env", json!({ "maxProperties": MAX_ENV_ENTRIES, "propertyNames": variable() })),
+        ("StartCommand", "env", map(MAX_ENV_ENTRIES, variable())),
         ("StartCommand", "stdin", json!({ "maxLength": MAX_STDIN_BYTES })),
         ("StartCommand", "stdinBase64", base64()),
         ("StartCommand", "timeoutMs", with_default(any_number(), DEFAULT_COMMAND_TIMEOUT.as_millis() as u64)),
@@ -146,6 +146,11 @@ fn argument() -> Value {
 fn session_key() -> Value {
     let (any, ink) = (r"[^\u0000-\u001f\u007f-\u009f]*", r"[^\u0000-\u001f\u007f-\u009f\s]");
     json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{any}{ink}{any}$") })
+}
+
+fn map(max: usize, names: Value) -> Value {
+    let values = json!({ "type": "string", "pattern": "^[^\\u0000]*$" });
+    json!({ "maxProperties": max, "propertyNames": names, "additionalProperties": values })
 }
 
 fn name() -> Value {

@@ -109,7 +109,8 @@ fn complete(path: &str, operation: &mut Value, schemas: &Value) {
     if let Some(success) = responses.get_mut("200").filter(|success| success["description"].is_null()) {
         success["description"] = schemas[schema_of(success)]["description"].clone();
     }
-    if let Some(body) = operation.get_mut("requestBody") {
+    let json = |body: &&mut Value| !schema_of(body).is_empty();
+    if let Some(body) = operation.get_mut("requestBody").filter(json) {
         // What has no field that must be there may be left out as a whole.
         body["required"] = (!schemas[schema_of(body)]["required"].is_null()).into();
     }
