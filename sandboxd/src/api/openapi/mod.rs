@@ -111,8 +111,9 @@ fn complete(path: &str, operation: &mut Value, schemas: &Value) {
     }
     let json = |body: &&mut Value| !schema_of(body).is_empty();
     if let Some(body) = operation.get_mut("requestBody").filter(json) {
-        // What has no field that must be there may be left out as a whole.
-        body["required"] = (!schemas[schema_of(body)]["required"].is_null()).into();
+        // What has no field that must be there, nor one of several, may be left out as a whole.
+        let schema = &schemas[schema_of(body)];
+        body["required"] = ["required", "oneOf"].iter().any(|rule| !schema[rule].is_null()).into();
     }
 }
 
