@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up down build agent image engine test test-gvisor torture bench deny clean
+.PHONY: help up down build agent image engine test test-gvisor fuzz-api torture bench deny clean
 
 help: ## Print this
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ test: ## Run every check, on the real engine
 
 test-gvisor: ## Run the stories under gVisor, where runsc is installed
 	@scripts/test-gvisor
+
+fuzz-api: ## Fuzz the API by its OpenAPI document, on a daemon of its own
+	@scripts/fuzz-api
 
 torture: ## Kill the daemon hundreds of times and look for what is lost or left behind
 	@scripts/torture

@@ -20,9 +20,10 @@ engine_objects() {
 # The loop devices with a workspace's disk. Whose it is, its volume says, as long as there is one.
 loop_devices() {
   local owners file disk device
+  # A volume of another daemon may go between the two looks.
   owners=$(docker volume ls --quiet --filter label=sandboxd.instance \
     | xargs --no-run-if-empty docker volume inspect \
-      --format '{{index .Options "device"}} {{index .Labels "sandboxd.instance"}}')
+      --format '{{index .Options "device"}} {{index .Labels "sandboxd.instance"}}' 2>/dev/null) || true
   for file in /sys/block/loop*/loop/backing_file; do
     disk=$(sed 's/ (deleted)$//' "$file" 2>/dev/null) || continue
     [[ $disk == */dsk_*.img ]] || continue

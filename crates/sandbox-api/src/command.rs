@@ -7,6 +7,7 @@ use crate::sandbox::StringMap;
 
 /// `POST …/commands`: a program with arguments, or a script for bash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StartCommand {
     /// The program; default `bash`. Not together with `script`.
@@ -22,6 +23,7 @@ pub struct StartCommand {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// On top of the sandbox's environment: up to 64 entries, 32 KiB.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<std::collections::BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<StringMap>,
     /// Standard input as text, up to 8 MiB. Without it standard input is empty.
@@ -43,12 +45,14 @@ pub struct StartCommand {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
     /// Chosen by the caller: the same id again answers for the same command.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<CommandId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_id: Option<String>,
 }
 
 /// A command that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandStarted {
     /// Its id.
@@ -59,6 +63,7 @@ pub struct CommandStarted {
 
 /// `GET …/commands/{id}/wait`: how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandEnded {
     /// As a shell would report it.
@@ -66,6 +71,7 @@ pub struct CommandEnded {
     /// Why it ended.
     pub reason: EndReason,
     /// The signal that ended it, such as `SIGKILL`.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
     /// From start to end.
     pub duration_ms: u64,
@@ -73,6 +79,7 @@ pub struct CommandEnded {
 
 /// Why a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// By itself, with the exit code it chose.
@@ -89,6 +96,7 @@ pub enum EndReason {
 
 /// `GET …/commands/{id}`: what is known of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Command {
     /// Its id.
@@ -104,12 +112,16 @@ pub struct Command {
     /// RFC 3339, UTC.
     pub started_at: String,
     /// RFC 3339, UTC.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub ended_at: Option<String>,
     /// Where it has ended.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub exit_code: Option<i32>,
     /// Where a signal ended it.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
     /// Where it has ended.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub reason: Option<EndReason>,
     /// So far, or from start to end.
     pub duration_ms: u64,
@@ -127,6 +139,7 @@ pub struct Command {
 
 /// `GET …/commands`: the newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandList {
     /// Those that are still written down; byte counts are 0 while a command runs.
@@ -135,6 +148,7 @@ pub struct CommandList {
 
 /// Whether a command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CommandState {
     /// Its main process lives.
@@ -145,6 +159,7 @@ pub enum CommandState {
 
 /// `POST …/commands/{id}:kill`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KillCommand {
     /// A signal's name to send instead of ending the command: `SIGINT` or `INT`.
@@ -154,6 +169,7 @@ pub struct KillCommand {
 
 /// The answer to `:kill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandKilled {
     /// Always true.
@@ -165,9 +181,11 @@ pub struct CommandKilled {
 
 /// One line of a command's stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "stream", rename_all = "lowercase", rename_all_fields = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "stream", rename_all = "lowercase")]
 pub enum Record {
     /// First in the stream of the caller that started the command.
+    #[serde(rename_all = "camelCase")]
     Start {
         /// Its id.
         command_id: CommandId,
@@ -181,6 +199,7 @@ pub enum Record {
     /// Bytes written to standard error.
     Stderr(Output),
     /// Output that is no longer kept.
+    #[serde(rename_all = "camelCase")]
     Gap {
         /// How much.
         dropped_bytes: u64,
@@ -190,10 +209,12 @@ pub enum Record {
     /// Every 15 seconds without output.
     Heartbeat,
     /// Last: how it ended.
+    #[serde(rename_all = "camelCase")]
     Exit {
         /// As a shell would report it.
         exit_code: i32,
         /// The signal that ended it, such as `SIGKILL`.
+        #[cfg_attr(feature = "openapi", schema(required))]
         signal: Option<String>,
         /// Why it ended.
         reason: EndReason,
@@ -213,6 +234,7 @@ pub enum Record {
 
 /// What one read of a command's output brought.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Output {
     /// One more than that of the record before.

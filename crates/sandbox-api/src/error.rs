@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The body of every answer that is not a success.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
     /// A sentence for people.
@@ -14,6 +15,7 @@ pub struct ErrorBody {
     pub code: ErrorCode,
     /// Facts, by name: `field`, `resource`, `limit`, …
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub details: serde_json::Map<String, serde_json::Value>,
     /// The id the request has in the daemon's log: `req_…`.
     #[serde(default)]
@@ -22,6 +24,7 @@ pub struct ErrorBody {
 
 /// What went wrong. Each code has one status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// 400: could not be understood; `details.field` names the field.

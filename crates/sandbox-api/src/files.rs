@@ -7,6 +7,7 @@ use crate::object;
 
 /// `POST …/files:write`: all of them or none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WriteFiles {
     /// At least one.
     #[serde(deserialize_with = "object::each")]
@@ -15,6 +16,7 @@ pub struct WriteFiles {
 
 /// One file of a write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileToWrite {
     /// Under the workspace, or relative to it.
@@ -28,6 +30,7 @@ pub struct FileToWrite {
 
 /// `GET …/files:read`: the file, or that there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileRead {
     /// Whether the file exists.
@@ -42,6 +45,7 @@ pub struct FileRead {
 /// Names need not be text. One that is not is told twice: for people with replacement characters, and in base64. A path
 /// in a query may be percent-encoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileInfo {
     /// The last part of the path; empty for the workspace itself.
@@ -70,6 +74,7 @@ pub struct FileInfo {
 
 /// What something in a workspace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
     /// A regular file.
@@ -84,6 +89,7 @@ pub enum FileKind {
 
 /// `PUT …/files`: what was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileWritten {
     /// Always true.
@@ -98,16 +104,19 @@ pub struct FileWritten {
 
 /// `GET …/files:list`: a page, in the order of the paths' parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileList {
     /// What is in the directory, and beneath it where a `depth` was named.
     pub entries: Vec<FileInfo>,
     /// For the next page; null where this is the last.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub next_cursor: Option<String>,
 }
 
 /// `POST …/files:mkdir`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MakeDir {
     /// The directory. What is missing above it is made too.
@@ -116,6 +125,7 @@ pub struct MakeDir {
 
 /// Answer to [`MakeDir`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DirMade {
     /// Always true.
@@ -126,6 +136,7 @@ pub struct DirMade {
 
 /// `POST …/files:move`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MoveFile {
     /// A file or directory.
@@ -139,6 +150,7 @@ pub struct MoveFile {
 
 /// `DELETE …/files`: what was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileDeleted {
     /// Always true.
@@ -149,6 +161,7 @@ pub struct FileDeleted {
 
 /// `POST …/files:edit`: texts to replace, one after the other, each on what the one before left.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EditFile {
     /// The file, at most 16 MiB.
@@ -160,6 +173,7 @@ pub struct EditFile {
 
 /// One text to replace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TextEdit {
     /// Must be in the file exactly once.
@@ -173,6 +187,7 @@ pub struct TextEdit {
 
 /// Answer to [`EditFile`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileEdited {
     /// In unified format, at most 4 MiB; empty where nothing changed. `patch -R -p1` takes it back.
@@ -181,6 +196,7 @@ pub struct FileEdited {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff_base64: Option<String>,
     /// Counted from 1; null where nothing changed.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub first_changed_line: Option<u64>,
     /// Of the file as it is now.
     pub etag: String,
@@ -188,6 +204,7 @@ pub struct FileEdited {
 
 /// `PUT …/files:archive`: what was unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ArchiveUnpacked {
     /// Always true.
@@ -200,6 +217,7 @@ pub struct ArchiveUnpacked {
 
 /// `POST …/files:grep`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GrepFiles {
     /// A text, or with `regex` a regular expression, up to 4 KiB.
@@ -226,6 +244,7 @@ pub struct GrepFiles {
 
 /// One pattern or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Patterns {
     /// One.
@@ -245,6 +264,7 @@ impl From<Patterns> for Vec<String> {
 
 /// Answer to [`GrepFiles`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GrepFound {
     /// In the order of the files' paths.
@@ -258,6 +278,7 @@ pub struct GrepFound {
 
 /// A line that matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GrepMatch {
     /// Of the file, from the workspace.
@@ -275,6 +296,7 @@ pub struct GrepMatch {
 
 /// Why a search may not have found everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TruncatedBy {
     /// `maxResults`, or 4 MiB of them, are reached.
@@ -287,6 +309,7 @@ pub enum TruncatedBy {
 
 /// `POST …/files:glob`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GlobFiles {
     /// What a path, seen from `path`, must fit: `*` and `?` stay within one name, `**` crosses directories.
@@ -307,6 +330,7 @@ pub struct GlobFiles {
 
 /// Answer to [`GlobFiles`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GlobFound {
     /// In the order of their paths.
@@ -320,6 +344,7 @@ pub struct GlobFound {
 
 /// One line of `GET …/files:watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", tag = "event")]
 pub enum WatchRecord {
     /// First: from here on nothing is missed.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// `GET /v1/health`: the engine answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
     /// Always true; an engine that does not answer is a 503.
     pub ok: bool,
@@ -15,6 +16,7 @@ pub struct Health {
 
 /// `GET /v1/ready`: engine and image are usable and the sandboxes of before are known again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Ready {
     /// Always true; a daemon that is not ready answers 503 and names what is missing.
     pub ready: bool,

@@ -23,8 +23,8 @@ pub struct IdError {
 }
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
-        $(#[$doc])*
+    ($(#[doc = $doc:literal])* $name:ident, $prefix:literal) => {
+        $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
@@ -67,6 +67,16 @@ macro_rules! id {
             }
         }
 
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                schema($prefix, concat!($($doc),*))
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
@@ -90,6 +100,17 @@ fn is_valid(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|rest| {
         (MIN_CHARS..=MAX_CHARS).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
     })
+}
+
+#[cfg(feature = "openapi")]
+fn schema(prefix: &str, description: &str) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    use utoipa::openapi::schema::{ObjectBuilder, Type};
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(description.trim()))
+        .pattern(Some(format!("^{prefix}[A-Za-z0-9]{{{MIN_CHARS},{MAX_CHARS}}}$")))
+        .examples([format!("{prefix}0123456789abcdefghijkl")])
+        .into()
 }
 
 fn random(prefix: &str) -> Result<String, getrandom::Error> {

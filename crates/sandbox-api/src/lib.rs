@@ -30,6 +30,7 @@ pub const WORKSPACE: &str = "/vercel/sandbox/workspace";
 
 /// The answer of a verb that has nothing else to say: `{"ok":true}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Done {
     /// Always true.
     pub ok: bool,

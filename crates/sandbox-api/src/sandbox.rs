@@ -9,6 +9,7 @@ use crate::{SandboxId, object};
 
 /// `POST /v1/sandboxes`: create or reconnect. Only the session key is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSandbox {
     /// Names the session, 1 to 512 bytes: `chat:<id>` or `tmp:<id>`.
@@ -32,15 +33,18 @@ pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Environment of every command: up to 64 entries, 32 KiB.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<StringMap>,
     /// Kept with the sandbox and returned as it is: up to 64 entries, 32 KiB.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<StringMap>,
 }
 
 /// How large a sandbox is; what is absent has a default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
     /// 1 to 8, default 2.
@@ -59,6 +63,7 @@ pub struct Resources {
 
 /// What a sandbox may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
     /// `default`, `allowlist` or `none`.
@@ -68,6 +73,7 @@ pub struct Network {
 
 /// The sandbox of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxCreated {
     /// Its id.
@@ -85,6 +91,7 @@ pub struct SandboxCreated {
 
 /// Where a sandbox is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum SandboxState {
     /// Its container is being made.
@@ -101,6 +108,7 @@ pub enum SandboxState {
 
 /// A sandbox: what it was asked to be and what it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Sandbox {
     /// Its id.
@@ -122,6 +130,7 @@ pub struct Sandbox {
     /// Names of the variables every command gets; never their values.
     pub env_keys: Vec<String>,
     /// As the caller gave it.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub metadata: StringMap,
     /// When it was made.
     pub created_at: Timestamp,
@@ -131,18 +140,22 @@ pub struct Sandbox {
     pub idle_ttl_ms: u64,
     /// When it is parked (running) or deleted with its files (parked) if nobody uses it until then; null
     /// while a command runs.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_at: Option<Timestamp>,
     /// Commands that run now, as far as the daemon was told of them.
     pub running_commands: u32,
     /// What it takes now; null where it does not run, and in lists.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub usage: Option<Usage>,
     /// The hardening that was really applied; null before its container was started for the first time by
     /// this daemon.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub posture: Option<Posture>,
 }
 
 /// What a sandbox takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Memory of all its processes and of its memory-backed files, without the page cache.
@@ -150,6 +163,7 @@ pub struct Usage {
     /// Processes and threads.
     pub pids: u64,
     /// What its workspace takes on the disk, caches beside it included; null where that is not known.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_bytes: Option<u64>,
     /// Processor time since its container was started, in milliseconds.
     pub cpu_ms: u64,
@@ -157,6 +171,7 @@ pub struct Usage {
 
 /// The hardening of a sandbox's container, as the engine applied it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Posture {
     /// Nothing but its mounts can be written.
@@ -170,14 +185,19 @@ pub struct Posture {
     /// `uid:gid`
     pub user: String,
     /// Processes and threads.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub pids_limit: Option<i64>,
     /// Memory.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub memory_bytes: Option<i64>,
     /// Swap beyond that memory: 0.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub swap_bytes: Option<i64>,
     /// Billionths of a processor.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub nano_cpus: Option<i64>,
     /// What the workspace may hold; null where nothing holds it.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_quota_bytes: Option<u64>,
     /// `none`
     pub network: String,
@@ -189,16 +209,19 @@ pub struct Posture {
 
 /// `GET /v1/sandboxes`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxList {
     /// In order of their ids.
     pub sandboxes: Vec<Sandbox>,
     /// What to pass as `cursor` for those that follow; null at the end.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub next_cursor: Option<String>,
 }
 
 /// `GET /v1/sandboxes`: which of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(rename_all = "camelCase")]
 pub struct ListSandboxes {
     /// Only that of this session.
@@ -211,12 +234,14 @@ pub struct ListSandboxes {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Those after this one: `nextCursor` of the page before.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<SandboxId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
 /// `POST /v1/sandboxes/{id}:park`
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ParkSandbox {
     /// Also where a command runs, which ends as `lost`. Otherwise that is 409 `wrong_state`.
@@ -226,6 +251,7 @@ pub struct ParkSandbox {
 
 /// `POST /v1/sandboxes/{id}:touch`
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TouchSandbox {
     /// Another idle time from now on, in milliseconds, 10000 to 21600000.

@@ -34,6 +34,8 @@ pub struct WriteOptions<'a> {
     pub if_match: Option<&'a str>,
     /// Only if there is nothing.
     pub if_absent: bool,
+    /// Wait until the file would outlive a crash of the machine.
+    pub durable: bool,
 }
 
 /// A part of a file.
@@ -117,6 +119,9 @@ impl Client {
         let mut request = self.files(Method::PUT, sandbox, "", path).body(content);
         if let Some(mode) = options.mode {
             request = request.query(&[("mode", format!("{mode:o}"))]);
+        }
+        if options.durable {
+            request = request.query(&[("durable", true)]);
         }
         if let Some(etag) = options.if_match {
             request =

@@ -1,12 +1,18 @@
 //! Who may ask: whoever has the admin token.
+//!
+//! The routes a browser opens by itself also take it as the password of HTTP Basic, and no others do: a browser
+//! adds a password it was told once to whatever any page makes it send.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use sandbox_api::TOKEN_HEADER;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
@@ -17,13 +23,28 @@ use super::error::{ApiError, DoorError};
 use super::throttle::Peer;
 
 /// Routes that anyone may ask.
-pub(super) const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
+const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
+
+/// What makes a browser ask its user for a password (RFC 7617).
+const CHALLENGE: HeaderValue = HeaderValue::from_static(r#"Basic realm="sandboxd", charset="UTF-8""#);
+
+/// Whether anyone may ask for this path.
+pub(super) fn is_open(path: &str) -> bool {
+    OPEN.contains(&path)
+}
+
+/// Whether this path is one that a browser opens by itself.
+pub(super) fn is_for_browsers(path: &str) -> bool {
+    matches!(path, "/openapi.json" | "/docs") || path.starts_with("/docs/")
+}
 
 /// Lets a request through that has the token.
 pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let open = OPEN.contains(&request.uri().path());
-    let given = given(request.headers());
-    if open || is_token(given, state.token.expose_secret()) {
+    let path = request.uri().path();
+    let by_browser = is_for_browsers(path);
+    let given = given(request.headers(), by_browser);
+    if is_open(path) || is_token(&given, state.token.expose_secret()) {
+        drop(given);
         return next.run(request).await;
     }
     state.service.metrics().auth_failed();
@@ -33,7 +54,11 @@ pub(super) async fn check(State(state): State<ApiState>, request: Request, next:
         Ok(()) => DoorError::Unauthenticated,
         Err(wait) => DoorError::TooManyFailures { retry_after: wait.as_secs() + 1 },
     };
-    ApiError::from(refusal).into_response()
+    let mut response = ApiError::from(refusal).into_response();
+    if by_browser {
+        response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
+    }
+    response
 }
 
 /// Where the request came from. The server tells of every one; what it does not tell of is counted together.
@@ -42,18 +67,32 @@ fn peer_of(request: &Request) -> IpAddr {
 }
 
 /// The token of a request. A wrong one in our own header is not rescued by a right bearer.
-fn given(headers: &HeaderMap) -> &[u8] {
+fn given(headers: &HeaderMap, by_browser: bool) -> Cow<'_, [u8]> {
     let own = headers.get(TOKEN_HEADER).map(|value| value.as_bytes().trim_ascii());
     if let Some(token) = own.filter(|token| !token.is_empty()) {
-        return token;
+        return token.into();
     }
-    headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes())).unwrap_or_default()
+    let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    match (bearer(authorization), by_browser) {
+        (Some(token), _) => token.into(),
+        (None, true) => password(authorization).unwrap_or_default().into(),
+        (None, false) => Cow::default(),
+    }
 }
 
 /// What follows the scheme, whose letters may be of any case (RFC 9110 section 11.1).
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// The password, whoever the user is.
+fn password(value: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, credentials) = value.split_at_checked(6)?;
+    let credentials = scheme.eq_ignore_ascii_case(b"basic ").then(|| credentials.trim_ascii())?;
+    let credentials = BASE64_STANDARD.decode(credentials).ok()?;
+    let colon = credentials.iter().position(|byte| *byte == b':')?;
+    Some(credentials[colon + 1..].to_vec())
 }
 
 /// Compares digests, which have one length, so that not even the length of the token shows in the time.
@@ -76,7 +115,25 @@ mod tests {
         };
         set(TOKEN_HEADER, own);
         set("authorization", authorization);
-        is_token(given(&headers), "secret")
+        is_token(&given(&headers, false), "secret")
+    }
+
+    fn check_browser(authorization: &str) -> bool {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(authorization).unwrap())]);
+        is_token(&given(&headers, true), "secret")
+    }
+
+    #[test]
+    fn a_browser_may_give_it_as_a_password() {
+        let basic = |credentials: &str| format!("Basic {}", BASE64_STANDARD.encode(credentials));
+        assert!(check_browser(&basic("anyone:secret")));
+        assert!(check_browser(&basic(":secret").replace("Basic", "bAsIc ")));
+        assert!(check_browser("Bearer secret"));
+        for wrong in ["secret", "secret:", "secret:wrong", "a:secret:", "a:b:secret", "", ":"] {
+            assert!(!check_browser(&basic(wrong)), "{wrong}");
+        }
+        assert!(!check_browser("Basic secret"));
+        assert!(!check(None, Some(&basic("anyone:secret"))), "on another route");
     }
 
     #[test]

@@ -12,14 +12,16 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use sandbox_api::CommandId;
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, CommandState, KillCommand,
+    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, CommandState, KillCommand, Record,
     StartCommand,
 };
 
 use super::ApiState;
 use super::body::Json;
-use super::error::{DoorError, Result};
+use super::error::Result;
 use super::ndjson;
+use super::openapi::answers::*;
+use super::openapi::{InCommand, InSandbox};
 use super::params::{self, Params, Path};
 use crate::model::command::{CommandStatus, signal_name, signal_number};
 use crate::model::sandbox::checked;
@@ -29,7 +31,15 @@ use crate::service;
 /// Largest number of a record: there is one after it, which is the next to be read.
 const LAST_SEQ: u64 = u64::MAX - 1;
 
-/// `POST …/commands`
+/// Start a command
+///
+/// Either `script` or `cmd` with `args`. With `accept: application/x-ndjson` the answer is the command's stream: `start`,
+/// what it writes, and last `exit`; who leaves the stream ends the command, unless it is `detached`. Otherwise the
+/// answer is its id, at once. The same `commandId` again is the same command and runs nothing.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/commands", operation_id = "startCommand", tag = "commands",
+    params(InSandbox),
+    request_body = StartCommand, responses((status = 200, content((CommandStarted = "application/json"), (Record = "application/x-ndjson"))),
+        ByName, ByBody, BySandbox))]
 pub(super) async fn start(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -48,7 +58,12 @@ pub(super) async fn start(
     Ok(Json(CommandStarted { command_id, timeout_ms }).into_response())
 }
 
-/// `GET …/commands`
+/// List commands
+///
+/// Those that are written down, the newest first. Does not wake the sandbox.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/commands", operation_id = "listCommands", tag = "commands",
+    params(InSandbox, ("limit" = Option<u32>, Query, description = "At most so many.")),
+    responses((status = 200, body = CommandList), ByName, ByQuery))]
 pub(super) async fn list(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -60,7 +75,11 @@ pub(super) async fn list(
     Ok(Json(CommandList { commands: records.into_iter().map(record_to_wire).collect() }))
 }
 
-/// `GET …/commands/{command}`
+/// Inspect a command
+///
+/// What is known of it, whether or not its sandbox was parked since.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}", operation_id = "getCommand", tag = "commands",
+    params(InCommand), responses((status = 200, body = Command), ByName, BySandbox))]
 pub(super) async fn inspect(
     State(state): State<ApiState>,
     Path((id, command)): Path<(String, String)>,
@@ -70,18 +89,19 @@ pub(super) async fn inspect(
     Ok(Json(to_wire(command, status)))
 }
 
-/// `POST …/commands/{command}:{verb}`
-pub(super) async fn act(
+/// End a command
+///
+/// With everything it started: TERM, and after two seconds KILL. The answer comes when nothing of it is left. With
+/// `signal` it is only sent that one.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/commands/{commandId}:kill", operation_id = "killCommand",
+    tag = "commands", params(InCommand),
+    request_body = KillCommand, responses((status = 200, body = CommandKilled), ByName, ByBody, BySandbox))]
+pub(super) async fn kill(
     State(state): State<ApiState>,
-    Path((id, target)): Path<(String, String)>,
+    Path((id, command)): Path<(String, String)>,
     Json(wish): Json<KillCommand>,
 ) -> Result<Json<CommandKilled>> {
-    let id = params::sandbox(&id)?;
-    let (command, verb) = params::verb(&target, "GET,HEAD")?;
-    if verb != "kill" {
-        return Err(DoorError::NoRoute.into());
-    }
-    let command = params::command(command)?;
+    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
     let already_ended = match wish.signal {
         None => state.service.kill(&id, &command).await?,
         Some(name) => {
@@ -93,7 +113,13 @@ pub(super) async fn act(
     Ok(Json(CommandKilled { ok: true, already_ended }))
 }
 
-/// `GET …/commands/{command}/wait`
+/// Wait for a command
+///
+/// Answers when it has ended. If `timeoutMs` passes first the answer is a 504, and the command goes on.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}/wait", operation_id = "waitForCommand",
+    tag = "commands", params(InCommand, ("timeoutMs" = Option<u64>, Query,
+        description = "How long to wait, in milliseconds; without it, until the end.")),
+    responses((status = 200, body = CommandEnded), ByName, ByQuery, BySandbox))]
 pub(super) async fn wait(
     State(state): State<ApiState>,
     Path((id, command)): Path<(String, String)>,
@@ -110,7 +136,15 @@ pub(super) async fn wait(
     }))
 }
 
-/// `GET …/commands/{command}/logs`
+/// Read a command's records
+///
+/// Those after number `after` that are kept, then what comes, and last `exit`. A `gap` says what is gone.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}/logs", operation_id = "readCommandLogs",
+    tag = "commands",
+    params(InCommand,
+        ("after" = Option<u64>, Query, description = "The number of the last record that is not wanted."),
+        ("follow" = Option<bool>, Query, description = "Whether to go on with what comes.")),
+    responses((status = 200, description = "The records", body = Record, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
 pub(super) async fn logs(
     State(state): State<ApiState>,
     Path((id, command)): Path<(String, String)>,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sandbox_api::{ErrorBody, ErrorCode};
@@ -41,10 +41,6 @@ pub(super) enum DoorError {
     NoRoute,
     #[error("this route has no such method")]
     Method,
-    #[error("this route has no such method without a verb (`:stop`, `:kill`)")]
-    NoVerb { allow: &'static str },
-    #[error("a verb is asked for by POST")]
-    VerbNeedsPost,
     #[error("the body is larger than {limit} bytes")]
     BodyTooLarge { limit: usize },
     #[error("the body must be JSON (content-type: application/json)")]
@@ -66,7 +62,7 @@ impl DoorError {
             Self::TooManyFailures { .. } => ErrorCode::RateLimited,
             Self::Host(_) | Self::Origin(_) => ErrorCode::Forbidden,
             Self::NoRoute => ErrorCode::NotFound,
-            Self::Method | Self::NoVerb { .. } | Self::VerbNeedsPost => ErrorCode::MethodNotAllowed,
+            Self::Method => ErrorCode::MethodNotAllowed,
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) => ErrorCode::InvalidRequest,
@@ -95,8 +91,6 @@ impl DoorError {
             | Self::Host(_)
             | Self::Origin(_)
             | Self::Method
-            | Self::NoVerb { .. }
-            | Self::VerbNeedsPost
             | Self::NotJson => None,
         };
         fact.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
@@ -187,14 +181,6 @@ impl IntoResponse for ApiError {
         let mut response = status.into_response();
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        let allow = match &self {
-            Self::Door(DoorError::NoVerb { allow }) => Some(*allow),
-            Self::Door(DoorError::VerbNeedsPost) => Some("POST"),
-            Self::Door(_) | Self::Service(_) => None,
-        };
-        if let Some(allow) = allow {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
         }
         if let Self::Service(service::Error::RangeEmpty { size_bytes }) = &self {
             let range = HeaderValue::try_from(format!("bytes */{size_bytes}"));

@@ -7,7 +7,12 @@ use axum::response::{IntoResponse, Response};
 use super::ApiState;
 use crate::metrics;
 
-/// `GET /metrics`
+/// Metrics
+///
+/// The daemon's numbers in the OpenMetrics text format.
+#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "daemon",
+    responses((status = 200, description = "The numbers", body = String,
+        content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(state): State<ApiState>) -> Response {
     let states = state.service.states();
     let count = |wanted| states.iter().filter(|state| **state == wanted).count();

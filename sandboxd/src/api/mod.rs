@@ -8,6 +8,7 @@ mod auth;
 mod body;
 mod command;
 mod decode;
+mod docs;
 mod error;
 mod files;
 mod health;
@@ -15,6 +16,7 @@ mod hosts;
 mod linger;
 mod metrics;
 mod ndjson;
+mod openapi;
 mod params;
 mod request_log;
 mod router;
@@ -22,6 +24,7 @@ mod sandbox;
 mod server;
 mod throttle;
 mod unread;
+mod verb;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Ids and verbs in paths, numbers in queries.
+//! Ids in paths, numbers in queries.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -58,16 +58,6 @@ pub(super) fn sandbox(text: &str) -> Result<SandboxId> {
 /// The command a path names.
 pub(super) fn command(text: &str) -> Result<CommandId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "command" }.into())
-}
-
-/// The id of a path that asks for the thing itself and for no verb.
-pub(super) fn without_verb(target: &str) -> Result<&str> {
-    if target.contains(':') { Err(DoorError::VerbNeedsPost.into()) } else { Ok(target) }
-}
-
-/// Splits `id:verb`. Without a verb the path is that of the thing itself, which has the methods `allow`.
-pub(super) fn verb<'a>(target: &'a str, allow: &'static str) -> Result<(&'a str, &'a str)> {
-    target.split_once(':').ok_or_else(|| ApiError::from(DoorError::NoVerb { allow }))
 }
 
 /// A query's value of another type than text, if it is there.

@@ -15,6 +15,7 @@ use super::ApiState;
 use super::auth;
 use super::error::Problem;
 use super::throttle::Peer;
+use super::verb;
 
 /// The outermost layer.
 pub(super) async fn log(State(state): State<ApiState>, request: Request, next: Next) -> Response {
@@ -22,11 +23,11 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
     let id = format!("req_{}", Uuid::new_v4().simple());
     let method = request.method().clone();
     // The route and not the path: session keys and file names are nobody's business in a log.
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let route = request.extensions().get::<MatchedPath>().map(|path| verb::join(path.as_str()));
     let route = route.unwrap_or_else(|| "-".into());
 
     // Asked every few seconds by whoever watches the daemon.
-    let is_probe = auth::OPEN.contains(&route.as_str());
+    let is_probe = auth::is_open(&route);
 
     let peer = request.extensions().get::<Peer>().map(|peer| field::display(peer.0));
 

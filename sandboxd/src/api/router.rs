@@ -2,40 +2,61 @@
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use bytes::Bytes;
+use utoipa_axum::routes;
 
 use super::error::{method_not_allowed, no_such_route};
-use super::{ApiState, auth, command, files, health, hosts, metrics, request_log, sandbox};
+use super::openapi::Routes;
+use super::{ApiState, auth, command, docs, files, health, hosts, metrics, request_log, sandbox, verb};
 
-/// The API. A verb stands after a colon in the last segment, which the handler splits off.
+/// The API's routes. What is said of each, and its method, is above its handler.
+fn routes() -> Routes {
+    Routes::new()
+        .add("/v1/health", routes!(health::health))
+        .add("/v1/ready", routes!(health::ready))
+        .add("/v1/sandboxes", routes!(sandbox::list, sandbox::create))
+        .add("/v1/sandboxes/{id}", routes!(sandbox::get, sandbox::delete))
+        .add("/v1/sandboxes/{id}:touch", routes!(sandbox::touch))
+        .add("/v1/sandboxes/{id}:park", routes!(sandbox::park))
+        .add("/v1/sandboxes/{id}:stop", routes!(sandbox::stop))
+        .add("/v1/sandboxes/{id}/commands", routes!(command::list, command::start))
+        .add("/v1/sandboxes/{id}/commands/{commandId}", routes!(command::inspect))
+        .add("/v1/sandboxes/{id}/commands/{commandId}:kill", routes!(command::kill))
+        .add("/v1/sandboxes/{id}/commands/{commandId}/wait", routes!(command::wait))
+        .add("/v1/sandboxes/{id}/commands/{commandId}/logs", routes!(command::logs))
+        .add("/v1/sandboxes/{id}/files", routes!(files::content::get, files::content::put, files::delete))
+        .add("/v1/sandboxes/{id}/files:write", routes!(files::write))
+        .add("/v1/sandboxes/{id}/files:read", routes!(files::read))
+        .add("/v1/sandboxes/{id}/files:stat", routes!(files::stat))
+        .add("/v1/sandboxes/{id}/files:list", routes!(files::list))
+        .add("/v1/sandboxes/{id}/files:mkdir", routes!(files::mkdir))
+        .add("/v1/sandboxes/{id}/files:move", routes!(files::rename))
+        .add("/v1/sandboxes/{id}/files:edit", routes!(files::edit))
+        .add("/v1/sandboxes/{id}/files:archive", routes!(files::archive::pack, files::archive::unpack))
+        .add("/v1/sandboxes/{id}/files:watch", routes!(files::watch::watch))
+        .add("/v1/sandboxes/{id}/files:grep", routes!(files::search::grep))
+        .add("/v1/sandboxes/{id}/files:glob", routes!(files::search::glob))
+        .add("/metrics", routes!(metrics::metrics))
+        .add("/openapi.json", routes!(docs::document))
+        .add("/docs", routes!(docs::page))
+        .add("/docs/{file}", routes!(docs::asset))
+}
+
+/// What is said of them, as OpenAPI.
+pub(super) fn document() -> Bytes {
+    routes().into_document()
+}
+
+/// The API.
 pub fn router(state: ApiState) -> Router {
-    Router::new()
-        .route("/v1/health", get(health::health))
-        .route("/v1/ready", get(health::ready))
-        .route("/v1/sandboxes", get(sandbox::list).post(sandbox::create))
-        .route("/v1/sandboxes/{target}", get(sandbox::get).post(sandbox::act).delete(sandbox::delete))
-        .route("/v1/sandboxes/{id}/commands", get(command::list).post(command::start))
-        .route("/v1/sandboxes/{id}/commands/{target}", get(command::inspect).post(command::act))
-        .route("/v1/sandboxes/{id}/commands/{command}/wait", get(command::wait))
-        .route("/v1/sandboxes/{id}/commands/{command}/logs", get(command::logs))
-        .route("/v1/sandboxes/{id}/files", get(files::get).put(files::put).delete(files::delete))
-        .route("/v1/sandboxes/{id}/files:write", post(files::write))
-        .route("/v1/sandboxes/{id}/files:read", get(files::read))
-        .route("/v1/sandboxes/{id}/files:stat", get(files::stat))
-        .route("/v1/sandboxes/{id}/files:list", get(files::list))
-        .route("/v1/sandboxes/{id}/files:mkdir", post(files::mkdir))
-        .route("/v1/sandboxes/{id}/files:move", post(files::rename))
-        .route("/v1/sandboxes/{id}/files:edit", post(files::edit))
-        .route("/v1/sandboxes/{id}/files:archive", get(files::pack).put(files::unpack))
-        .route("/v1/sandboxes/{id}/files:watch", get(files::watch))
-        .route("/v1/sandboxes/{id}/files:grep", post(files::grep))
-        .route("/v1/sandboxes/{id}/files:glob", post(files::glob))
-        .route("/metrics", get(metrics::metrics))
+    let router = routes()
+        .into_router()
         .fallback(no_such_route)
         .method_not_allowed_fallback(method_not_allowed)
         // The last one added is the first to see a request.
         .layer(from_fn_with_state(state.clone(), hosts::check))
         .layer(from_fn_with_state(state.clone(), auth::check))
         .layer(from_fn_with_state(state.clone(), request_log::log))
-        .with_state(state)
+        .with_state(state);
+    verb::layer(router)
 }

@@ -2,24 +2,32 @@
 
 use std::time::Duration;
 
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::State;
 use jiff::Timestamp;
 use sandbox_api::sandbox::{
-    CreateSandbox, Network, ParkSandbox, Posture, Resources as WireResources, Sandbox, SandboxCreated,
-    SandboxList, SandboxState, TouchSandbox, Usage,
+    CreateSandbox, ListSandboxes, Network, ParkSandbox, Posture, Resources as WireResources, Sandbox,
+    SandboxCreated, SandboxList, SandboxState, TouchSandbox, Usage,
 };
 use sandbox_api::{Done, SandboxId};
 
 use super::ApiState;
 use super::body::Json;
-use super::error::{ApiError, DoorError, Result};
+use super::error::{ApiError, Result};
+use super::openapi::InSandbox;
+use super::openapi::answers::*;
 use super::params::{self, Params, Path};
 use crate::engine::Seccomp;
 use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
 use crate::model::{FieldError, NetworkMode, Resources, Runtime, SandboxSpec, SessionKey, Stage, limits};
 use crate::service::{self, Changes, SandboxView, Selection, Service};
 
-/// `POST /v1/sandboxes`
+/// Create or reconnect
+///
+/// The session's sandbox: made if there is none, woken if it was parked. The answer comes when it can be used. An
+/// existing one keeps its container; another `idleTtlMs` or other `ports` apply, and other differences are listed in
+/// `ignored`.
+#[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
+    request_body = CreateSandbox, responses((status = 200, body = SandboxCreated), ByBody, BySandbox))]
 pub(super) async fn create(
     State(state): State<ApiState>,
     Json(wish): Json<CreateSandbox>,
@@ -39,7 +47,11 @@ pub(super) async fn create(
     }))
 }
 
-/// `GET /v1/sandboxes`
+/// List sandboxes
+///
+/// In order of their ids, without what they take now. Neither wakes them nor counts as use.
+#[utoipa::path(get, path = "/v1/sandboxes", operation_id = "listSandboxes", tag = "sandboxes",
+    params(ListSandboxes), responses((status = 200, body = SandboxList), ByQuery))]
 pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Result<Json<SandboxList>> {
     let limit = params::optional(&params, "limit", "a number")?.unwrap_or(limits::DEFAULT_PAGE);
     let selection = Selection {
@@ -54,34 +66,61 @@ pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Resul
     Ok(Json(SandboxList { next_cursor: last.filter(|_| more), sandboxes }))
 }
 
-/// `GET /v1/sandboxes/{id}`
+/// Inspect a sandbox
+///
+/// With what it takes now and how it is hardened. Neither wakes it nor counts as use.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
+    params(InSandbox), responses((status = 200, body = Sandbox), ByName))]
 pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Sandbox>> {
-    Ok(Json(to_wire(state.service.get(&params::sandbox(params::without_verb(&id)?)?).await?)))
+    Ok(Json(to_wire(state.service.get(&params::sandbox(&id)?).await?)))
 }
 
-/// `POST /v1/sandboxes/{id}:{verb}`
-pub(super) async fn act(
+/// Touch a sandbox
+///
+/// Counts as use of it, and changes how long it may be idle.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}:touch", operation_id = "touchSandbox", tag = "sandboxes",
+    params(InSandbox), request_body = TouchSandbox, responses((status = 200, body = Done), ByName, ByBody, BySandbox))]
+pub(super) async fn touch(
     State(state): State<ApiState>,
-    Path(target): Path<String>,
-    request: Request,
+    Path(id): Path<String>,
+    Json(wish): Json<TouchSandbox>,
 ) -> Result<Json<Done>> {
-    match params::verb(&target, "DELETE,GET,HEAD")? {
-        (id, "stop") => return remove(&state, id).await,
-        (id, "park") => {
-            let Json(wish) = Json::<ParkSandbox>::from_request(request, &state).await?;
-            state.service.park(&params::sandbox(id)?, wish.force.unwrap_or(false)).await?;
-        }
-        (id, "touch") => {
-            let Json(wish) = Json::<TouchSandbox>::from_request(request, &state).await?;
-            let idle_ttl = wish.idle_ttl_ms.map(idle_ttl_of).transpose()?;
-            state.service.touch(&params::sandbox(id)?, &Changes { idle_ttl, ports: None }).await?;
-        }
-        _ => return Err(DoorError::NoRoute.into()),
-    }
+    let idle_ttl = wish.idle_ttl_ms.map(idle_ttl_of).transpose()?;
+    state.service.touch(&params::sandbox(&id)?, &Changes { idle_ttl, ports: None }).await?;
     Ok(Json(Done::OK))
 }
 
-/// `DELETE /v1/sandboxes/{id}`
+/// Park a sandbox
+///
+/// Removes its container and keeps its files; the next request for it wakes it. Refused while a command runs, unless
+/// `force` is set. Done as well where it is parked already.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}:park", operation_id = "parkSandbox", tag = "sandboxes",
+    params(InSandbox), request_body = ParkSandbox, responses((status = 200, body = Done), ByName, ByBody, ByState))]
+pub(super) async fn park(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Json(wish): Json<ParkSandbox>,
+) -> Result<Json<Done>> {
+    state.service.park(&params::sandbox(&id)?, wish.force.unwrap_or(false)).await?;
+    Ok(Json(Done::OK))
+}
+
+/// Stop a sandbox
+///
+/// The same as DELETE: the sandbox goes with its files. Done as well where there is none.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}:stop", operation_id = "stopSandbox", tag = "sandboxes",
+    params(InSandbox), responses((status = 200, body = Done)))]
+pub(super) async fn stop(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Done>> {
+    remove(&state, &id).await
+}
+
+/// Delete a sandbox
+///
+/// With its files. Done as well where there is none. With `ifState=parked` only if it is parked and nobody is about to
+/// use it; otherwise nothing happens.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
+    params(InSandbox, ("ifState" = Option<String>, Query, description = "Only in this state.")),
+    responses((status = 200, body = Done), ByQuery, ByState))]
 pub(super) async fn delete(
     State(state): State<ApiState>,
     Path(id): Path<String>,

@@ -148,7 +148,7 @@ pub struct CommandStatus {
 }
 
 /// Signals a caller may send, as signal(7) numbers them on x86-64 and arm64.
-const SIGNALS: [(&str, i32); 14] = [
+pub const SIGNALS: [(&str, i32); 14] = [
     ("SIGHUP", 1),
     ("SIGINT", 2),
     ("SIGQUIT", 3),

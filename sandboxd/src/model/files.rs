@@ -28,6 +28,8 @@ pub struct FileTarget {
     pub if_match: Option<String>,
     /// It is written only if there is nothing.
     pub if_absent: bool,
+    /// The answer waits for the disk.
+    pub durable: bool,
 }
 
 /// What a write did.

@@ -116,6 +116,12 @@ pub const MAX_SEARCH_RESULTS: u32 = 10_000;
 /// See [`MAX_SEARCH_RESULTS`].
 pub const DEFAULT_SEARCH_RESULTS: u32 = 200;
 
+/// Edits of one request; the agent refuses more.
+pub const MAX_EDITS: usize = 256;
+
+/// A query or a pattern of a search, in bytes; the agent refuses longer ones.
+pub const MAX_PATTERN_BYTES: usize = 4 * 1024;
+
 /// Streams and waits of one sandbox at once; more are refused.
 pub const MAX_READERS: usize = 256;
 

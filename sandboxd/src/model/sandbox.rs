@@ -18,10 +18,14 @@ pub const DEFAULT_IDLE_TTL: Duration = Duration::from_secs(900);
 /// Ports a sandbox may offer.
 pub const MAX_PORTS: usize = 4;
 
-const VCPUS: RangeInclusive<u64> = 1..=8;
-const MEMORY_MB: RangeInclusive<u64> = 256..=16_384;
-const PIDS: RangeInclusive<u64> = 16..=4096;
-const DISK_MB: RangeInclusive<u64> = 64..=65_536;
+/// Processors.
+pub const VCPUS: RangeInclusive<u64> = 1..=8;
+/// MiB of memory.
+pub const MEMORY_MB: RangeInclusive<u64> = 256..=16_384;
+/// Processes and threads.
+pub const PIDS: RangeInclusive<u64> = 16..=4096;
+/// MiB of a workspace.
+pub const DISK_MB: RangeInclusive<u64> = 64..=65_536;
 
 /// Entries of a sandbox's environment or metadata, and their names and values together in bytes.
 pub const MAX_MAP_ENTRIES: usize = 64;
@@ -79,6 +83,9 @@ pub enum Runtime {
 }
 
 impl Runtime {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Node24, Self::Python313];
+
     /// Its name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -97,7 +104,7 @@ impl FromStr for Runtime {
     type Err = UnknownRuntime;
 
     fn from_str(text: &str) -> Result<Self, UnknownRuntime> {
-        [Self::Node24, Self::Python313]
+        Self::ALL
             .into_iter()
             .find(|runtime| runtime.as_str() == text)
             .ok_or_else(|| UnknownRuntime(text.to_owned()))
@@ -117,6 +124,9 @@ pub enum NetworkMode {
 }
 
 impl NetworkMode {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::Default, Self::Allowlist, Self::None];
+
     /// Its name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -128,7 +138,7 @@ impl NetworkMode {
 
     /// Reads a name; `field` is what the caller called it.
     pub fn parse(text: &str, field: &str) -> Result<Self, FieldError> {
-        [Self::Default, Self::Allowlist, Self::None]
+        Self::ALL
             .into_iter()
             .find(|mode| mode.as_str() == text)
             .ok_or_else(|| FieldError::new(field, "must be `default`, `allowlist` or `none`"))

@@ -25,6 +25,7 @@ mod limits;
 mod links;
 mod log;
 mod metrics;
+mod openapi;
 mod originals;
 mod output;
 mod own_engine;

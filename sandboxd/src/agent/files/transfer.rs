@@ -268,7 +268,10 @@ mod tests {
 
     fn file(path: &'static str, content: Bytes) -> NewFile {
         let path = FilePath(Bytes::from_static(path.as_bytes()));
-        NewFile { target: FileTarget { path, mode: None, if_match: None, if_absent: false }, content }
+        NewFile {
+            target: FileTarget { path, mode: None, if_match: None, if_absent: false, durable: false },
+            content,
+        }
     }
 
     #[tokio::test]

@@ -37,8 +37,8 @@ pub(super) fn header(wire: v1::FileHeader) -> Result<FileHeader, Error> {
 }
 
 pub(super) fn head(target: FileTarget) -> v1::FileHead {
-    let FileTarget { path, mode, if_match, if_absent } = target;
-    v1::FileHead { path: path.0, mode, if_match, if_absent }
+    let FileTarget { path, mode, if_match, if_absent, durable } = target;
+    v1::FileHead { path: path.0, mode, if_match, if_absent, durable }
 }
 
 pub(super) fn range(range: ByteRange) -> read_file_request::Range {

@@ -11,11 +11,20 @@ use super::path_of;
 use crate::api::ApiState;
 use crate::api::body::{Json, Upload};
 use crate::api::error::Result;
+use crate::api::openapi::InSandbox;
+use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::FieldError;
 use crate::model::files::Compression;
 
-/// `GET …/files:archive`
+/// Pack files
+///
+/// A directory's entries are named from it; a file is packed alone. Fifos, sockets and devices are left out.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files:archive", operation_id = "packFiles", tag = "files",
+    params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
+        ("format" = Option<String>, Query, description = "How it is packed.")),
+    responses((status = 200, description = "The archive.", content(("application/x-tar"), ("application/gzip"), ("application/zstd"))),
+        ByName, ByQuery, BySandbox))]
 pub(in crate::api) async fn pack(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -34,7 +43,14 @@ pub(in crate::api) async fn pack(
     Ok((headers, Body::from_stream(bytes)).into_response())
 }
 
-/// `PUT …/files:archive`
+/// Unpack files
+///
+/// All of the archive or nothing. How it is compressed is found out. Members that would leave the workspace, links that lead
+/// out of it, devices and fifos are refused; members, levels and bytes are bounded.
+#[utoipa::path(put, path = "/v1/sandboxes/{id}/files:archive", operation_id = "unpackFiles", tag = "files",
+    params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace.")),
+    request_body(content_type = "application/x-tar", description = "A tar archive, as it is or with gzip or zstd."),
+    responses((status = 200, body = ArchiveUnpacked), ByName, ByQuery, ByUpload, BySize, BySandbox))]
 pub(in crate::api) async fn unpack(
     State(state): State<ApiState>,
     Path(id): Path<String>,

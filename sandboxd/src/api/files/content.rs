@@ -18,12 +18,21 @@ use super::{MAX_MODE, MODE_PROBLEM, named, wire};
 use crate::api::ApiState;
 use crate::api::body::{Json, Upload};
 use crate::api::error::Result;
+use crate::api::openapi::InSandbox;
+use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::FieldError;
 use crate::model::files::{ByteRange, FileHeader, FilePath, FileTarget};
 use crate::service::Service;
 
-/// `GET …/files`
+/// Read a file as it is
+///
+/// All of it or a range, of any size. `if-none-match` and `if-range` are followed.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "getFile", tag = "files",
+    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes.")),
+    responses((status = 200, description = "The file.", content_type = "application/octet-stream", headers(("etag" = String), ("last-modified" = String))),
+        (status = 206, description = "The range.", content_type = "application/octet-stream", headers(("etag" = String), ("content-range" = String))),
+        (status = 304, description = "It is as `if-none-match` says."), ByName, ByQuery, ByRange, BySandbox))]
 pub(in crate::api) async fn get(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -41,7 +50,16 @@ pub(in crate::api) async fn get(
     Ok((status, headers_of(&header), Body::from_stream(bytes)).into_response())
 }
 
-/// `PUT …/files`
+/// Write a file as it is
+///
+/// Of any size. It appears at once and whole, or not at all; directories on the way are made. `if-match`, and `if-none-match: *`,
+/// are followed.
+#[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "putFile", tag = "files",
+    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
+        ("mode" = Option<String>, Query, description = "Permission bits in octal; without it those of the file that is replaced, or 644."),
+        ("durable" = Option<bool>, Query, description = "Answer when the file would outlive a crash of the machine.")),
+    request_body(content_type = "application/octet-stream", description = "The file."),
+    responses((status = 200, body = FileWritten, headers(("etag" = String))), ByName, ByQuery, ByUpload, ByCondition, BySandbox))]
 pub(in crate::api) async fn put(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -52,7 +70,8 @@ pub(in crate::api) async fn put(
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let (if_match, if_absent) = precondition::of_write(&headers)?;
-    let target = FileTarget { path: named("path", path)?, mode: mode(&query)?, if_match, if_absent };
+    let durable = params::optional(&query, "durable", "`true` or `false`")?.unwrap_or(false);
+    let target = FileTarget { path: named("path", path)?, mode: mode(&query)?, if_match, if_absent, durable };
     let written = state.service.write_file(&id, target, content.into_stream()).await?;
     let etag = quoted(&written.etag);
     let written = FileWritten { ok: true, created: written.created, size: written.bytes, etag: written.etag };

@@ -1,11 +1,13 @@
 //! Files: wire to model and back.
 //!
-//! Here is what is answered in JSON; [`content`] has files as they are, [`archive`] many at once, [`watch`] changes.
+//! Here is what is answered in JSON; [`content`] has files as they are, [`archive`] many at once, [`search`] what is found,
+//! [`watch`] changes.
 
-mod archive;
-mod content;
+pub(super) mod archive;
+pub(super) mod content;
 mod precondition;
-mod watch;
+pub(super) mod search;
+pub(super) mod watch;
 mod wire;
 
 use axum::extract::State;
@@ -14,23 +16,26 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use sandbox_api::Done;
 use sandbox_api::files::{
-    DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileList, FileRead, FileToWrite, GlobFiles,
-    GlobFound, GrepFiles, GrepFound, MakeDir, MoveFile, WriteFiles,
+    DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileList, FileRead, FileToWrite, MakeDir, MoveFile,
+    WriteFiles,
 };
-
-pub(super) use archive::{pack, unpack};
-pub(super) use content::{get, put};
-pub(super) use watch::watch;
 
 use super::ApiState;
 use super::body::Json;
 use super::error::Result;
+use super::openapi::InSandbox;
+use super::openapi::answers::*;
 use super::params::{self, Params, Path, PathParam};
-use crate::model::files::{FilePath, FileTarget, GlobWish, GrepWish, ListWish, NewFile, TextEdit};
+use crate::model::files::{FilePath, FileTarget, ListWish, NewFile, TextEdit};
 use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};
 
-/// `POST …/files:write`
+/// Write files
+///
+/// All of them or none. Directories on the way are made.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files:write", operation_id = "writeFiles", tag = "files",
+    params(InSandbox), request_body = WriteFiles,
+    responses((status = 200, body = Done), ByName, ByBody, BySandbox))]
 pub(super) async fn write(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -47,7 +52,12 @@ pub(super) async fn write(
     Ok(Json(Done::OK))
 }
 
-/// `GET …/files:read`
+/// Read a file
+///
+/// The whole of a file that is not too long, or that there is none.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files:read", operation_id = "readFile", tag = "files",
+    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes.")),
+    responses((status = 200, body = FileRead), ByName, ByQuery, BySize, BySandbox))]
 pub(super) async fn read(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -59,7 +69,13 @@ pub(super) async fn read(
     Ok(Json(FileRead { found: content_base64.is_some(), content_base64 }))
 }
 
-/// `DELETE …/files`
+/// Delete a file or directory
+///
+/// No link is followed. From the first moment on nothing of it can be found.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/files", operation_id = "deleteFile", tag = "files",
+    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
+        ("recursive" = Option<bool>, Query, description = "Also a directory with something in it.")),
+    responses((status = 200, body = FileDeleted), ByName, ByQuery, ByState, BySandbox))]
 pub(super) async fn delete(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -72,7 +88,12 @@ pub(super) async fn delete(
     Ok(Json(FileDeleted { ok: true, removed }))
 }
 
-/// `GET …/files:stat`
+/// What a path names
+///
+/// A link is told of as it is, and not followed.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files:stat", operation_id = "statFile", tag = "files",
+    params(InSandbox, ("path" = Option<String>, Query, description = "Without it the workspace.")),
+    responses((status = 200, body = FileInfo), ByName, ByQuery, BySandbox))]
 pub(super) async fn stat(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -82,7 +103,15 @@ pub(super) async fn stat(
     Ok(Json(wire::info(state.service.stat_file(&id, path_of("path", path)?).await?)))
 }
 
-/// `GET …/files:list`
+/// List a directory
+///
+/// In the order of the paths' parts, a page at a time. No link is followed.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files:list", operation_id = "listFiles", tag = "files",
+    params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
+        ("depth" = Option<u32>, Query, description = "Levels; 1 is the directory itself."),
+        ("limit" = Option<u32>, Query, description = "Entries at most; a page may be shorter where paths are long."),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before.")),
+    responses((status = 200, body = FileList), ByName, ByQuery, BySandbox))]
 pub(super) async fn list(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -101,7 +130,12 @@ pub(super) async fn list(
     Ok(Json(wire::page(state.service.list_files(&id, wish).await?)))
 }
 
-/// `POST …/files:mkdir`
+/// Make a directory
+///
+/// What is missing above it is made too. One that is there is as good as made.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files:mkdir", operation_id = "makeDirectory", tag = "files",
+    params(InSandbox), request_body = MakeDir,
+    responses((status = 200, body = DirMade), ByName, ByBody, BySandbox))]
 pub(super) async fn mkdir(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -112,7 +146,12 @@ pub(super) async fn mkdir(
     Ok(Json(DirMade { ok: true, created }))
 }
 
-/// `POST …/files:move`
+/// Move a file or directory
+///
+/// Directories on the way to the new path are made.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files:move", operation_id = "moveFile", tag = "files",
+    params(InSandbox), request_body = MoveFile,
+    responses((status = 200, body = Done), ByName, ByBody, ByState, BySandbox))]
 pub(super) async fn rename(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -124,7 +163,12 @@ pub(super) async fn rename(
     Ok(Json(Done::OK))
 }
 
-/// `POST …/files:edit`
+/// Edit a file
+///
+/// All of the edits or none, and none where the file changes meanwhile. Line ends, byte order mark and mode stay.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files:edit", operation_id = "editFile", tag = "files",
+    params(InSandbox), request_body = EditFile,
+    responses((status = 200, body = FileEdited), ByName, ByBody, ByState, ByCondition, BySandbox))]
 pub(super) async fn edit(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -140,47 +184,6 @@ pub(super) async fn edit(
     Ok(Json(wire::edited(edited)))
 }
 
-/// `POST …/files:grep`
-pub(super) async fn grep(
-    State(state): State<ApiState>,
-    Path(id): Path<String>,
-    Json(wish): Json<GrepFiles>,
-) -> Result<Json<GrepFound>> {
-    let id = params::sandbox(&id)?;
-    let wish = GrepWish {
-        path: path_of("path", wish.path.unwrap_or_default().into())?,
-        query: wish.query,
-        regex: wish.regex.unwrap_or(false),
-        case_insensitive: wish.case_insensitive.unwrap_or(false),
-        include: wish.include.map(Into::into).unwrap_or_default(),
-        max_results: max_results(wish.max_results)?,
-        include_ignored: wish.include_ignored.unwrap_or(false),
-    };
-    Ok(Json(wire::grep_found(state.service.grep(&id, wish).await?)))
-}
-
-/// `POST …/files:glob`
-pub(super) async fn glob(
-    State(state): State<ApiState>,
-    Path(id): Path<String>,
-    Json(wish): Json<GlobFiles>,
-) -> Result<Json<GlobFound>> {
-    let id = params::sandbox(&id)?;
-    let wish = GlobWish {
-        path: path_of("path", wish.path.unwrap_or_default().into())?,
-        pattern: wish.pattern,
-        exclude: wish.exclude.map(Into::into).unwrap_or_default(),
-        max_results: max_results(wish.max_results)?,
-        include_ignored: wish.include_ignored.unwrap_or(false),
-    };
-    Ok(Json(wire::glob_found(state.service.glob(&id, wish).await?)))
-}
-
-fn max_results(wished: Option<u32>) -> Result<u32> {
-    let wished = wished.unwrap_or(limits::DEFAULT_SEARCH_RESULTS);
-    Ok(checked("maxResults", u64::from(wished), 1..=u64::from(limits::MAX_SEARCH_RESULTS))? as u32)
-}
-
 fn new_file(at: usize, file: FileToWrite) -> std::result::Result<NewFile, FieldError> {
     let path = named(&format!("files[{at}].path"), file.path.into())?;
     if file.mode.is_some_and(|mode| mode > MAX_MODE) {
@@ -189,7 +192,7 @@ fn new_file(at: usize, file: FileToWrite) -> std::result::Result<NewFile, FieldE
     let content = BASE64_STANDARD.decode(&file.content_base64).map_err(|error| {
         FieldError::new(format!("files[{at}].contentBase64"), format!("is not base64: {error}"))
     })?;
-    let target = FileTarget { path, mode: file.mode, if_match: None, if_absent: false };
+    let target = FileTarget { path, mode: file.mode, if_match: None, if_absent: false, durable: false };
     Ok(NewFile { target, content: content.into() })
 }
 

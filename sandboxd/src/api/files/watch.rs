@@ -18,10 +18,19 @@ use super::{path_of, wire};
 use crate::agent::ChangeStream;
 use crate::api::ApiState;
 use crate::api::error::Result;
+use crate::api::openapi::InSandbox;
+use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::limits;
 
-/// `GET …/files:watch`
+/// Watch files
+///
+/// Lines of JSON: first `ready`, from which on nothing is missed, then changes, and a heartbeat in the silence between them.
+/// Keeps the sandbox in use until the caller leaves.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files:watch", operation_id = "watchFiles", tag = "files",
+    params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
+        ("recursive" = Option<bool>, Query, description = "Also what is beneath.")),
+    responses((status = 200, body = WatchRecord, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
 pub(in crate::api) async fn watch(
     State(state): State<ApiState>,
     Path(id): Path<String>,

@@ -1,0 +1,66 @@
+//! What is searched for in files and among names.
+
+use axum::extract::State;
+use sandbox_api::files::{GlobFiles, GlobFound, GrepFiles, GrepFound};
+
+use super::{path_of, wire};
+use crate::api::ApiState;
+use crate::api::body::Json;
+use crate::api::error::Result;
+use crate::api::openapi::InSandbox;
+use crate::api::openapi::answers::*;
+use crate::api::params::{self, Path};
+use crate::model::files::{GlobWish, GrepWish};
+use crate::model::limits;
+use crate::model::sandbox::checked;
+
+/// Search in files
+///
+/// What `.gitignore` files leave out is left out, and so are files that are no text.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files:grep", operation_id = "grepFiles", tag = "files",
+    params(InSandbox), request_body = GrepFiles,
+    responses((status = 200, body = GrepFound), ByName, ByBody, BySandbox))]
+pub(in crate::api) async fn grep(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Json(wish): Json<GrepFiles>,
+) -> Result<Json<GrepFound>> {
+    let id = params::sandbox(&id)?;
+    let wish = GrepWish {
+        path: path_of("path", wish.path.unwrap_or_default().into())?,
+        query: wish.query,
+        regex: wish.regex.unwrap_or(false),
+        case_insensitive: wish.case_insensitive.unwrap_or(false),
+        include: wish.include.map(Into::into).unwrap_or_default(),
+        max_results: max_results(wish.max_results)?,
+        include_ignored: wish.include_ignored.unwrap_or(false),
+    };
+    Ok(Json(wire::grep_found(state.service.grep(&id, wish).await?)))
+}
+
+/// Search for names
+///
+/// Files and directories whose path fits a pattern.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files:glob", operation_id = "globFiles", tag = "files",
+    params(InSandbox), request_body = GlobFiles,
+    responses((status = 200, body = GlobFound), ByName, ByBody, BySandbox))]
+pub(in crate::api) async fn glob(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Json(wish): Json<GlobFiles>,
+) -> Result<Json<GlobFound>> {
+    let id = params::sandbox(&id)?;
+    let wish = GlobWish {
+        path: path_of("path", wish.path.unwrap_or_default().into())?,
+        pattern: wish.pattern,
+        exclude: wish.exclude.map(Into::into).unwrap_or_default(),
+        max_results: max_results(wish.max_results)?,
+        include_ignored: wish.include_ignored.unwrap_or(false),
+    };
+    Ok(Json(wire::glob_found(state.service.glob(&id, wish).await?)))
+}
+
+fn max_results(wished: Option<u32>) -> Result<u32> {
+    let wished = wished.unwrap_or(limits::DEFAULT_SEARCH_RESULTS);
+    Ok(checked("maxResults", u64::from(wished), 1..=u64::from(limits::MAX_SEARCH_RESULTS))? as u32)
+}

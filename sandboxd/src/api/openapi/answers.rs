@@ -1,0 +1,160 @@
+//! How requests are refused: named by why, so that a handler lists reasons and not statuses.
+//!
+//! Each status is described once, under `components/responses`, from the closed list of codes.
+
+use std::collections::BTreeMap;
+
+use sandbox_api::ErrorCode::{self, *};
+use serde_json::{Map, Value, json};
+use utoipa::openapi::{Ref, RefOr, Response};
+use utoipa::{IntoResponses, PartialSchema};
+
+type Answers = BTreeMap<String, RefOr<Response>>;
+
+/// Refusals that any request may meet that needs the token.
+const BEHIND_THE_DOOR: [ErrorCode; 5] = [Unauthenticated, Forbidden, RateLimited, Internal, Unavailable];
+
+/// Refusals that any other request may meet.
+const AT_THE_DOOR: [ErrorCode; 3] = [Forbidden, Internal, Unavailable];
+
+/// The query is not what it must be.
+pub(in crate::api) struct ByQuery;
+
+impl IntoResponses for ByQuery {
+    fn responses() -> Answers {
+        refusals(&[InvalidRequest])
+    }
+}
+
+/// The JSON body is not what it must be, too long, or late.
+pub(in crate::api) struct ByBody;
+
+impl IntoResponses for ByBody {
+    fn responses() -> Answers {
+        refusals(&[InvalidRequest, TooLarge, UnsupportedMediaType, DeadlineExceeded])
+    }
+}
+
+/// The path names something that is not there.
+pub(in crate::api) struct ByName;
+
+impl IntoResponses for ByName {
+    fn responses() -> Answers {
+        refusals(&[NotFound])
+    }
+}
+
+/// The thing is in a state that does not allow it.
+pub(in crate::api) struct ByState;
+
+impl IntoResponses for ByState {
+    fn responses() -> Answers {
+        refusals(&[WrongState])
+    }
+}
+
+/// The sandbox has to be made, woken or asked, and that fails.
+pub(in crate::api) struct BySandbox;
+
+impl IntoResponses for BySandbox {
+    fn responses() -> Answers {
+        refusals(&[AlreadyExists, Refused, CapacityExhausted, DeadlineExceeded, InsufficientStorage])
+    }
+}
+
+/// The file is not as the request's conditions say, or as it was when it was read.
+pub(in crate::api) struct ByCondition;
+
+impl IntoResponses for ByCondition {
+    fn responses() -> Answers {
+        refusals(&[PreconditionFailed])
+    }
+}
+
+/// The file has no byte of the range.
+pub(in crate::api) struct ByRange;
+
+impl IntoResponses for ByRange {
+    fn responses() -> Answers {
+        refusals(&[RangeNotSatisfiable])
+    }
+}
+
+/// The body does not come to its end, or stands still.
+pub(in crate::api) struct ByUpload;
+
+impl IntoResponses for ByUpload {
+    fn responses() -> Answers {
+        refusals(&[InvalidRequest, DeadlineExceeded])
+    }
+}
+
+/// What is read is larger than a caller can be given at once.
+pub(in crate::api) struct BySize;
+
+impl IntoResponses for BySize {
+    fn responses() -> Answers {
+        refusals(&[TooLarge])
+    }
+}
+
+/// What each operation may answer besides what it says itself.
+pub(super) fn everywhere(is_open: bool) -> Vec<(String, Value)> {
+    let codes: &[ErrorCode] = if is_open { &AT_THE_DOOR } else { &BEHIND_THE_DOOR };
+    refusals(codes).into_iter().map(|(status, response)| (status, json!(response))).collect()
+}
+
+fn refusals(codes: &[ErrorCode]) -> Answers {
+    let refused = |code: &ErrorCode| {
+        let status = code.status().to_string();
+        let component = Ref::from_response_name(name(code.status()));
+        (status, RefOr::Ref(component))
+    };
+    codes.iter().map(refused).collect()
+}
+
+fn name(status: u16) -> String {
+    format!("Refused{status}")
+}
+
+/// `components/responses`: one for each status.
+pub(super) fn components() -> Value {
+    let mut components = Map::new();
+    for status in codes().into_iter().map(ErrorCode::status) {
+        let codes: Vec<ErrorCode> = codes().into_iter().filter(|code| code.status() == status).collect();
+        components.insert(name(status), component(&codes));
+    }
+    components.into()
+}
+
+/// Every code, from the schema that the wire type has of itself.
+fn codes() -> Vec<ErrorCode> {
+    let schema = json!(ErrorCode::schema());
+    let names = schema["enum"].as_array().cloned().unwrap_or_default();
+    names.into_iter().filter_map(|name| serde_json::from_value(name).ok()).collect()
+}
+
+fn component(codes: &[ErrorCode]) -> Value {
+    let names: Vec<String> = codes.iter().map(ErrorCode::to_string).collect();
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let mut headers = json!({ "x-request-id": {
+        "description": "The request's id in the daemon's log.",
+        "schema": { "type": "string", "pattern": "^req_[0-9a-f]{32}$" },
+    }});
+    if codes.iter().any(|code| code.is_retryable()) {
+        headers["retry-after"] = json!({
+            "description": "Seconds after which to try again.",
+            "schema": { "type": "integer", "minimum": 1 },
+        });
+    }
+    json!({
+        "description": format!("Refused: {}", quoted.join(" or ")),
+        "headers": headers,
+        "content": { "application/json": { "schema": {
+            "allOf": [
+                { "$ref": "#/components/schemas/ErrorBody" },
+                { "type": "object", "properties": { "code": { "enum": names } } },
+            ],
+        }}},
+    })
+}

@@ -1,0 +1,236 @@
+//! Which values are taken, from the very constants that they are checked with.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+
+use super::operations;
+use crate::api::docs;
+use crate::model::command::SIGNALS;
+use crate::model::limits::*;
+use crate::model::sandbox::{DISK_MB, IDLE_TTL_MS, MAX_MAP_ENTRIES, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
+use crate::model::{NetworkMode, Resources, Runtime, SessionKey};
+
+/// A schema or an operation; its field or parameter, empty for the schema itself; what holds of it.
+type Row = (&'static str, &'static str, Value);
+
+fn table() -> Vec<Row> {
+    let sizes = Resources::default();
+    let page = || json!({ "minimum": 1, "maximum": MAX_PAGE, "default": DEFAULT_PAGE });
+    vec![
+        ("CreateSandbox", "sessionKey", session_key()),
+        ("CreateSandbox", "runtime", one_of(Runtime::ALL.map(Runtime::as_str), Runtime::default().as_str())),
+        ("CreateSandbox", "idleTtlMs", range(IDLE_TTL_MS)),
+        (
+            "CreateSandbox",
+            "ports",
+            json!({
+                "maxItems": MAX_PORTS,
+                "items": { "type": "integer", "format": "int32", "minimum": 1, "maximum": u16::MAX },
+            }),
+        ),
+        ("CreateSandbox", "env", map(MAX_MAP_ENTRIES, variable())),
+        ("CreateSandbox", "metadata", map(MAX_MAP_ENTRIES, name())),
+        ("Resources", "vcpus", with_default(range(VCPUS), sizes.vcpus())),
+        ("Resources", "memoryMb", with_default(range(MEMORY_MB), sizes.memory_mb())),
+        ("Resources", "diskMb", with_default(range(DISK_MB), sizes.disk_mb())),
+        ("Resources", "pids", with_default(range(PIDS), sizes.pids())),
+        (
+            "Network",
+            "mode",
+            one_of(NetworkMode::ALL.map(NetworkMode::as_str), NetworkMode::default().as_str()),
+        ),
+        ("TouchSandbox", "idleTtlMs", range(IDLE_TTL_MS)),
+        ("ParkSandbox", "force", json!({ "default": false })),
+        ("StartCommand", "", either_script_or_program()),
+        ("StartCommand", "cmd", with_default(text(1, MAX_PATH_BYTES), "bash")),
+        ("StartCommand", "args", json!({ "maxItems": MAX_ARGS, "items": argument() })),
+        ("StartCommand", "script", text(0, MAX_SCRIPT_BYTES)),
+        ("StartCommand", "cwd", text(0, MAX_PATH_BYTES)),
+        ("StartCommand", "env", map(MAX_ENV_ENTRIES, variable())),
+        ("StartCommand", "stdin", json!({ "maxLength": MAX_STDIN_BYTES })),
+        ("StartCommand", "stdinBase64", base64()),
+        ("StartCommand", "timeoutMs", with_default(any_number(), DEFAULT_COMMAND_TIMEOUT.as_millis() as u64)),
+        ("StartCommand", "detached", json!({ "default": false })),
+        ("StartCommand", "openStdin", json!({ "default": false })),
+        ("StartCommand", "readOnly", json!({ "default": false })),
+        ("KillCommand", "signal", json!({ "enum": signals() })),
+        ("WriteFiles", "files", json!({ "minItems": 1, "maxItems": MAX_FILES_PER_WRITE })),
+        ("FileToWrite", "path", text(1, MAX_PATH_BYTES)),
+        ("FileToWrite", "contentBase64", base64()),
+        ("FileToWrite", "mode", json!({ "minimum": 0, "maximum": 0o777, "default": 0o644 })),
+        ("FileRead", "contentBase64", json!({ "contentEncoding": "base64" })),
+        ("Output", "dataBase64", json!({ "contentEncoding": "base64" })),
+        ("listSandboxes", "sessionKey", session_key()),
+        ("listSandboxes", "limit", page()),
+        ("deleteSandbox", "ifState", json!({ "enum": ["parked"] })),
+        ("listCommands", "limit", page()),
+        ("waitForCommand", "timeoutMs", any_number()),
+        ("readCommandLogs", "after", with_default(any_number(), 0)),
+        ("readCommandLogs", "follow", json!({ "default": true })),
+        ("docsAsset", "file", json!({ "enum": docs::parts() })),
+        ("readFile", "path", text(1, MAX_PATH_BYTES)),
+        ("getFile", "path", text(1, MAX_PATH_BYTES)),
+        ("putFile", "path", text(1, MAX_PATH_BYTES)),
+        ("putFile", "mode", json!({ "pattern": "^(0o)?[0-7]{1,3}$", "default": "644" })),
+        ("putFile", "durable", json!({ "default": false })),
+        ("deleteFile", "path", text(1, MAX_PATH_BYTES)),
+        ("deleteFile", "recursive", json!({ "default": false })),
+        ("statFile", "path", text(0, MAX_PATH_BYTES)),
+        ("listFiles", "path", text(0, MAX_PATH_BYTES)),
+        ("listFiles", "depth", json!({ "minimum": 1, "maximum": MAX_LIST_DEPTH, "default": 1 })),
+        (
+            "listFiles",
+            "limit",
+            json!({ "minimum": 1, "maximum": MAX_LIST_ENTRIES, "default": DEFAULT_LIST_ENTRIES }),
+        ),
+        ("packFiles", "path", text(0, MAX_PATH_BYTES)),
+        ("packFiles", "format", one_of(["tar", "tar.gz", "tar.zst"], "tar")),
+        ("unpackFiles", "path", text(0, MAX_PATH_BYTES)),
+        ("watchFiles", "path", text(0, MAX_PATH_BYTES)),
+        ("watchFiles", "recursive", json!({ "default": false })),
+        ("MakeDir", "path", text(1, MAX_PATH_BYTES)),
+        ("MoveFile", "from", text(1, MAX_PATH_BYTES)),
+        ("MoveFile", "to", text(1, MAX_PATH_BYTES)),
+        ("MoveFile", "overwrite", json!({ "default": false })),
+        ("EditFile", "path", text(1, MAX_PATH_BYTES)),
+        ("EditFile", "edits", json!({ "minItems": 1, "maxItems": MAX_EDITS })),
+        ("TextEdit", "oldText", json!({ "minLength": 1 })),
+        ("TextEdit", "replaceAll", json!({ "default": false })),
+        ("FileEdited", "diffBase64", json!({ "contentEncoding": "base64" })),
+        ("GrepFiles", "query", json!({ "minLength": 1, "maxLength": MAX_PATTERN_BYTES })),
+        ("GrepFiles", "path", text(0, MAX_PATH_BYTES)),
+        ("GrepFiles", "regex", json!({ "default": false })),
+        ("GrepFiles", "caseInsensitive", json!({ "default": false })),
+        ("GrepFiles", "maxResults", results()),
+        ("GrepFiles", "includeIgnored", json!({ "default": false })),
+        ("GlobFiles", "pattern", json!({ "minLength": 1, "maxLength": MAX_PATTERN_BYTES })),
+        ("GlobFiles", "path", text(0, MAX_PATH_BYTES)),
+        ("GlobFiles", "maxResults", results()),
+        ("GlobFiles", "includeIgnored", json!({ "default": false })),
+    ]
+}
+
+/// Writes them into the document.
+pub(super) fn apply(document: &mut Value) {
+    for (place, field, bound) in table() {
+        let Some(schema) = schema_of(document, place, field) else { continue };
+        // What may be null or absent may be null still.
+        let is_nullable = schema["type"].as_array().is_some_and(|types| types.contains(&"null".into()));
+        for (name, value) in bound.as_object().into_iter().flatten() {
+            schema[name] = value.clone();
+            if let (true, "enum", Some(values)) = (is_nullable, name.as_str(), schema[name].as_array_mut()) {
+                values.push(Value::Null);
+            }
+        }
+    }
+}
+
+fn schema_of<'a>(document: &'a mut Value, place: &str, field: &str) -> Option<&'a mut Value> {
+    if document["components"]["schemas"].get(place).is_some() {
+        let schema = &mut document["components"]["schemas"][place];
+        return if field.is_empty() { Some(schema) } else { schema["properties"].get_mut(field) };
+    }
+    let operation = operations(document).find(|operation| operation["operationId"] == place)?;
+    let mut parameters = operation["parameters"].as_array_mut()?.iter_mut();
+    parameters.find(|parameter| parameter["name"] == field)?.get_mut("schema")
+}
+
+fn range(range: RangeInclusive<u64>) -> Value {
+    json!({ "minimum": range.start(), "maximum": range.end() })
+}
+
+/// What the daemon's own range holds of is clamped to it.
+fn any_number() -> Value {
+    json!({ "minimum": 0, "maximum": u64::MAX, "format": "uint64" })
+}
+
+fn with_default(mut bound: Value, default: impl Into<Value>) -> Value {
+    bound["default"] = default.into();
+    bound
+}
+
+fn one_of<const N: usize>(names: [&str; N], default: &str) -> Value {
+    json!({ "enum": names.as_slice(), "default": default })
+}
+
+/// A script alone, or a program or arguments without one; standard input in one way. What is null is absent.
+fn either_script_or_program() -> Value {
+    let (there, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
+    let stdin_twice = json!({
+        "required": ["stdin", "stdinBase64"], "properties": { "stdin": there, "stdinBase64": there },
+    });
+    json!({ "not": stdin_twice, "oneOf": [
+        { "title": "A script", "required": ["script"],
+          "properties": { "script": there, "cmd": absent, "args": absent } },
+        { "title": "A program", "required": ["cmd"], "properties": { "cmd": there, "script": absent } },
+        { "title": "Arguments for bash", "required": ["args"],
+          "properties": { "args": there, "cmd": absent, "script": absent } },
+    ] })
+}
+
+/// Text of so many bytes without NUL. A schema counts characters, of which there are never more than bytes.
+fn text(min: usize, max: usize) -> Value {
+    json!({ "minLength": min, "maxLength": max, "pattern": "^[^\\u0000]*$" })
+}
+
+fn argument() -> Value {
+    let mut argument = text(0, MAX_SCRIPT_BYTES);
+    argument["type"] = "string".into();
+    argument
+}
+
+/// Not only blanks, and nothing that is no text.
+fn session_key() -> Value {
+    let (any, ink) = (r"[^\u0000-\u001f\u007f-\u009f]*", r"[^\u0000-\u001f\u007f-\u009f\s]");
+    json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{any}{ink}{any}$") })
+}
+
+fn map(max: usize, names: Value) -> Value {
+    let values = json!({ "type": "string", "pattern": "^[^\\u0000]*$" });
+    json!({ "maxProperties": max, "propertyNames": names, "additionalProperties": values })
+}
+
+fn name() -> Value {
+    json!({ "minLength": 1, "pattern": "^[^\\u0000]*$" })
+}
+
+fn variable() -> Value {
+    json!({ "minLength": 1, "pattern": "^[^=\\u0000]*$" })
+}
+
+/// As RFC 4648 section 4 writes it, without bits that mean nothing.
+fn base64() -> Value {
+    json!({
+        "contentEncoding": "base64",
+        "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$",
+    })
+}
+
+fn results() -> Value {
+    json!({ "minimum": 1, "maximum": MAX_SEARCH_RESULTS, "default": DEFAULT_SEARCH_RESULTS })
+}
+
+fn signals() -> Vec<&'static str> {
+    SIGNALS.iter().flat_map(|(name, _)| [Some(*name), name.strip_prefix("SIG")]).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::router;
+
+    #[test]
+    fn every_bound_is_of_something_in_the_document() {
+        let mut document = serde_json::from_slice(&router::document()).unwrap();
+        for (place, field, bound) in table() {
+            let schema = schema_of(&mut document, place, field);
+            let schema = schema.unwrap_or_else(|| panic!("there is no {field} of {place}"));
+            for (name, value) in bound.as_object().unwrap() {
+                let found = &schema[name];
+                let holds = found == value || (name == "enum" && found.as_array().is_some());
+                assert!(holds, "{name} of {field} of {place}: {found}");
+            }
+        }
+    }
+}

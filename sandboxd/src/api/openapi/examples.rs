@@ -1,0 +1,131 @@
+//! How it looks: one example for each body, and some that work on a daemon as they are.
+//!
+//! Each is read by its wire type, so none can be of another shape.
+
+use sandbox_api::command::{Command, CommandEnded, CommandKilled, CommandStarted, KillCommand, StartCommand};
+use sandbox_api::files::{
+    EditFile, FileInfo, FileRead, FileWritten, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles,
+};
+use sandbox_api::health::{Health, Ready};
+use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, SandboxCreated, TouchSandbox};
+use sandbox_api::{Done, ErrorBody};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Error, Value, json};
+use utoipa::ToSchema;
+
+use super::operations;
+
+/// Lines of a stream.
+const STREAM: &str = r#"{"stream":"start","commandId":"cmd_0123456789abcdefghijkl","startedAt":"2026-01-01T12:00:00Z","timeoutMs":30000}
+{"stream":"stdout","seq":1,"data":"hello\n"}
+{"stream":"stderr","seq":2,"data":"\ufffd","dataBase64":"/w=="}
+{"stream":"gap","droppedBytes":1234,"nextSeq":9}
+{"stream":"heartbeat"}
+{"stream":"exit","exitCode":0,"signal":null,"reason":"exited","durationMs":12,"stdoutBytes":6,"stderrBytes":1,"droppedBytes":0}
+"#;
+
+/// Lines of a watch.
+const CHANGES: &str = r#"{"event":"ready"}
+{"event":"created","path":"src/new.rs"}
+{"event":"moved","path":"src/main.rs","from":"src/new.rs"}
+{"event":"heartbeat"}
+"#;
+
+/// A schema's name and an example of it.
+type Example = (String, Value);
+
+fn all() -> Result<Vec<Example>, Error> {
+    Ok(vec![
+        example::<Health>(json!({ "ok": true, "engine": "docker", "version": "27.5.1" }))?,
+        example::<Ready>(json!({ "ready": true }))?,
+        example::<CreateSandbox>(json!({
+            "sessionKey": "chat:1", "idleTtlMs": 900_000, "resources": { "vcpus": 1, "memoryMb": 512 },
+        }))?,
+        example::<SandboxCreated>(json!({
+            "sandboxId": "sbx_0123456789abcdefghijkl", "created": true, "state": "running", "woken": false,
+        }))?,
+        example::<TouchSandbox>(json!({ "idleTtlMs": 900_000 }))?,
+        example::<ParkSandbox>(json!({ "force": true }))?,
+        example::<Done>(json!({ "ok": true }))?,
+        example::<StartCommand>(json!({ "script": "echo hello; uname -a", "timeoutMs": 10_000 }))?,
+        example::<CommandStarted>(json!({
+            "commandId": "cmd_0123456789abcdefghijkl", "timeoutMs": 10_000,
+        }))?,
+        example::<Command>(json!({
+            "commandId": "cmd_0123456789abcdefghijkl", "cmd": "bash", "args": ["-c", "echo hello; uname -a"],
+            "cwd": "/vercel/sandbox/workspace", "state": "ended", "startedAt": "2026-01-01T12:00:00Z",
+            "endedAt": "2026-01-01T12:00:00.012Z", "exitCode": 0, "signal": null, "reason": "exited",
+            "durationMs": 12, "stdoutBytes": 6, "stderrBytes": 0, "droppedBytes": 0, "timeoutMs": 10_000,
+            "detached": false,
+        }))?,
+        example::<CommandEnded>(json!({
+            "exitCode": 0, "reason": "exited", "signal": null, "durationMs": 12,
+        }))?,
+        example::<KillCommand>(json!({ "signal": "SIGINT" }))?,
+        example::<CommandKilled>(json!({ "ok": true }))?,
+        example::<WriteFiles>(json!({ "files": [{ "path": "hello.txt", "contentBase64": "aGVsbG8K" }] }))?,
+        example::<FileRead>(json!({ "found": true, "contentBase64": "aGVsbG8K" }))?,
+        example::<FileInfo>(json!({
+            "name": "hello.txt", "path": "hello.txt", "type": "file", "size": 6, "mode": 420,
+            "modifiedAt": "2026-01-01T12:00:00Z", "etag": "c-6-18b1a2c3d4e5f607",
+        }))?,
+        example::<FileWritten>(
+            json!({ "ok": true, "created": true, "size": 6, "etag": "c-6-18b1a2c3d4e5f607" }),
+        )?,
+        example::<MakeDir>(json!({ "path": "src/deep" }))?,
+        example::<MoveFile>(json!({ "from": "hello.txt", "to": "src/hello.txt", "overwrite": true }))?,
+        example::<EditFile>(json!({
+            "path": "src/hello.txt", "edits": [{ "oldText": "hello", "newText": "hello, world" }],
+        }))?,
+        example::<GrepFiles>(json!({ "query": "hello", "include": "**/*.txt" }))?,
+        example::<GlobFiles>(json!({ "pattern": "**/*.txt", "exclude": ["node_modules"] }))?,
+        example::<ErrorBody>(json!({
+            "error": "`sessionKey` is missing", "code": "invalid_request", "details": { "field": "sessionKey" },
+            "requestId": "req_0123456789abcdef0123456789abcdef",
+        }))?,
+    ])
+}
+
+fn example<T: ToSchema + DeserializeOwned + Serialize>(json: Value) -> Result<Example, Error> {
+    Ok((T::name().into_owned(), serde_json::to_value(serde_json::from_value::<T>(json)?)?))
+}
+
+/// Writes them into the document.
+pub(super) fn apply(document: &mut Value) {
+    for (name, example) in all().into_iter().flatten() {
+        if let Some(schema) = document["components"]["schemas"].get_mut(name) {
+            schema["examples"] = json!([example]);
+        }
+    }
+    for operation in operations(document) {
+        let lines = if operation["operationId"] == "watchFiles" { CHANGES } else { STREAM };
+        let content = &mut operation["responses"]["200"]["content"];
+        if let Some(stream) = content.get_mut("application/x-ndjson") {
+            stream["example"] = lines.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_api::command::Record;
+    use sandbox_api::files::WatchRecord;
+
+    use super::*;
+    use crate::api::router;
+
+    #[test]
+    fn every_example_is_of_its_type() {
+        let document: Value = serde_json::from_slice(&router::document()).unwrap();
+        for (name, example) in all().unwrap() {
+            assert_eq!(document["components"]["schemas"][&name]["examples"][0], example, "{name}");
+        }
+        for line in STREAM.lines() {
+            serde_json::from_str::<Record>(line).unwrap();
+        }
+        for line in CHANGES.lines() {
+            serde_json::from_str::<WatchRecord>(line).unwrap();
+        }
+    }
+}

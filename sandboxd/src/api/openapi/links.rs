@@ -1,0 +1,50 @@
+//! What leads to what: an answer with an id links to the operations whose path takes it.
+
+use serde_json::{Map, Value, json};
+
+use super::operations;
+
+/// An operation whose answer has an id.
+struct Source {
+    operation_id: &'static str,
+    /// The path that takes the id, and with it those below.
+    path: &'static str,
+    /// The path's parameters, and where each is found.
+    parameters: &'static [(&'static str, &'static str)],
+}
+
+const SOURCES: [Source; 2] = [
+    Source {
+        operation_id: "createSandbox",
+        path: "/v1/sandboxes/{id}",
+        parameters: &[("id", "$response.body#/sandboxId")],
+    },
+    Source {
+        operation_id: "startCommand",
+        path: "/v1/sandboxes/{id}/commands/{commandId}",
+        parameters: &[("id", "$request.path.id"), ("commandId", "$response.body#/commandId")],
+    },
+];
+
+/// Writes them into the document.
+pub(super) fn apply(document: &mut Value) {
+    for Source { operation_id, path, parameters } in SOURCES {
+        let names: Map<String, Value> =
+            parameters.iter().map(|(name, place)| ((*name).to_owned(), (*place).into())).collect();
+        let link = |id: String| (id.clone(), json!({ "operationId": id, "parameters": names.clone() }));
+        let links: Map<String, Value> =
+            below(document, path, parameters.len()).into_iter().map(link).collect();
+        for operation in operations(document).filter(|operation| operation["operationId"] == operation_id) {
+            operation["responses"]["200"]["links"] = links.clone().into();
+        }
+    }
+}
+
+/// Operations of this path and of those below it that take as many parameters in their path.
+fn below(document: &Value, root: &str, parameters: usize) -> Vec<String> {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let found = paths.filter(|(path, _)| path.starts_with(root) && path.matches('{').count() == parameters);
+    let items = found.filter_map(|(_, item)| item.as_object());
+    let ids = items.flat_map(|item| item.values().filter_map(|operation| operation["operationId"].as_str()));
+    ids.map(str::to_owned).collect()
+}

@@ -1,0 +1,242 @@
+//! The OpenAPI document: what the API offers, for programs and for the page at `/docs`.
+//!
+//! Made from the same list as the router, so a route that is not in it does not exist. Shapes and words come from
+//! the wire types and the handlers; what no type can say is added here once for all of them: how one is let in,
+//! how a request may be refused ([`answers`]), which bounds hold ([`bounds`]), what leads to what ([`links`]), and how it
+//! looks ([`examples`]).
+
+pub(super) mod answers;
+mod bounds;
+mod examples;
+mod links;
+mod params;
+
+use axum::Router;
+use bytes::Bytes;
+use sandbox_api::ErrorBody;
+use serde_json::{Value, json};
+use utoipa::openapi::{Components, OpenApi, OpenApiBuilder};
+use utoipa::{PartialSchema, ToSchema};
+use utoipa_axum::router::UtoipaMethodRouter;
+
+pub(super) use self::params::{InCommand, InSandbox};
+use super::{ApiState, auth, verb};
+
+/// What the document says of the whole.
+const ABOUT: &str = include_str!("about.md");
+
+/// Routes, and what is said of them.
+pub(super) struct Routes {
+    router: Router<ApiState>,
+    said: OpenApi,
+}
+
+impl Routes {
+    pub(super) fn new() -> Self {
+        let mut said = OpenApiBuilder::new().components(Some(Components::new())).build();
+        let components = said.components.get_or_insert_default();
+        let mut schemas = Vec::new();
+        ErrorBody::schemas(&mut schemas);
+        components.schemas.extend(schemas);
+        components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
+        // axum refuses segments that begin with a colon, which once were its parameters.
+        Self { router: Router::new().without_v07_checks(), said }
+    }
+
+    /// Adds the handlers of a path, which is the one that is written above them too.
+    pub(super) fn add(mut self, path: &str, described: UtoipaMethodRouter<ApiState>) -> Self {
+        let (schemas, paths, handlers) = described;
+        assert!(
+            paths.paths.keys().eq([path]),
+            "handlers of {path} are described for {:?}",
+            paths.paths.keys()
+        );
+        let inner = verb::split(path).unwrap_or_else(|| path.to_owned());
+        self.router = self.router.route(&inner, handlers);
+        self.said.paths.merge(paths);
+        self.said.components.get_or_insert_default().schemas.extend(schemas);
+        self
+    }
+
+    /// The router, without what stands before it.
+    pub(super) fn into_router(self) -> Router<ApiState> {
+        self.router
+    }
+
+    /// The document.
+    pub(super) fn into_document(self) -> Bytes {
+        serde_json::to_vec(&document(&self.said)).expect("it is JSON already").into()
+    }
+}
+
+fn document(said: &OpenApi) -> Value {
+    let mut document = json!(said);
+    document["openapi"] = "3.1.0".into();
+    document["info"] = json!({
+        "title": "sandboxd",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": ABOUT,
+        "license": { "name": "MIT", "identifier": "MIT" },
+    });
+    document["servers"] = json!([{ "url": "/", "description": "The daemon that served this document" }]);
+    document["tags"] = tags();
+    document["security"] = json!([{ "adminToken": [] }, { "bearer": [] }]);
+    document["components"]["securitySchemes"] = security_schemes();
+    document["components"]["responses"] = answers::components();
+    bounds::apply(&mut document);
+    examples::apply(&mut document);
+    links::apply(&mut document);
+    let schemas = document["components"]["schemas"].clone();
+    for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
+        for operation in item.as_object_mut().into_iter().flat_map(|item| item.values_mut()) {
+            complete(path, operation, &schemas);
+        }
+    }
+    document
+}
+
+/// Adds to an operation what its place says already.
+fn complete(path: &str, operation: &mut Value, schemas: &Value) {
+    if auth::is_open(path) {
+        operation["security"] = json!([]);
+    } else if auth::is_for_browsers(path) {
+        operation["security"] = json!([{ "adminToken": [] }, { "bearer": [] }, { "browserPassword": [] }]);
+    }
+    let Some(responses) = operation["responses"].as_object_mut() else { return };
+    for (status, response) in answers::everywhere(auth::is_open(path)) {
+        responses.entry(status).or_insert(response);
+    }
+    if let Some(success) = responses.get_mut("200").filter(|success| success["description"].is_null()) {
+        success["description"] = schemas[schema_of(success)]["description"].clone();
+    }
+    let json = |body: &&mut Value| !schema_of(body).is_empty();
+    if let Some(body) = operation.get_mut("requestBody").filter(json) {
+        // What has no field that must be there, nor one of several, may be left out as a whole.
+        let schema = &schemas[schema_of(body)];
+        body["required"] = ["required", "oneOf"].iter().any(|rule| !schema[rule].is_null()).into();
+    }
+}
+
+/// Every operation, to be changed.
+fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let items = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut())
+}
+
+/// The schema of a JSON body.
+fn schema_of(body: &Value) -> &str {
+    let path = body["content"]["application/json"]["schema"]["$ref"].as_str();
+    path.and_then(|path| path.rsplit('/').next()).unwrap_or_default()
+}
+
+fn tags() -> Value {
+    json!([
+        { "name": "sandboxes", "description": "One hardened container with a workspace for each session." },
+        { "name": "commands", "description": "Programs and scripts in a sandbox, and what they write." },
+        { "name": "files", "description": "Files of a sandbox's workspace." },
+        { "name": "daemon", "description": "The daemon itself: whether it works, its numbers, this document." },
+    ])
+}
+
+fn security_schemes() -> Value {
+    json!({
+        "adminToken": {
+            "type": "apiKey",
+            "in": "header",
+            "name": sandbox_api::TOKEN_HEADER,
+            "description": "The admin token.",
+        },
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "The admin token, where the other header is not there or empty.",
+        },
+        "browserPassword": {
+            "type": "http",
+            "scheme": "basic",
+            "description": "The admin token as the password of any user, for a browser that opens this page.",
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::api::router;
+
+    fn document() -> Value {
+        serde_json::from_slice(&router::document()).unwrap()
+    }
+
+    /// Path, method and what is said of it.
+    fn described(document: &Value) -> Vec<(&str, &str, &Value)> {
+        let items = document["paths"].as_object().unwrap().iter();
+        items
+            .flat_map(|(path, item)| {
+                let operations = item.as_object().unwrap().iter();
+                operations.map(move |(method, said)| (path.as_str(), method.as_str(), said))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_operation_is_described() {
+        let document = document();
+        let tags: Vec<&Value> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
+        let mut ids = BTreeSet::new();
+        for (path, method, said) in described(&document) {
+            let what = format!("{method} {path}");
+            for field in ["summary", "description", "operationId"] {
+                assert!(said[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: {field}");
+            }
+            assert!(ids.insert(said["operationId"].as_str()), "{what}: another has its operationId");
+            let tag = said["tags"].as_array().unwrap();
+            assert!(tag.len() == 1 && tags.contains(&&tag[0]), "{what}: {tag:?}");
+            for (status, response) in said["responses"].as_object().unwrap() {
+                let told = response["description"].as_str().or(response["$ref"].as_str());
+                assert!(told.is_some_and(|text| !text.is_empty()), "{what}: {status}");
+            }
+        }
+        assert!(ids.len() >= 20, "{}", ids.len());
+    }
+
+    #[test]
+    fn whatever_needs_the_token_says_so() {
+        let document = document();
+        for (path, method, said) in described(&document) {
+            let what = format!("{method} {path}");
+            let statuses = said["responses"].as_object().unwrap();
+            let is_open = matches!(path, "/v1/health" | "/v1/ready");
+            assert_eq!(said["security"] == json!([]), is_open, "{what}");
+            assert_eq!(statuses.contains_key("401"), !is_open, "{what}");
+            assert_eq!(statuses.contains_key("429"), !is_open, "{what}");
+            assert!(statuses.contains_key("403") && statuses.contains_key("503"), "{what}");
+            let by_browser = said["security"].to_string().contains("browserPassword");
+            assert_eq!(by_browser, path == "/openapi.json" || path.starts_with("/docs"), "{what}");
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(fields) => {
+                    found.extend(fields.get("$ref").and_then(Value::as_str));
+                    fields.values().for_each(|value| walk(value, found));
+                }
+                Value::Array(values) => values.iter().for_each(|value| walk(value, found)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        let document = document();
+        let mut found = Vec::new();
+        walk(&document, &mut found);
+        assert!(found.len() > 100, "{}", found.len());
+        for reference in found {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some_and(|value| !value.is_null()), "{reference}");
+        }
+    }
+}

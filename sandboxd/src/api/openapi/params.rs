@@ -1,0 +1,24 @@
+//! What paths name. Each type says it once for all routes below it.
+
+use sandbox_api::{CommandId, SandboxId};
+use utoipa::IntoParams;
+
+/// `/v1/sandboxes/{id}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InSandbox {
+    /// The sandbox's id.
+    id: SandboxId,
+}
+
+/// `/v1/sandboxes/{id}/commands/{commandId}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InCommand {
+    /// The sandbox's id.
+    id: SandboxId,
+    /// The command's id.
+    command_id: CommandId,
+}

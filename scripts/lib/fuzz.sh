@@ -1,0 +1,120 @@
+# shellcheck shell=bash
+# Fuzzing the API by its own document: a daemon of its own, schemathesis, and nothing left of either.
+#
+# What may surprise: one request at a time. Two would delete each other's sandboxes, and a request whose sandbox goes
+# while it runs is rightly told to try again. And each of them comes from another address of 127.0.0.0/8, because who is
+# often wrong about the token has to wait.
+#
+# Needs lib/daemon.sh for the settings, lib/packages.sh, lib/rust.sh and lib/stages.sh.
+
+readonly FUZZ_LOG=$RUN_DIR/fuzz.log
+
+fuzz_home=
+fuzz_pid=
+
+# Fuzzes for so many seconds. Counts for itself where it is a stage of a test run.
+run_fuzz() (
+  ensure_fuzzer
+  trap clean_after_fuzz EXIT
+  trap 'exit 129' HUP
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  start_fuzzed_daemon
+  fuzz "$1"
+)
+
+# A virtual environment, made anew when other versions are wanted.
+ensure_fuzzer() {
+  local wanted=scripts/fuzz/requirements.txt
+  fuzz_venv=$(target_dir)/fuzz-venv
+  if cmp --silent "$wanted" "$fuzz_venv/requirements.txt"; then return; fi
+  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then install_packages python3 python3-venv || exit 1; fi
+  say "installing schemathesis into $fuzz_venv, once"
+  rm -rf -- "$fuzz_venv"
+  python3 -m venv "$fuzz_venv"
+  "$fuzz_venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" \
+    || give_up "schemathesis could not be installed from PyPI; the lines above say why."
+  cp -- "$wanted" "$fuzz_venv/requirements.txt"
+}
+
+# Whatever .env says, this daemon shares nothing with another one.
+start_fuzzed_daemon() {
+  fuzz_home=$(mktemp --directory /tmp/sandboxd-fuzz.XXXXXX)
+  SANDBOXD_ADMIN_TOKEN=$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')
+  SANDBOXD_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  export SANDBOXD_ADMIN_TOKEN SANDBOXD_PORT SANDBOXD_BIND_HOST=127.0.0.1 SANDBOXD_URL=http://127.0.0.1:$SANDBOXD_PORT
+  export SANDBOXD_STATE_DIR=$fuzz_home/state SANDBOXD_RUN_DIR=$fuzz_home/run SANDBOXD_ADOPT_ORIGINAL=false
+  export SANDBOXD_LOG=info SANDBOXD_LOG_FORMAT=text
+  (
+    umask 022
+    exec setsid "$sandboxd" serve
+  ) </dev/null >"$FUZZ_LOG" 2>&1 &
+  fuzz_pid=$!
+  holds_within "$READY_SECONDS" fuzzed_daemon_is_ready_or_gone
+  fuzzed_daemon_is_ready || give_up "the daemon to be fuzzed does not serve. Its log, $FUZZ_LOG:
+$(tail -n 20 "$FUZZ_LOG")"
+}
+
+fuzzed_daemon_is_ready_or_gone() {
+  fuzzed_daemon_is_ready || ! kill -0 "$fuzz_pid" 2>/dev/null
+}
+
+fuzzed_daemon_is_ready() {
+  curl --silent --fail --noproxy '*' --max-time 5 --output /dev/null "$SANDBOXD_URL/v1/ready"
+}
+
+fuzz() {
+  local scripts=$PWD/scripts/fuzz report=$PWD/$RUN_DIR/fuzz.xml status=0
+  "$fuzz_venv/bin/python" "$scripts/check-document"
+  rm -f -- "$report"
+  # Where it keeps what it learns is thrown away with the daemon.
+  (
+    cd "$fuzz_home"
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$scripts SCHEMATHESIS_HOOKS=hooks \
+      "$fuzz_venv/bin/st" --config-file "$scripts/schemathesis.toml" run "$SANDBOXD_URL/openapi.json" \
+      --header "x-remcochat-admin-token: $SANDBOXD_ADMIN_TOKEN" --wait-for-schema 10 --max-time "$1" \
+      ${FUZZ_SEED:+--seed "$FUZZ_SEED"} --report junit --report-junit-path "$report"
+  ) || status=$?
+  count_fuzz "$report"
+  if grep -F panicked "$FUZZ_LOG"; then
+    say "something panicked; the whole log is $FUZZ_LOG"
+    status=1
+  fi
+  return "$status"
+}
+
+# A case for each operation and one for the whole that has states.
+count_fuzz() {
+  local tests failures errors
+  tests=$(junit_sum tests "$1") failures=$(junit_sum failures "$1") errors=$(junit_sum errors "$1")
+  count $((tests - failures - errors)) $((failures + errors))
+}
+
+junit_sum() {
+  grep -m 1 '<testsuites ' "$2" | sed -n "s/.* $1=\"\([0-9]*\)\".*/\1/p"
+}
+
+# The daemon first, since it would make things anew; then all that has its instance on it.
+clean_after_fuzz() {
+  local instance
+  trap '' HUP INT TERM
+  if [[ -n $fuzz_pid ]] && kill -TERM "$fuzz_pid" 2>/dev/null; then
+    holds_within "$STOP_SECONDS" fuzzed_daemon_is_gone || kill -KILL "$fuzz_pid" || true
+  fi
+  for instance in "$fuzz_home"/run/*/; do
+    instance=$(basename "$instance")
+    if [[ $instance != '*' ]]; then holds_within "$STOP_SECONDS" nothing_is_left_of "$instance" || true; fi
+  done
+  if [[ -n $fuzz_home ]]; then rm -rf -- "$fuzz_home"; fi
+}
+
+fuzzed_daemon_is_gone() {
+  ! kill -0 "$fuzz_pid" 2>/dev/null
+}
+
+nothing_is_left_of() {
+  local label=label=sandboxd.instance=$1
+  docker ps --all --quiet --filter "$label" | xargs --no-run-if-empty docker rm --force --volumes >/dev/null 2>&1
+  docker volume ls --quiet --filter "$label" | xargs --no-run-if-empty docker volume rm >/dev/null 2>&1
+  [[ -z $(docker ps --all --quiet --filter "$label")$(docker volume ls --quiet --filter "$label") ]]
+}
