@@ -5,6 +5,7 @@
 //! unknown paths too.
 
 mod auth;
+mod batch;
 mod body;
 mod command;
 mod decode;
@@ -20,6 +21,7 @@ mod request_log;
 mod router;
 mod sandbox;
 mod server;
+mod stdin;
 mod throttle;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use super::error::{method_not_allowed, no_such_route};
-use super::{ApiState, auth, command, files, health, hosts, metrics, request_log, sandbox};
+use super::{ApiState, auth, batch, command, files, health, hosts, metrics, request_log, sandbox, stdin};
 
 /// The API. A verb stands after a colon in the last segment, which the handler splits off.
 pub fn router(state: ApiState) -> Router {
@@ -15,9 +15,11 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/sandboxes", get(sandbox::list).post(sandbox::create))
         .route("/v1/sandboxes/{target}", get(sandbox::get).post(sandbox::act).delete(sandbox::delete))
         .route("/v1/sandboxes/{id}/commands", get(command::list).post(command::start))
+        .route("/v1/sandboxes/{id}/commands:batch", post(batch::run))
         .route("/v1/sandboxes/{id}/commands/{target}", get(command::inspect).post(command::act))
         .route("/v1/sandboxes/{id}/commands/{command}/wait", get(command::wait))
         .route("/v1/sandboxes/{id}/commands/{command}/logs", get(command::logs))
+        .route("/v1/sandboxes/{id}/commands/{command}/stdin", post(stdin::write))
         .route("/v1/sandboxes/{id}/files:write", post(files::write))
         .route("/v1/sandboxes/{id}/files:read", get(files::read))
         .route("/metrics", get(metrics::metrics))
