@@ -21,15 +21,20 @@
 //! # }
 //! ```
 //!
-//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command. One that
-//! runs out is [`Error::Deadline`]; what was asked for may have happened all the same.
-//! Nothing is tried twice: what is safe to repeat is the caller's to know.
+//! Every call has a deadline. One that runs out is [`Error::Deadline`]; what was asked for may have happened all the
+//! same. A stream lasts as long as its command, and ends with [`Error::Silent`] where not even a heartbeat comes.
+//!
+//! Nothing is tried twice but a look: [`Client::follow`] goes on across broken connections, and [`Client::wait`] asks
+//! again and again. Of all other calls their own page says whether it is safe to repeat them.
 
+mod batch;
 mod command;
 mod error;
 mod files;
+mod follow;
 mod lines;
 mod sandbox;
+mod stdin;
 
 use std::time::Duration;
 
@@ -55,8 +60,8 @@ const ACT: Duration = Duration::from_secs(120);
 /// minutes each.
 const TRANSFER: Duration = Duration::from_secs(300);
 
-/// Of the streams and of [`Client::wait`], which last as long as their command.
-const UNLIMITED: Option<Duration> = None;
+/// How long a stream may be silent: the daemon sends a heartbeat every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// How long the daemon may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -114,6 +119,11 @@ async fn json<T: DeserializeOwned>(
 ) -> Result<T, Error> {
     let limit = limit.into();
     send(request, limit).await?.json().await.map_err(|error| Error::of(error, limit))
+}
+
+/// Sends a request for a stream, which begins within [`ACT`] and lasts as long as it likes.
+async fn send_for_stream(request: RequestBuilder) -> Result<Response, Error> {
+    tokio::time::timeout(ACT, send(request, None)).await.unwrap_or(Err(Error::Silent { after: ACT }))
 }
 
 /// Sends a request; an answer that is no success becomes an error.

@@ -4,6 +4,9 @@ use std::io;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
+use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use sandbox_api::Done;
 use tokio::time::timeout;
@@ -22,11 +25,18 @@ pub(super) async fn write(
     Path((id, command)): Path<(String, String)>,
     query: Params,
     body: Body,
-) -> Result<Json<Done>> {
-    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
-    let close = params::optional(&query, "close", "`true` or `false`")?.unwrap_or(false);
-    state.service.write_stdin(&id, &command, data_of(body), close).await?;
-    Ok(Json(Done::OK))
+) -> Response {
+    let write = async {
+        let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
+        let close = params::optional(&query, "close", "`true` or `false`")?.unwrap_or(false);
+        Ok(state.service.write_stdin(&id, &command, data_of(body), close).await?)
+    };
+    let written: Result<()> = write.await;
+    match written {
+        Ok(()) => Json(Done::OK).into_response(),
+        // What is left of the body is not read, so the client must not send another request after it.
+        Err(refused) => ([(CONNECTION, HeaderValue::from_static("close"))], refused).into_response(),
+    }
 }
 
 /// The body's bytes; a failure where they stop coming. They may take as long as they like otherwise.

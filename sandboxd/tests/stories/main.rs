@@ -32,5 +32,7 @@ mod people;
 mod pressure;
 mod process;
 mod promises;
+mod read_only;
 mod rest;
 mod start_up;
+mod stdin;
