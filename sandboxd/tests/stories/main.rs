@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
 mod bad_input;
+mod batch;
 mod bounds;
 mod cli;
 mod command;
@@ -13,6 +14,7 @@ mod engine_proxy;
 mod engine_view;
 mod faults;
 mod files;
+mod follow;
 mod gates;
 mod gvisor;
 mod hardening;
@@ -25,6 +27,7 @@ mod limits;
 mod links;
 mod log;
 mod metrics;
+mod original_client;
 mod originals;
 mod output;
 mod own_engine;
