@@ -26,6 +26,7 @@ mod lifecycle;
 mod limits;
 mod links;
 mod log;
+mod logs;
 mod metrics;
 mod original_client;
 mod originals;

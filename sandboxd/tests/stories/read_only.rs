@@ -68,10 +68,11 @@ async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
     if left_out_under_gvisor(NO_LANDLOCK) {
         return;
     }
-    let sandbox = daemon.sandbox("chat:1").await;
-    let prepare = "git init -q .; printf kept > file; printf x > other; mkdir dir full; printf y > full/inner
-        ln -s file link; mkfifo fifo; git add file; git commit -qm first; printf changed > file
-        printf '' > /tmp/empty; ln -s $PWD/file /tmp/in; ln -s $PWD $TMPDIR/in";
+    let (sandbox, control) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:control").await);
+    let prepare = "find . $TMPDIR /tmp -mindepth 1 -delete
+        git init -q .; printf k > file; printf x > other; mkdir dir full; printf y > full/inner
+        ln -s file link; mkfifo fifo; git add file; git commit -qm first; printf kept > file
+        printf '' | tee /tmp/empty > $TMPDIR/empty; ln -s $PWD/file /tmp/in; ln -s $PWD $TMPDIR/in";
     daemon.output(&sandbox, prepare).await;
     let before = workspace(daemon, &sandbox).await;
     let shell = [
@@ -83,7 +84,6 @@ async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
         "echo x > $TMPDIR/in/file",
         "echo x > /proc/self/cwd/file",
         "echo x > /proc/self/root/vercel/sandbox/workspace/file",
-        "echo x > /proc/1/root/vercel/sandbox/workspace/file",
         ": > file",
         "truncate -s 0 file",
         "truncate -s 100 file",
@@ -105,7 +105,7 @@ async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
         "cp /tmp/empty file",
         "ln file hard",
         "ln file $TMPDIR/hard",
-        "ln /tmp/empty hard",
+        "ln $TMPDIR/empty hard",
         "ln -s file soft",
         "mkfifo new",
         "mknod new p",
@@ -123,24 +123,49 @@ async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
         "sqlite3 new 'create table t(a)'",
         "npm init -y",
         "python3 -m venv new",
-        "timeout 3 socat UNIX-LISTEN:new /dev/null",
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"new\")'",
         "bash -c 'echo x > file'",
         "setsid --wait bash -c 'echo x > file'",
         "(setsid nohup bash -c 'echo x > new' &) ; sleep 0.3; [ -e new ]",
         "exec 3<>file; echo x >&3",
         "find . -name other -delete; [ ! -e other ]",
+    ];
+    // What no command of a sandbox can do.
+    let never = [
         "unshare -Urm true",
         "mount --bind /tmp dir",
+        "echo x > /proc/1/root/vercel/sandbox/workspace/file",
+        "echo x > /proc/1/cwd/file",
     ];
+    let mut idle = Vec::new();
     for line in shell {
         let heard = run(daemon, &sandbox, line).await;
         assert_ne!(heard.exit_code, 0, "{line}: {heard:?}");
+        // It would work if it were allowed to.
+        daemon.output(&control, prepare).await;
+        let worked = daemon.run(&control, line).await;
+        if worked.exit_code != 0 {
+            idle.push((line, String::from_utf8_lossy(&worked.stderr).into_owned()));
+        }
     }
-    let heard = run(daemon, &sandbox, &format!("python3 - <<'END'\n{PYTHON}\nEND")).await;
+    assert!(idle.is_empty(), "these fail by themselves: {idle:#?}");
+    for line in never {
+        assert_ne!(run(daemon, &sandbox, line).await.exit_code, 0, "{line}");
+    }
+    let attempts = format!("python3 - <<'END'\n{PYTHON}\nEND");
+    let heard = run(daemon, &sandbox, &attempts).await;
     assert_eq!((heard.exit_code, heard.text().as_str()), (0, "done\n"), "{heard:?}");
+    daemon.output(&control, prepare).await;
+    let worked = daemon.run(&control, &attempts).await.text();
+    let wanted = PYTHON.lines().filter_map(|line| line.strip_prefix("    '")?.split('\'').next());
+    let idle: Vec<&str> = wanted.filter(|name| !worked.lines().any(|line| line == *name)).collect();
+    assert_eq!(idle, NEVER_BY_ANYBODY, "these fail by themselves");
     // What was not moved was copied, at most, to where it may write.
     assert_eq!(workspace(daemon, &sandbox).await, before);
 }
+
+/// Of what is below, what no process may do at all.
+const NEVER_BY_ANYBODY: [&str; 3] = ["ftruncate of what is read", "mmap of what is read", "mem of the agent"];
 
 /// Each of these must fail, in the process itself, its threads and its children.
 const PYTHON: &str = r#"
@@ -175,22 +200,25 @@ def handed_over():
     os.wait(); a.close()
     _, fds, *_ = socket.recv_fds(b, 1, 1)
     if not fds: raise OSError(errno.EACCES, 'none')
-def rename2(flags):
-    call('renameat2', -100, b'file', -100, b'other', flags)
 def ftruncate_read_only():
     os.ftruncate(os.open('file', os.O_RDONLY), 0)
 def linked():
     fd = os.open(os.environ['TMPDIR'], os.O_TMPFILE | os.O_RDWR, 0o644)
-    os.link('/proc/self/fd/%d' % fd, 'new', src_dir_fd=None, follow_symlinks=True)
+    call('linkat', -100, b'/proc/self/fd/%d' % fd, -100, b'linked', 0x400)
+def in_thread():
+    failed = []
+    def inside():
+        try: opened('file', os.O_WRONLY)
+        except OSError as error: failed.append(error)
+    thread = threading.Thread(target=inside); thread.start(); thread.join()
+    if failed: raise failed[0]
 attempts = {
     'O_WRONLY': lambda: opened('file', os.O_WRONLY),
     'O_RDWR': lambda: opened('file', os.O_RDWR),
     'O_APPEND': lambda: opened('file', os.O_WRONLY | os.O_APPEND),
-    'O_TRUNC': lambda: opened('file', os.O_RDONLY | os.O_TRUNC),
-    'O_CREAT': lambda: opened('new', os.O_RDONLY | os.O_CREAT),
+    'O_CREAT': lambda: opened('created', os.O_RDONLY | os.O_CREAT),
     'O_TMPFILE': lambda: opened('.', os.O_TMPFILE | os.O_RDWR),
-    'truncate': lambda: os.truncate('file', 0),
-    'ftruncate': ftruncate_read_only,
+    'ftruncate of what is read': ftruncate_read_only,
     'mmap rw': lambda: mapped(os.O_RDWR),
     'mmap of what is read': lambda: mapped(os.O_RDONLY),
     'fd': lambda: through('/proc/self/fd/%d'),
@@ -198,26 +226,20 @@ attempts = {
     'O_PATH': through_path,
     'socket': bound,
     'passed descriptor': handed_over,
-    'RENAME_EXCHANGE': lambda: rename2(2),
-    'RENAME_NOREPLACE': lambda: call('renameat2', -100, b'file', -100, b'new', 1),
-    'rename': lambda: os.rename('full', 'new'),
-    'replace': lambda: os.replace('other', 'file'),
     'linkat of a file without a name': linked,
-    'thread': lambda: None,
-    'mknod': lambda: os.mknod('new'),
-    'symlink': lambda: os.symlink('a', 'new'),
+    'thread': in_thread,
+    'mknod': lambda: os.mknod('node'),
+    'symlink': lambda: os.symlink('a', 'soft'),
     'mem of the agent': lambda: opened('/proc/1/mem', os.O_WRONLY),
+    'rename': lambda: os.rename('full', 'renamed'),
+    'RENAME_EXCHANGE': lambda: call('renameat2', -100, b'file', -100, b'other', 2),
+    'replace': lambda: os.replace('other', 'file'),
+    'truncate': lambda: os.truncate('file', 0),
+    'O_TRUNC': lambda: opened('file', os.O_RDONLY | os.O_TRUNC),
+    'RENAME_NOREPLACE': lambda: call('renameat2', -100, b'file', -100, b'moved', 1),
 }
 worked = []
 for name, attempt in attempts.items():
-    if name == 'thread':
-        failed = []
-        def inside():
-            try: opened('file', os.O_WRONLY)
-            except OSError: failed.append(1)
-        t = threading.Thread(target=inside); t.start(); t.join()
-        if not failed: worked.append(name)
-        continue
     try:
         attempt()
         worked.append(name)
