@@ -196,3 +196,45 @@ fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
         swept: wire.swept,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::agent::{link, pair};
+
+    #[tokio::test]
+    async fn an_agent_that_would_pass_over_what_must_hold_is_not_asked() {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        theirs.write_all(b"sandbox-agent 2 right\n").await.unwrap();
+        let (link, driver) = link::open(ours, "right", CancellationToken::new()).await.unwrap();
+        let _driver = tokio::spawn(driver);
+        let (agent, keeper) = pair();
+        keeper.link.send_replace(Some(link));
+        let plain = CommandSpec {
+            id: "cmd_0123456789abcdef".parse().unwrap(),
+            is_named: false,
+            program: Program::Script("true".into()),
+            cwd: String::new(),
+            env: HashMap::new(),
+            stdin: None,
+            open_stdin: false,
+            read_only: false,
+            timeout: Duration::from_secs(1),
+            detached: false,
+        };
+        let read_only = CommandSpec { read_only: true, ..plain.clone() };
+        let open_stdin = CommandSpec { open_stdin: true, ..plain.clone() };
+        for spec in [read_only, open_stdin] {
+            assert!(matches!(agent.start(&spec).await, Err(Error::Outdated)));
+            assert!(matches!(agent.run(&spec).await.map(drop), Err(Error::Outdated)));
+        }
+        // The others it is asked for, and answers in its own time.
+        let asked = timeout(limits::RECHECK, agent.start(&plain)).await;
+        assert!(asked.is_err(), "{asked:?}");
+    }
+}
