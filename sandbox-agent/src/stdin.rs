@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1::{self, StdinState};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -65,17 +65,22 @@ impl Writer {
         }
     }
 
-    /// Writes all of `data`; how much was written in this turn. Each bit of progress sets the clock back.
-    pub(crate) async fn write(&mut self, mut data: Bytes) -> Result<u64, Kind> {
-        while !data.is_empty() {
-            let some = timeout(STDIN_STALL, self.write_some(&data)).await;
-            match some {
-                Ok(Ok(length)) => drop(data.split_to(length)),
-                Ok(Err(state)) => return Err(not_open(state, self.written_bytes)),
-                Err(_) => return Err(stalled(self.written_bytes)),
-            }
+    /// Writes as much of `data` as there is room for once there is some, and takes it off.
+    pub(crate) async fn write(&mut self, data: &mut Bytes) -> Result<(), Kind> {
+        if data.is_empty() {
+            return Ok(());
         }
-        Ok(self.written_bytes)
+        match timeout(STDIN_STALL, self.write_some(data)).await {
+            Ok(Ok(length)) => data.advance(length),
+            Ok(Err(state)) => return Err(not_open(state, self.written_bytes)),
+            Err(_) => return Err(stalled(self.written_bytes)),
+        }
+        Ok(())
+    }
+
+    /// How much was written in this turn.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// The end of input for the command.
@@ -125,7 +130,7 @@ pub(crate) fn write_first(command: &Arc<Command>, mut data: Bytes) {
     tokio::spawn(async move {
         while !data.is_empty() {
             match writer.write_some(&data).await {
-                Ok(length) => drop(data.split_to(length)),
+                Ok(length) => data.advance(length),
                 // A command that does not read its input to the end is in its right.
                 Err(_) => return,
             }

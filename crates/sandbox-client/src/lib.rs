@@ -25,7 +25,8 @@
 //! same. A stream lasts as long as its command, and ends with [`Error::Silent`] where not even a heartbeat comes.
 //!
 //! Nothing is tried twice but a look: [`Client::follow`] goes on across broken connections, and [`Client::wait`] asks
-//! again and again. Of all other calls their own page says whether it is safe to repeat them.
+//! again and again. What only looks (`health`, `ready`, `get`, `list`, `commands`, `inspect`, `logs`, `read_file`) is
+//! safe to repeat; of all other calls their own page says whether they are.
 
 mod batch;
 mod command;

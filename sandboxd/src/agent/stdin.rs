@@ -1,6 +1,6 @@
 //! Standard input, over the wire to the agent.
 //!
-//! The agent answers each part when the command's pipe has it. So little is on its way at any moment that a command
+//! The agent tells each bit of progress into the command's pipe. So little is on its way at any moment that a command
 //! which does not read cannot fill the connection's window, which all calls to its sandbox share; and what had
 //! arrived is known when a call ends early.
 
@@ -62,7 +62,8 @@ impl AgentHandle {
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
         let call = client.write_stdin(ReceiverStream::new(outgoing));
         let progress = within(limits::AGENT_CALL, call).await?.into_inner();
-        let mut sending = Sending { parts, progress, sent_bytes: 0, written_bytes: 0, unanswered: 0 };
+        let mut sending =
+            Sending { parts, progress, sent_bytes: 0, written_bytes: 0, sent_parts: 0, done_parts: 0 };
         sending.send(StdinPart { command_id: id.to_string(), ..StdinPart::default() });
         sending.answer().await?;
         Ok(sending)
@@ -75,13 +76,14 @@ struct Sending {
     progress: Streaming<StdinProgress>,
     sent_bytes: u64,
     written_bytes: u64,
-    unanswered: usize,
+    sent_parts: u64,
+    done_parts: u64,
 }
 
 impl Sending {
     async fn all(&mut self, mut data: StdinData, close: bool) -> Result<(), Cause> {
         let mut more = true;
-        while more || self.unanswered > 0 {
+        while more || self.unanswered() > 0 {
             let has_room = self.has_room();
             tokio::select! {
                 biased;
@@ -113,32 +115,39 @@ impl Sending {
 
     fn has_room(&self) -> bool {
         let on_their_way = self.sent_bytes - self.written_bytes;
-        self.unanswered < limits::STDIN_PARTS && on_their_way < limits::STDIN_WINDOW_BYTES
+        self.unanswered() < limits::STDIN_PARTS as u64 && on_their_way < limits::STDIN_WINDOW_BYTES
     }
 
     fn send(&mut self, part: StdinPart) {
         self.sent_bytes += part.data.len() as u64;
-        self.unanswered += 1;
+        self.sent_parts += 1;
         // There is room for as many as are let go unanswered. A call that has ended tells why in its answer.
         let _ = self.parts.try_send(part);
     }
 
     /// The next answer. Safe to cancel.
     async fn answer(&mut self) -> Result<(), Error> {
+        let unanswered = self.unanswered();
         let answer = self.progress.message();
-        let answer = match self.unanswered {
+        let answer = match unanswered {
             0 => answer.await?,
             _ => within(limits::STDIN_ANSWER, answer).await?,
         };
-        let Some(StdinProgress { written_bytes }) = answer else {
+        let Some(StdinProgress { written_bytes, parts }) = answer else {
             return Err(Error::Nonsense { missing: "progress" });
         };
         // What a sandbox says is counted with, so it must make sense.
-        if self.unanswered == 0 || !(self.written_bytes..=self.sent_bytes).contains(&written_bytes) {
-            return Err(Error::Nonsense { missing: "written_bytes" });
+        let makes_sense = (self.written_bytes..=self.sent_bytes).contains(&written_bytes)
+            && (self.done_parts..=self.sent_parts).contains(&parts);
+        if !makes_sense {
+            return Err(Error::Nonsense { missing: "progress" });
         }
         self.written_bytes = written_bytes;
-        self.unanswered -= 1;
+        self.done_parts = parts;
         Ok(())
+    }
+
+    fn unanswered(&self) -> u64 {
+        self.sent_parts - self.done_parts
     }
 }

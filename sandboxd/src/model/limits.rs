@@ -41,7 +41,7 @@ pub const STDIN_WINDOW_BYTES: u64 = 128 * 1024;
 /// Parts they come in, likewise.
 pub const STDIN_PARTS: usize = 16;
 
-/// How long the agent may take to answer for a part. It gives the command less than that to read, and says so.
+/// How long the agent may take to tell of progress. It gives the command less than that to read, and says so.
 pub const STDIN_ANSWER: Duration = Duration::from_secs(45);
 
 /// How long a writer to standard input may send nothing. Meanwhile nobody else can write to it.

@@ -158,6 +158,14 @@ async fn a_command_that_stops_reading_says_how_much_it_took() {
         begun(daemon, &sandbox, &open("head -c 100000 | wc -c; until [ -e go ]; do sleep 0.1; done")).await;
     let data = Bytes::from(vec![b'x'; 4 * 1024 * 1024]);
     let writing = client.write_stdin(&sandbox, &command, data, false);
+    // One that reads a page now and then is slow, and not stuck.
+    let slow = async {
+        let script = "for n in $(seq 6); do dd bs=4096 count=1 status=none | wc -c; sleep 11; done; wc -c";
+        let slow = begun(daemon, &sandbox, &open(script)).await;
+        client.write_stdin(&sandbox, &slow, vec![b'x'; 96 * 1024], true).await.unwrap();
+        let pages = "4096\n".repeat(6);
+        assert_eq!(written(client, &sandbox, &slow).await, format!("{pages}{}\n", 96 * 1024 - 6 * 4096));
+    };
     let others = async {
         // Nobody else is held up: other commands, and other input.
         let cat = begun(daemon, &sandbox, &open("cat")).await;
@@ -169,7 +177,7 @@ async fn a_command_that_stops_reading_says_how_much_it_took() {
         assert!(began.elapsed() < STALL * 5 / 2, "{:?}", began.elapsed());
         refusal(&error, ErrorCode::DeadlineExceeded)["writtenBytes"].as_u64().unwrap()
     };
-    let (error, turn) = tokio::join!(writing, others);
+    let (error, turn, ()) = tokio::join!(writing, others, slow);
     let took = refusal(&error.unwrap_err(), ErrorCode::DeadlineExceeded)["writtenBytes"].as_u64().unwrap();
     assert!((100_000..1024 * 1024).contains(&took), "{took}");
     assert_eq!(turn, 0);
