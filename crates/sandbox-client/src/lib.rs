@@ -61,6 +61,9 @@ const ACT: Duration = Duration::from_secs(120);
 /// minutes each.
 const TRANSFER: Duration = Duration::from_secs(300);
 
+/// Of what lasts as long as its stream, which has bounds of its own.
+const UNLIMITED: Option<Duration> = None;
+
 /// How long a stream may be silent: the daemon sends a heartbeat every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -124,7 +127,7 @@ async fn json<T: DeserializeOwned>(
 
 /// Sends a request for a stream, which begins within [`ACT`] and lasts as long as it likes.
 async fn send_for_stream(request: RequestBuilder) -> Result<Response, Error> {
-    tokio::time::timeout(ACT, send(request, None)).await.unwrap_or(Err(Error::Silent { after: ACT }))
+    tokio::time::timeout(ACT, send(request, UNLIMITED)).await.unwrap_or(Err(Error::Silent { after: ACT }))
 }
 
 /// Sends a request; an answer that is no success becomes an error.

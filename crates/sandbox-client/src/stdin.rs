@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::command::path_of;
-use crate::{Client, Error, TRANSFER, json};
+use crate::{Client, Error, TRANSFER, UNLIMITED, json};
 
 /// How long neither end of a stream may move. The daemon gives a sender five minutes and a command half of one.
 const STANDSTILL: Duration = Duration::from_secs(6 * 60);
@@ -67,7 +67,7 @@ impl Client {
             }
         };
         tokio::select! {
-            done = json(request, None) => done,
+            done = json(request, UNLIMITED) => done,
             () = standstill => Err(Error::Silent { after: STANDSTILL }),
         }
     }
