@@ -53,6 +53,8 @@ pub(super) enum DoorError {
     BodyCut(#[source] axum::Error),
     #[error("the body did not come within {:?}", limits::REQUEST_BODY)]
     BodyLate,
+    #[error("nothing of the body came for {:?}", limits::UPLOAD_PAUSE)]
+    UploadPaused,
     #[error("larger bodies of other requests left no room for this one within {:?}", limits::REQUEST_BODY)]
     NoRoomForBody,
 }
@@ -68,7 +70,7 @@ impl DoorError {
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) => ErrorCode::InvalidRequest,
-            Self::BodyLate => ErrorCode::DeadlineExceeded,
+            Self::BodyLate | Self::UploadPaused => ErrorCode::DeadlineExceeded,
             Self::NoRoomForBody => ErrorCode::CapacityExhausted,
         }
     }
@@ -85,7 +87,9 @@ impl DoorError {
         let fact = match self {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
-            Self::BodyCut(_) | Self::BodyLate | Self::NoRoomForBody => Some(("field", "body".into())),
+            Self::BodyCut(_) | Self::BodyLate | Self::UploadPaused | Self::NoRoomForBody => {
+                Some(("field", "body".into()))
+            }
             Self::Unauthenticated
             | Self::TooManyFailures { .. }
             | Self::Host(_)
@@ -120,6 +124,15 @@ impl StdError for ApiError {
 impl From<service::Error> for ApiError {
     fn from(error: service::Error) -> Self {
         Self::Service(error)
+    }
+}
+
+impl From<service::UploadFailed<DoorError>> for ApiError {
+    fn from(error: service::UploadFailed<DoorError>) -> Self {
+        match error {
+            service::UploadFailed::Service(error) => Self::Service(error),
+            service::UploadFailed::Source(error) => Self::Door(error),
+        }
     }
 }
 

@@ -39,6 +39,7 @@ use tokio_util::task::TaskTracker;
 
 pub use batch::{Ran, RanToEnd};
 pub use error::Error;
+pub use files::UploadFailed;
 pub use follow::CommandStream;
 pub use prepare::Readiness;
 pub use sandbox::{Changes, Reconnected};
