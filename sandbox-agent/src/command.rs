@@ -22,6 +22,7 @@ use crate::limits::{
 };
 use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
+use crate::stdin::Stdin;
 
 /// What all logs hold together, and the ended commands that can be forgotten where that is too much.
 #[derive(Debug, Default)]
@@ -101,6 +102,7 @@ impl State {
 pub(crate) struct Command {
     pub(crate) spec: Spec,
     pub(crate) started: Instant,
+    pub(crate) stdin: Stdin,
     started_at_ms: i64,
     main: Pid,
     state: Mutex<State>,
@@ -117,12 +119,14 @@ impl Command {
     pub(crate) fn new(
         spec: Spec,
         main: Pid,
+        stdin: Stdin,
         budget: Arc<LogBudget>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Signal>) {
         let (end_requests, requested) = mpsc::unbounded_channel();
         let command = Self {
             spec,
             started: Instant::now(),
+            stdin,
             started_at_ms: epoch_ms(),
             main,
             state: Mutex::new(State {
@@ -395,7 +399,7 @@ mod tests {
                 timeout: None,
                 detached: false,
             };
-            Command::new(spec, Pid::INIT, Arc::clone(&budget)).0.may_be_forgotten_in_need();
+            Command::new(spec, Pid::INIT, Stdin::new(None), Arc::clone(&budget)).0.may_be_forgotten_in_need();
         }
         assert_eq!(budget.lock().len(), 1);
     }

@@ -1,19 +1,20 @@
 //! All commands of the sandbox, running and ended.
 //!
 //! Owns admission (ids, limits) and retention. The same id is the same command for as long as it is kept,
-//! so a caller that did not hear the answer may ask again. Needs no lock across a start: starting does not
-//! await.
+//! so a caller that did not hear the answer may ask again. Starting awaits nothing, but for a command that may not
+//! write: its process has to tell first that it became the command, and until then its id is taken.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1::{self, start_request::Program};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, WaitStatus, getrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
+use tokio::sync::{Notify, oneshot};
 
 use crate::capture::Capture;
 use crate::command::{Command, LogBudget, Place, Spec};
@@ -21,13 +22,17 @@ use crate::limits::{
     MAX_ENDED_COMMANDS, MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES,
 };
 use crate::oom;
+use crate::read_only;
 use crate::reaper::Reaper;
-use crate::spawn::{self, Launch};
+use crate::spawn::{self, Launch, Spawned};
+use crate::stdin::{Stdin, write_first};
 use crate::supervisor::Supervisor;
 
 #[derive(Debug, Default)]
 struct Kept {
     by_id: HashMap<String, Arc<Command>>,
+    /// Ids whose processes have yet to become their commands.
+    starting: HashSet<String>,
     /// Ids in the order their commands ended.
     ended: VecDeque<String>,
 }
@@ -39,6 +44,8 @@ pub(crate) struct Commands {
     reaper: Arc<Reaper>,
     budget: Arc<LogBudget>,
     kept: Mutex<Kept>,
+    /// Woken when an id is not starting any more.
+    settled: Notify,
 }
 
 /// A command and, for the caller whose request started it, the place of its own reader.
@@ -48,9 +55,53 @@ pub(crate) struct StartedCommand {
     pub(crate) place: Option<Place>,
 }
 
+/// What a command is given to read.
+#[derive(Debug)]
+struct Input {
+    given: Option<bytes::Bytes>,
+    stays_open: bool,
+}
+
+/// A process that is the command, or is about to be.
+#[derive(Debug)]
+struct Launched {
+    spec: Spec,
+    spawned: Spawned,
+    status: oneshot::Receiver<WaitStatus>,
+    input: Input,
+    oom_kills_before: Option<u64>,
+}
+
+/// Keeps an id from being started twice, for as long as it lives.
+#[derive(Debug)]
+struct Starting {
+    commands: Arc<Commands>,
+    id: String,
+}
+
+impl Starting {
+    fn new(commands: &Arc<Commands>, id: String) -> Self {
+        commands.lock().starting.insert(id.clone());
+        Self { commands: Arc::clone(commands), id }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.commands.lock().starting.remove(&self.id);
+        self.commands.settled.notify_waiters();
+    }
+}
+
 impl Commands {
     pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>) -> Arc<Self> {
-        Arc::new(Self { workspace, reaper, budget: Arc::default(), kept: Mutex::default() })
+        Arc::new(Self {
+            workspace,
+            reaper,
+            budget: Arc::default(),
+            kept: Mutex::default(),
+            settled: Notify::new(),
+        })
     }
 
     /// The command with this id.
@@ -61,17 +112,18 @@ impl Commands {
 
     pub(crate) fn running(&self) -> usize {
         let kept = self.lock();
-        kept.by_id.len() - kept.ended.len()
+        kept.by_id.len() + kept.starting.len() - kept.ended.len()
     }
 
     /// Starts a command, or finds the one that has this id. With `streamed` the caller is the command's
     /// own reader.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         self: &Arc<Self>,
         request: v1::StartRequest,
         streamed: bool,
     ) -> Result<StartedCommand, Kind> {
         check_id(&request.command_id)?;
+        self.until_settled(&request.command_id).await;
         if let Ok(command) = self.get(&request.command_id) {
             // Where the first call's connection broke, this is the same caller once more.
             let place = if streamed { Place::take_over(&command, 1) } else { None };
@@ -94,34 +146,67 @@ impl Commands {
             timeout: (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms)),
             detached: request.detached,
         };
-        self.launch(spec, &request.env, request.stdin, streamed)
+        let input = Input { given: request.stdin, stays_open: request.open_stdin };
+        let mut launched = self.launch(spec, &request.env, input, request.read_only)?;
+        match launched.spawned.report.take() {
+            None => Ok(self.take_in(launched, streamed)),
+            Some(report) => self.take_in_later(launched, report, streamed).await,
+        }
     }
 
     fn launch(
-        self: &Arc<Self>,
+        &self,
         spec: Spec,
         env: &HashMap<String, String>,
-        stdin: Option<bytes::Bytes>,
-        streamed: bool,
-    ) -> Result<StartedCommand, Kind> {
+        input: Input,
+        read_only: bool,
+    ) -> Result<Launched, Kind> {
         let spawned = spawn::spawn(&Launch {
             command_id: &spec.id,
             argv: &spec.argv,
             cwd: &spec.cwd,
             env,
-            with_stdin: stdin.is_some(),
+            with_stdin: input.given.is_some() || input.stays_open,
+            read_only: read_only.then_some(&self.workspace),
         })
         .map_err(refusal_of)?;
         let status = self.reaper.expect(spawned.pid);
         // Asked after the fork, while the command loads on another processor.
-        let oom_kills_before = oom::kills_so_far();
+        Ok(Launched { spec, spawned, status, input, oom_kills_before: oom::kills_so_far() })
+    }
 
+    /// Takes a command in once its process has become it. Goes on where the caller does not wait for the answer,
+    /// because the command may be running by then.
+    async fn take_in_later(
+        self: &Arc<Self>,
+        launched: Launched,
+        report: pipe::Receiver,
+        streamed: bool,
+    ) -> Result<StartedCommand, Kind> {
+        let starting = Starting::new(self, launched.spec.id.clone());
+        let task = tokio::spawn(async move {
+            let program = launched.spec.argv.first().cloned().unwrap_or_default();
+            read_only::has_become(report, launched.spawned.pid, &program).await?;
+            Ok(starting.commands.take_in(launched, streamed))
+        });
+        task.await.unwrap_or_else(|_| Err(invalid("program", "could not be followed".into())))
+    }
+
+    fn take_in(self: &Arc<Self>, launched: Launched, streamed: bool) -> StartedCommand {
+        let Launched { spec, spawned, status, input, oom_kills_before } = launched;
         let own_reader = streamed && !spec.detached;
-        let (command, requests) = Command::new(spec, spawned.pid, Arc::clone(&self.budget));
+        let (to_feed, to_keep) = match (input.stays_open, spawned.stdin) {
+            (true, pipe) => (None, pipe),
+            (false, pipe) => (pipe, None),
+        };
+        let (command, requests) =
+            Command::new(spec, spawned.pid, Stdin::new(to_keep), Arc::clone(&self.budget));
         let place = own_reader.then(|| Place::first(&command));
         self.lock().by_id.insert(command.spec.id.clone(), Arc::clone(&command));
-        if let (Some(pipe), Some(data)) = (spawned.stdin, stdin) {
-            tokio::spawn(feed(pipe, data));
+        match (to_feed, input.given) {
+            (Some(pipe), Some(data)) => drop(tokio::spawn(feed(pipe, data))),
+            (None, Some(data)) => write_first(&command, data),
+            (_, None) => {}
         }
         let supervisor = Supervisor { command: Arc::clone(&command), status, requests, oom_kills_before };
         let capture = Capture::new(spawned.stdout, spawned.stderr);
@@ -130,8 +215,20 @@ impl Commands {
         tokio::spawn(async move {
             supervisor.run(capture).await;
             commands.retire(&ending);
+            ending.stdin.close_at_end().await;
         });
-        Ok(StartedCommand { command, place })
+        StartedCommand { command, place }
+    }
+
+    /// Waits until it is known whether the command that is starting under this id is one.
+    async fn until_settled(&self, id: &str) {
+        loop {
+            let settled = self.settled.notified();
+            if !self.lock().starting.contains(id) {
+                return;
+            }
+            settled.await;
+        }
     }
 
     /// Takes note of an end, and drops the oldest ended commands where there are too many, but none whose

@@ -37,6 +37,9 @@ pub(crate) const READER_HOLD: Duration = Duration::from_secs(30);
 /// Standard input passed with the start of a command, in bytes.
 pub(crate) const MAX_STDIN_BYTES: usize = 8 * 1024 * 1024;
 
+/// How long a writer waits for a command to read, and for its turn. Shorter than sandboxd's own patience.
+pub(crate) const STDIN_STALL: Duration = Duration::from_secs(30);
+
 /// A script, in bytes.
 pub(crate) const MAX_SCRIPT_BYTES: usize = 8 * 1024 * 1024;
 

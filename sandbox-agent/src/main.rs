@@ -6,6 +6,7 @@
 //!
 //! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
+//! - [`stdin`], [`read_only`]: what a command may be given, and what it may be denied
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
 //! - [`files`]: the workspace; [`environment`], [`limits`], [`signals`]
 //! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
@@ -24,10 +25,12 @@ mod members;
 mod oom;
 mod output;
 mod posix_spawn;
+mod read_only;
 mod reaper;
 mod rpc;
 mod signals;
 mod spawn;
+mod stdin;
 mod supervisor;
 mod text;
 
@@ -51,6 +54,10 @@ const FILE_THREADS: usize = 4 + limits::MAX_HEAVY_CALLS;
 const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|verb| verb == read_only::VERB) {
+        return read_only::become_command(arguments);
+    }
     oom::open_own_score();
     let settings = Settings::from_env();
     environment::wipe_own();

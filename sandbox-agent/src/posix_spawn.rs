@@ -23,8 +23,8 @@ pub(crate) struct Child<'a> {
     pub(crate) cwd: BorrowedFd<'a>,
     /// What the child sees as 0, 1 and 2. Each must be above 2 here.
     pub(crate) stdio: [BorrowedFd<'a>; 3],
-    /// One more descriptor that the child keeps, under the same number.
-    pub(crate) keep: Option<BorrowedFd<'a>>,
+    /// More descriptors that the child keeps, under the same numbers.
+    pub(crate) keep: Vec<BorrowedFd<'a>>,
 }
 
 impl Child<'_> {
@@ -76,7 +76,7 @@ impl FileActions {
         for (fd, number) in child.stdio.iter().zip(0..) {
             actions.dup2(fd.as_raw_fd(), number)?;
         }
-        if let Some(fd) = child.keep {
+        for fd in &child.keep {
             // Onto itself: that is how POSIX spells clearing close-on-exec here.
             actions.dup2(fd.as_raw_fd(), fd.as_raw_fd())?;
         }

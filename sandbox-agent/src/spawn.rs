@@ -22,6 +22,7 @@ use tokio::net::unix::pipe;
 use crate::environment;
 use crate::oom;
 use crate::posix_spawn;
+use crate::read_only::Report;
 
 /// Names the command a process belongs to, in the environment of that process.
 pub(crate) const COMMAND_ID_VARIABLE: &str = "SANDBOX_COMMAND_ID";
@@ -40,6 +41,8 @@ pub(crate) struct Spawned {
     pub(crate) stdout: pipe::Receiver,
     pub(crate) stderr: pipe::Receiver,
     pub(crate) stdin: Option<pipe::Sender>,
+    /// Where the process has yet to become the command: what it tells of that.
+    pub(crate) report: Option<pipe::Receiver>,
 }
 
 /// What a command is started from.
@@ -50,6 +53,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) env: &'a std::collections::HashMap<String, String>,
     pub(crate) with_stdin: bool,
+    /// The workspace, where the command may not write to it.
+    pub(crate) read_only: Option<&'a Path>,
 }
 
 /// The argv that runs `script`.
@@ -68,20 +73,26 @@ pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
 
     let env = environment_of(launch);
     let path = find_program(program, &env).ok_or_else(|| exec_failed(Errno::NOENT))?;
-    let pipes = Pipes::new(launch.with_stdin).map_err(|errno| failed("pipe", program, errno))?;
+    let no_pipe = |errno| failed("pipe", program, errno);
+    let pipes = Pipes::new(launch.with_stdin).map_err(no_pipe)?;
+    let report = launch.read_only.map(|_| Report::new()).transpose().map_err(no_pipe)?;
+    let (path, arguments) = match (&report, launch.read_only) {
+        (Some(report), Some(workspace)) => report.detour(workspace, path, argv.clone()),
+        _ => (path, argv.iter().map(Into::into).collect()),
+    };
     let child = posix_spawn::Child {
         program: c_string(path.into_os_string())?,
-        argv: argv.iter().map(|arg| c_string(arg.into())).collect::<Result<_, _>>()?,
+        argv: arguments.into_iter().map(c_string).collect::<Result<_, _>>()?,
         envp: env.into_iter().map(|(name, value)| c_string(entry(name, value))).collect::<Result<_, _>>()?,
         cwd: cwd.as_fd(),
         stdio: pipes.theirs(),
-        keep: script_file.as_ref().map(AsFd::as_fd),
+        keep: script_file.iter().chain(report.iter().map(Report::theirs)).map(AsFd::as_fd).collect(),
     };
     let pid = oom::as_first_to_go(|| child.spawn()).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
     })?;
-    pipes.into_spawned(pid).map_err(|_| {
+    pipes.into_spawned(pid, report).map_err(|_| {
         // Without its pipes nobody could follow it; the reaper collects it as an orphan.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         failed("pipe", program, Errno::MFILE)
@@ -113,12 +124,13 @@ impl Pipes {
     }
 
     /// Closes the child's ends, without which an end of file would never come.
-    fn into_spawned(self, pid: Pid) -> io::Result<Spawned> {
+    fn into_spawned(self, pid: Pid, report: Option<Report>) -> io::Result<Spawned> {
         Ok(Spawned {
             pid,
             stdout: receiver(self.stdout.0)?,
             stderr: receiver(self.stderr.0)?,
             stdin: self.our_stdin.map(pipe::Sender::from_owned_fd).transpose()?,
+            report: report.map(Report::into_receiver).transpose()?,
         })
     }
 }

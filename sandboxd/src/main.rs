@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use sandboxd::cli::{self, DoctorArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, StopArgs};
+use sandboxd::cli::{self, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, StopArgs};
 use sandboxd::config::{Config, Fault};
 use sandboxd::engine::Engine;
 use sandboxd::model::Instance;
@@ -30,6 +30,7 @@ enum Verb {
     Serve,
     Run(RunArgs),
     Ps(PsArgs),
+    Logs(LogsArgs),
     Stop(StopArgs),
     Park(ParkArgs),
     Prune(PruneArgs),
@@ -56,6 +57,7 @@ async fn main() -> ExitCode {
         (_, Err(faults)) => refuse(&faults).map_err(Into::into),
         (Verb::Serve, Ok(config)) => serve(config).await,
         (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,
+        (Verb::Logs(args), Ok(config)) => cli::logs(args, &config).await,
         (Verb::Ps(args), Ok(config)) => cli::ps(args, &config).await,
         (Verb::Stop(args), Ok(config)) => cli::stop(args, &config).await,
         (Verb::Park(args), Ok(config)) => cli::park(args, &config).await,

@@ -116,6 +116,7 @@ gvisor_stories() {
   if gvisor_is_current; then
     echo "($everywhere + test(/^gvisor::/) + test(/^hardening::/) + test(/^files::/) + test(/^links::/) + test(/^bounds::/)
       + test(/^pressure::/) + test(/^bad_input::/) + test(/unknown_oci_runtime/) + test(/^rest::/) + test(/^database::/)
+      + test(/^stdin::/) + test(/^batch::/) + test(/^follow::/) + test(/^original_client::/)
       + test(/^originals::/) + test(/^people::/) + test(/^limits::(cpu|wishes)::/)
       + (test(/^limits::disk::/) - test(no_file_is_larger))) - test(through_the_engine)"
   else

@@ -17,12 +17,15 @@ pub fn to_status(kind: Kind) -> Status {
         | Kind::NotADirectory(_)
         | Kind::ConditionFailed(_)
         | Kind::NotEmpty(_)
-        | Kind::TextCount(_) => Code::FailedPrecondition,
+        | Kind::TextCount(_)
+        | Kind::StdinNotOpen(_)
+        | Kind::ReadOnlyUnavailable(_) => Code::FailedPrecondition,
         Kind::AlreadyThere(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
         Kind::LimitReached(_) | Kind::TooLarge(_) | Kind::NoSpace(_) => Code::ResourceExhausted,
         Kind::OutsideWorkspace(_) => Code::PermissionDenied,
         Kind::FieldInvalid(_) | Kind::ArchiveBad(_) => Code::InvalidArgument,
+        Kind::StdinStalled(_) => Code::DeadlineExceeded,
         Kind::FileFailed(_) => Code::Unknown,
     };
     let details = Fault { kind: Some(kind) }.encode_to_vec();

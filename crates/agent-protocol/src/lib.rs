@@ -19,7 +19,11 @@ pub mod v1 {
 }
 
 /// How far the contract has grown. Raised by one with every change that an older peer would notice.
-pub const GENERATION: u32 = 2;
+pub const GENERATION: u32 = 3;
+
+/// The first generation that knows `open_stdin` and `read_only`. An older one would pass over them, and run what
+/// must not write as one that may.
+pub const STDIN_AND_READ_ONLY_SINCE: u32 = 3;
 
 /// Largest message either side accepts: an 8 MiB script and 8 MiB of standard input with their frame.
 pub const MAX_MESSAGE_BYTES: usize = 20 * 1024 * 1024;

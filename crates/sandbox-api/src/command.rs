@@ -38,10 +38,10 @@ pub struct StartCommand {
     /// Go on when the caller of a stream leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detached: Option<bool>,
-    /// Keep standard input open. Not offered yet: `true` is refused.
+    /// Keep standard input open for `POST …/stdin`; what is given here comes first. Otherwise it is closed after that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_stdin: Option<bool>,
-    /// Make the workspace not writable for the command. Not offered yet: `true` is refused.
+    /// Make the workspace not writable for the command and its children; refused where the kernel cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
     /// Chosen by the caller: the same id again answers for the same command.

@@ -4,6 +4,7 @@
 //! are lenient in what is absent (`null` means absent) and strict in type; fields only ever get added, so
 //! unknown ones are ignored.
 
+pub mod batch;
 pub mod command;
 pub mod error;
 pub mod files;

@@ -5,17 +5,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::Stream;
 use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use reqwest::Method;
 use reqwest::header::ACCEPT;
 use sandbox_api::command::{
     Command, CommandEnded, CommandKilled, CommandList, CommandStarted, KillCommand, Record, StartCommand,
 };
-use sandbox_api::{CommandId, NDJSON, SandboxId};
+use sandbox_api::{CommandId, ErrorCode, NDJSON, SandboxId};
+use tokio::time::timeout;
 
 use crate::lines::Lines;
-use crate::{ACT, Client, Error, LOOK, UNLIMITED, json, send};
+use crate::{ACT, Client, Error, LOOK, SILENCE, json, send_for_stream};
+
+/// How long the daemon waits for a command's end before it is asked once more.
+const WAIT_AT_ONCE: Duration = Duration::from_secs(5 * 60);
 
 impl Client {
     /// The newest commands of a sandbox, the newest first. Does not wake it.
@@ -29,13 +33,16 @@ impl Client {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish), ACT).await
     }
 
-    /// Starts a command and streams it. Dropping the stream ends the command unless it is detached.
+    /// Starts a command and streams it. Dropping the stream ends the command unless it is detached, and so does a
+    /// broken connection; where it must survive one, start it and [`follow`](Self::follow) it. Safe to repeat where
+    /// the wish names the command's id.
     pub async fn run(&self, sandbox: &SandboxId, wish: &StartCommand) -> Result<Records, Error> {
         let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish);
-        Ok(Records::new(send(request.header(ACCEPT, NDJSON), UNLIMITED).await?, true))
+        Ok(Records::new(send_for_stream(request.header(ACCEPT, NDJSON)).await?, true))
     }
 
-    /// Streams what is kept of a command after record `after`, and with `follow` what comes until its end.
+    /// Streams what is kept of a command after record `after`, and with `follow` what comes until its end. Safe to
+    /// repeat.
     pub async fn logs(
         &self,
         sandbox: &SandboxId,
@@ -44,19 +51,36 @@ impl Client {
         follow: bool,
     ) -> Result<Records, Error> {
         let path = format!("{}/logs?after={after}&follow={follow}", path_of(sandbox, command));
-        Ok(Records::new(send(self.request(Method::GET, &path), UNLIMITED).await?, follow))
+        Ok(Records::new(send_for_stream(self.request(Method::GET, &path)).await?, follow))
     }
 
-    /// Waits for a command's end; fails with `deadline_exceeded` after `limit`, and the command goes on.
+    /// Waits for a command's end; fails with `deadline_exceeded` after `limit`, and the command goes on. Safe to
+    /// repeat, which it does itself where there is no limit.
     pub async fn wait(
         &self,
         sandbox: &SandboxId,
         command: &CommandId,
         limit: Option<Duration>,
     ) -> Result<CommandEnded, Error> {
-        let query = limit.map_or(String::new(), |limit| format!("?timeoutMs={}", limit.as_millis()));
-        let request = self.request(Method::GET, &format!("{}/wait{query}", path_of(sandbox, command)));
-        json(request, UNLIMITED).await
+        if let Some(limit) = limit {
+            return self.wait_for(sandbox, command, limit).await;
+        }
+        loop {
+            match self.wait_for(sandbox, command, WAIT_AT_ONCE).await {
+                Err(error) if error.code() == Some(ErrorCode::DeadlineExceeded) => {}
+                waited => return waited,
+            }
+        }
+    }
+
+    async fn wait_for(
+        &self,
+        sandbox: &SandboxId,
+        command: &CommandId,
+        limit: Duration,
+    ) -> Result<CommandEnded, Error> {
+        let path = format!("{}/wait?timeoutMs={}", path_of(sandbox, command), limit.as_millis());
+        json(self.request(Method::GET, &path), limit.saturating_add(ACT)).await
     }
 
     /// What is known of a command. Wakes its sandbox.
@@ -76,13 +100,13 @@ impl Client {
     }
 }
 
-fn path_of(sandbox: &SandboxId, command: &CommandId) -> String {
+pub(crate) fn path_of(sandbox: &SandboxId, command: &CommandId) -> String {
     format!("/v1/sandboxes/{sandbox}/commands/{command}")
 }
 
 /// A command's records, in order. A stream that breaks off before the command's end says so.
 pub struct Records {
-    body: BoxStream<'static, reqwest::Result<Bytes>>,
+    body: BoxStream<'static, Result<Bytes, Error>>,
     lines: Lines,
     /// Whether the last record must be the command's end.
     to_end: bool,
@@ -91,7 +115,14 @@ pub struct Records {
 
 impl Records {
     fn new(response: reqwest::Response, to_end: bool) -> Self {
-        Self { body: Box::pin(response.bytes_stream()), lines: Lines::default(), to_end, done: false }
+        let body = futures::stream::unfold(Box::pin(response.bytes_stream()), |mut body| async move {
+            let bytes = match timeout(SILENCE, body.next()).await {
+                Ok(bytes) => bytes?.map_err(Error::Broken),
+                Err(_) => Err(Error::Silent { after: SILENCE }),
+            };
+            Some((bytes, body))
+        });
+        Self { body: body.boxed(), lines: Lines::default(), to_end, done: false }
     }
 
     fn finish(&mut self, last: Option<Error>) -> Poll<Option<Result<Record, Error>>> {
@@ -119,7 +150,7 @@ impl Stream for Records {
                 },
                 Ok(None) => match std::task::ready!(self.body.as_mut().poll_next(context)) {
                     Some(Ok(bytes)) => self.lines.push(&bytes),
-                    Some(Err(error)) => return self.finish(Some(Error::Broken(error))),
+                    Some(Err(error)) => return self.finish(Some(error)),
                     None => {
                         let cut = self.to_end.then_some(Error::Cut);
                         return self.finish(cut);

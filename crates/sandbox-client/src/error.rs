@@ -54,6 +54,12 @@ pub enum Error {
         /// What the caller takes.
         limit: usize,
     },
+    /// A stream's other end did not move, not even to say that it is there.
+    #[error("sandboxd has been silent for {after:?}")]
+    Silent {
+        /// How long it may be.
+        after: Duration,
+    },
     /// A file's content is not base64.
     #[error("the file's content is not base64")]
     BadContent(#[source] base64::DecodeError),
@@ -65,6 +71,22 @@ impl Error {
             // To connect has a deadline of its own.
             Some(after) if source.is_timeout() && !source.is_connect() => Self::Deadline { after, source },
             _ => Self::Broken(source),
+        }
+    }
+
+    /// Whether the same look may work a while later: the connection or the daemon is away, or the daemon says so.
+    /// Says nothing about whether what was asked for has happened, so it is for what is safe to repeat.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Broken(_) | Self::Deadline { .. } | Self::Cut | Self::Silent { .. } => true,
+            Self::Refused { body, .. } => body.code.is_retryable(),
+            // A proxy in between, whose other side is away.
+            Self::Foreign { status } => matches!(status, 502..=504),
+            Self::Setup(_)
+            | Self::LineTooLong { .. }
+            | Self::BadLine(_)
+            | Self::TooLong { .. }
+            | Self::BadContent(_) => false,
         }
     }
 

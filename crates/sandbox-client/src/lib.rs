@@ -39,15 +39,23 @@
 //! # }
 //! ```
 //!
-//! Every call has a deadline but the streams, uploads and [`Client::wait`], which last as long as what they are about. One that
-//! runs out is [`Error::Deadline`]; what was asked for may have happened all the same.
-//! Nothing is tried twice: what is safe to repeat is the caller's to know.
+//! Every call has a deadline. One that runs out is [`Error::Deadline`]; what was asked for may have happened all the
+//! same. A stream lasts as long as its command, and ends with [`Error::Silent`] where not even a heartbeat comes. Files
+//! have no deadline, because they may be of any size: the daemon ends a transfer that stands still.
+//!
+//! Nothing is tried twice but a look: [`Client::follow`] goes on across broken connections, and [`Client::wait`] asks
+//! again and again. What only looks (`health`, `ready`, `get`, `list`, `commands`, `inspect`, `logs`,
+//! `read_file`, `stat_file`, `list_files`) is
+//! safe to repeat; of all other calls their own page says whether they are.
 
+mod batch;
 mod command;
 mod error;
 mod files;
+mod follow;
 mod lines;
 mod sandbox;
+mod stdin;
 mod watch;
 
 use std::time::Duration;
@@ -76,8 +84,11 @@ const ACT: Duration = Duration::from_secs(120);
 /// minutes each.
 const TRANSFER: Duration = Duration::from_secs(300);
 
-/// Of the streams and of [`Client::wait`], which last as long as their command.
+/// Of what lasts as long as its stream, which has bounds of its own.
 const UNLIMITED: Option<Duration> = None;
+
+/// How long a stream may be silent: the daemon sends a heartbeat every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// How long the daemon may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -135,6 +146,11 @@ async fn json<T: DeserializeOwned>(
 ) -> Result<T, Error> {
     let limit = limit.into();
     send(request, limit).await?.json().await.map_err(|error| Error::of(error, limit))
+}
+
+/// Sends a request for a stream, which begins within [`ACT`] and lasts as long as it likes.
+async fn send_for_stream(request: RequestBuilder) -> Result<Response, Error> {
+    tokio::time::timeout(ACT, send(request, UNLIMITED)).await.unwrap_or(Err(Error::Silent { after: ACT }))
 }
 
 /// Sends a request; an answer that is no success becomes an error.

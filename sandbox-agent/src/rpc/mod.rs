@@ -5,6 +5,7 @@
 
 mod files;
 mod services;
+mod stdin;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use agent_protocol::{GENERATION, v1};
 use futures::{Stream, StreamExt};
 use rustix::process::Signal;
 use tokio::sync::Notify;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 pub(crate) use files::FileService;
 pub(crate) use services::Services;
@@ -41,6 +42,7 @@ pub(crate) struct Service {
 impl Agent for Service {
     type RunStream = Events<v1::CommandEvent>;
     type AttachStream = Events<v1::CommandEvent>;
+    type WriteStdinStream = Events<v1::StdinProgress>;
 
     async fn info(&self, _: Request<v1::InfoRequest>) -> Reply<v1::InfoReply> {
         Ok(Response::new(v1::InfoReply {
@@ -53,13 +55,13 @@ impl Agent for Service {
     }
 
     async fn start(&self, request: Request<v1::StartRequest>) -> Reply<v1::Started> {
-        let started = self.commands.start(request.into_inner(), false).map_err(to_status)?;
+        let started = self.commands.start(request.into_inner(), false).await.map_err(to_status)?;
         Ok(Response::new(started.command.started_event()))
     }
 
     async fn run(&self, request: Request<v1::StartRequest>) -> Reply<Self::RunStream> {
         let StartedCommand { command, place } =
-            self.commands.start(request.into_inner(), true).map_err(to_status)?;
+            self.commands.start(request.into_inner(), true).await.map_err(to_status)?;
         Ok(Response::new(Reader::of_run(command, place).events().boxed()))
     }
 
@@ -104,6 +106,10 @@ impl Agent for Service {
             }
         };
         Ok(Response::new(v1::SignalReply { already_ended, swept }))
+    }
+
+    async fn write_stdin(&self, request: Request<Streaming<v1::StdinPart>>) -> Reply<Self::WriteStdinStream> {
+        Ok(Response::new(stdin::progress(Arc::clone(&self.commands), request.into_inner()).boxed()))
     }
 
     async fn shutdown(&self, _: Request<v1::ShutdownRequest>) -> Reply<v1::ShutdownReply> {

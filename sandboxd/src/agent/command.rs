@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_protocol::STDIN_AND_READ_ONLY_SINCE;
 use agent_protocol::v1::{self, command_event, start_request};
 use futures::{Stream, StreamExt};
 use sandbox_api::CommandId;
@@ -19,14 +20,14 @@ pub type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Error>>
 impl AgentHandle {
     /// Starts a command; the answer means that it runs.
     pub async fn start(&self, spec: &CommandSpec) -> Result<Started, Error> {
-        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let mut client = self.client_since(generation_for(spec), limits::AGENT_ABSENCE).await?;
         let reply = within(limits::AGENT_CALL, client.start(to_wire(spec))).await?;
         Ok(started(&reply.into_inner()))
     }
 
     /// Starts a command and reads it from the beginning as its own reader.
     pub async fn run(&self, spec: &CommandSpec) -> Result<EventStream, Error> {
-        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let mut client = self.client_since(generation_for(spec), limits::AGENT_ABSENCE).await?;
         let reply = within(limits::AGENT_CALL, client.run(to_wire(spec))).await?;
         Ok(events(reply.into_inner()))
     }
@@ -118,6 +119,11 @@ fn reference(id: &CommandId) -> v1::CommandRef {
     v1::CommandRef { command_id: id.to_string() }
 }
 
+/// The oldest agent that does all of what the command asks for.
+fn generation_for(spec: &CommandSpec) -> u32 {
+    if spec.open_stdin || spec.read_only { STDIN_AND_READ_ONLY_SINCE } else { 0 }
+}
+
 fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
     v1::StartRequest {
         command_id: spec.id.to_string(),
@@ -132,6 +138,8 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
         stdin: spec.stdin.clone(),
         timeout_ms: spec.timeout.as_millis() as u64,
         detached: spec.detached,
+        open_stdin: spec.open_stdin,
+        read_only: spec.read_only,
     }
 }
 
@@ -187,4 +195,46 @@ fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
         dropped_bytes: wire.dropped_bytes,
         swept: wire.swept,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::agent::{link, pair};
+
+    #[tokio::test]
+    async fn an_agent_that_would_pass_over_what_must_hold_is_not_asked() {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        theirs.write_all(b"sandbox-agent 2 right\n").await.unwrap();
+        let (link, driver) = link::open(ours, "right", CancellationToken::new()).await.unwrap();
+        let _driver = tokio::spawn(driver);
+        let (agent, keeper) = pair();
+        keeper.link.send_replace(Some(link));
+        let plain = CommandSpec {
+            id: "cmd_0123456789abcdef".parse().unwrap(),
+            is_named: false,
+            program: Program::Script("true".into()),
+            cwd: String::new(),
+            env: HashMap::new(),
+            stdin: None,
+            open_stdin: false,
+            read_only: false,
+            timeout: Duration::from_secs(1),
+            detached: false,
+        };
+        let read_only = CommandSpec { read_only: true, ..plain.clone() };
+        let open_stdin = CommandSpec { open_stdin: true, ..plain.clone() };
+        for spec in [read_only, open_stdin] {
+            assert!(matches!(agent.start(&spec).await, Err(Error::Outdated)));
+            assert!(matches!(agent.run(&spec).await.map(drop), Err(Error::Outdated)));
+        }
+        // The others it is asked for, and answers in its own time.
+        let asked = timeout(limits::RECHECK, agent.start(&plain)).await;
+        assert!(asked.is_err(), "{asked:?}");
+    }
 }

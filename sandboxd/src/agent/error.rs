@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use agent_protocol::fault::{Kind, from_status};
+use agent_protocol::v1;
 use thiserror::Error;
 use tonic::{Code, Status};
+
+use crate::model::command::StdinState;
 
 /// A call to an agent failed.
 #[derive(Debug, Error)]
@@ -143,6 +146,25 @@ pub enum Refusal {
         /// The file's size.
         size_bytes: u64,
     },
+    /// The command's standard input cannot be written to.
+    StdinNotOpen {
+        /// Why not.
+        state: StdinState,
+        /// What it took of this call before.
+        written_bytes: u64,
+    },
+    /// The command did not read its standard input, or another writer did not finish.
+    StdinStalled {
+        /// How long was waited.
+        waited: Duration,
+        /// What it took of this call before.
+        written_bytes: u64,
+    },
+    /// The sandbox's kernel cannot keep a command from writing.
+    ReadOnlyUnavailable {
+        /// The system's error number.
+        errno: i32,
+    },
     /// A field of the request is not what it must be.
     FieldInvalid {
         /// Which.
@@ -199,6 +221,22 @@ fn refusal(kind: Kind) -> Refusal {
             problem: fault.problem,
         },
         Kind::RangeEmpty(fault) => Refusal::RangeEmpty { size_bytes: fault.size_bytes },
+        Kind::StdinNotOpen(fault) => {
+            Refusal::StdinNotOpen { state: stdin_state(fault.state()), written_bytes: fault.written_bytes }
+        }
+        Kind::StdinStalled(fault) => Refusal::StdinStalled {
+            waited: Duration::from_millis(fault.waited_ms),
+            written_bytes: fault.written_bytes,
+        },
+        Kind::ReadOnlyUnavailable(fault) => Refusal::ReadOnlyUnavailable { errno: fault.errno },
         Kind::FieldInvalid(fault) => Refusal::FieldInvalid { field: fault.field, problem: fault.problem },
+    }
+}
+
+fn stdin_state(state: v1::StdinState) -> StdinState {
+    match state {
+        v1::StdinState::NeverOpened => StdinState::NeverOpened,
+        v1::StdinState::Ended => StdinState::Ended,
+        v1::StdinState::Closed | v1::StdinState::Unspecified => StdinState::Closed,
     }
 }

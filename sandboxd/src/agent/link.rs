@@ -27,6 +27,8 @@ const SEND_BUFFER_BYTES: usize = 512 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct Link {
     pub(super) service: LinkService,
+    /// How far the agent's contract has grown.
+    pub(super) generation: u32,
 }
 
 impl Link {
@@ -82,7 +84,7 @@ where
         .map_err(io::Error::other)?;
     // How the connection ended shows in the calls that were on it.
     let driver = Box::pin(connection.map(drop));
-    Ok((Link { service: LinkService(sender) }, driver))
+    Ok((Link { service: LinkService(sender), generation: greeting.generation }, driver))
 }
 
 /// A stream that fails from when it is told to. To drop the connection's driver is not enough: hyper goes on with

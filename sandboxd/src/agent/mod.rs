@@ -10,6 +10,7 @@ mod door;
 mod error;
 mod files;
 mod link;
+mod stdin;
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ pub use command::{AgentInfo, EventStream};
 pub use door::{DialFn, Duplex, Peer};
 pub use error::{Error, Refusal};
 pub use files::{ByteStream, ChangeStream, UploadError};
+pub use stdin::{Cause, StdinData, Unfinished};
 
 use self::link::{Link, LinkService};
 
@@ -76,8 +78,20 @@ impl AgentHandle {
     }
 
     async fn client(&self, within: Duration) -> Result<AgentClient<LinkService>, Error> {
-        let service = self.current(within).await?.service;
-        Ok(AgentClient::with_origin(service, ORIGIN.clone())
+        self.client_since(0, within).await
+    }
+
+    /// The same for a request with fields that agents before this generation would pass over.
+    async fn client_since(
+        &self,
+        generation: u32,
+        within: Duration,
+    ) -> Result<AgentClient<LinkService>, Error> {
+        let link = self.current(within).await?;
+        if link.generation < generation {
+            return Err(Error::Outdated);
+        }
+        Ok(AgentClient::with_origin(link.service, ORIGIN.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES)
             .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
     }

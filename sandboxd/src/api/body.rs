@@ -10,6 +10,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
+use sandbox_api::batch::RunBatch;
 use sandbox_api::command::{KillCommand, StartCommand};
 use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles};
 use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, TouchSandbox};
@@ -40,6 +41,11 @@ impl Wish for GlobFiles {}
 
 /// A script of its greatest length, escaped as far as JSON goes, with standard input beside it.
 impl Wish for StartCommand {
+    const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
+}
+
+/// As much as one command may be, for all of them together.
+impl Wish for RunBatch {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 

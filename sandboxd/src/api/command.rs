@@ -157,12 +157,8 @@ pub(super) async fn logs(
     Ok(ndjson::response(stream, command))
 }
 
-fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec> {
-    for (field, wanted) in [("openStdin", wish.open_stdin), ("readOnly", wish.read_only)] {
-        if wanted == Some(true) {
-            return Err(service::Error::NotOffered { field }.into());
-        }
-    }
+/// What a caller wants to run, checked.
+pub(super) fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec> {
     Ok(CommandSpec {
         is_named: wish.command_id.is_some(),
         id: id_of(wish.command_id)?,
@@ -170,6 +166,8 @@ fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec> {
         cwd: text("cwd", wish.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
         env: env_of(wish.env.unwrap_or_default())?,
         stdin: stdin_of(wish.stdin, wish.stdin_base64)?,
+        open_stdin: wish.open_stdin.unwrap_or(false),
+        read_only: wish.read_only.unwrap_or(false),
         timeout: timeout_of(wish.timeout_ms, limits),
         detached: wish.detached.unwrap_or(false),
     })

@@ -153,13 +153,8 @@ pub(super) struct Problem {
 impl Problem {
     /// Fills in the response's body.
     pub(super) fn write_out(self, mut response: Response, request_id: &str) -> Response {
-        let sentence = match self.code {
-            // The words of a bug are for the log.
-            ErrorCode::Internal => "sandboxd failed; its log has the reason under this request id".to_owned(),
-            _ => self.cause.to_string(),
-        };
         let body = ErrorBody {
-            error: sentence,
+            error: sentence(self.code, self.cause.as_ref()),
             code: self.code,
             details: self.details,
             request_id: request_id.to_owned(),
@@ -168,6 +163,15 @@ impl Problem {
         response.headers_mut().insert(CONTENT_TYPE, super::JSON);
         *response.body_mut() = Body::from(json);
         response
+    }
+}
+
+/// What a caller is told of an error.
+pub(super) fn sentence(code: ErrorCode, error: &impl fmt::Display) -> String {
+    match code {
+        // The words of a bug are for the log.
+        ErrorCode::Internal => "sandboxd failed; its log has the reason under this request id".to_owned(),
+        _ => error.to_string(),
     }
 }
 

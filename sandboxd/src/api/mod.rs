@@ -5,6 +5,7 @@
 //! unknown paths too.
 
 mod auth;
+mod batch;
 mod body;
 mod command;
 mod decode;
@@ -22,6 +23,7 @@ mod request_log;
 mod router;
 mod sandbox;
 mod server;
+mod stdin;
 mod throttle;
 mod unread;
 mod verb;

@@ -7,7 +7,9 @@ use utoipa_axum::routes;
 
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
-use super::{ApiState, auth, command, docs, files, health, hosts, metrics, request_log, sandbox, verb};
+use super::{
+    ApiState, auth, batch, command, docs, files, health, hosts, metrics, request_log, sandbox, stdin, verb,
+};
 
 /// The API's routes. What is said of each, and its method, is above its handler.
 fn routes() -> Routes {
@@ -20,10 +22,12 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}:park", routes!(sandbox::park))
         .add("/v1/sandboxes/{id}:stop", routes!(sandbox::stop))
         .add("/v1/sandboxes/{id}/commands", routes!(command::list, command::start))
+        .add("/v1/sandboxes/{id}/commands:batch", routes!(batch::run))
         .add("/v1/sandboxes/{id}/commands/{commandId}", routes!(command::inspect))
         .add("/v1/sandboxes/{id}/commands/{commandId}:kill", routes!(command::kill))
         .add("/v1/sandboxes/{id}/commands/{commandId}/wait", routes!(command::wait))
         .add("/v1/sandboxes/{id}/commands/{commandId}/logs", routes!(command::logs))
+        .add("/v1/sandboxes/{id}/commands/{commandId}/stdin", routes!(stdin::write))
         .add("/v1/sandboxes/{id}/files", routes!(files::content::get, files::content::put, files::delete))
         .add("/v1/sandboxes/{id}/files:write", routes!(files::write))
         .add("/v1/sandboxes/{id}/files:read", routes!(files::read))

@@ -3,6 +3,8 @@
 mod act;
 mod doctor;
 mod interrupts;
+mod logs;
+mod output;
 mod prune;
 mod ps;
 mod run;
@@ -19,6 +21,7 @@ use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
 pub use doctor::{DoctorArgs, doctor};
+pub use logs::{LogsArgs, logs};
 pub use prune::{PruneArgs, prune};
 pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};

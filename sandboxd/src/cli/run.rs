@@ -7,13 +7,13 @@ use anyhow::Context;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
-use sandbox_api::command::{KillCommand, Output, Record, StartCommand};
+use sandbox_api::command::{KillCommand, Record, StartCommand};
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_api::{CommandId, ErrorCode, SandboxId};
 use sandbox_client::{Client, Records};
 
-use super::DaemonArgs;
 use super::interrupts::Interrupts;
+use super::{DaemonArgs, output};
 use crate::config::Config;
 use crate::model::limits::MAX_STDIN_BYTES;
 
@@ -105,28 +105,14 @@ fn read_stdin() -> anyhow::Result<String> {
 /// Writes the command's output to our own, and returns its exit code.
 async fn pass_on(records: &mut Records) -> anyhow::Result<u8> {
     while let Some(record) = records.next().await {
-        match record? {
-            Record::Stdout(output) => write_to(&mut io::stdout().lock(), &output)?,
-            Record::Stderr(output) => write_to(&mut io::stderr().lock(), &output)?,
-            Record::Gap { dropped_bytes, .. } => {
-                writeln!(io::stderr(), "sandboxd: {dropped_bytes} bytes of output were dropped")?;
+        let record = record?;
+        output::write(&record)?;
+        if let Record::Exit { exit_code, reason, .. } = record {
+            if reason != sandbox_api::command::EndReason::Exited {
+                writeln!(io::stderr(), "sandboxd: the command ended: {reason:?}")?;
             }
-            Record::Exit { exit_code, reason, .. } => {
-                if reason != sandbox_api::command::EndReason::Exited {
-                    writeln!(io::stderr(), "sandboxd: the command ended: {reason:?}")?;
-                }
-                return Ok(u8::try_from(exit_code).unwrap_or(u8::MAX));
-            }
-            Record::Start { .. } | Record::Heartbeat => {}
+            return Ok(output::code(exit_code));
         }
     }
     anyhow::bail!("the stream ended before the command did")
-}
-
-fn write_to(out: &mut impl Write, output: &Output) -> anyhow::Result<()> {
-    match &output.data_base64 {
-        Some(base64) => out.write_all(&BASE64_STANDARD.decode(base64)?)?,
-        None => out.write_all(output.data.as_bytes())?,
-    }
-    Ok(out.flush()?)
 }

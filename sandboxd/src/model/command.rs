@@ -20,12 +20,38 @@ pub struct CommandSpec {
     pub cwd: String,
     /// On top of the sandbox's environment.
     pub env: HashMap<String, String>,
-    /// Written to standard input, which is then closed.
+    /// Written to standard input, which is then closed unless it stays open.
     pub stdin: Option<Bytes>,
+    /// Whether others may write to standard input later.
+    pub open_stdin: bool,
+    /// Whether it may not write to the workspace.
+    pub read_only: bool,
     /// After which it is ended.
     pub timeout: Duration,
     /// Goes on when the caller of its stream leaves.
     pub detached: bool,
+}
+
+/// Why standard input is not open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StdinState {
+    /// The command was started without `openStdin`.
+    NeverOpened,
+    /// By a writer, or by the command itself.
+    Closed,
+    /// With the command.
+    Ended,
+}
+
+impl StdinState {
+    /// Its name in an answer.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NeverOpened => "neverOpened",
+            Self::Closed => "closed",
+            Self::Ended => "ended",
+        }
+    }
 }
 
 /// What to run.

@@ -31,6 +31,31 @@ pub const MAX_SCRIPT_BYTES: usize = 8 * 1024 * 1024;
 /// Longest standard input that comes with a command, in bytes.
 pub const MAX_STDIN_BYTES: usize = 8 * 1024 * 1024;
 
+/// Writers to standard input of one sandbox's commands at once; more are refused.
+pub const MAX_WRITERS: usize = 32;
+
+/// Bytes for standard input that a writer has on their way and unanswered. All writers of a sandbox together stay
+/// below its connection's window, which other calls share.
+pub const STDIN_WINDOW_BYTES: u64 = 128 * 1024;
+
+/// Parts they come in, likewise.
+pub const STDIN_PARTS: usize = 16;
+
+/// How long the agent may take to tell of progress. It gives the command less than that to read, and says so.
+pub const STDIN_ANSWER: Duration = Duration::from_secs(45);
+
+/// How long a writer to standard input may send nothing. Meanwhile nobody else can write to it.
+pub const STDIN_SILENCE: Duration = Duration::from_secs(5 * 60);
+
+/// Commands of one batch.
+pub const MAX_BATCH_COMMANDS: usize = 50;
+
+/// What a batch's answer keeps of each output of a command, the last bytes.
+pub const MAX_BATCH_OUTPUT_BYTES: usize = 256 * 1024;
+
+/// What it keeps of all of them; what the earliest commands wrote goes first.
+pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
+
 /// Arguments of one command.
 pub const MAX_ARGS: usize = 4096;
 

@@ -1,6 +1,7 @@
 //! Why a request is not served, in the daemon's own terms.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandbox_api::ErrorCode;
 use serde_json::{Map, Value, json};
@@ -8,6 +9,7 @@ use thiserror::Error;
 
 use crate::agent::{self, Refusal};
 use crate::engine::{self, DiskFault};
+use crate::model::command::StdinState;
 use crate::model::{FieldError, limits};
 use crate::store;
 
@@ -29,11 +31,53 @@ pub enum Error {
         /// What was asked for.
         runtime: String,
     },
-    /// The wish is understood and not offered.
-    #[error("`{field}` is not offered by this version")]
-    NotOffered {
-        /// The field.
-        field: &'static str,
+    /// The sandbox's kernel cannot keep a command from writing to the workspace.
+    #[error(
+        "`readOnly` cannot be had: the sandbox's kernel has no Landlock (error {errno}); nothing was run"
+    )]
+    ReadOnlyUnavailable {
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A command's standard input cannot be written to.
+    #[error("the command's standard input is not open: {}", words_for(*.state))]
+    StdinNotOpen {
+        /// Why not.
+        state: StdinState,
+        /// What the command had taken of this request.
+        written_bytes: u64,
+    },
+    /// A command does not read its standard input.
+    #[error(
+        "the command did not read for {waited:?}, or another writer did not finish; {written_bytes} bytes were written"
+    )]
+    StdinStalled {
+        /// How long was waited.
+        waited: Duration,
+        /// What the command had taken of this request.
+        written_bytes: u64,
+    },
+    /// The bytes for standard input stopped coming.
+    #[error("nothing was sent for {:?}; {written_bytes} bytes were written", limits::STDIN_SILENCE)]
+    StdinLate {
+        /// What the command had taken of this request.
+        written_bytes: u64,
+    },
+    /// The bytes for standard input broke off.
+    #[error("the body could not be read to its end; {written_bytes} bytes were written")]
+    StdinCut {
+        /// What the command had taken of this request.
+        written_bytes: u64,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// The agent went away, or failed, while standard input was written.
+    #[error("the sandbox did not answer; at least {written_bytes} bytes were written")]
+    StdinBroken {
+        /// What the command is known to have taken of this request.
+        written_bytes: u64,
+        /// What happened.
+        source: agent::Error,
     },
     /// A command could not be started.
     #[error("the command could not be started: {step} {subject:?} failed with error {errno}")]
@@ -233,7 +277,7 @@ impl Error {
             Self::Field(_) => ErrorCode::InvalidRequest,
             Self::NotFound { .. } => ErrorCode::NotFound,
             Self::UnknownRuntime { .. }
-            | Self::NotOffered { .. }
+            | Self::ReadOnlyUnavailable { .. }
             | Self::ImageNotAllowed { .. }
             | Self::ImageUnavailable { .. }
             | Self::StartFailed { .. }
@@ -246,7 +290,7 @@ impl Error {
             Self::NotEmpty { .. } | Self::TextCount { .. } => ErrorCode::WrongState,
             Self::ConditionFailed { .. } => ErrorCode::PreconditionFailed,
             Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
-            Self::InUse | Self::NotParked => ErrorCode::WrongState,
+            Self::InUse | Self::NotParked | Self::StdinNotOpen { .. } => ErrorCode::WrongState,
             Self::Unsettled => ErrorCode::Unavailable,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::NoSpace { .. }
@@ -257,12 +301,15 @@ impl Error {
             Self::NoDisks => ErrorCode::Unavailable,
             Self::Full { .. } | Self::LimitReached { .. } => ErrorCode::CapacityExhausted,
             Self::NotReady { .. } => ErrorCode::Unavailable,
-            Self::WaitDeadline { .. } => ErrorCode::DeadlineExceeded,
+            Self::WaitDeadline { .. } | Self::StdinStalled { .. } | Self::StdinLate { .. } => {
+                ErrorCode::DeadlineExceeded
+            }
+            Self::StdinCut { .. } => ErrorCode::InvalidRequest,
             Self::CreateFailed(error) => error.code(),
             Self::Engine(engine::Error::Conflict { .. }) => ErrorCode::AlreadyExists,
             Self::Engine(error) if error.is_temporary() => ErrorCode::Unavailable,
             Self::Store(error) if error.is_away() => ErrorCode::Unavailable,
-            Self::Agent { source } => agent_code(source),
+            Self::Agent { source } | Self::StdinBroken { source, .. } => agent_code(source),
             Self::Engine(_)
             | Self::Store(_)
             | Self::NotHardened { .. }
@@ -278,7 +325,16 @@ impl Error {
             Self::Field(fault) => json!({ "field": fault.field }),
             Self::NotFound { resource } => json!({ "resource": resource }),
             Self::UnknownRuntime { runtime } => json!({ "field": "runtime", "value": runtime }),
-            Self::NotOffered { field } => json!({ "field": field }),
+            Self::ReadOnlyUnavailable { errno } => json!({ "field": "readOnly", "errno": errno }),
+            Self::StdinNotOpen { state, written_bytes } => {
+                json!({ "state": state.as_str(), "writtenBytes": written_bytes })
+            }
+            Self::StdinStalled { written_bytes, .. } | Self::StdinBroken { written_bytes, .. } => {
+                json!({ "writtenBytes": written_bytes })
+            }
+            Self::StdinLate { written_bytes } | Self::StdinCut { written_bytes, .. } => {
+                json!({ "field": "body", "writtenBytes": written_bytes })
+            }
             Self::StartFailed { step, errno, .. } => json!({ "step": step, "errno": errno }),
             Self::OutsideWorkspace { path }
             | Self::NotAFile { path }
@@ -337,6 +393,14 @@ fn words_for_callers(error: &engine::Error) -> String {
     }
 }
 
+fn words_for(state: StdinState) -> &'static str {
+    match state {
+        StdinState::NeverOpened => "it was started without `openStdin`",
+        StdinState::Closed => "it was closed, by a writer or by the command itself",
+        StdinState::Ended => "the command has ended",
+    }
+}
+
 fn agent_code(error: &agent::Error) -> ErrorCode {
     match error {
         agent::Error::Away { .. } | agent::Error::Broken { .. } | agent::Error::Outdated => {
@@ -378,6 +442,9 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::ArchiveBad { member, problem } => Error::ArchiveBad { member, problem },
         Refusal::RangeEmpty { size_bytes } => Error::RangeEmpty { size_bytes },
         Refusal::FileFailed { path, errno } => Error::FileFailed { path, errno },
+        Refusal::StdinNotOpen { state, written_bytes } => Error::StdinNotOpen { state, written_bytes },
+        Refusal::StdinStalled { waited, written_bytes } => Error::StdinStalled { waited, written_bytes },
+        Refusal::ReadOnlyUnavailable { errno } => Error::ReadOnlyUnavailable { errno },
         Refusal::FieldInvalid { field, problem } => Error::Field(FieldError { field, problem }),
     }
 }

@@ -7,6 +7,7 @@
 
 mod activity;
 mod age;
+mod batch;
 mod capacity;
 mod census;
 mod command;
@@ -25,6 +26,7 @@ mod reach;
 mod reconcile;
 mod registry;
 mod sandbox;
+mod stdin;
 mod view;
 
 use std::collections::HashSet;
@@ -35,6 +37,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use batch::{Ran, RanToEnd};
 pub use error::Error;
 pub use files::UploadFailed;
 pub use follow::CommandStream;

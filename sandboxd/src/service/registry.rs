@@ -32,6 +32,8 @@ pub(super) struct Sandbox {
     facts: Mutex<Facts>,
     /// One for each stream or wait, so that they cannot take all calls of the agent's connection.
     readers: Arc<Semaphore>,
+    /// One for each writer to standard input, so that they cannot fill the connection's window.
+    writers: Arc<Semaphore>,
     /// Commands whose end somebody waits for to write it down.
     pub(super) watched: Mutex<HashSet<CommandId>>,
 }
@@ -69,6 +71,7 @@ impl Sandbox {
             ooms: Ooms::default(),
             facts: Mutex::new(Facts { record, posture, unsaved: false }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
+            writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),
             watched: Mutex::default(),
         }
     }
@@ -119,6 +122,15 @@ impl Sandbox {
         let full =
             |_| Error::LimitReached { limit: "streams and waits".into(), value: limits::MAX_READERS as u64 };
         Arc::clone(&self.readers).try_acquire_owned().map_err(full)
+    }
+
+    /// A place for one more writer to the standard input of a command.
+    pub(super) fn writer(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let full = |_| Error::LimitReached {
+            limit: "writers to standard input".into(),
+            value: limits::MAX_WRITERS as u64,
+        };
+        Arc::clone(&self.writers).try_acquire_owned().map_err(full)
     }
 
     fn lock(&self) -> MutexGuard<'_, Facts> {

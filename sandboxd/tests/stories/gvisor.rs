@@ -1,5 +1,6 @@
 //! What is otherwise under gVisor, in place of the stories that cannot hold there; `make test-gvisor` runs them.
 
+use sandbox_api::ErrorCode;
 use sandbox_api::command::{EndReason, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, Resources};
 
@@ -104,5 +105,26 @@ async fn a_fork_bomb_harms_nobody_else() {
     }
     assert_eq!(daemon.output(&bystander, "echo fine").await, "fine\n");
     assert_eq!(daemon.output(&bombed, "cat file").await, "kept\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_may_not_write_is_refused_and_nothing_runs() {
+    if !under_gvisor() {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    for streamed in [true, false] {
+        let wish = StartCommand { read_only: Some(true), ..script("echo ran > /tmp/ran") };
+        let error = match streamed {
+            true => daemon.client.run(&sandbox, &wish).await.map(drop).unwrap_err(),
+            false => daemon.client.start(&sandbox, &wish).await.map(drop).unwrap_err(),
+        };
+        assert_eq!(error.code(), Some(ErrorCode::Refused), "{error}");
+        let sandbox_client::Error::Refused { body, .. } = error else { panic!("{error}") };
+        assert_eq!(body.details["field"], "readOnly", "{body:?}");
+    }
+    assert_eq!(daemon.output(&sandbox, "ls /tmp").await, "");
     daemon.stop().await;
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
 mod bad_input;
+mod batch;
 mod bounds;
 mod cli;
 mod command;
@@ -13,6 +14,7 @@ mod engine_proxy;
 mod engine_view;
 mod faults;
 mod files;
+mod follow;
 mod gates;
 mod gvisor;
 mod hardening;
@@ -24,8 +26,10 @@ mod lifecycle;
 mod limits;
 mod links;
 mod log;
+mod logs;
 mod metrics;
 mod openapi;
+mod original_client;
 mod originals;
 mod output;
 mod own_engine;
@@ -33,5 +37,7 @@ mod people;
 mod pressure;
 mod process;
 mod promises;
+mod read_only;
 mod rest;
 mod start_up;
+mod stdin;

@@ -30,7 +30,7 @@ use crate::model::limits;
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:watch", operation_id = "watchFiles", tag = "files",
     params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
         ("recursive" = Option<bool>, Query, description = "Also what is beneath.")),
-    responses((status = 200, body = WatchRecord, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
+    responses((status = 200, description = "One change a line.", body = WatchRecord, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
 pub(in crate::api) async fn watch(
     State(state): State<ApiState>,
     Path(id): Path<String>,

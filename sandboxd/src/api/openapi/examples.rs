@@ -2,6 +2,7 @@
 //!
 //! Each is read by its wire type, so none can be of another shape.
 
+use sandbox_api::batch::RunBatch;
 use sandbox_api::command::{Command, CommandEnded, CommandKilled, CommandStarted, KillCommand, StartCommand};
 use sandbox_api::files::{
     EditFile, FileInfo, FileRead, FileWritten, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles,
@@ -58,6 +59,9 @@ fn all() -> Result<Vec<Example>, Error> {
             "endedAt": "2026-01-01T12:00:00.012Z", "exitCode": 0, "signal": null, "reason": "exited",
             "durationMs": 12, "stdoutBytes": 6, "stderrBytes": 0, "droppedBytes": 0, "timeoutMs": 10_000,
             "detached": false,
+        }))?,
+        example::<RunBatch>(json!({
+            "commands": [{ "script": "npm install" }, { "script": "npm test", "timeoutMs": 120_000 }],
         }))?,
         example::<CommandEnded>(json!({
             "exitCode": 0, "reason": "exited", "signal": null, "durationMs": 12,

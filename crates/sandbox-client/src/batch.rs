@@ -1,0 +1,52 @@
+//! Commands that run one after another.
+
+use std::time::Duration;
+
+use sandbox_api::SandboxId;
+use sandbox_api::batch::{BatchRan, RunBatch};
+
+use crate::{ACT, Client, Error, json};
+
+/// Time a command gets where its wish names none, and at least.
+const DEFAULT_TIMEOUT_MS: u64 = 30_000;
+const MIN_TIMEOUT_MS: u64 = 1_000;
+
+impl Client {
+    /// Runs up to 50 commands in order and answers when the last one has ended; stops after the first that fails,
+    /// unless the wish says otherwise. Dropping it ends the one that runs, and no other is started. Not safe to
+    /// repeat, unless each command has an id of the caller's choice.
+    ///
+    /// ```no_run
+    /// use sandbox_api::batch::{BatchOutcome, RunBatch};
+    /// use sandbox_api::command::StartCommand;
+    ///
+    /// # async fn example(client: sandbox_client::Client, sandbox: sandbox_api::SandboxId) -> Result<(), sandbox_client::Error> {
+    /// let commands = ["npm ci", "npm test"].map(|line| StartCommand {
+    ///     script: Some(line.into()),
+    ///     timeout_ms: Some(120_000),
+    ///     ..StartCommand::default()
+    /// });
+    /// let wish = RunBatch { commands: commands.into(), continue_on_error: None };
+    /// for result in client.run_batch(&sandbox, &wish).await?.results {
+    ///     match result.outcome {
+    ///         BatchOutcome::Ended(ended) => println!("{} {}", ended.exit_code, ended.stdout),
+    ///         BatchOutcome::NotStarted(fault) => println!("{}", fault.error),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_batch(&self, sandbox: &SandboxId, wish: &RunBatch) -> Result<BatchRan, Error> {
+        let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands:batch"), wish);
+        json(request, longest(wish)).await
+    }
+}
+
+/// How long a batch may take at most: each command its time, and each what any start or end may take.
+fn longest(wish: &RunBatch) -> Duration {
+    let of_each = wish.commands.iter().map(|command| {
+        let limit_ms = command.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).max(MIN_TIMEOUT_MS);
+        Duration::from_millis(limit_ms).saturating_add(ACT)
+    });
+    of_each.fold(ACT, Duration::saturating_add)
+}

@@ -1,0 +1,126 @@
+//! Batches of commands: wire to model and back.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sandbox_api::ErrorCode;
+use sandbox_api::batch::{BatchEnded, BatchFault, BatchOutcome, BatchRan, BatchResult, RunBatch};
+use sandbox_api::command::StartCommand;
+use tracing::error;
+
+use super::ApiState;
+use super::body::Json;
+use super::command::spec_of;
+use super::error::{ApiError, Result, sentence};
+use super::openapi::InSandbox;
+use super::openapi::answers::*;
+use super::params::{self, Path};
+use crate::model::command::signal_name;
+use crate::model::{CommandSpec, FieldError, Limits, Tail, limits};
+use crate::service::{self, Ran, RanToEnd};
+
+/// Run commands one after another
+///
+/// In order, and no further than the first that fails unless `continueOnError`. The answer comes with the last one's end and
+/// has the end of what each wrote. Who leaves ends the one that runs.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/commands:batch", operation_id = "runBatch", tag = "commands",
+    params(InSandbox), request_body = RunBatch, responses((status = 200, body = BatchRan), ByName, ByBody, BySandbox))]
+pub(super) async fn run(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Json(wish): Json<RunBatch>,
+) -> Result<Json<BatchRan>> {
+    let id = params::sandbox(&id)?;
+    let specs = specs_of(wish.commands, state.service.limits())?;
+    let go_on = wish.continue_on_error.unwrap_or(false);
+    let results = state.service.run_batch(&id, specs, go_on).await?;
+    Ok(Json(BatchRan { results: results.into_iter().map(to_wire).collect() }))
+}
+
+/// All of them are looked at before any is started.
+fn specs_of(commands: Vec<StartCommand>, limits: Limits) -> Result<Vec<CommandSpec>> {
+    if commands.is_empty() || commands.len() > limits::MAX_BATCH_COMMANDS {
+        let problem = format!("must be 1 to {}", limits::MAX_BATCH_COMMANDS);
+        return Err(FieldError::new("commands", problem).into());
+    }
+    let mut ids = HashMap::new();
+    let mut specs = Vec::with_capacity(commands.len());
+    for (at, wish) in commands.into_iter().enumerate() {
+        let spec = spec_of(wish, limits).map_err(|error| in_command(at, error))?;
+        if spec.open_stdin {
+            let field = format!("commands[{at}].openStdin");
+            return Err(FieldError::new(field, "must not be set in a batch").into());
+        }
+        if let Some(earlier) = ids.insert(spec.id.clone(), at) {
+            let field = format!("commands[{at}].commandId");
+            return Err(FieldError::new(field, format!("is that of `commands[{earlier}]` too")).into());
+        }
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+/// A fault of one command, told of by its place in the batch.
+fn in_command(at: usize, error: ApiError) -> ApiError {
+    match error {
+        ApiError::Service(service::Error::Field(FieldError { field, problem })) => {
+            FieldError::new(format!("commands[{at}].{field}"), problem).into()
+        }
+        ApiError::Service(service::Error::TooLarge { what, limit }) => {
+            let what = format!("`commands[{at}].{}`", what.trim_matches('`'));
+            service::Error::TooLarge { what, limit }.into()
+        }
+        other => other,
+    }
+}
+
+fn to_wire(Ran { command, outcome }: Ran) -> BatchResult {
+    let outcome = match outcome {
+        Ok(ran) => BatchOutcome::Ended(ended(&ran)),
+        Err(error) => {
+            let code = error.code();
+            if code == ErrorCode::Internal {
+                error!(%command, error = &error as &dyn std::error::Error, "a command of a batch failed");
+            }
+            BatchOutcome::NotStarted(BatchFault {
+                error: sentence(code, &error),
+                code,
+                details: error.details(),
+            })
+        }
+    };
+    BatchResult { command_id: command, outcome }
+}
+
+fn ended(RanToEnd { ended, stdout, stderr }: &RanToEnd) -> BatchEnded {
+    let (stdout_text, stdout_base64) = text_of(stdout);
+    let (stderr_text, stderr_base64) = text_of(stderr);
+    BatchEnded {
+        stdout: stdout_text,
+        stdout_base64,
+        stderr: stderr_text,
+        stderr_base64,
+        exit_code: ended.exit_code,
+        reason: ended.reason,
+        signal: ended.signal.map(signal_name),
+        duration_ms: ended.duration.as_millis() as u64,
+        stdout_bytes: ended.stdout_bytes,
+        stderr_bytes: ended.stderr_bytes,
+        stdout_truncated_bytes: stdout.cut_bytes(),
+        stderr_truncated_bytes: stderr.cut_bytes(),
+        dropped_bytes: ended.dropped_bytes,
+    }
+}
+
+/// As in a record: the text, and the bytes where they are none.
+fn text_of(tail: &Tail) -> (String, Option<String>) {
+    match std::str::from_utf8(tail.kept()) {
+        Ok(text) => (text.to_owned(), None),
+        Err(_) => {
+            let lossy = String::from_utf8_lossy(tail.kept()).into_owned();
+            (lossy, Some(BASE64_STANDARD.encode(tail.kept())))
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! A command's output, written to our own.
+
+use std::io::{self, Write};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sandbox_api::command::{Output, Record};
+
+/// Writes a record of output where the command wrote it, and what is missing to standard error. Other records are
+/// not output.
+pub(super) fn write(record: &Record) -> anyhow::Result<()> {
+    match record {
+        Record::Stdout(output) => write_to(&mut io::stdout().lock(), output),
+        Record::Stderr(output) => write_to(&mut io::stderr().lock(), output),
+        Record::Gap { dropped_bytes, .. } => {
+            Ok(writeln!(io::stderr(), "sandboxd: {dropped_bytes} bytes of output were dropped")?)
+        }
+        Record::Start { .. } | Record::Heartbeat | Record::Exit { .. } => Ok(()),
+    }
+}
+
+fn write_to(out: &mut impl Write, output: &Output) -> anyhow::Result<()> {
+    match &output.data_base64 {
+        Some(base64) => out.write_all(&BASE64_STANDARD.decode(base64)?)?,
+        None => out.write_all(output.data.as_bytes())?,
+    }
+    Ok(out.flush()?)
+}
+
+/// A command's exit code as one of ours.
+pub(super) fn code(exit_code: i32) -> u8 {
+    u8::try_from(exit_code).unwrap_or(u8::MAX)
+}
