@@ -7,6 +7,7 @@
 //! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
+//! - [`terminals`]: programs that people look at and type into
 //! - [`files`]: the workspace; [`environment`], [`limits`], [`signals`]
 //! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
 
@@ -29,6 +30,7 @@ mod rpc;
 mod signals;
 mod spawn;
 mod supervisor;
+mod terminals;
 mod text;
 
 use std::io;
@@ -44,6 +46,7 @@ use crate::commands::Commands;
 use crate::environment::Settings;
 use crate::files::Workspace;
 use crate::reaper::Reaper;
+use crate::terminals::Terminals;
 
 /// Threads for file work. They stay, because once the sandbox is full of processes no new one could start.
 const FILE_THREADS: usize = 4;
@@ -93,6 +96,7 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let reaper = Arc::new(Reaper::default());
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper)),
+        terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper)),
         workspace: Arc::new(Workspace::open(&settings.workspace)?),
         shutdown: Arc::new(Notify::new()),
     };

@@ -60,6 +60,18 @@ pub(crate) fn argv_of_script(script: &str) -> Vec<String> {
 /// Starts the command. Must be called on the thread that runs the reaper, which must learn of the
 /// process before it next waits.
 pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
+    let program = launch.argv.first().map(String::as_str).unwrap_or_default();
+    let pipes = Pipes::new(launch.with_stdin).map_err(|errno| failed("pipe", program, errno))?;
+    let pid = start(launch, posix_spawn::Stdio::Descriptors(pipes.theirs()))?;
+    pipes.into_spawned(pid).map_err(|_| {
+        // Without its pipes nobody could follow it; the reaper collects it as an orphan.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        failed("pipe", program, Errno::MFILE)
+    })
+}
+
+/// Starts a program on any standard streams. The rule of [`spawn`] holds for it too.
+pub(crate) fn start(launch: &Launch<'_>, stdio: posix_spawn::Stdio<'_>) -> Result<Pid, v1::StartFailed> {
     let cwd = open(launch.cwd, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| failed("cwd", launch.cwd, errno))?;
     let (argv, script_file) = fit_arguments(launch.argv)?;
@@ -68,23 +80,17 @@ pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
 
     let env = environment_of(launch);
     let path = find_program(program, &env).ok_or_else(|| exec_failed(Errno::NOENT))?;
-    let pipes = Pipes::new(launch.with_stdin).map_err(|errno| failed("pipe", program, errno))?;
     let child = posix_spawn::Child {
         program: c_string(path.into_os_string())?,
         argv: argv.iter().map(|arg| c_string(arg.into())).collect::<Result<_, _>>()?,
         envp: env.into_iter().map(|(name, value)| c_string(entry(name, value))).collect::<Result<_, _>>()?,
         cwd: cwd.as_fd(),
-        stdio: pipes.theirs(),
+        stdio,
         keep: script_file.as_ref().map(AsFd::as_fd),
     };
-    let pid = oom::as_first_to_go(|| child.spawn()).map_err(|error| {
+    oom::as_first_to_go(|| child.spawn()).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
-    })?;
-    pipes.into_spawned(pid).map_err(|_| {
-        // Without its pipes nobody could follow it; the reaper collects it as an orphan.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        failed("pipe", program, Errno::MFILE)
     })
 }
 
@@ -193,7 +199,7 @@ fn receiver(fd: OwnedFd) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(fd)
 }
 
-fn failed(step: &str, subject: impl AsRef<OsStr>, errno: Errno) -> v1::StartFailed {
+pub(crate) fn failed(step: &str, subject: impl AsRef<OsStr>, errno: Errno) -> v1::StartFailed {
     v1::StartFailed {
         step: step.into(),
         errno: errno.raw_os_error(),

@@ -11,12 +11,14 @@ pub use crate::v1::fault::Kind;
 /// The status that carries `kind`.
 pub fn to_status(kind: Kind) -> Status {
     let code = match &kind {
-        Kind::CommandUnknown(_) | Kind::FileUnknown(_) => Code::NotFound,
+        Kind::CommandUnknown(_) | Kind::FileUnknown(_) | Kind::TerminalUnknown(_) => Code::NotFound,
         Kind::StartFailed(_)
         | Kind::NotAFile(_)
         | Kind::ConditionFailed(_)
         | Kind::NotEmpty(_)
-        | Kind::TextCount(_) => Code::FailedPrecondition,
+        | Kind::TextCount(_)
+        | Kind::TerminalEnded(_)
+        | Kind::InputNotTaken(_) => Code::FailedPrecondition,
         Kind::AlreadyThere(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
         Kind::LimitReached(_) | Kind::TooLarge(_) | Kind::NoSpace(_) => Code::ResourceExhausted,

@@ -48,6 +48,24 @@ pub enum Error {
     /// A stream ended before the command did.
     #[error("the stream ended before the command did")]
     Cut,
+    /// The connection to a terminal failed or broke. The terminal goes on.
+    #[error("the connection to the terminal broke")]
+    SocketBroken(#[source] Box<tokio_tungstenite::tungstenite::Error>),
+    /// The connection to a terminal took longer than it may.
+    #[error("sandboxd does not answer within {after:?}")]
+    SocketDeadline {
+        /// What it had.
+        after: Duration,
+    },
+    /// The daemon ended the connection to a terminal that goes on.
+    #[error("sandboxd hung up before the terminal ended")]
+    HungUp {
+        /// Why, as RFC 6455 section 7.4.1 numbers it; 1001 where it stops.
+        code: Option<u16>,
+    },
+    /// A message of a terminal is none that is known.
+    #[error("a message of the terminal is not one that is known")]
+    BadMessage(#[source] serde_json::Error),
     /// A file's content is not base64.
     #[error("the file's content is not base64")]
     BadContent(#[source] base64::DecodeError),

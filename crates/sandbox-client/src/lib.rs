@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command. One that
+//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command or terminal. One that
 //! runs out is [`Error::Deadline`]; what was asked for may have happened all the same.
 //! Nothing is tried twice: what is safe to repeat is the caller's to know.
 
@@ -30,6 +30,7 @@ mod error;
 mod files;
 mod lines;
 mod sandbox;
+mod terminal;
 
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ use serde::de::DeserializeOwned;
 
 pub use command::Records;
 pub use error::Error;
+pub use terminal::{Keyboard, TerminalEvent, TerminalEvents};
 
 /// Deadline of a call that only looks: the daemon gives what it asks for such an answer two seconds, and its
 /// store eight.

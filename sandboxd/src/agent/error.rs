@@ -138,6 +138,15 @@ pub enum Refusal {
         /// The file's size.
         size_bytes: u64,
     },
+    /// No such terminal, or not any more.
+    TerminalUnknown,
+    /// The terminal has ended.
+    TerminalEnded,
+    /// The program on the terminal does not read what is typed.
+    InputNotTaken {
+        /// How much of it was taken.
+        taken_bytes: u64,
+    },
     /// A field of the request is not what it must be.
     FieldInvalid {
         /// Which.
@@ -193,6 +202,9 @@ fn refusal(kind: Kind) -> Refusal {
             problem: fault.problem,
         },
         Kind::RangeEmpty(fault) => Refusal::RangeEmpty { size_bytes: fault.size_bytes },
+        Kind::TerminalUnknown(_) => Refusal::TerminalUnknown,
+        Kind::TerminalEnded(_) => Refusal::TerminalEnded,
+        Kind::InputNotTaken(fault) => Refusal::InputNotTaken { taken_bytes: fault.taken_bytes },
         Kind::FieldInvalid(fault) => Refusal::FieldInvalid { field: fault.field, problem: fault.problem },
     }
 }

@@ -10,12 +10,14 @@ mod door;
 mod error;
 mod files;
 mod link;
+mod terminal;
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use agent_protocol::v1::agent_client::AgentClient;
 use agent_protocol::v1::files_client::FilesClient;
+use agent_protocol::v1::terminals_client::TerminalsClient;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -23,6 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use command::{AgentInfo, EventStream};
 pub use door::{DialFn, Duplex, Peer};
 pub use error::{Error, Refusal};
+pub use terminal::TerminalEvents;
 
 use self::link::{Link, LinkService};
 
@@ -84,6 +87,13 @@ impl AgentHandle {
     async fn files_client(&self, within: Duration) -> Result<FilesClient<LinkService>, Error> {
         let service = self.current(within).await?.service;
         Ok(FilesClient::with_origin(service, ORIGIN.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+            .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
+    }
+
+    async fn terminals_client(&self, within: Duration) -> Result<TerminalsClient<LinkService>, Error> {
+        let service = self.current(within).await?.service;
+        Ok(TerminalsClient::with_origin(service, ORIGIN.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES)
             .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
     }

@@ -11,6 +11,7 @@ use hyper::body::Body as _;
 use sandbox_api::command::{KillCommand, StartCommand};
 use sandbox_api::files::WriteFiles;
 use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, TouchSandbox};
+use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -31,9 +32,15 @@ impl Wish for CreateSandbox {}
 impl Wish for ParkSandbox {}
 impl Wish for TouchSandbox {}
 impl Wish for KillCommand {}
+impl Wish for ResizeTerminal {}
 
 /// A script of its greatest length, escaped as far as JSON goes, with standard input beside it.
 impl Wish for StartCommand {
+    const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
+}
+
+/// A program with its arguments, as a command may have them.
+impl Wish for OpenTerminal {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 
@@ -60,6 +67,20 @@ impl<T: Wish> FromRequest<ApiState> for Json<T> {
             return Err(DoorError::NotJson.into());
         }
         Ok(Self(decode(&bytes)?))
+    }
+}
+
+/// What is typed into a terminal: a body of any bytes and a bounded length.
+pub(super) struct Input(pub(super) Bytes);
+
+impl FromRequest<ApiState> for Input {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
+        let limit = limits::MAX_TERMINAL_INPUT_BYTES;
+        let said = said_length(&request, limit)?;
+        let (bytes, _room) = read(request.into_body(), said, limit, &state.bodies).await?;
+        Ok(Self(bytes.into()))
     }
 }
 

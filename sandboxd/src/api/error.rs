@@ -53,6 +53,8 @@ pub(super) enum DoorError {
     BodyCut(#[source] axum::Error),
     #[error("the body did not come within {:?}", limits::REQUEST_BODY)]
     BodyLate,
+    #[error("this route is a WebSocket; ask for an upgrade to it (RFC 6455)")]
+    NoUpgrade(#[source] axum::extract::ws::rejection::WebSocketUpgradeRejection),
     #[error("larger bodies of other requests left no room for this one within {:?}", limits::REQUEST_BODY)]
     NoRoomForBody,
 }
@@ -69,6 +71,7 @@ impl DoorError {
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) => ErrorCode::InvalidRequest,
             Self::BodyLate => ErrorCode::DeadlineExceeded,
+            Self::NoUpgrade(_) => ErrorCode::InvalidRequest,
             Self::NoRoomForBody => ErrorCode::CapacityExhausted,
         }
     }
@@ -86,6 +89,7 @@ impl DoorError {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
             Self::BodyCut(_) | Self::BodyLate | Self::NoRoomForBody => Some(("field", "body".into())),
+            Self::NoUpgrade(_) => Some(("field", "upgrade".into())),
             Self::Unauthenticated
             | Self::TooManyFailures { .. }
             | Self::Host(_)

@@ -20,6 +20,8 @@ mod request_log;
 mod router;
 mod sandbox;
 mod server;
+mod terminal;
+mod terminal_socket;
 mod throttle;
 
 use std::sync::Arc;

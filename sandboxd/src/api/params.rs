@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use sandbox_api::{CommandId, SandboxId};
+use sandbox_api::{CommandId, SandboxId, TerminalId};
 use serde::de::DeserializeOwned;
 
 use super::ApiState;
@@ -38,6 +38,11 @@ pub(super) fn sandbox(text: &str) -> Result<SandboxId> {
 /// The command a path names.
 pub(super) fn command(text: &str) -> Result<CommandId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "command" }.into())
+}
+
+/// The terminal a path names.
+pub(super) fn terminal(text: &str) -> Result<TerminalId> {
+    text.parse().map_err(|_| service::Error::NotFound { resource: "terminal" }.into())
 }
 
 /// The id of a path that asks for the thing itself and for no verb.

@@ -5,7 +5,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use super::error::{method_not_allowed, no_such_route};
-use super::{ApiState, auth, command, files, health, hosts, metrics, request_log, sandbox};
+use super::{ApiState, auth, command, files, health, hosts, metrics, request_log, sandbox, terminal};
 
 /// The API. A verb stands after a colon in the last segment, which the handler splits off.
 pub fn router(state: ApiState) -> Router {
@@ -20,6 +20,13 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/sandboxes/{id}/commands/{command}/logs", get(command::logs))
         .route("/v1/sandboxes/{id}/files:write", post(files::write))
         .route("/v1/sandboxes/{id}/files:read", get(files::read))
+        .route("/v1/sandboxes/{id}/terminals", get(terminal::list).post(terminal::open))
+        .route(
+            "/v1/sandboxes/{id}/terminals/{target}",
+            get(terminal::inspect).post(terminal::act).delete(terminal::close),
+        )
+        .route("/v1/sandboxes/{id}/terminals/{terminal}/input", post(terminal::input))
+        .route("/v1/sandboxes/{id}/terminals/{terminal}/attach", get(terminal::attach))
         .route("/metrics", get(metrics::metrics))
         .fallback(no_such_route)
         .method_not_allowed_fallback(method_not_allowed)

@@ -9,6 +9,7 @@ pub mod limits;
 pub mod record;
 pub mod sandbox;
 pub mod session;
+pub mod terminal;
 
 pub use command::{CommandSpec, Ended, Event, Program};
 pub use disk::{Disk, DiskQuota};
@@ -17,6 +18,7 @@ pub use limits::Limits;
 pub use record::{CommandRecord, SandboxRecord, Stage};
 pub use sandbox::{NetworkMode, Resources, Runtime, SandboxSpec, Transport, UidSlot};
 pub use session::SessionKey;
+pub use terminal::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus};
 
 use thiserror::Error;
 

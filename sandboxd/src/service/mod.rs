@@ -25,6 +25,8 @@ mod reach;
 mod reconcile;
 mod registry;
 mod sandbox;
+mod terminal;
+mod terminal_view;
 mod view;
 
 use std::collections::HashSet;
@@ -39,6 +41,7 @@ pub use error::Error;
 pub use follow::CommandStream;
 pub use prepare::Readiness;
 pub use sandbox::{Changes, Reconnected};
+pub use terminal_view::{TerminalHand, TerminalView};
 pub use view::{SandboxUsage, SandboxView, Selection};
 
 use self::age::Age;

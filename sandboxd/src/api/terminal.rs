@@ -1,0 +1,147 @@
+//! Terminals: wire to model and back.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::response::Response;
+use sandbox_api::terminal::{
+    Cursor, OpenTerminal, ResizeTerminal, Terminal, TerminalList, TerminalOpened, TerminalState,
+};
+use sandbox_api::{Done, TerminalId};
+
+use super::body::{Input, Json};
+use super::command::{argv_of, env_of, text};
+use super::error::{DoorError, Result};
+use super::params::{self, Path};
+use super::server::Held;
+use super::{ApiState, ndjson, terminal_socket};
+use crate::model::command::signal_name;
+use crate::model::{FieldError, TerminalSize, TerminalSpec, TerminalStatus, limits};
+use crate::service;
+
+/// `POST …/terminals`
+pub(super) async fn open(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Json(wish): Json<OpenTerminal>,
+) -> Result<Json<TerminalOpened>> {
+    let id = params::sandbox(&id)?;
+    let spec = spec_of(wish)?;
+    let terminal_id = spec.id.clone();
+    state.service.open_terminal(&id, spec).await?;
+    Ok(Json(TerminalOpened { terminal_id }))
+}
+
+/// `GET …/terminals`
+pub(super) async fn list(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+) -> Result<Json<TerminalList>> {
+    let terminals = state.service.terminals(&params::sandbox(&id)?).await?;
+    Ok(Json(TerminalList { terminals: terminals.into_iter().map(to_wire).collect() }))
+}
+
+/// `GET …/terminals/{terminal}`
+pub(super) async fn inspect(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+) -> Result<Json<Terminal>> {
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(params::without_verb(&terminal)?)?);
+    Ok(Json(to_wire(state.service.inspect_terminal(&id, &terminal).await?)))
+}
+
+/// `POST …/terminals/{terminal}:{verb}`
+pub(super) async fn act(
+    State(state): State<ApiState>,
+    Path((id, target)): Path<(String, String)>,
+    Json(wish): Json<ResizeTerminal>,
+) -> Result<Json<Done>> {
+    let id = params::sandbox(&id)?;
+    let (terminal, verb) = params::verb(&target, "DELETE,GET,HEAD")?;
+    if verb != "resize" {
+        return Err(DoorError::NoRoute.into());
+    }
+    let terminal = params::terminal(terminal)?;
+    state.service.resize_terminal(&id, &terminal, TerminalSize::new(wish.cols, wish.rows)?).await?;
+    Ok(Json(Done::OK))
+}
+
+/// `POST …/terminals/{terminal}/input`
+pub(super) async fn input(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+    Input(data): Input,
+) -> Result<Json<Done>> {
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
+    state.service.type_into(&id, &terminal, data).await?;
+    Ok(Json(Done::OK))
+}
+
+/// `DELETE …/terminals/{terminal}`
+pub(super) async fn close(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+) -> Result<Json<Done>> {
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(params::without_verb(&terminal)?)?);
+    state.service.close_terminal(&id, &terminal).await?;
+    Ok(Json(Done::OK))
+}
+
+/// `GET …/terminals/{terminal}/attach`
+pub(super) async fn attach(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+    Extension(held): Extension<Held>,
+    upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response> {
+    let upgrade = upgrade.map_err(DoorError::NoUpgrade)?;
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
+    // Before the upgrade, so that what is wrong is told as everywhere.
+    let view = state.service.view_terminal(&id, &terminal).await?;
+    Ok(terminal_socket::answer(upgrade, view, held))
+}
+
+fn spec_of(wish: OpenTerminal) -> Result<TerminalSpec> {
+    let id = TerminalId::random().map_err(|source| service::Error::Randomness { source })?;
+    let argv = match (wish.cmd, wish.args) {
+        (None, None) => None,
+        (None, Some(_)) => return Err(FieldError::new("args", "must not come without cmd").into()),
+        (Some(cmd), args) => Some(argv_of(cmd, args)?),
+    };
+    let cols = wish.cols.unwrap_or(limits::DEFAULT_TERMINAL_COLS);
+    let rows = wish.rows.unwrap_or(limits::DEFAULT_TERMINAL_ROWS);
+    Ok(TerminalSpec {
+        id,
+        argv,
+        cwd: text("cwd", wish.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
+        env: env_of(wish.env.unwrap_or_default())?,
+        size: TerminalSize::new(cols, rows)?,
+    })
+}
+
+fn to_wire(status: TerminalStatus) -> Terminal {
+    let mut argv = status.argv.into_iter();
+    let ended = status.ended;
+    let cursor =
+        status.screen.as_ref().map(|screen| Cursor { row: screen.cursor_row, col: screen.cursor_col });
+    Terminal {
+        terminal_id: status.id,
+        state: if ended.is_some() { TerminalState::Ended } else { TerminalState::Running },
+        cmd: argv.next().unwrap_or_default(),
+        args: argv.collect(),
+        cwd: status.cwd,
+        is_shell: status.is_shell,
+        cols: status.size.cols,
+        rows: status.size.rows,
+        started_at: ndjson::time(status.started_at_ms),
+        ended_at: ended.map(|end| ndjson::time(end.at_ms)),
+        exit_code: ended.map(|end| end.exit_code),
+        signal: ended.and_then(|end| end.signal).map(signal_name),
+        reason: ended.map(|end| end.reason),
+        viewers: status.viewers,
+        bytes: status.bytes,
+        screen: status.screen.map(|screen| screen.text),
+        cursor,
+    }
+}
