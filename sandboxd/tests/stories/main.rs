@@ -33,4 +33,6 @@ mod pressure;
 mod process;
 mod promises;
 mod rest;
+mod screens;
 mod start_up;
+mod terminal;
