@@ -26,10 +26,10 @@ async fn what_is_typed_is_echoed_and_runs(daemon: &Daemon) {
     let mut seat = Seat::take(&daemon.client, &sandbox, &terminal).await;
     seat.type_in("echo $((6 * 7)); pwd; echo $SANDBOX_COMMAND_ID\r").await;
     seat.until_seen("echo $((6 * 7))").await;
-    seat.until_seen("\r\n42\r\n/vercel/sandbox/workspace\r\n").await;
+    seat.until_seen("\r42\r\n/vercel/sandbox/workspace\r\n").await;
     seat.until_seen(terminal.as_str()).await;
     daemon.client.type_into(&sandbox, &terminal, "echo $((7 * 7))\r").await.unwrap();
-    seat.until_seen("\r\n49\r\n").await;
+    seat.until_seen("\r49\r\n").await;
     assert!(seat.seen().contains("\x1b["), "a prompt for people has a colour or a title");
 }
 
@@ -47,11 +47,11 @@ async fn a_program_sees_a_terminal_of_its_size(daemon: &Daemon) {
     assert_eq!(other.size_after((120, 32)).await, (80, 24));
     seat.type_in("stty size\r").await;
     seat.until_seen("told of it").await;
-    seat.until_seen("\r\n24 80\r\n").await;
+    seat.until_seen("\r24 80\r\n").await;
     let size = ResizeTerminal { cols: 90, rows: 30 };
     daemon.client.resize_terminal(&sandbox, &terminal, size).await.unwrap();
     seat.type_in("stty size\r").await;
-    seat.until_seen("\r\n30 90\r\n").await;
+    seat.until_seen("\r30 90\r\n").await;
     let seen = daemon.client.terminal(&sandbox, &terminal).await.unwrap();
     assert_eq!((seen.cols, seen.rows, seen.viewers), (90, 30, 2));
 }
@@ -100,16 +100,16 @@ async fn two_viewers_see_the_same_and_one_may_leave(daemon: &Daemon) {
     let mut one = Seat::take(&daemon.client, &sandbox, &terminal).await;
     let mut two = Seat::take(&daemon.client, &sandbox, &terminal).await;
     one.type_in("echo from-$((1))\r").await;
-    two.until_seen("\r\nfrom-1\r\n").await;
+    two.until_seen("\rfrom-1\r\n").await;
     two.type_in("echo from-$((1 + 1))\r").await;
-    one.until_seen("\r\nfrom-2\r\n").await;
+    one.until_seen("\rfrom-2\r\n").await;
     drop(one);
     until("one is gone", || async {
         daemon.client.terminal(&sandbox, &terminal).await.unwrap().viewers == 1
     })
     .await;
     two.type_in("echo from-$((1 + 2))\r").await;
-    two.until_seen("\r\nfrom-3\r\n").await;
+    two.until_seen("\rfrom-3\r\n").await;
 }
 
 async fn who_comes_back_sees_what_was_written(daemon: &Daemon) {
@@ -121,8 +121,8 @@ async fn who_comes_back_sees_what_was_written(daemon: &Daemon) {
     drop(seat);
     daemon.client.type_into(&sandbox, &terminal, "echo meanwhile-$((2 * 2))\r").await.unwrap();
     let mut seat = Seat::take(&daemon.client, &sandbox, &terminal).await;
-    seat.until_seen("\r\nmeanwhile-4\r\n").await;
-    assert!(seat.seen().contains("\r\nline-1\r\nline-2\r\n"), "all of it comes, and not only the screen");
+    seat.until_seen("\rmeanwhile-4\r\n").await;
+    assert!(seat.seen().contains("\rline-1\r\nline-2\r\n"), "all of it comes, and not only the screen");
     assert_eq!(seat.seen().matches("\r\nline-200\r\n").count(), 1);
 }
 
