@@ -1,12 +1,15 @@
 //! The commands for people: clients of the API like any other.
 
 mod act;
+mod detach;
 mod doctor;
 mod interrupts;
 mod prune;
 mod ps;
+mod raw_mode;
 mod run;
 mod sandboxes;
+mod shell;
 mod stop;
 mod text;
 
@@ -22,6 +25,7 @@ pub use doctor::{DoctorArgs, doctor};
 pub use prune::{PruneArgs, prune};
 pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
+pub use shell::{ShellArgs, shell};
 pub use stop::{ParkArgs, StopArgs, park, stop};
 
 use crate::config::{Config, Fault, Report};
