@@ -55,14 +55,15 @@ pub(super) async fn inspect(
 pub(super) async fn act(
     State(state): State<ApiState>,
     Path((id, target)): Path<(String, String)>,
-    Json(wish): Json<ResizeTerminal>,
+    // Not looked at before it is clear that a body is asked for.
+    wish: Result<Json<ResizeTerminal>>,
 ) -> Result<Json<Done>> {
     let id = params::sandbox(&id)?;
     let (terminal, verb) = params::verb(&target, "DELETE,GET,HEAD")?;
     if verb != "resize" {
         return Err(DoorError::NoRoute.into());
     }
-    let terminal = params::terminal(terminal)?;
+    let (terminal, Json(wish)) = (params::terminal(terminal)?, wish?);
     state.service.resize_terminal(&id, &terminal, TerminalSize::new(wish.cols, wish.rows)?).await?;
     Ok(Json(Done::OK))
 }

@@ -16,7 +16,7 @@ const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 /// Every path of the router, from its own page, so that a new one cannot be forgotten here.
 fn routes() -> Vec<String> {
     let page = include_str!("../../src/api/router.rs");
-    let routes = page.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let routes = page.split(".route(").skip(1).filter_map(|rest| rest.split('"').nth(1));
     let filled = routes.map(|route| {
         let segments = route.split('/').map(|segment| match segment.strip_prefix('{') {
             Some(name) if name.starts_with("command}") => NO_COMMAND,

@@ -36,3 +36,7 @@ mod rest;
 mod screens;
 mod start_up;
 mod terminal;
+mod terminal_bounds;
+mod terminal_life;
+mod terminal_shell;
+mod terminal_socket;

@@ -1,5 +1,7 @@
 //! Sitting at a terminal: what stories of terminals have in common.
 
+use std::num::NonZeroU16;
+
 use futures::StreamExt;
 use sandbox_api::command::EndReason;
 use sandbox_api::terminal::OpenTerminal;
@@ -63,13 +65,25 @@ impl Seat {
         true
     }
 
+    /// Whether the connection breaks before the terminal's end.
+    pub(crate) async fn breaks(&mut self) -> bool {
+        while let Some(event) = timeout(SOON, self.events.next()).await.expect("it goes on") {
+            if event.is_err() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Waits until `text` comes, after what was waited for before.
     pub(crate) async fn until_seen(&mut self, text: &str) {
+        let mut from = self.found;
         loop {
-            if let Some(at) = find(&self.seen[self.found..], text.as_bytes()) {
-                self.found += at;
+            if let Some(at) = find(&self.seen[from..], text.as_bytes()) {
+                self.found = from + at;
                 return;
             }
+            from = from.max((self.seen.len() + 1).saturating_sub(text.len()));
             assert!(self.next().await, "it ended without {text:?}: {:?}", self.seen());
         }
     }
@@ -104,4 +118,12 @@ impl Seat {
 
 fn find(bytes: &[u8], text: &[u8]) -> Option<usize> {
     bytes.windows(text.len()).position(|part| part == text)
+}
+
+/// What somebody with a window of this size sees who was told what `seat` was told.
+pub(crate) fn shown_by(seat: &Seat, cols: u16, rows: u16) -> String {
+    let (rows, cols) = (NonZeroU16::new(rows).unwrap(), NonZeroU16::new(cols).unwrap());
+    let mut window = vt100::Parser::new(rows, cols, 0);
+    window.process(&seat.seen);
+    window.screen().contents()
 }

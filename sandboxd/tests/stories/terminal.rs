@@ -47,11 +47,11 @@ async fn a_program_sees_a_terminal_of_its_size(daemon: &Daemon) {
     assert_eq!(other.size_after((120, 32)).await, (80, 24));
     seat.type_in("stty size\r").await;
     seat.until_seen("told of it").await;
-    seat.until_seen("\r24 80\r\n").await;
+    seat.until_seen("24 80\r\n").await;
     let size = ResizeTerminal { cols: 90, rows: 30 };
     daemon.client.resize_terminal(&sandbox, &terminal, size).await.unwrap();
     seat.type_in("stty size\r").await;
-    seat.until_seen("\r30 90\r\n").await;
+    seat.until_seen("30 90\r\n").await;
     let seen = daemon.client.terminal(&sandbox, &terminal).await.unwrap();
     assert_eq!((seen.cols, seen.rows, seen.viewers), (90, 30, 2));
 }

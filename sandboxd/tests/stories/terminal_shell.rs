@@ -1,0 +1,1 @@
+//! `sandboxd shell`, at a real terminal.
