@@ -2,11 +2,12 @@
 //!
 //! Owns admission (ids, limits) and retention. A terminal goes on without viewers, until its program ends or somebody
 //! closes it; then it is kept for those who want to know how it ended, the newest ones. In reading order:
-//! [`terminal`], [`pty`], [`life`]; [`history`], [`scan`], [`screen`] for what it shows; [`viewer`].
+//! [`terminal`], [`pty`], [`life`]; [`history`], [`scan`], [`screen`] for what it shows; [`viewer`], [`replay`].
 
 mod history;
 mod life;
 mod pty;
+mod replay;
 mod scan;
 mod screen;
 mod terminal;

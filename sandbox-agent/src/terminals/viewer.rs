@@ -12,6 +12,7 @@ use futures::Stream;
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
+use super::replay::without_questions;
 use super::screen::Size;
 use super::terminal::{State, Terminal};
 use crate::limits::VIEW_BYTES;
@@ -105,17 +106,18 @@ impl Viewer {
     fn start(&mut self, state: &State, with_history: bool) -> Option<Event> {
         let history = &state.history;
         let (first, whole) = (history.first_place(), history.whole());
-        if with_history && first == 0 && state.resized_at == 0 {
-            return self.go_on(state, 0);
-        }
         let mut all = Vec::new();
         if with_history {
-            all.extend(history.read(first, whole, usize::MAX).unwrap_or_default());
+            let kept = history.read(first, whole, usize::MAX).unwrap_or_default();
+            all = without_questions(&kept);
         }
-        all.extend(state.screen.redraw());
+        // What was written from the start and for this size leads to the screen by itself.
+        if !with_history || first > 0 || state.resized_at > 0 {
+            all.extend(state.screen.redraw());
+        }
         self.place = Place::After(whole);
         self.rest = all.into();
-        Some(self.next_of_rest())
+        if self.rest.is_empty() { self.go_on(state, whole) } else { Some(self.next_of_rest()) }
     }
 
     fn next_of_rest(&mut self) -> Event {

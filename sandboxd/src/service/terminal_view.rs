@@ -26,6 +26,8 @@ pub struct TerminalView {
     events: Option<TerminalEvents>,
     /// Where to go on should the connection break.
     from: ViewFrom,
+    /// The size that was told last.
+    size: Option<TerminalSize>,
     done: bool,
     _mark: InUseMark,
     _place: OwnedSemaphorePermit,
@@ -47,6 +49,7 @@ impl TerminalView {
             terminal,
             events: Some(events),
             from: ViewFrom::Scrollback,
+            size: None,
             done: false,
             _mark: mark,
             _place: place,
@@ -68,6 +71,8 @@ impl TerminalView {
                 continue;
             };
             match events.next().await {
+                // The first thing on every connection, and no news where it broke in between.
+                Some(Ok(TerminalEvent::Size(size))) if self.size == Some(size) => {}
                 Some(Ok(event)) => return Some(self.note(event)),
                 Some(Err(error)) => {
                     debug!(terminal = %self.terminal, error = &error as &dyn std::error::Error, "a view broke off");
@@ -82,7 +87,7 @@ impl TerminalView {
 
     fn note(&mut self, event: TerminalEvent) -> TerminalEvent {
         match &event {
-            TerminalEvent::Size(_) => {}
+            TerminalEvent::Size(size) => self.size = Some(*size),
             TerminalEvent::Output { after, .. } => {
                 self.from = after.map_or(ViewFrom::Screen, ViewFrom::After);
             }
