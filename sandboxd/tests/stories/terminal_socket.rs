@@ -39,13 +39,17 @@ fn status(refused: Result<Socket, Error>) -> u16 {
 
 /// The next message that is JSON.
 async fn told(socket: &mut Socket) -> Value {
-    loop {
-        match timeout(SOON, socket.next()).await.expect("nothing is told").unwrap().unwrap() {
-            Message::Text(text) => return serde_json::from_str(text.as_str()).unwrap(),
-            Message::Close(frame) => panic!("it was closed: {frame:?}"),
-            _ => {}
+    // Of all of it, because pings come as well.
+    let text = timeout(SOON, async {
+        loop {
+            match socket.next().await.unwrap().unwrap() {
+                Message::Text(text) => return text,
+                Message::Close(frame) => panic!("it was closed: {frame:?}"),
+                _ => {}
+            }
         }
-    }
+    });
+    serde_json::from_str(text.await.expect("nothing is told").as_str()).unwrap()
 }
 
 /// The number with which the daemon closes.
@@ -115,7 +119,7 @@ async fn a_message_that_makes_no_sense_is_told_of_and_the_socket_goes_on() {
     assert_eq!(closed(&mut socket).await, 1009);
 
     let mut socket = connect(&daemon, &path, &[(TOKEN_HEADER, TOKEN)]).await.unwrap();
-    socket.send(Message::Binary("\x03exit 3\r".into())).await.unwrap();
+    socket.send(Message::Binary("exit 3\r".into())).await.unwrap();
     let exit = loop {
         let message = told(&mut socket).await;
         if message["type"] == "exit" {
