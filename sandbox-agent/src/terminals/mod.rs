@@ -2,7 +2,7 @@
 //!
 //! Owns admission (ids, limits) and retention. A terminal goes on without viewers, until its program ends or somebody
 //! closes it; then it is kept for those who want to know how it ended, the newest ones. In reading order:
-//! [`terminal`], [`pty`], [`life`]; [`history`], [`scan`], [`screen`] for what it shows; [`viewer`], [`replay`].
+//! [`terminal`], [`pty`], [`life`], [`typing`]; [`history`], [`scan`], [`screen`] for what it shows; [`viewer`], [`replay`].
 
 mod history;
 mod life;
@@ -11,6 +11,7 @@ mod replay;
 mod scan;
 mod screen;
 mod terminal;
+mod typing;
 mod viewer;
 
 use std::collections::{HashMap, VecDeque};

@@ -5,23 +5,20 @@
 //! stands. No viewer ever holds the program back.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, Semaphore, mpsc};
-use tokio::time::{Instant, timeout_at};
 
 use super::history::History;
 use super::pty::Pty;
 use super::screen::{Screen, Size};
+use super::typing::Typing;
 use crate::command::epoch_ms;
 use crate::ladder;
-use crate::limits::{
-    INPUT_WAIT, MAX_VIEWERS, MAX_WAITING_INPUT_BYTES, SCROLLBACK_BYTES, TERMINAL_ARGV_BYTES,
-};
+use crate::limits::{MAX_VIEWERS, SCROLLBACK_BYTES, TERMINAL_ARGV_BYTES};
 use crate::members::Owner;
 use crate::spawn::Launch;
 
@@ -57,9 +54,7 @@ pub(crate) struct Terminal {
     state: Mutex<State>,
     /// Woken by everything that a viewer is told.
     pub(super) changed: Notify,
-    /// Held by the one whose input is being typed.
-    typing: tokio::sync::Mutex<()>,
-    waiting_input: AtomicUsize,
+    pub(super) typing: Typing,
     pub(super) viewers: Arc<Semaphore>,
     end_requests: mpsc::UnboundedSender<Signal>,
 }
@@ -91,8 +86,7 @@ impl Terminal {
             main,
             state: Mutex::new(state),
             changed: Notify::new(),
-            typing: tokio::sync::Mutex::default(),
-            waiting_input: AtomicUsize::new(0),
+            typing: Typing::default(),
             viewers: Arc::new(Semaphore::new(MAX_VIEWERS)),
             end_requests,
         };
@@ -129,31 +123,6 @@ impl Terminal {
         state.screen.resize(size);
         drop(state);
         self.changed.notify_waiters();
-        Ok(())
-    }
-
-    /// Types `data`, after what others are typing. Says how much of it was taken where the program reads too
-    /// little.
-    pub(crate) async fn input(&self, data: &[u8]) -> Result<(), Kind> {
-        let deadline = Instant::now() + INPUT_WAIT;
-        let _waiting = Waiting::room_for(&self.waiting_input, data.len())?;
-        let not_taken = |taken: usize| Kind::InputNotTaken(v1::InputNotTaken { taken_bytes: taken as u64 });
-        let _typing = timeout_at(deadline, self.typing.lock()).await.map_err(|_| not_taken(0))?;
-        let mut taken = 0;
-        while taken < data.len() {
-            let changed = self.changed.notified();
-            let pty = self.pty().ok_or_else(|| self.has_ended())?;
-            let written = tokio::select! {
-                written = timeout_at(deadline, pty.write(&data[taken..])) => written,
-                // Whatever it was: the next turn sees whether it was the end.
-                () = changed => continue,
-            };
-            match written {
-                Ok(Ok(bytes)) => taken += bytes,
-                Ok(Err(_)) => return Err(self.has_ended()),
-                Err(_) => return Err(not_taken(taken)),
-            }
-        }
         Ok(())
     }
 
@@ -254,27 +223,5 @@ fn first_of(argv: &[String]) -> Vec<String> {
 impl ladder::Target for Terminal {
     fn owner(&self) -> Owner<'_> {
         Owner { command_id: &self.spec.id, main: self.main, main_collected: self.lock().main_collected }
-    }
-}
-
-/// Room for input that waits to be typed.
-struct Waiting<'a> {
-    taken: &'a AtomicUsize,
-    bytes: usize,
-}
-
-impl<'a> Waiting<'a> {
-    fn room_for(taken: &'a AtomicUsize, bytes: usize) -> Result<Self, Kind> {
-        let waiting = Self { taken, bytes };
-        if taken.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_WAITING_INPUT_BYTES {
-            return Err(Kind::InputNotTaken(v1::InputNotTaken { taken_bytes: 0 }));
-        }
-        Ok(waiting)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

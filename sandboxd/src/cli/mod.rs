@@ -10,6 +10,7 @@ mod raw_mode;
 mod run;
 mod sandboxes;
 mod shell;
+mod stay;
 mod stop;
 mod text;
 
