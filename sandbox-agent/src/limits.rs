@@ -91,3 +91,72 @@ pub(crate) const MAX_WAITING_INPUT_BYTES: usize = 256 * 1024;
 
 /// How long what is typed waits for the program to read it, behind the kernel's own 4 KiB.
 pub(crate) const INPUT_WAIT: Duration = Duration::from_secs(5);
+
+/// Levels of directories a walk goes down, and an archive may have.
+pub(crate) const MAX_WALK_DEPTH: usize = 128;
+
+/// Names of one directory that a walk keeps in memory, the first ones.
+pub(crate) const MAX_WALK_NAMES: usize = 200_000;
+
+/// One page of a list, in bytes.
+pub(crate) const LIST_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Levels and entries of one list.
+pub(crate) const MAX_LIST_DEPTH: u32 = 32;
+/// See [`MAX_LIST_DEPTH`].
+pub(crate) const MAX_LIST_ENTRIES: u32 = 10_000;
+
+/// A file that is edited, before and after, in bytes.
+pub(crate) const MAX_EDIT_BYTES: usize = 16 * 1024 * 1024;
+
+/// The diff of an edit, in bytes. What would need a longer one is not done.
+pub(crate) const MAX_DIFF_BYTES: usize = 4 * 1024 * 1024;
+
+/// Edits of one request.
+pub(crate) const MAX_EDITS: usize = 256;
+
+/// Members of an archive, and what they may unpack to together, in bytes.
+pub(crate) const MAX_ARCHIVE_MEMBERS: u64 = 200_000;
+/// See [`MAX_ARCHIVE_MEMBERS`].
+pub(crate) const MAX_ARCHIVE_BYTES: u64 = 64 * 1024 * 1024 * 1024;
+
+/// How long one search may take.
+pub(crate) const SEARCH: Duration = Duration::from_secs(20);
+
+/// Files and directories one search looks at.
+pub(crate) const MAX_SEARCHED_FILES: u64 = 1_000_000;
+
+/// Results of one search.
+pub(crate) const MAX_SEARCH_RESULTS: u32 = 10_000;
+
+/// The results of one search together, in bytes.
+pub(crate) const SEARCH_REPLY_BYTES: usize = 4 * 1024 * 1024;
+
+/// What is told of a line that matches, in bytes.
+pub(crate) const MAX_SEARCH_LINE_BYTES: usize = 2 * 1024;
+
+/// The longest line that is searched, in bytes: a file with a longer one is left where it begins.
+pub(crate) const SEARCH_HEAP_BYTES: usize = 8 * 1024 * 1024;
+
+/// A query or a pattern, in bytes, and patterns of one search.
+pub(crate) const MAX_PATTERN_BYTES: usize = 4 * 1024;
+/// See [`MAX_PATTERN_BYTES`].
+pub(crate) const MAX_PATTERNS: usize = 100;
+
+/// What is read of one `.gitignore`, in bytes.
+pub(crate) const MAX_GITIGNORE_BYTES: u64 = 256 * 1024;
+
+/// Directories of one watch. The kernel's own bound is for all of a user's processes.
+pub(crate) const MAX_WATCHED_DIRS: usize = 8192;
+
+/// Changes that are told at once; more are told as an overflow.
+pub(crate) const MAX_WATCH_EVENTS: usize = 4096;
+
+/// Archives and searches at once, each of which holds a thread while it goes on.
+pub(crate) const MAX_HEAVY_CALLS: usize = 4;
+
+/// How long one more of them waits for a turn.
+pub(crate) const HEAVY_TURN: Duration = Duration::from_secs(10);
+
+/// Watches at once.
+pub(crate) const MAX_WATCHES: usize = 16;

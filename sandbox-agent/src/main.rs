@@ -46,10 +46,11 @@ use crate::commands::Commands;
 use crate::environment::Settings;
 use crate::files::Workspace;
 use crate::reaper::Reaper;
+use crate::rpc::FileService;
 use crate::terminals::Terminals;
 
 /// Threads for file work. They stay, because once the sandbox is full of processes no new one could start.
-const FILE_THREADS: usize = 4;
+const FILE_THREADS: usize = 4 + limits::MAX_HEAVY_CALLS;
 const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {
@@ -97,7 +98,7 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper)),
         terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper)),
-        workspace: Arc::new(Workspace::open(&settings.workspace)?),
+        files: FileService::new(Arc::new(Workspace::open(&settings.workspace)?)),
         shutdown: Arc::new(Notify::new()),
     };
     // The first file thread, while there is certainly room for it.

@@ -14,6 +14,7 @@ pub fn to_status(kind: Kind) -> Status {
         Kind::CommandUnknown(_) | Kind::FileUnknown(_) | Kind::TerminalUnknown(_) => Code::NotFound,
         Kind::StartFailed(_)
         | Kind::NotAFile(_)
+        | Kind::NotADirectory(_)
         | Kind::ConditionFailed(_)
         | Kind::NotEmpty(_)
         | Kind::TextCount(_)

@@ -1,85 +1,87 @@
 //! Writes a set of files into the workspace, all or none, as the sandbox's user.
 //!
-//! Paths are resolved as [`crate::files`] says. Everything here blocks.
+//! Each is written in [`super::staging`] first. When all are there they are put in their places one after the
+//! other, with what they replace kept beside until the last one is in its place: so a set that fails in the middle
+//! leaves what was there before. One file alone appears at once and whole, however many write it.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 use bytes::Bytes;
-use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
 
-use crate::files::{Workspace, fault, leads_out, not_a_file};
+use super::path::{FilePath, invalid, leads_out};
+use super::staging::fresh_name;
+use super::{Workspace, info};
 use crate::limits::MAX_FILES_PER_WRITE;
 
-/// Mode of a file whose writer names none.
-const DEFAULT_MODE: u32 = 0o644;
+/// Mode of a new file whose writer names none.
+pub(super) const DEFAULT_MODE: u32 = 0o644;
 
 /// The part of a mode a file may have: no setuid, setgid or sticky bit.
-const MODE_MASK: u32 = 0o777;
+pub(super) const MODE_MASK: u32 = 0o777;
 
-/// A set of files that appear together or not at all.
-///
-/// Each is written beside its target under a name of its own; [`Batch::commit`] renames them all. Dropped
-/// without a commit it removes what it made.
+/// A set of files that appear together or not at all. Dropped without a commit it removes what it made.
 #[derive(Debug)]
-pub(crate) struct Batch<'a> {
-    workspace: &'a Workspace,
-    open: Option<(File, String)>,
-    written: Vec<Written>,
-    made_dirs: Vec<PathBuf>,
+pub(crate) struct Batch {
+    workspace: Arc<Workspace>,
+    staging: Option<Dir>,
+    open: Option<File>,
+    staged: Vec<Staged>,
     bytes: u64,
 }
 
+/// A file that waits for its place.
 #[derive(Debug)]
-struct Written {
-    parent: Dir,
-    temporary: PathBuf,
+struct Staged {
     name: PathBuf,
-    path: String,
-    renamed: bool,
+    path: FilePath,
+    mode: Option<u32>,
+    if_match: Option<String>,
+    if_absent: bool,
 }
 
-impl<'a> Batch<'a> {
-    pub(crate) fn new(workspace: &'a Workspace) -> Self {
-        Self { workspace, open: None, written: Vec::new(), made_dirs: Vec::new(), bytes: 0 }
+impl Batch {
+    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace, staging: None, open: None, staged: Vec::new(), bytes: 0 }
     }
 
     /// Adds one part: the beginning of a file, or more of the one that was begun.
     pub(crate) fn add(&mut self, part: v1::FilePart) -> Result<(), Kind> {
         if let Some(head) = part.head {
-            self.begin(&String::from_utf8_lossy(&head.path), head.mode)?;
+            self.begin(head)?;
         }
         self.append(&part.data)
     }
 
-    fn begin(&mut self, path: &str, mode: Option<u32>) -> Result<(), Kind> {
-        if self.written.len() >= MAX_FILES_PER_WRITE {
-            return Err(Kind::LimitReached(v1::LimitReached {
-                limit: "files in one write".into(),
-                value: MAX_FILES_PER_WRITE as u64,
-            }));
+    fn begin(&mut self, head: v1::FileHead) -> Result<(), Kind> {
+        self.seal()?;
+        if self.staged.len() >= MAX_FILES_PER_WRITE {
+            let (limit, value) = ("files in one write".into(), MAX_FILES_PER_WRITE as u64);
+            return Err(Kind::LimitReached(v1::LimitReached { limit, value }));
         }
-        let fail = |error: io::Error| fault(path, &error);
-        if path.ends_with('/') || path.ends_with("/.") {
-            return Err(not_a_file(path));
-        }
-        let target = self.target(path)?;
-        let name = target.file_name().map(PathBuf::from).ok_or_else(|| not_a_file(path))?;
-        let parent_path = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let parent = self.open_parent(parent_path).map_err(fail)?;
-        if is_taken(&parent, &name) {
-            return Err(not_a_file(path));
-        }
-        let temporary = PathBuf::from(format!(".sandbox-write-{:016x}", random()));
+        let path = self.target(self.workspace.path(&head.path)?)?;
+        let file = Staged {
+            name: fresh_name(),
+            path,
+            mode: head.mode,
+            if_match: head.if_match,
+            if_absent: head.if_absent,
+        };
+        // A caller learns before it has sent the file that it has no place.
+        self.look(&file)?;
+        let fail = |error: io::Error| file.path.fault(&error);
+        let staging = match &self.staging {
+            Some(staging) => staging,
+            None => self.staging.insert(self.workspace.staging.dir().map_err(fail)?),
+        };
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        let file = parent.open_with(&temporary, &options).map_err(fail)?;
-        self.written.push(Written { parent, temporary, name, path: path.into(), renamed: false });
-        let mode = mode.unwrap_or(DEFAULT_MODE) & MODE_MASK;
-        file.set_permissions(Permissions::from_mode(mode)).map_err(fail)?;
-        self.open = Some((file, path.into()));
+        self.open = Some(staging.open_with(&file.name, &options).map_err(fail)?);
+        self.staged.push(file);
         Ok(())
     }
 
@@ -87,182 +89,300 @@ impl<'a> Batch<'a> {
         if data.is_empty() {
             return Ok(());
         }
-        let Some((file, path)) = &mut self.open else {
-            return Err(Kind::FieldInvalid(v1::FieldInvalid {
-                field: "head".into(),
-                problem: "is missing in the first part".into(),
-            }));
+        let (Some(open), Some(file)) = (&mut self.open, self.staged.last()) else {
+            return Err(invalid("head", "is missing in the first part"));
         };
-        file.write_all(data).map_err(|error| fault(path, &error))?;
+        open.write_all(data).map_err(|error| file.path.fault(&error))?;
         self.bytes += data.len() as u64;
         Ok(())
     }
 
+    /// Ends the file that is being written. What is on the disk now, whole, is what a crash of the machine finds
+    /// under the new name, if it finds the new name.
+    fn seal(&mut self) -> Result<(), Kind> {
+        match (self.open.take(), self.staged.last()) {
+            (Some(open), Some(file)) => open.sync_all().map_err(|error| file.path.fault(&error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Puts every file in its place.
     pub(crate) fn commit(mut self) -> Result<v1::WriteFilesReply, Kind> {
-        self.open = None;
-        // One file's place may have become the directory of a later one.
-        if let Some(file) = self.written.iter().find(|file| is_taken(&file.parent, &file.name)) {
-            return Err(not_a_file(&file.path));
-        }
-        for file in &mut self.written {
-            file.parent
-                .rename(&file.temporary, &file.parent, &file.name)
-                .map_err(|error| fault(&file.path, &error))?;
-            file.renamed = true;
-        }
-        self.made_dirs.clear();
-        Ok(v1::WriteFilesReply {
-            files: self.written.len() as u32,
-            bytes: self.bytes,
-            ..v1::WriteFilesReply::default()
-        })
-    }
-
-    /// Where a write to `path` goes: through a link to a file inside the workspace, refused where the
-    /// link leads out or nowhere.
-    fn target(&self, path: &str) -> Result<PathBuf, Kind> {
-        let relative = self.workspace.relative(path)?;
-        let dir = &self.workspace.dir;
-        let followed = match dir.symlink_metadata(&relative) {
-            Ok(meta) if meta.is_symlink() => dir.canonicalize(&relative),
-            Err(error) if leads_out(&error) => Err(error),
-            // What else is wrong shows again where the file is made.
-            Ok(_) | Err(_) => return Ok(relative),
+        self.seal()?;
+        let workspace = Arc::clone(&self.workspace);
+        let _change = workspace.change();
+        let Some(staging) = self.staging.take() else {
+            return Ok(v1::WriteFilesReply::default());
         };
-        followed.or_else(|error| match self.workspace.real(&relative, &error) {
-            Some(real) => Ok(real),
-            None if error.kind() == io::ErrorKind::NotFound => Err(not_a_file(path)),
-            None => Err(fault(path, &error)),
-        })
+        let alone = self.staged.len() == 1;
+        let mut commit =
+            Commit { workspace: &workspace, staging: &staging, placed: Vec::new(), made: Vec::new() };
+        let mut reply = v1::WriteFilesReply::default();
+        for file in &self.staged {
+            match commit.place(file, alone) {
+                Ok((etag, created)) => (reply.etag, reply.created) = (etag, created),
+                Err(kind) => {
+                    commit.undo();
+                    self.staging = Some(staging);
+                    return Err(kind);
+                }
+            }
+        }
+        commit.forget();
+        (reply.files, reply.bytes) = (self.staged.len() as u32, self.bytes);
+        Ok(reply)
     }
 
-    /// Opens the directory a file goes to, making what is missing of it.
-    fn open_parent(&mut self, parent: &Path) -> io::Result<Dir> {
-        let root = &self.workspace.dir;
-        match root.open_dir(parent) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            found_or_refused => return found_or_refused,
+    /// Where a write to `path` goes: through a link to a file inside the workspace, refused where the link leads out
+    /// or nowhere.
+    fn target(&self, path: FilePath) -> Result<FilePath, Kind> {
+        path.split()?;
+        let dir = &self.workspace.dir;
+        let followed = self.workspace.beneath(&path.relative, |seen| {
+            if dir.symlink_metadata(seen)?.is_symlink() {
+                dir.canonicalize(seen)
+            } else {
+                Ok(seen.to_owned())
+            }
+        });
+        match followed {
+            Ok(real) => Ok(path.followed_to(real)),
+            Err(error) if leads_out(&error) => Err(path.fault(&error)),
+            // A link to nothing is no place for a file; what else is wrong shows again where the file is made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_there(&path) => {
+                Err(path.not_a_file())
+            }
+            Err(_) => Ok(path),
         }
-        let missing: Vec<PathBuf> = parent
-            .ancestors()
-            .take_while(|dir| !dir.as_os_str().is_empty() && root.symlink_metadata(dir).is_err())
-            .map(Path::to_owned)
-            .collect();
-        self.made_dirs.extend(missing.into_iter().rev());
-        root.create_dir_all(parent)?;
-        root.open_dir(parent)
+    }
+
+    fn is_there(&self, path: &FilePath) -> bool {
+        self.workspace.dir.symlink_metadata(&path.relative).is_ok()
+    }
+
+    /// Whether the file could take its place now.
+    fn look(&self, file: &Staged) -> Result<(), Kind> {
+        let (parent, name) = file.path.split()?;
+        match self.workspace.open_dir(parent) {
+            Ok(parent) => file.check(&parent, Path::new(name)).map(drop),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && file.if_match.is_none() => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Kind::ConditionFailed(file.path.facts(0)))
+            }
+            Err(error) => Err(file.path.fault(&error)),
+        }
     }
 }
 
-impl Drop for Batch<'_> {
+impl Drop for Batch {
     fn drop(&mut self) {
-        // What cannot be removed now is the sandbox's own to find; the write has failed either way.
-        for file in self.written.iter().filter(|file| !file.renamed) {
-            let _ = file.parent.remove_file(&file.temporary);
+        // What cannot be removed now goes with the next start of the agent.
+        for (file, staging) in self.staged.iter().zip(std::iter::repeat(&self.staging)) {
+            let _ = staging.as_ref().map(|staging| staging.remove_file(&file.name));
         }
-        for dir in self.made_dirs.iter().rev() {
+    }
+}
+
+impl Staged {
+    /// What has the file's name now; refused where that is no file or not what the writer goes by.
+    fn check(&self, parent: &Dir, name: &Path) -> Result<Option<Metadata>, Kind> {
+        let there = parent.symlink_metadata(name).ok();
+        if there.as_ref().is_some_and(|meta| !meta.is_file()) {
+            return Err(self.path.not_a_file());
+        }
+        let fits = match (&self.if_match, &there) {
+            (None, None) => true,
+            (None, Some(_)) => !self.if_absent,
+            (Some(_), None) => false,
+            (Some(wanted), Some(meta)) => wanted == "*" || *wanted == info::etag(meta),
+        };
+        if fits { Ok(there) } else { Err(Kind::ConditionFailed(self.path.facts(0))) }
+    }
+}
+
+/// A commit under way.
+struct Commit<'a> {
+    workspace: &'a Workspace,
+    staging: &'a Dir,
+    placed: Vec<Placed>,
+    /// Directories that were not there, in the order they were made.
+    made: Vec<PathBuf>,
+}
+
+/// A file that is in its place.
+struct Placed {
+    path: FilePath,
+    /// What it replaced, in the staging directory.
+    backup: Option<PathBuf>,
+}
+
+impl Commit<'_> {
+    /// Etag of the file in its place, and whether there was none before.
+    fn place(&mut self, file: &Staged, alone: bool) -> Result<(String, bool), Kind> {
+        let fail = |error: io::Error| file.path.fault(&error);
+        let (parent, name) = file.path.split()?;
+        let name = Path::new(name);
+        let parent = self.workspace.open_dir_making(parent, &mut self.made).map_err(fail)?;
+        let there = file.check(&parent, name)?;
+        let mode = file.mode.or_else(|| Some(there.as_ref()?.permissions().mode())).unwrap_or(DEFAULT_MODE);
+        self.staging.set_permissions(&file.name, Permissions::from_mode(mode & MODE_MASK)).map_err(fail)?;
+        let backup = (there.is_some() && !alone).then(fresh_name);
+        if let Some(backup) = &backup {
+            parent.hard_link(name, self.staging, backup).map_err(fail)?;
+        }
+        self.staging.rename(&file.name, &parent, name).map_err(fail)?;
+        self.placed.push(Placed { path: file.path.clone(), backup });
+        Ok((info::etag_of(&parent, name).unwrap_or_default(), there.is_none()))
+    }
+
+    /// Puts back what was there before.
+    fn undo(self) {
+        for Placed { path, backup } in self.placed.iter().rev() {
+            let Ok((parent, name)) = path.split() else { continue };
+            let Ok(parent) = self.workspace.open_dir(parent) else { continue };
+            // What a command took away meanwhile cannot be put back, and that is what it wanted.
+            let _ = match backup {
+                Some(backup) => self.staging.rename(backup, &parent, name),
+                None => parent.remove_file(name),
+            };
+        }
+        for dir in self.made.iter().rev() {
             let _ = self.workspace.dir.remove_dir(dir);
         }
     }
-}
 
-/// Whether something other than a file has this name.
-fn is_taken(parent: &Dir, name: &Path) -> bool {
-    parent.symlink_metadata(name).is_ok_and(|meta| !meta.is_file())
-}
-
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
+    fn forget(self) {
+        for backup in self.placed.iter().filter_map(|placed| placed.backup.as_ref()) {
+            let _ = self.staging.remove_file(backup);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use super::super::tests::{Fixture, fixture};
     use super::*;
-    use crate::files::tests::{Fixture, fixture, part};
+
+    fn part(path: &str, data: &'static [u8]) -> v1::FilePart {
+        let head = v1::FileHead { path: Bytes::copy_from_slice(path.as_bytes()), ..v1::FileHead::default() };
+        v1::FilePart { head: Some(head), data: Bytes::from_static(data), end: false }
+    }
+
+    fn write(fixture: &Fixture, parts: &[v1::FilePart]) -> Result<v1::WriteFilesReply, Kind> {
+        let mut batch = Batch::new(Arc::clone(&fixture.workspace));
+        parts.iter().try_for_each(|part| batch.add(part.clone()))?;
+        batch.commit()
+    }
 
     fn names(dir: &Path) -> Vec<String> {
-        let mut names: Vec<String> = std::fs::read_dir(dir)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let entries = std::fs::read_dir(dir).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| name != ".sandbox-staging").collect();
         names.sort();
         names
     }
 
     #[test]
     fn files_appear_together_with_their_parents() {
-        let Fixture { dir, workspace } = fixture();
-        let mut batch = Batch::new(&workspace);
+        let fixture = fixture();
+        let mut batch = Batch::new(Arc::clone(&fixture.workspace));
         batch.add(part("a/b/one", b"1")).unwrap();
-        batch.add(part(dir.path().join("two").to_str().unwrap(), b"22")).unwrap();
-        assert_eq!(names(dir.path()).iter().filter(|n| *n == "two").count(), 0);
+        batch.add(part(fixture.dir.path().join("two").to_str().unwrap(), b"22")).unwrap();
+        assert!(names(fixture.dir.path()).is_empty());
         let reply = batch.commit().unwrap();
-        assert_eq!((reply.files, reply.bytes), (2, 3));
-        assert_eq!(std::fs::read(dir.path().join("a/b/one")).unwrap(), b"1");
-        assert_eq!(names(dir.path()), ["a", "two"]);
+        assert_eq!((reply.files, reply.bytes, reply.created), (2, 3, true));
+        assert_eq!(std::fs::read(fixture.dir.path().join("a/b/one")).unwrap(), b"1");
+        assert_eq!(std::fs::read(fixture.dir.path().join("two")).unwrap(), b"22");
     }
 
     #[test]
-    fn a_batch_that_fails_leaves_nothing() {
-        let Fixture { dir, workspace } = fixture();
-        std::fs::write(dir.path().join("kept"), b"old").unwrap();
-        let mut batch = Batch::new(&workspace);
-        batch.add(part("kept", b"new")).unwrap();
-        batch.add(part("made/here", b"x")).unwrap();
-        assert!(matches!(batch.add(part("../out", b"x")), Err(Kind::OutsideWorkspace(_))));
+    fn a_set_that_fails_leaves_what_was_there() {
+        let fixture = fixture();
+        let dir = fixture.dir.path();
+        std::fs::write(dir.join("old"), b"before").unwrap();
+        // `new` is a file by the time the second one needs it as a directory.
+        let written = write(&fixture, &[part("old", b"after"), part("x/new", b"1"), part("x/new/y", b"2")]);
+        assert!(matches!(written, Err(Kind::NotAFile(_))), "{written:?}");
+        assert_eq!(names(dir), ["old"]);
+        assert_eq!(std::fs::read(dir.join("old")).unwrap(), b"before");
+        assert!(names(&dir.join(".sandbox-staging")).is_empty());
+    }
+
+    #[test]
+    fn a_set_that_is_not_committed_leaves_nothing() {
+        let fixture = fixture();
+        let mut batch = Batch::new(Arc::clone(&fixture.workspace));
+        batch.add(part("a/one", b"1")).unwrap();
         drop(batch);
-        assert_eq!(names(dir.path()), ["kept"]);
-        assert_eq!(std::fs::read(dir.path().join("kept")).unwrap(), b"old");
+        assert!(names(fixture.dir.path()).is_empty());
+        assert!(names(&fixture.dir.path().join(".sandbox-staging")).is_empty());
     }
 
     #[test]
-    fn a_link_inside_is_followed() {
-        let Fixture { dir, workspace } = fixture();
-        std::fs::write(dir.path().join("real"), b"old").unwrap();
-        symlink("real", dir.path().join("link")).unwrap();
-        symlink(dir.path().join("real"), dir.path().join("absolute")).unwrap();
-        symlink(dir.path(), dir.path().join("here")).unwrap();
-        for (path, content) in [("link", b"1"), ("absolute", b"2"), ("here/real", b"3"), ("here/link", b"4")]
-        {
-            let mut batch = Batch::new(&workspace);
-            batch.add(part(path, content)).unwrap();
-            batch.commit().unwrap();
-            assert_eq!(std::fs::read(dir.path().join("real")).unwrap(), content, "{path}");
-            assert!(workspace.open_file(path, 9).is_ok(), "{path}");
+    fn what_is_no_place_for_a_file_is_refused_before_its_content() {
+        let fixture = fixture();
+        let dir = fixture.dir.path();
+        std::fs::create_dir(dir.join("dir")).unwrap();
+        symlink("nowhere", dir.join("dangling")).unwrap();
+        symlink("/etc", dir.join("etc")).unwrap();
+        for path in ["dir", "dir/", "", ".", "dangling", "dir/.."] {
+            let added = Batch::new(Arc::clone(&fixture.workspace)).add(part(path, b"x"));
+            assert!(matches!(added, Err(Kind::NotAFile(_))), "{path}: {added:?}");
         }
-        let mut batch = Batch::new(&workspace);
-        batch.add(part("here/made/file", b"new")).unwrap();
-        batch.commit().unwrap();
-        assert_eq!(names(dir.path()), ["absolute", "here", "link", "made", "real"]);
-        assert!(dir.path().join("link").is_symlink() && dir.path().join("absolute").is_symlink());
+        for path in ["etc/x", "../x", "/etc/x", "dir/../../x"] {
+            let added = Batch::new(Arc::clone(&fixture.workspace)).add(part(path, b"x"));
+            assert!(matches!(added, Err(Kind::OutsideWorkspace(_))), "{path}: {added:?}");
+        }
     }
 
     #[test]
-    fn a_link_to_nothing_is_no_place_for_a_file() {
-        let Fixture { dir, workspace } = fixture();
-        symlink("missing", dir.path().join("link")).unwrap();
-        symlink(dir.path().join("missing"), dir.path().join("absolute")).unwrap();
-        for path in ["link", "absolute"] {
-            let write = Batch::new(&workspace).add(part(path, b"x"));
-            assert!(matches!(write, Err(Kind::NotAFile(_))), "{path}: {write:?}");
-        }
-        assert_eq!(names(dir.path()), ["absolute", "link"]);
+    fn a_write_through_a_link_changes_the_file_it_means() {
+        let fixture = fixture();
+        let dir = fixture.dir.path();
+        std::fs::write(dir.join("file"), b"before").unwrap();
+        symlink("file", dir.join("link")).unwrap();
+        symlink(dir.join("file"), dir.join("absolute")).unwrap();
+        write(&fixture, &[part("link", b"1")]).unwrap();
+        assert_eq!(std::fs::read(dir.join("file")).unwrap(), b"1");
+        write(&fixture, &[part("absolute", b"2")]).unwrap();
+        assert_eq!(std::fs::read(dir.join("file")).unwrap(), b"2");
+        assert!(dir.join("link").is_symlink() && dir.join("absolute").is_symlink());
     }
 
     #[test]
-    fn files_that_exclude_each_other_are_not_written() {
-        for paths in [["both", "both/file"], ["both/file", "both"]] {
-            let Fixture { dir, workspace } = fixture();
-            let mut batch = Batch::new(&workspace);
-            batch.add(part("other", b"x")).unwrap();
-            let added = paths.into_iter().try_for_each(|path| batch.add(part(path, b"x")));
-            let done = added.and_then(|()| batch.commit().map(drop));
-            assert!(matches!(done, Err(Kind::NotAFile(_))), "{paths:?}: {done:?}");
-            assert_eq!(names(dir.path()), [""; 0], "{paths:?}");
-        }
+    fn modes_are_kept_or_given_and_never_more_than_that() {
+        let fixture = fixture();
+        let mode = |name: &str| {
+            let meta = std::fs::metadata(fixture.dir.path().join(name)).unwrap();
+            std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o7777
+        };
+        let mut given = part("tool", b"x");
+        given.head.as_mut().unwrap().mode = Some(0o4755);
+        write(&fixture, &[given, part("text", b"x")]).unwrap();
+        assert_eq!((mode("tool"), mode("text")), (0o755, 0o644));
+        write(&fixture, &[part("tool", b"y")]).unwrap();
+        assert_eq!(mode("tool"), 0o755);
+    }
+
+    #[test]
+    fn a_condition_that_does_not_hold_changes_nothing() {
+        let fixture = fixture();
+        let conditional = |if_match: Option<&str>, if_absent| {
+            let mut part = part("file", b"new");
+            let head = part.head.as_mut().unwrap();
+            (head.if_match, head.if_absent) = (if_match.map(str::to_owned), if_absent);
+            write(&fixture, &[part])
+        };
+        let failed = |written| matches!(written, Err(Kind::ConditionFailed(_)));
+        assert!(failed(conditional(Some("*"), false)));
+        let first = conditional(None, true).unwrap();
+        assert!(first.created);
+        assert!(failed(conditional(None, true)));
+        assert!(failed(conditional(Some("other"), false)));
+        let second = conditional(Some(&first.etag), false).unwrap();
+        assert!(!second.created && second.etag != first.etag);
+        assert!(conditional(Some("*"), false).is_ok());
     }
 }

@@ -1,123 +1,309 @@
 //! The workspace's files: decode, call, encode.
+//!
+//! Each call of [`crate::files`] runs on a blocking thread, and holds it only while it has something to do: between
+//! two pieces of a file the thread is free for others. What must hold one for longer takes a turn among few.
 
 use std::sync::Arc;
 
 use agent_protocol::fault::{Kind, to_status};
-use agent_protocol::v1;
 use agent_protocol::v1::files_server::Files;
-use futures::{StreamExt, TryStreamExt};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use agent_protocol::v1::{self, Change};
+use bytes::{Buf, Bytes};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Events, Reply, Service};
+use crate::files::Workspace;
 use crate::files::batch::Batch;
-use crate::files::send_chunks;
+use crate::files::path::invalid;
+use crate::files::search::in_messages;
+use crate::limits::{
+    HEAVY_TURN, MAX_HEAVY_CALLS, MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MAX_WATCHES, MESSAGE_BYTES,
+};
 
-/// File parts and chunks on their way between the connection and a blocking thread.
-const FILE_QUEUE: usize = 4;
+/// Parts of an archive between the connection and the thread that unpacks it.
+const PART_QUEUE: usize = 4;
 
-/// What the writer of files is told. Without the last word the sender went away in the middle.
-enum Part {
-    More(v1::FilePart),
-    Complete,
+/// The workspace and who may do what is heavy in it.
+#[derive(Debug, Clone)]
+pub(crate) struct FileService {
+    workspace: Arc<Workspace>,
+    heavy: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
+}
+
+impl FileService {
+    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
+        let heavy = Arc::new(Semaphore::new(MAX_HEAVY_CALLS));
+        Self { workspace, heavy, watches: Arc::new(Semaphore::new(MAX_WATCHES)) }
+    }
+
+    pub(crate) fn disk_used_bytes(&self) -> u64 {
+        self.workspace.disk_used_bytes().unwrap_or(0)
+    }
+
+    /// Does something with the workspace on a blocking thread.
+    async fn act<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Arc<Workspace>) -> Result<T, Kind> + Send + 'static,
+    ) -> Result<T, Status> {
+        let workspace = Arc::clone(&self.workspace);
+        blocking(move || act(&workspace)).await
+    }
+
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, Status> {
+        match timeout(HEAVY_TURN, Arc::clone(&self.heavy).acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(_)) | Err(_) => Err(limit_reached("archives and searches at once", MAX_HEAVY_CALLS)),
+        }
+    }
 }
 
 #[tonic::async_trait]
 impl Files for Service {
     type ReadStream = Events<v1::FileChunk>;
     type ListStream = Events<v1::Listed>;
+    type EditStream = Events<v1::EditReply>;
     type PackStream = Events<v1::FileChunk>;
     type WatchStream = Events<v1::WatchEvents>;
+    type GrepStream = Events<v1::GrepReply>;
+    type GlobStream = Events<v1::GlobReply>;
 
     async fn write(&self, request: Request<Streaming<v1::FilePart>>) -> Reply<v1::WriteFilesReply> {
-        let (parts, mut incoming) = mpsc::channel::<Part>(FILE_QUEUE);
-        let workspace = Arc::clone(&self.workspace);
-        let write = tokio::task::spawn_blocking(move || {
-            let mut batch = Batch::new(&workspace);
-            while let Some(part) = incoming.blocking_recv() {
-                match part {
-                    Part::More(part) => batch.add(part)?,
-                    Part::Complete => return batch.commit(),
-                }
-            }
-            Err(Kind::FieldInvalid(v1::FieldInvalid {
-                field: "files".into(),
-                problem: "ended in the middle".into(),
-            }))
-        });
-        let mut stream = request.into_inner();
-        while let Some(part) = stream.try_next().await? {
-            if parts.send(Part::More(part)).await.is_err() {
-                break;
+        let mut parts = request.into_inner();
+        let mut batch = Batch::new(Arc::clone(&self.files.workspace));
+        loop {
+            let part = parts.try_next().await?.ok_or_else(|| to_status(cut_off("files")))?;
+            let end = part.end;
+            // The last part and the end of it all take one turn of a thread.
+            let added = blocking(move || {
+                batch.add(part)?;
+                if end { batch.commit().map(Added::All) } else { Ok(Added::Part(batch)) }
+            });
+            match added.await? {
+                Added::All(reply) => return Ok(Response::new(reply)),
+                Added::Part(more) => batch = more,
             }
         }
-        // Fails only where the writer has already answered with its reason.
-        let _ = parts.send(Part::Complete).await;
-        let reply = write.await.map_err(|error| Status::internal(error.to_string()))?;
-        Ok(Response::new(reply.map_err(to_status)?))
     }
 
     async fn read(&self, request: Request<v1::ReadFileRequest>) -> Reply<Self::ReadStream> {
-        let v1::ReadFileRequest { path, max_bytes, .. } = request.into_inner();
-        let path = String::from_utf8_lossy(&path).into_owned();
-        let (chunks, outgoing) = mpsc::channel(FILE_QUEUE);
-        let (opened, open) = tokio::sync::oneshot::channel();
-        let workspace = Arc::clone(&self.workspace);
-        tokio::task::spawn_blocking(move || match workspace.open_file(&path, max_bytes) {
-            Err(kind) => drop(opened.send(Err(kind))),
-            Ok((file, length)) => {
-                if opened.send(Ok(())).is_ok() {
-                    send_chunks(file, length, &path, &chunks);
-                }
-            }
+        let v1::ReadFileRequest { path, max_bytes, range } = request.into_inner();
+        let opened = self.files.act(move |workspace| {
+            let mut reading = workspace.read(workspace.path(&path)?, max_bytes, range)?;
+            Ok((reading.next()?, reading))
         });
-        let opened = open.await.map_err(|error| Status::internal(error.to_string()))?;
-        opened.map_err(to_status)?;
-        Ok(Response::new(ReceiverStream::new(outgoing).map_err(to_status).boxed()))
+        let (first, reading) = opened.await?;
+        Ok(Response::new(pieces(first, reading, |reading| reading.next())))
     }
 
-    async fn stat(&self, _: Request<v1::PathRef>) -> Reply<v1::FileInfo> {
-        Err(Status::unimplemented("not yet"))
+    async fn stat(&self, request: Request<v1::PathRef>) -> Reply<v1::FileInfo> {
+        let path = request.into_inner().path;
+        Ok(Response::new(self.files.act(move |workspace| workspace.stat(&workspace.path(&path)?)).await?))
     }
 
-    async fn list(&self, _: Request<v1::ListRequest>) -> Reply<Self::ListStream> {
-        Err(Status::unimplemented("not yet"))
+    async fn list(&self, request: Request<v1::ListRequest>) -> Reply<Self::ListStream> {
+        let v1::ListRequest { path, depth, limit, after } = request.into_inner();
+        let listed = self.files.act(move |workspace| {
+            let depth = within("depth", depth, MAX_LIST_DEPTH)?;
+            let limit = within("limit", limit, MAX_LIST_ENTRIES)?;
+            let after = (!after.is_empty()).then(|| workspace.path(&after)).transpose()?;
+            workspace.list(&workspace.path(&path)?, depth, limit, after.map(|after| after.relative))
+        });
+        Ok(Response::new(stream::iter(listed.await?.into_iter().map(Ok)).boxed()))
     }
 
-    async fn make_dir(&self, _: Request<v1::PathRef>) -> Reply<v1::MakeDirReply> {
-        Err(Status::unimplemented("not yet"))
+    async fn make_dir(&self, request: Request<v1::PathRef>) -> Reply<v1::MakeDirReply> {
+        let path = request.into_inner().path;
+        let created = self.files.act(move |workspace| workspace.make_dir(&workspace.path(&path)?)).await?;
+        Ok(Response::new(v1::MakeDirReply { created }))
     }
 
-    async fn r#move(&self, _: Request<v1::MoveRequest>) -> Reply<v1::MoveReply> {
-        Err(Status::unimplemented("not yet"))
+    async fn r#move(&self, request: Request<v1::MoveRequest>) -> Reply<v1::MoveReply> {
+        let v1::MoveRequest { from, to, overwrite } = request.into_inner();
+        let moved = self.files.act(move |workspace| {
+            workspace.rename(&workspace.path(&from)?, &workspace.path(&to)?, overwrite)
+        });
+        moved.await?;
+        Ok(Response::new(v1::MoveReply {}))
     }
 
-    async fn delete(&self, _: Request<v1::DeleteRequest>) -> Reply<v1::DeleteReply> {
-        Err(Status::unimplemented("not yet"))
+    async fn delete(&self, request: Request<v1::DeleteRequest>) -> Reply<v1::DeleteReply> {
+        let v1::DeleteRequest { path, recursive } = request.into_inner();
+        let removed =
+            self.files.act(move |workspace| workspace.delete(&workspace.path(&path)?, recursive)).await?;
+        Ok(Response::new(v1::DeleteReply { removed }))
     }
 
-    async fn edit(&self, _: Request<v1::EditRequest>) -> Reply<v1::EditReply> {
-        Err(Status::unimplemented("not yet"))
+    async fn edit(&self, request: Request<v1::EditRequest>) -> Reply<Self::EditStream> {
+        let v1::EditRequest { path, edits } = request.into_inner();
+        let mut reply =
+            self.files.act(move |workspace| workspace.edit(&workspace.path(&path)?, &edits)).await?;
+        let mut rest = std::mem::take(&mut reply.diff);
+        reply.diff = rest.split_to(rest.len().min(MESSAGE_BYTES));
+        let more = std::iter::from_fn(move || {
+            let diff = rest.has_remaining().then(|| rest.split_to(rest.len().min(MESSAGE_BYTES)))?;
+            Some(v1::EditReply { diff, ..v1::EditReply::default() })
+        });
+        Ok(Response::new(stream::iter(std::iter::once(reply).chain(more).map(Ok)).boxed()))
     }
 
-    async fn pack(&self, _: Request<v1::PackRequest>) -> Reply<Self::PackStream> {
-        Err(Status::unimplemented("not yet"))
+    async fn pack(&self, request: Request<v1::PackRequest>) -> Reply<Self::PackStream> {
+        let request = request.into_inner();
+        let opened = self.files.act(move |workspace| {
+            let mut packing = workspace.pack(&workspace.path(&request.path)?, request.compression())?;
+            Ok((packing.next()?.map(chunk), packing))
+        });
+        let (first, packing) = opened.await?;
+        Ok(Response::new(pieces(first, packing, |packing| Ok(packing.next()?.map(chunk)))))
     }
 
-    async fn unpack(&self, _: Request<Streaming<v1::UnpackPart>>) -> Reply<v1::UnpackReply> {
-        Err(Status::unimplemented("not yet"))
+    async fn unpack(&self, request: Request<Streaming<v1::UnpackPart>>) -> Reply<v1::UnpackReply> {
+        let mut parts = request.into_inner();
+        let first = parts.try_next().await?.ok_or_else(|| to_status(cut_off("archive")))?;
+        let _turn = self.files.turn().await?;
+        let (sender, receiver) = mpsc::channel(PART_QUEUE);
+        let path = first.path.clone();
+        let unpacked = self.files.act(move |workspace| {
+            workspace.unpack(
+                &workspace.path(&path)?,
+                Received { parts: receiver, rest: Bytes::new(), is_through: false },
+            )
+        });
+        let send = async move {
+            let mut next = Some(first);
+            while let Some(part) = next {
+                let end = part.end;
+                // Nobody receives any more where there is an answer already.
+                if sender.send((part.data, part.end)).await.is_err() || end {
+                    return Ok(());
+                }
+                next = parts.try_next().await?;
+            }
+            // Without its last word the sender's end of the channel tells the thread that it was cut off.
+            Err(to_status(cut_off("archive")))
+        };
+        let (sent, unpacked): (Result<(), Status>, _) = tokio::join!(send, unpacked);
+        Ok(Response::new(unpacked.map_err(|status| sent.err().unwrap_or(status))?))
     }
 
-    async fn watch(&self, _: Request<v1::WatchRequest>) -> Reply<Self::WatchStream> {
-        Err(Status::unimplemented("not yet"))
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Reply<Self::WatchStream> {
+        let v1::WatchRequest { path, recursive } = request.into_inner();
+        let place = Arc::clone(&self.files.watches).try_acquire_owned();
+        let place = place.map_err(|_| limit_reached("watches at once", MAX_WATCHES))?;
+        let begun = self.files.act(move |workspace| workspace.watch(&workspace.path(&path)?, recursive));
+        let (watching, is_complete) = begun.await?;
+        let change = |change: Change| v1::WatchEvent { change: change.into(), ..v1::WatchEvent::default() };
+        let mut first = vec![change(Change::Ready)];
+        first.extend((!is_complete).then(|| change(Change::Overflow)));
+        let rest = stream::unfold((watching, place), |(mut watching, place)| async move {
+            let events = watching.next().await?;
+            Some((events, (watching, place)))
+        });
+        let messages = stream::iter([first]).chain(rest).flat_map(|events| {
+            stream::iter(in_messages(events, |event: &v1::WatchEvent| {
+                event.path.len() + event.from.len() + 16
+            }))
+        });
+        Ok(Response::new(messages.map(|events| Ok(v1::WatchEvents { events })).boxed()))
     }
 
-    async fn grep(&self, _: Request<v1::GrepRequest>) -> Reply<v1::GrepReply> {
-        Err(Status::unimplemented("not yet"))
+    async fn grep(&self, request: Request<v1::GrepRequest>) -> Reply<Self::GrepStream> {
+        let request = request.into_inner();
+        let turn = self.files.turn().await?;
+        let found = self.files.act(move |workspace| {
+            let _turn = turn;
+            workspace.grep(&workspace.path(&request.path)?, &request)
+        });
+        let found = found.await?;
+        let (cut, files_searched) = (found.cut, found.files_searched);
+        let messages = in_messages(found.matches, |found| found.path.len() + found.text.len() + 32);
+        let messages =
+            messages.into_iter().map(move |matches| Ok(v1::GrepReply { matches, cut, files_searched }));
+        Ok(Response::new(stream::iter(messages).boxed()))
     }
 
-    async fn glob(&self, _: Request<v1::GlobRequest>) -> Reply<v1::GlobReply> {
-        Err(Status::unimplemented("not yet"))
+    async fn glob(&self, request: Request<v1::GlobRequest>) -> Reply<Self::GlobStream> {
+        let request = request.into_inner();
+        let turn = self.files.turn().await?;
+        let found = self.files.act(move |workspace| {
+            let _turn = turn;
+            workspace.glob(&workspace.path(&request.path)?, &request)
+        });
+        let found = found.await?;
+        let cut = found.cut;
+        let messages = in_messages(found.entries, |info| info.path.len() + 96);
+        let messages = messages.into_iter().map(move |entries| Ok(v1::GlobReply { entries, cut }));
+        Ok(Response::new(stream::iter(messages).boxed()))
+    }
+}
+
+enum Added {
+    Part(Batch),
+    All(v1::WriteFilesReply),
+}
+
+async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, Kind> + Send + 'static,
+) -> Result<T, Status> {
+    let done = tokio::task::spawn_blocking(act).await.map_err(|error| Status::internal(error.to_string()))?;
+    done.map_err(to_status)
+}
+
+/// What `next` brings of `source`, one piece at a time, after the first.
+fn pieces<S: Send + 'static, T: Send + 'static>(
+    first: Option<T>,
+    source: S,
+    next: impl Fn(&mut S) -> Result<Option<T>, Kind> + Copy + Send + 'static,
+) -> Events<T> {
+    let rest = stream::try_unfold(source, move |mut source| {
+        blocking(move || Ok(next(&mut source)?.map(|piece| (piece, source))))
+    });
+    stream::iter(first.map(Ok)).chain(rest).boxed()
+}
+
+fn chunk(data: Bytes) -> v1::FileChunk {
+    v1::FileChunk { header: None, data }
+}
+
+fn within(field: &str, value: u32, max: u32) -> Result<usize, Kind> {
+    if (1..=max).contains(&value) {
+        Ok(value as usize)
+    } else {
+        Err(invalid(field, format!("must be 1 to {max}")))
+    }
+}
+
+/// The sender has not said that it is through.
+fn cut_off(field: &str) -> Kind {
+    invalid(field, "ended in the middle")
+}
+
+fn limit_reached(limit: &str, value: usize) -> Status {
+    to_status(Kind::LimitReached(v1::LimitReached { limit: limit.into(), value: value as u64 }))
+}
+
+/// An archive on its way to the thread that unpacks it.
+struct Received {
+    parts: mpsc::Receiver<(Bytes, bool)>,
+    rest: Bytes,
+    /// The last word has come.
+    is_through: bool,
+}
+
+impl std::io::Read for Received {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.rest.is_empty() {
+            if self.is_through {
+                return Ok(0);
+            }
+            let part = self.parts.blocking_recv().ok_or(std::io::ErrorKind::UnexpectedEof)?;
+            (self.rest, self.is_through) = part;
+        }
+        let length = self.rest.len().min(buffer.len());
+        self.rest.copy_to_slice(&mut buffer[..length]);
+        Ok(length)
     }
 }

@@ -18,11 +18,11 @@ use rustix::process::Signal;
 use tokio::sync::Notify;
 use tonic::{Request, Response, Status};
 
+pub(crate) use files::FileService;
 pub(crate) use services::Services;
 
 use crate::command::Place;
 use crate::commands::{Commands, StartedCommand};
-use crate::files::Workspace;
 use crate::follow::Reader;
 use crate::ladder;
 use crate::terminals::Terminals;
@@ -35,7 +35,7 @@ type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 pub(crate) struct Service {
     pub(crate) commands: Arc<Commands>,
     pub(crate) terminals: Arc<Terminals>,
-    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) files: FileService,
     /// Woken when sandboxd asks the agent to end.
     pub(crate) shutdown: Arc<Notify>,
 }
@@ -51,8 +51,8 @@ impl Agent for Service {
             version: env!("CARGO_PKG_VERSION").into(),
             resident_bytes: resident_bytes().unwrap_or(0),
             running_commands: self.commands.running() as u32,
-            disk_used_bytes: self.workspace.disk_used_bytes().unwrap_or(0),
             busy_terminals: self.terminals.busy() as u32,
+            disk_used_bytes: self.files.disk_used_bytes(),
         }))
     }
 

@@ -83,6 +83,11 @@ pub enum Refusal {
         /// As the caller gave it.
         path: String,
     },
+    /// It is no directory.
+    NotADirectory {
+        /// As the caller gave it.
+        path: String,
+    },
     /// It is larger than may be read.
     TooLarge {
         /// As the caller gave it.
@@ -193,6 +198,7 @@ fn refusal(kind: Kind) -> Refusal {
         }
         Kind::NoSpace(fault) => Refusal::NoSpace { path: fault.path },
         Kind::FileFailed(fault) => Refusal::FileFailed { path: fault.path, errno: fault.errno },
+        Kind::NotADirectory(fault) => Refusal::NotADirectory { path: fault.path },
         Kind::ConditionFailed(fault) => Refusal::ConditionFailed { path: fault.path },
         Kind::AlreadyThere(fault) => Refusal::AlreadyThere { path: fault.path },
         Kind::NotEmpty(fault) => Refusal::NotEmpty { path: fault.path },

@@ -25,6 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use command::{AgentInfo, EventStream};
 pub use door::{DialFn, Duplex, Peer};
 pub use error::{Error, Refusal};
+pub use files::{ByteStream, ChangeStream, UploadError};
 pub use terminal::TerminalEvents;
 
 use self::link::{Link, LinkService};

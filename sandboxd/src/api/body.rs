@@ -6,10 +6,12 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use sandbox_api::command::{KillCommand, StartCommand};
-use sandbox_api::files::WriteFiles;
+use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles};
 use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, TouchSandbox};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use serde::Serialize;
@@ -33,6 +35,10 @@ impl Wish for ParkSandbox {}
 impl Wish for TouchSandbox {}
 impl Wish for KillCommand {}
 impl Wish for ResizeTerminal {}
+impl Wish for MakeDir {}
+impl Wish for MoveFile {}
+impl Wish for GrepFiles {}
+impl Wish for GlobFiles {}
 
 /// A script of its greatest length, escaped as far as JSON goes, with standard input beside it.
 impl Wish for StartCommand {
@@ -45,6 +51,10 @@ impl Wish for OpenTerminal {
 }
 
 impl Wish for WriteFiles {
+    const MAX_BYTES: usize = usize::MAX;
+}
+
+impl Wish for EditFile {
     const MAX_BYTES: usize = usize::MAX;
 }
 
@@ -130,6 +140,29 @@ async fn read(
         bytes.extend_from_slice(&data);
     }
     Ok((bytes, room))
+}
+
+/// A body of any length, which is passed on as it comes and never kept.
+pub(super) struct Upload(Body);
+
+impl FromRequest<ApiState> for Upload {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &ApiState) -> Result<Self> {
+        Ok(Self(request.into_body()))
+    }
+}
+
+impl Upload {
+    /// Its bytes; fails where the client leaves, or sends nothing for too long.
+    pub(super) fn into_stream(self) -> BoxStream<'static, std::result::Result<Bytes, DoorError>> {
+        futures::stream::try_unfold(self.0.into_data_stream(), |mut body| async move {
+            let next =
+                timeout(limits::UPLOAD_PAUSE, body.try_next()).await.map_err(|_| DoorError::UploadPaused)?;
+            Ok(next.map_err(DoorError::BodyCut)?.map(|bytes| (bytes, body)))
+        })
+        .boxed()
+    }
 }
 
 /// The next bytes of a body.

@@ -55,6 +55,8 @@ pub(super) enum DoorError {
     BodyLate,
     #[error("this route is a WebSocket; ask for an upgrade to it (RFC 6455)")]
     NoUpgrade(#[source] axum::extract::ws::rejection::WebSocketUpgradeRejection),
+    #[error("nothing of the body came for {:?}", limits::UPLOAD_PAUSE)]
+    UploadPaused,
     #[error("larger bodies of other requests left no room for this one within {:?}", limits::REQUEST_BODY)]
     NoRoomForBody,
 }
@@ -70,8 +72,8 @@ impl DoorError {
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) => ErrorCode::InvalidRequest,
-            Self::BodyLate => ErrorCode::DeadlineExceeded,
             Self::NoUpgrade(_) => ErrorCode::InvalidRequest,
+            Self::BodyLate | Self::UploadPaused => ErrorCode::DeadlineExceeded,
             Self::NoRoomForBody => ErrorCode::CapacityExhausted,
         }
     }
@@ -88,8 +90,10 @@ impl DoorError {
         let fact = match self {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
-            Self::BodyCut(_) | Self::BodyLate | Self::NoRoomForBody => Some(("field", "body".into())),
             Self::NoUpgrade(_) => Some(("field", "upgrade".into())),
+            Self::BodyCut(_) | Self::BodyLate | Self::UploadPaused | Self::NoRoomForBody => {
+                Some(("field", "body".into()))
+            }
             Self::Unauthenticated
             | Self::TooManyFailures { .. }
             | Self::Host(_)
@@ -124,6 +128,15 @@ impl StdError for ApiError {
 impl From<service::Error> for ApiError {
     fn from(error: service::Error) -> Self {
         Self::Service(error)
+    }
+}
+
+impl From<service::UploadFailed<DoorError>> for ApiError {
+    fn from(error: service::UploadFailed<DoorError>) -> Self {
+        match error {
+            service::UploadFailed::Service(error) => Self::Service(error),
+            service::UploadFailed::Source(error) => Self::Door(error),
+        }
     }
 }
 

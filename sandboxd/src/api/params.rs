@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
+use bytes::Bytes;
 use sandbox_api::{CommandId, SandboxId, TerminalId};
 use serde::de::DeserializeOwned;
 
@@ -28,6 +29,25 @@ impl<T: DeserializeOwned + Send> FromRequestParts<ApiState> for Path<T> {
             Err(_) => Err(DoorError::NoRoute.into()),
         }
     }
+}
+
+/// The file that a query's `path` names: its bytes, because names of files need not be text. Empty where there is none.
+pub(super) struct PathParam(pub(super) Bytes);
+
+impl<S: Sync> FromRequestParts<S> for PathParam {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        Ok(Self(path_in(parts.uri.query().unwrap_or_default())))
+    }
+}
+
+/// As a form has it: a plus is a space (URL Standard, application/x-www-form-urlencoded). The last one counts, as for
+/// every other name.
+fn path_in(query: &str) -> Bytes {
+    let value = query.split('&').rev().find_map(|pair| pair.strip_prefix("path="));
+    let spaced = value.unwrap_or_default().replace('+', " ");
+    percent_encoding::percent_decode_str(&spaced).collect::<Vec<u8>>().into()
 }
 
 /// The sandbox a path names. What is no id names nothing.
@@ -63,5 +83,17 @@ pub(super) fn optional<T: FromStr>(params: &Params, name: &str, kind: &str) -> R
     match text.parse() {
         Ok(value) => Ok(Some(value)),
         Err(_) => Err(FieldError::new(name, format!("must be {kind}")).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_in_a_query_is_bytes() {
+        assert_eq!(path_in("path=a%2Fb+c%ff&x=1"), &b"a/b c\xff"[..]);
+        assert_eq!(path_in("x=1&path=%2B"), "+");
+        assert_eq!(path_in("paths=1"), "");
     }
 }

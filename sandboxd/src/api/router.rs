@@ -18,8 +18,18 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/sandboxes/{id}/commands/{target}", get(command::inspect).post(command::act))
         .route("/v1/sandboxes/{id}/commands/{command}/wait", get(command::wait))
         .route("/v1/sandboxes/{id}/commands/{command}/logs", get(command::logs))
+        .route("/v1/sandboxes/{id}/files", get(files::get).put(files::put).delete(files::delete))
         .route("/v1/sandboxes/{id}/files:write", post(files::write))
         .route("/v1/sandboxes/{id}/files:read", get(files::read))
+        .route("/v1/sandboxes/{id}/files:stat", get(files::stat))
+        .route("/v1/sandboxes/{id}/files:list", get(files::list))
+        .route("/v1/sandboxes/{id}/files:mkdir", post(files::mkdir))
+        .route("/v1/sandboxes/{id}/files:move", post(files::rename))
+        .route("/v1/sandboxes/{id}/files:edit", post(files::edit))
+        .route("/v1/sandboxes/{id}/files:archive", get(files::pack).put(files::unpack))
+        .route("/v1/sandboxes/{id}/files:watch", get(files::watch))
+        .route("/v1/sandboxes/{id}/files:grep", post(files::grep))
+        .route("/v1/sandboxes/{id}/files:glob", post(files::glob))
         .route("/v1/sandboxes/{id}/terminals", get(terminal::list).post(terminal::open))
         .route(
             "/v1/sandboxes/{id}/terminals/{target}",

@@ -91,8 +91,30 @@ pub const KILL: Duration = Duration::from_secs(15);
 /// How long any other short call to an agent may take.
 pub const AGENT_CALL: Duration = Duration::from_secs(30);
 
-/// How long the files of one request may take to be written or read.
+/// How long the files of one request that are in memory may take to be written or read, and how long a file that is
+/// streamed may stand still.
 pub const FILE_TRANSFER: Duration = Duration::from_secs(120);
+
+/// How long a search may take: a turn among others, and the search itself.
+pub const SEARCH: Duration = Duration::from_secs(40);
+
+/// The diff of an edit, in bytes.
+pub const MAX_DIFF_BYTES: usize = 4 * 1024 * 1024;
+
+/// Entries of one list and results of one search together, in bytes.
+pub const MAX_FOUND_BYTES: usize = 8 * 1024 * 1024;
+
+/// Levels and entries of one list; where the caller names no number, one level and so many entries.
+pub const MAX_LIST_DEPTH: u32 = 32;
+/// See [`MAX_LIST_DEPTH`].
+pub const MAX_LIST_ENTRIES: u32 = 10_000;
+/// See [`MAX_LIST_DEPTH`].
+pub const DEFAULT_LIST_ENTRIES: u32 = 1000;
+
+/// Results of one search, and where the caller names no number.
+pub const MAX_SEARCH_RESULTS: u32 = 10_000;
+/// See [`MAX_SEARCH_RESULTS`].
+pub const DEFAULT_SEARCH_RESULTS: u32 = 200;
 
 /// Streams and waits of one sandbox at once; more are refused.
 pub const MAX_READERS: usize = 256;
@@ -131,6 +153,9 @@ pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
 
 /// How long a client may take to send a request's body.
 pub const REQUEST_BODY: Duration = Duration::from_secs(120);
+
+/// How long a client may send nothing of a file that it uploads.
+pub const UPLOAD_PAUSE: Duration = Duration::from_secs(60);
 
 /// How long a client may leave an answer unread. While it does, its stream holds a reader's place, its sandbox
 /// in use and perhaps a command back. Five minutes are what somebody may leave a paused terminal for.

@@ -57,6 +57,12 @@ pub enum Error {
         /// As the caller gave it.
         path: String,
     },
+    /// A path is no directory.
+    #[error("{path:?} is not a directory")]
+    NotADirectory {
+        /// As the caller gave it.
+        path: String,
+    },
     /// A file has other content than the caller thought, or is not there.
     #[error("{path:?} is not as `if-match` says; it was not changed")]
     ConditionFailed {
@@ -242,6 +248,7 @@ impl Error {
             | Self::StartFailed { .. }
             | Self::OutsideWorkspace { .. }
             | Self::NotAFile { .. }
+            | Self::NotADirectory { .. }
             | Self::ArchiveBad { .. }
             | Self::FileFailed { .. } => ErrorCode::Refused,
             Self::AlreadyThere { .. } => ErrorCode::AlreadyExists,
@@ -286,6 +293,7 @@ impl Error {
             Self::StartFailed { step, errno, .. } => json!({ "step": step, "errno": errno }),
             Self::OutsideWorkspace { path }
             | Self::NotAFile { path }
+            | Self::NotADirectory { path }
             | Self::NoSpace { path }
             | Self::ConditionFailed { path }
             | Self::AlreadyThere { path }
@@ -375,6 +383,7 @@ fn refused(refusal: Refusal) -> Error {
             Error::TooLarge { what: format!("the file {path:?}"), limit: max_bytes }
         }
         Refusal::NoSpace { path } => Error::NoSpace { path },
+        Refusal::NotADirectory { path } => Error::NotADirectory { path },
         Refusal::ConditionFailed { path } => Error::ConditionFailed { path },
         Refusal::AlreadyThere { path } => Error::AlreadyThere { path },
         Refusal::NotEmpty { path } => Error::NotEmpty { path },

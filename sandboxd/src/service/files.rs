@@ -1,14 +1,48 @@
 //! Files of a sandbox's workspace. Everything about a path is decided inside the sandbox.
+//!
+//! What is short holds the sandbox while it is done; a stream only keeps it in use, so that a delete does not wait for
+//! somebody's download.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use sandbox_api::SandboxId;
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::activity::InUseMark;
 use super::{Error, Service};
-use crate::agent::{self, Refusal};
-use crate::model::files::NewFile;
+use crate::agent::{self, AgentHandle, ByteStream, ChangeStream, Refusal, UploadError};
+use crate::model::files::{
+    ByteRange, Compression, Edited, FileHeader, FileInfo, FilePage, FilePath, FileTarget, Found, GlobWish,
+    GrepMatch, GrepWish, ListWish, NewFile, TextEdit, Unpacked, Written,
+};
 use crate::model::limits;
+
+/// An upload failed: here, or where it came from.
+#[derive(Debug)]
+pub enum UploadFailed<E> {
+    /// Here.
+    Service(Error),
+    /// Its source.
+    Source(E),
+}
+
+impl<E> From<Error> for UploadFailed<E> {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl<E> From<UploadError<E>> for UploadFailed<E> {
+    fn from(error: UploadError<E>) -> Self {
+        match error {
+            UploadError::Agent(error) => Self::Service(error.into()),
+            UploadError::Source(error) => Self::Source(error),
+        }
+    }
+}
 
 impl Service {
     /// Writes all of the files or none.
@@ -17,10 +51,152 @@ impl Service {
     }
 
     /// A whole file; `None` where there is none.
-    pub async fn read_file(self: &Arc<Self>, id: &SandboxId, path: &str) -> Result<Option<Bytes>, Error> {
-        match self.in_use(id).await?.agent.read_file(path, limits::MAX_READ_BYTES).await {
+    pub async fn read_whole(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        path: FilePath,
+    ) -> Result<Option<Bytes>, Error> {
+        match self.in_use(id).await?.agent.read_whole(path, limits::MAX_READ_BYTES).await {
             Err(agent::Error::Refused(Refusal::FileUnknown { .. })) => Ok(None),
             other => Ok(Some(other?)),
         }
     }
+
+    /// Writes one file of any size.
+    pub async fn write_file<E: Send + 'static>(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        target: FileTarget,
+        content: BoxStream<'static, Result<Bytes, E>>,
+    ) -> Result<Written, UploadFailed<E>> {
+        let (agent, _held) = self.for_long(id).await?;
+        Ok(agent.write_file(target, content).await?)
+    }
+
+    /// Reads a file, or a part of it.
+    pub async fn read_file(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        path: FilePath,
+        range: Option<ByteRange>,
+    ) -> Result<(FileHeader, ByteStream), Error> {
+        let (agent, held) = self.for_long(id).await?;
+        let (header, bytes) = agent.read_file(path, 0, range).await?;
+        Ok((header, holding(bytes, held)))
+    }
+
+    /// What a path names, without following it.
+    pub async fn stat_file(self: &Arc<Self>, id: &SandboxId, path: FilePath) -> Result<FileInfo, Error> {
+        Ok(self.in_use(id).await?.agent.stat_file(path).await?)
+    }
+
+    /// A page of what is in a directory.
+    pub async fn list_files(self: &Arc<Self>, id: &SandboxId, wish: ListWish) -> Result<FilePage, Error> {
+        Ok(self.in_use(id).await?.agent.list_files(wish).await?)
+    }
+
+    /// Makes a directory and what is missing above it; whether there was none.
+    pub async fn make_dir(self: &Arc<Self>, id: &SandboxId, path: FilePath) -> Result<bool, Error> {
+        Ok(self.in_use(id).await?.agent.make_dir(path).await?)
+    }
+
+    /// Gives a file or directory another path.
+    pub async fn move_file(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        from: FilePath,
+        to: FilePath,
+        overwrite: bool,
+    ) -> Result<(), Error> {
+        Ok(self.in_use(id).await?.agent.move_file(from, to, overwrite).await?)
+    }
+
+    /// Removes a file or directory; how many that were.
+    pub async fn delete_file(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        path: FilePath,
+        recursive: bool,
+    ) -> Result<u64, Error> {
+        let (agent, _held) = self.for_long(id).await?;
+        Ok(agent.delete_file(path, recursive).await?)
+    }
+
+    /// Replaces texts in a file: all of them or none.
+    pub async fn edit_file(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        path: FilePath,
+        edits: Vec<TextEdit>,
+    ) -> Result<Edited, Error> {
+        Ok(self.in_use(id).await?.agent.edit_file(path, edits).await?)
+    }
+
+    /// Packs what is at a path.
+    pub async fn pack(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        path: FilePath,
+        compression: Compression,
+    ) -> Result<ByteStream, Error> {
+        let (agent, held) = self.for_long(id).await?;
+        Ok(holding(agent.pack(path, compression).await?, held))
+    }
+
+    /// Unpacks an archive into a directory: all of it or nothing.
+    pub async fn unpack<E: Send + 'static>(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        path: FilePath,
+        archive: BoxStream<'static, Result<Bytes, E>>,
+    ) -> Result<Unpacked, UploadFailed<E>> {
+        let (agent, _held) = self.for_long(id).await?;
+        Ok(agent.unpack(path, archive).await?)
+    }
+
+    /// Changes beneath a path, until the stream is dropped.
+    pub async fn watch_files(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        path: FilePath,
+        recursive: bool,
+    ) -> Result<ChangeStream, Error> {
+        let (agent, held) = self.for_long(id).await?;
+        Ok(holding(agent.watch_files(path, recursive).await?, held))
+    }
+
+    /// Lines that match.
+    pub async fn grep(self: &Arc<Self>, id: &SandboxId, wish: GrepWish) -> Result<Found<GrepMatch>, Error> {
+        let (agent, _held) = self.for_long(id).await?;
+        Ok(agent.grep(wish).await?)
+    }
+
+    /// Files and directories with a fitting path.
+    pub async fn glob(self: &Arc<Self>, id: &SandboxId, wish: GlobWish) -> Result<Found<FileInfo>, Error> {
+        let (agent, _held) = self.for_long(id).await?;
+        Ok(agent.glob(wish).await?)
+    }
+
+    /// The agent for what may take long: it keeps the sandbox in use and nobody from deleting it.
+    async fn for_long(self: &Arc<Self>, id: &SandboxId) -> Result<(AgentHandle, Held), Error> {
+        let in_use = self.in_use(id).await?;
+        let place = in_use.sandbox.reader()?;
+        let (_, agent, mark) = in_use.let_go();
+        Ok((agent, Held { _mark: mark, _place: place }))
+    }
+}
+
+/// What a stream keeps until it is dropped.
+struct Held {
+    _mark: InUseMark,
+    _place: OwnedSemaphorePermit,
+}
+
+fn holding<T: Send + 'static>(stream: BoxStream<'static, T>, held: Held) -> BoxStream<'static, T> {
+    stream
+        .map(move |item| {
+            let _ = &held;
+            item
+        })
+        .boxed()
 }

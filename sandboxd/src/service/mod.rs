@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use error::Error;
+pub use files::UploadFailed;
 pub use follow::CommandStream;
 pub use prepare::Readiness;
 pub use sandbox::{Changes, Reconnected};

@@ -116,10 +116,8 @@ impl Sandbox {
 
     /// A place for one more reader of the sandbox's commands.
     pub(super) fn reader(&self) -> Result<OwnedSemaphorePermit, Error> {
-        let full = |_| Error::LimitReached {
-            limit: "readers of commands".into(),
-            value: limits::MAX_READERS as u64,
-        };
+        let full =
+            |_| Error::LimitReached { limit: "streams and waits".into(), value: limits::MAX_READERS as u64 };
         Arc::clone(&self.readers).try_acquire_owned().map_err(full)
     }
 

@@ -1,0 +1,254 @@
+//! Replaces texts in a file, and tells what it did as a diff that `patch -R` takes back.
+//!
+//! A text must be found exactly once unless it says otherwise, because a caller that means one of several places has
+//! not seen the file as it is. Where a file's lines end in CR LF, so may those of a text that has LF alone: models and
+//! people write that. What the caller did not name stays: byte order mark, mode, bytes that are no text.
+
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_protocol::fault::Kind;
+use agent_protocol::v1;
+use memchr::memmem;
+use similar::{ChangeTag, TextDiff};
+
+use super::Workspace;
+use super::batch::Batch;
+use super::path::{FilePath, invalid, to_bytes};
+use crate::limits::{MAX_DIFF_BYTES, MAX_EDIT_BYTES, MAX_EDITS};
+
+/// How long the shortest diff is looked for; after that a longer one is taken.
+const DIFF: Duration = Duration::from_millis(500);
+
+impl Workspace {
+    /// Does the edits one after the other, or none of them.
+    pub(crate) fn edit(
+        self: &Arc<Self>,
+        path: &FilePath,
+        edits: &[v1::TextEdit],
+    ) -> Result<v1::EditReply, Kind> {
+        if edits.is_empty() || edits.len() > MAX_EDITS {
+            return Err(invalid("edits", format!("must be 1 to {MAX_EDITS}")));
+        }
+        let (before, etag) = self.whole(path)?;
+        let mut after = Cow::Borrowed(&before[..]);
+        for (at, edit) in edits.iter().enumerate() {
+            after = Cow::Owned(replace(&after, at as u32, edit)?);
+        }
+        if *after == before[..] {
+            return Ok(v1::EditReply { etag, ..v1::EditReply::default() });
+        }
+        let diff = diff(&before, &after, path);
+        check_length("diff", diff.len(), MAX_DIFF_BYTES)?;
+        let first_changed_line = first_difference(&before, &after);
+        let etag = self.swap(path, after.into_owned(), etag)?;
+        Ok(v1::EditReply { diff: diff.into(), first_changed_line, etag })
+    }
+
+    fn whole(&self, path: &FilePath) -> Result<(Vec<u8>, String), Kind> {
+        let mut reading = self.read(path.clone(), MAX_EDIT_BYTES as u64, None)?;
+        let (mut content, mut etag) = (Vec::new(), String::new());
+        while let Some(chunk) = reading.next()? {
+            etag = chunk.header.and_then(|header| header.info).map_or(etag, |info| info.etag);
+            content.extend_from_slice(&chunk.data);
+        }
+        Ok((content, etag))
+    }
+
+    /// Puts `content` in the place of what had this etag.
+    fn swap(self: &Arc<Self>, path: &FilePath, content: Vec<u8>, etag: String) -> Result<String, Kind> {
+        let mut batch = Batch::new(Arc::clone(self));
+        let path = to_bytes(&path.relative);
+        let head = v1::FileHead { path, if_match: Some(etag), ..v1::FileHead::default() };
+        batch.add(v1::FilePart { head: Some(head), data: content.into(), end: true })?;
+        Ok(batch.commit()?.etag)
+    }
+}
+
+fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind> {
+    if edit.old_text.is_empty() {
+        return Err(invalid(&format!("edits[{at}].oldText"), "must not be empty"));
+    }
+    let (given, new) = (edit.old_text.as_bytes(), edit.new_text.as_bytes());
+    let (mut old, mut new) = (Cow::Borrowed(given), Cow::Borrowed(new));
+    let mut places: Vec<usize> = memmem::find_iter(content, &*old).collect();
+    if memmem::find(content, b"\r\n").is_some() {
+        if places.is_empty() {
+            old = with_crlf(given);
+            places = memmem::find_iter(content, &*old).collect();
+        }
+        new = with_crlf(edit.new_text.as_bytes());
+    }
+    let occurrences = places.len() as u64;
+    if occurrences == 0 || (occurrences > 1 && !edit.replace_all) {
+        return Err(Kind::TextCount(v1::TextCount { edit: at, occurrences }));
+    }
+    let length = content.len() - places.len() * old.len() + places.len().saturating_mul(new.len());
+    check_length("file", length, MAX_EDIT_BYTES)?;
+    let mut result = Vec::with_capacity(length);
+    let mut from = 0;
+    for place in places {
+        result.extend_from_slice(&content[from..place]);
+        result.extend_from_slice(&new);
+        from = place + old.len();
+    }
+    result.extend_from_slice(&content[from..]);
+    Ok(result)
+}
+
+fn check_length(what: &str, bytes: usize, max_bytes: usize) -> Result<(), Kind> {
+    if bytes <= max_bytes {
+        return Ok(());
+    }
+    let (path, bytes, max_bytes) = (format!("the edited {what}"), bytes as u64, max_bytes as u64);
+    Err(Kind::TooLarge(v1::TooLarge { path, bytes, max_bytes }))
+}
+
+/// The text with CR LF at the end of each line.
+fn with_crlf(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\n', text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut lines = Vec::with_capacity(text.len() + 64);
+    for (at, byte) in text.iter().enumerate() {
+        if *byte == b'\n' && (at == 0 || text[at - 1] != b'\r') {
+            lines.push(b'\r');
+        }
+        lines.push(*byte);
+    }
+    Cow::Owned(lines)
+}
+
+/// Number of the first line that differs, from 1.
+fn first_difference(before: &[u8], after: &[u8]) -> u64 {
+    let same = before.iter().zip(after).take_while(|(before, after)| before == after).count();
+    1 + memchr::memchr_iter(b'\n', &before[..same]).count() as u64
+}
+
+fn diff(before: &[u8], after: &[u8], path: &FilePath) -> Vec<u8> {
+    // Not the library's own lines, which end at a lone CR as well.
+    let lines = |text| -> Vec<&[u8]> { <[u8]>::split_inclusive(text, |byte| *byte == b'\n').collect() };
+    let (old, new) = (lines(before), lines(after));
+    let diff = TextDiff::configure().timeout(DIFF).newline_terminated(true).diff_slices(&old, &new);
+    let name = |side: &str| quoted(side, path.relative.as_os_str().as_bytes());
+    let mut text = format!("--- {}\n+++ {}\n", name("a"), name("b")).into_bytes();
+    for hunk in diff.unified_diff().iter_hunks() {
+        text.extend_from_slice(format!("{}\n", hunk.header()).as_bytes());
+        for change in hunk.iter_changes() {
+            write_line(&mut text, change.tag(), change.value());
+        }
+    }
+    text
+}
+
+/// By ourselves, because the library takes a lone CR for the end of a line here as well.
+fn write_line(text: &mut Vec<u8>, tag: ChangeTag, line: &[u8]) {
+    text.extend_from_slice(tag.to_string().as_bytes());
+    text.extend_from_slice(line);
+    if !line.ends_with(b"\n") {
+        text.extend_from_slice(b"\n\\ No newline at end of file\n");
+    }
+}
+
+/// A name as patch(1) reads it: in quotes and with octal numbers where a byte would end it or is no ASCII.
+fn quoted(side: &str, name: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\".contains(byte) || *byte == b' ';
+    if name.iter().all(is_plain) {
+        return format!("{side}/{}", String::from_utf8_lossy(name));
+    }
+    let escaped = name
+        .iter()
+        .map(|byte| if is_plain(byte) { char::from(*byte).to_string() } else { format!("\\{byte:03o}") });
+    format!("\"{side}/{}\"", escaped.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::{Command, Stdio};
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::super::tests::{Fixture, fixture};
+    use super::*;
+
+    fn text_edit(old: &str, new: &str, replace_all: bool) -> v1::TextEdit {
+        v1::TextEdit { old_text: old.into(), new_text: new.into(), replace_all }
+    }
+
+    fn edited(
+        fixture: &Fixture,
+        content: &[u8],
+        edits: &[v1::TextEdit],
+    ) -> Result<(Vec<u8>, v1::EditReply), Kind> {
+        let path = fixture.dir.path().join("file");
+        fs::write(&path, content).unwrap();
+        let reply = fixture.workspace.edit(&fixture.path("file"), edits)?;
+        Ok((fs::read(&path).unwrap(), reply))
+    }
+
+    /// What `patch -R` makes of the file.
+    fn patched_back(fixture: &Fixture, diff: &Bytes) -> Vec<u8> {
+        let mut patch = Command::new("patch");
+        patch
+            .args(["-R", "-p1", "--binary", "--silent", "--no-backup-if-mismatch"])
+            .current_dir(fixture.dir.path());
+        let mut patch = patch.stdin(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(patch.stdin.as_mut().unwrap(), diff).unwrap();
+        assert!(patch.wait().unwrap().success(), "{}", String::from_utf8_lossy(diff));
+        fs::read(fixture.dir.path().join("file")).unwrap()
+    }
+
+    #[test]
+    fn a_text_must_be_there_once() {
+        let fixture = fixture();
+        let count = |content: &[u8], edit| match edited(&fixture, content, &[edit]) {
+            Err(Kind::TextCount(count)) => Some((count.edit, count.occurrences)),
+            _ => None,
+        };
+        assert_eq!(count(b"a b a", text_edit("a", "x", false)), Some((0, 2)));
+        assert_eq!(count(b"a b a", text_edit("c", "x", true)), Some((0, 0)));
+        assert_eq!(fs::read(fixture.dir.path().join("file")).unwrap(), b"a b a");
+        assert_eq!(edited(&fixture, b"a b a", &[text_edit("a", "xy", true)]).unwrap().0, b"xy b xy");
+        let edits = [text_edit("b", "c", false), text_edit("absent", "", false)];
+        assert!(matches!(edited(&fixture, b"a b a", &edits), Err(Kind::TextCount(count)) if count.edit == 1));
+        assert_eq!(fs::read(fixture.dir.path().join("file")).unwrap(), b"a b a");
+    }
+
+    #[test]
+    fn line_ends_and_what_is_no_text_stay() {
+        let fixture = fixture();
+        let content = b"\xef\xbb\xbfone\r\ntwo\r\n\xff\r\n";
+        let (after, reply) = edited(&fixture, content, &[text_edit("one\ntwo", "1\n2", false)]).unwrap();
+        assert_eq!(after, b"\xef\xbb\xbf1\r\n2\r\n\xff\r\n");
+        assert_eq!(reply.first_changed_line, 1);
+        assert_eq!(patched_back(&fixture, &reply.diff), content);
+    }
+
+    #[test]
+    fn an_edit_that_changes_nothing_says_so() {
+        let (_, reply) = edited(&fixture(), b"a\nb\n", &[text_edit("b", "b", false)]).unwrap();
+        assert_eq!((reply.diff.len(), reply.first_changed_line), (0, 0));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn patch_takes_every_edit_back(lines in prop::collection::vec("[ab\r]{0,2}", 1..12), at in 0_usize..12, new in "[ab\n]{0,4}", ends in any::<bool>()) {
+            let fixture = fixture();
+            let mut content = lines.join("\n");
+            if ends { content.push('\n'); }
+            let old: String = content.chars().skip(at).take(3).collect();
+            if let Ok((_, reply)) = edited(&fixture, content.as_bytes(), &[text_edit(&old, &new, true)])
+                && !reply.diff.is_empty()
+            {
+                // A file that patch leaves empty it removes.
+                let back = if content.is_empty() { Vec::new() } else { patched_back(&fixture, &reply.diff) };
+                prop_assert_eq!(back, content.into_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Lists directories, a page at a time.
+
+use std::path::{Path, PathBuf};
+
+use agent_protocol::fault::Kind;
+use agent_protocol::v1;
+
+use super::path::FilePath;
+use super::walk::Walk;
+use super::{Workspace, info};
+use crate::limits::{LIST_PAGE_BYTES, MESSAGE_BYTES};
+
+/// What an entry takes beside its path and target.
+const ENTRY_BYTES: usize = 96;
+
+impl Workspace {
+    /// The entries of the directory at `path` and of `depth - 1` levels beneath, at most `limit` of those that come
+    /// behind `after`; in messages that are not too large.
+    pub(crate) fn list(
+        &self,
+        path: &FilePath,
+        depth: usize,
+        limit: usize,
+        after: Option<PathBuf>,
+    ) -> Result<Vec<v1::Listed>, Kind> {
+        let fail = |error: std::io::Error| path.dir_fault(&error);
+        let dir = self.open_dir(path.as_path()).map_err(fail)?;
+        let mut walk = Walk::new(dir, path.relative.clone(), limit + 1, after).map_err(fail)?;
+        let mut page = Page::default();
+        while let Some(entry) = walk.next() {
+            if entry.is_dir && entry.depth < depth {
+                walk.enter(&entry);
+            }
+            if entry.seen {
+                continue;
+            }
+            if page.is_full(limit) {
+                page.more = true;
+                break;
+            }
+            // What is gone by now is not listed.
+            if let Ok(info) = info::of_entry(&entry.dir, &entry.name, Path::new(&entry.path)) {
+                page.add(info);
+            }
+        }
+        Ok(page.into_messages())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    messages: Vec<v1::Listed>,
+    open: Vec<v1::FileInfo>,
+    open_bytes: usize,
+    entries: usize,
+    bytes: usize,
+    more: bool,
+}
+
+impl Page {
+    fn is_full(&self, limit: usize) -> bool {
+        self.entries >= limit || self.bytes >= LIST_PAGE_BYTES
+    }
+
+    fn add(&mut self, info: v1::FileInfo) {
+        let bytes = ENTRY_BYTES + info.path.len() + info.target.as_ref().map_or(0, bytes::Bytes::len);
+        if self.open_bytes + bytes > MESSAGE_BYTES {
+            self.close(false);
+        }
+        self.entries += 1;
+        self.bytes += bytes;
+        self.open_bytes += bytes;
+        self.open.push(info);
+    }
+
+    fn close(&mut self, more: bool) {
+        self.open_bytes = 0;
+        self.messages.push(v1::Listed { entries: std::mem::take(&mut self.open), more });
+    }
+
+    fn into_messages(mut self) -> Vec<v1::Listed> {
+        self.close(self.more);
+        self.messages
+    }
+}

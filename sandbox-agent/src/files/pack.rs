@@ -1,0 +1,236 @@
+//! Packs a directory or a file into a tar archive, a piece at a time.
+//!
+//! What changes meanwhile is packed as it is found: a file that grows is cut, one that shrinks is filled up with zeros,
+//! as tar(1) does, because its size stands before it. Fifos, sockets and devices are left out.
+
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use agent_protocol::fault::Kind;
+use agent_protocol::v1::{self, Compression};
+use bytes::Bytes;
+use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt, PermissionsExt};
+use flate2::write::GzEncoder;
+use rustix::fs::OFlags;
+use tar::{EntryType, Header};
+
+use super::Workspace;
+use super::path::FilePath;
+use super::walk::{Entry, Walk};
+use crate::limits::{MAX_WALK_DEPTH, MAX_WALK_NAMES, MESSAGE_BYTES};
+
+/// An archive consists of blocks of this size (tar(5)).
+const BLOCK_BYTES: u64 = 512;
+
+/// Speed before size: an archive is most often unpacked as soon as it has come.
+const GZIP_LEVEL: u32 = 1;
+const ZSTD_LEVEL: i32 = 1;
+
+/// An archive under way.
+pub(crate) struct Packing {
+    /// None for a single file.
+    walk: Option<Walk>,
+    root: PathBuf,
+    file: Option<Filling>,
+    archive: Option<tar::Builder<Sink>>,
+}
+
+/// A file whose header is written.
+struct Filling {
+    file: File,
+    rest: u64,
+    padding: u64,
+}
+
+impl Workspace {
+    /// Opens what is at `path` for packing. A directory's entries are named from it, a file has its own name.
+    pub(crate) fn pack(&self, path: &FilePath, compression: Compression) -> Result<Packing, Kind> {
+        let fail = |error: io::Error| path.fault(&error);
+        let archive = Some(tar::Builder::new(Sink::new(compression).map_err(fail)?));
+        match self.open_dir(path.as_path()) {
+            Ok(dir) => {
+                let walk = Walk::new(dir, path.relative.clone(), MAX_WALK_NAMES, None).map_err(fail)?;
+                Ok(Packing { walk: Some(walk), root: path.relative.clone(), file: None, archive })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let (parent, name) = path.split()?;
+                let dir = self.open_dir(parent).map_err(fail)?;
+                let mut packing = Packing { walk: None, root: PathBuf::new(), file: None, archive };
+                packing.add(&dir, Path::new(name), Path::new(name)).map_err(fail)?;
+                if packing.file.is_some() { Ok(packing) } else { Err(path.not_a_file()) }
+            }
+            Err(error) => Err(fail(error)),
+        }
+    }
+}
+
+impl Packing {
+    /// The next piece of the archive; none after its end.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Kind> {
+        self.fill().map_err(|error| FilePath::found(self.root.clone()).fault(&error))?;
+        if self.walk.as_ref().is_some_and(Walk::is_cut) {
+            let limit = format!("levels of directories, or {MAX_WALK_NAMES} names in one,");
+            return Err(Kind::LimitReached(v1::LimitReached { limit, value: MAX_WALK_DEPTH as u64 }));
+        }
+        let Some(archive) = &mut self.archive else {
+            return Ok(None);
+        };
+        if archive.get_ref().written().len() >= MESSAGE_BYTES {
+            return Ok(Some(archive.get_mut().take()));
+        }
+        let last = self.archive.take().map(|archive| archive.into_inner()?.finish()).transpose();
+        let last = last.map_err(|error| FilePath::found(self.root.clone()).fault(&error))?;
+        Ok(last.map(Bytes::from))
+    }
+
+    /// Goes on until there is a message's worth, or everything is packed.
+    fn fill(&mut self) -> io::Result<()> {
+        while self.archive.as_ref().is_some_and(|archive| archive.get_ref().written().len() < MESSAGE_BYTES) {
+            if self.file.is_some() {
+                self.add_content()?;
+            } else if !self.add_next()? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn add_next(&mut self) -> io::Result<bool> {
+        let Some(entry) = self.walk.as_mut().and_then(Walk::next) else {
+            return Ok(false);
+        };
+        let Entry { dir, name, path, is_dir, .. } = &entry;
+        let inside = path.strip_prefix(&self.root).unwrap_or(path).to_owned();
+        match self.add(dir, Path::new(name), &inside) {
+            // What is gone by now, or may not be read, is left out; the archive is whole without it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(true),
+            added => added?,
+        }
+        if *is_dir && let Some(walk) = &mut self.walk {
+            walk.enter(&entry);
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, dir: &Dir, name: &Path, inside: &Path) -> io::Result<()> {
+        let meta = dir.symlink_metadata(name)?;
+        if meta.is_dir() {
+            self.add_header(&meta, EntryType::Directory, inside, 0)
+        } else if meta.is_symlink() {
+            let target = rustix::fs::readlinkat(dir, name, Vec::new())?;
+            let target = Path::new(std::ffi::OsStr::from_bytes(target.to_bytes())).to_owned();
+            let Some(archive) = &mut self.archive else { return Ok(()) };
+            archive.append_link(&mut header(&meta, EntryType::Symlink, 0), inside, target)
+        } else if meta.is_file() {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
+            let file = dir.open_with(name, &options)?;
+            let meta = file.metadata()?;
+            if !meta.is_file() {
+                return Ok(());
+            }
+            self.add_header(&meta, EntryType::Regular, inside, meta.len())?;
+            let padding = meta.len().next_multiple_of(BLOCK_BYTES) - meta.len();
+            self.file = Some(Filling { file, rest: meta.len(), padding });
+            Ok(())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn add_header(&mut self, meta: &Metadata, kind: EntryType, inside: &Path, size: u64) -> io::Result<()> {
+        let Some(archive) = &mut self.archive else { return Ok(()) };
+        // The content follows by itself, in pieces.
+        archive.append_data(&mut header(meta, kind, size), inside, io::empty())
+    }
+
+    fn add_content(&mut self) -> io::Result<()> {
+        let (Some(filling), Some(archive)) = (&mut self.file, &mut self.archive) else { return Ok(()) };
+        let wanted = filling.rest.min(MESSAGE_BYTES as u64);
+        let mut piece = Vec::with_capacity(wanted as usize);
+        (&filling.file).take(wanted).read_to_end(&mut piece)?;
+        piece.resize(wanted as usize, 0);
+        filling.rest -= wanted;
+        archive.get_mut().write_all(&piece)?;
+        if filling.rest == 0 {
+            let padding = [0; BLOCK_BYTES as usize];
+            archive.get_mut().write_all(&padding[..filling.padding as usize])?;
+            self.file = None;
+        }
+        Ok(())
+    }
+}
+
+fn header(meta: &Metadata, kind: EntryType, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(meta.permissions().mode() & super::batch::MODE_MASK);
+    header.set_mtime(u64::try_from(meta.mtime()).unwrap_or(0));
+    // Whose they are means nothing outside.
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(size);
+    header
+}
+
+/// Where the archive goes: memory, that is emptied piece by piece.
+enum Sink {
+    Plain(Vec<u8>),
+    Gzip(GzEncoder<Vec<u8>>),
+    Zstd(zstd::Encoder<'static, Vec<u8>>),
+}
+
+impl Sink {
+    fn new(compression: Compression) -> io::Result<Self> {
+        Ok(match compression {
+            Compression::None => Self::Plain(Vec::new()),
+            Compression::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))),
+            Compression::Zstd => {
+                let mut encoder = zstd::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
+                encoder.include_checksum(true)?;
+                Self::Zstd(encoder)
+            }
+        })
+    }
+
+    fn written(&self) -> &Vec<u8> {
+        match self {
+            Self::Plain(bytes) => bytes,
+            Self::Gzip(encoder) => encoder.get_ref(),
+            Self::Zstd(encoder) => encoder.get_ref(),
+        }
+    }
+
+    fn take(&mut self) -> Bytes {
+        let bytes = match self {
+            Self::Plain(bytes) => bytes,
+            Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Zstd(encoder) => encoder.get_mut(),
+        };
+        std::mem::take(bytes).into()
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Plain(bytes) => Ok(bytes),
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Zstd(encoder) => encoder.finish(),
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(written) => written.write(bytes),
+            Self::Gzip(encoder) => encoder.write(bytes),
+            Self::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,375 @@
+//! Searches for names and in files.
+//!
+//! Each file is opened beneath the workspace like any other; the libraries are given bytes and never a path. What
+//! `.gitignore` files leave out is left out, and so is `.git`, unless the caller wants everything: that is what
+//! somebody who searches a checkout means. A search ends early where it has found enough, has taken too long or has
+//! seen too much, and says which.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use agent_protocol::fault::Kind;
+use agent_protocol::v1::{self, Cut};
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::sinks::Bytes as Lines;
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::OFlags;
+
+use super::path::{FilePath, invalid, to_bytes};
+use super::walk::{Entry, Walk};
+use super::{Workspace, info};
+use crate::limits::{
+    MAX_GITIGNORE_BYTES, MAX_PATTERN_BYTES, MAX_PATTERNS, MAX_SEARCH_LINE_BYTES, MAX_SEARCH_RESULTS,
+    MAX_SEARCHED_FILES, MAX_WALK_NAMES, MESSAGE_BYTES, SEARCH, SEARCH_HEAP_BYTES, SEARCH_REPLY_BYTES,
+};
+
+impl Workspace {
+    /// Lines that match, in the order of their files' paths.
+    pub(crate) fn grep(&self, path: &FilePath, request: &v1::GrepRequest) -> Result<v1::GrepReply, Kind> {
+        let matcher = matcher(request)?;
+        let include = globs("include", &request.include)?;
+        let mut hunt = Hunt::new(self, path, request.max_results, request.include_ignored)?;
+        let mut searcher = searcher();
+        let mut reply = v1::GrepReply::default();
+        let mut bytes = 0;
+        while let Some(entry) = hunt.next() {
+            let fits = include.is_empty() || include.is_match(hunt.seen_from_start(&entry));
+            if entry.is_dir || !fits {
+                continue;
+            }
+            let Some(file) = open(&entry.dir, Path::new(&entry.name)) else { continue };
+            reply.files_searched += 1;
+            let found = &mut reply.matches;
+            let sink = Lines(|line, text| {
+                let matched = found_in(&matcher, &entry.path, line, text);
+                bytes += matched.path.len() + matched.text.len();
+                found.push(matched);
+                Ok(hunt.is_on(found.len(), bytes))
+            });
+            // A file that cannot be read to its end has been searched as far as it can be.
+            let _ = searcher.search_file(&matcher, &file.into_std(), sink);
+            if !hunt.is_on(reply.matches.len(), bytes) {
+                break;
+            }
+        }
+        reply.cut = hunt.cut(reply.matches.len(), bytes).into();
+        Ok(reply)
+    }
+
+    /// Files and directories whose path, seen from `path`, fits the pattern.
+    pub(crate) fn glob(&self, path: &FilePath, request: &v1::GlobRequest) -> Result<v1::GlobReply, Kind> {
+        if request.pattern.is_empty() {
+            return Err(invalid("pattern", "must not be empty"));
+        }
+        let pattern = globs("pattern", std::slice::from_ref(&request.pattern))?;
+        let exclude = globs("exclude", &request.exclude)?;
+        let mut hunt = Hunt::new(self, path, request.max_results, request.include_ignored)?;
+        hunt.exclude = exclude;
+        let mut reply = v1::GlobReply::default();
+        let mut bytes = 0;
+        while let Some(entry) = hunt.next() {
+            if !pattern.is_match(hunt.seen_from_start(&entry)) {
+                continue;
+            }
+            if let Ok(info) = info::of_entry(&entry.dir, &entry.name, &entry.path) {
+                bytes += info.path.len();
+                reply.entries.push(info);
+            }
+            if !hunt.is_on(reply.entries.len(), bytes) {
+                break;
+            }
+        }
+        reply.cut = hunt.cut(reply.entries.len(), bytes).into();
+        Ok(reply)
+    }
+}
+
+/// A walk that leaves out what nobody searches, within its limits.
+struct Hunt {
+    walk: Walk,
+    start: PathBuf,
+    began: Instant,
+    wanted: usize,
+    seen: u64,
+    exclude: GlobSet,
+    /// One for each level that was entered; none where everything is searched.
+    ignores: Option<Vec<Gitignore>>,
+}
+
+impl Hunt {
+    fn new(workspace: &Workspace, path: &FilePath, wanted: u32, everything: bool) -> Result<Self, Kind> {
+        if wanted == 0 || wanted > MAX_SEARCH_RESULTS {
+            return Err(invalid("maxResults", format!("must be 1 to {MAX_SEARCH_RESULTS}")));
+        }
+        let dir = workspace.open_dir(path.as_path()).map_err(|error| path.dir_fault(&error))?;
+        let ignores = (!everything).then(|| vec![gitignore(&dir, &path.relative)]);
+        let walk = Walk::new(dir, path.relative.clone(), MAX_WALK_NAMES, None);
+        Ok(Self {
+            walk: walk.map_err(|error| path.dir_fault(&error))?,
+            start: path.relative.clone(),
+            began: Instant::now(),
+            wanted: wanted as usize,
+            seen: 0,
+            exclude: GlobSet::empty(),
+            ignores,
+        })
+    }
+
+    fn next(&mut self) -> Option<Entry> {
+        while self.is_on(0, 0) {
+            let entry = self.walk.next()?;
+            self.seen += 1;
+            if let Some(ignores) = &mut self.ignores {
+                ignores.truncate(entry.depth);
+            }
+            if self.is_left_out(&entry) {
+                continue;
+            }
+            if entry.is_dir {
+                if let Some(ignores) = &mut self.ignores {
+                    ignores.push(gitignore_in(&entry));
+                }
+                self.walk.enter(&entry);
+            }
+            return Some(entry);
+        }
+        None
+    }
+
+    fn is_left_out(&self, entry: &Entry) -> bool {
+        if self.exclude.is_match(self.seen_from_start(entry)) {
+            return true;
+        }
+        let Some(ignores) = &self.ignores else { return false };
+        if entry.name == ".git" {
+            return true;
+        }
+        // The nearest file that says something decides (gitignore(5)).
+        let said = ignores.iter().rev().map(|ignore| ignore.matched(&entry.path, entry.is_dir));
+        said.into_iter().find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
+    }
+
+    fn seen_from_start<'a>(&self, entry: &'a Entry) -> &'a Path {
+        entry.path.strip_prefix(&self.start).unwrap_or(&entry.path)
+    }
+
+    fn is_on(&self, found: usize, bytes: usize) -> bool {
+        self.cut_by(found, bytes) == Cut::None
+    }
+
+    fn cut_by(&self, found: usize, bytes: usize) -> Cut {
+        match () {
+            () if found >= self.wanted || bytes >= SEARCH_REPLY_BYTES => Cut::Results,
+            () if self.began.elapsed() >= SEARCH => Cut::Time,
+            () if self.seen >= MAX_SEARCHED_FILES => Cut::Files,
+            () => Cut::None,
+        }
+    }
+
+    /// Why it ended before it was through, if it did.
+    fn cut(&mut self, found: usize, bytes: usize) -> Cut {
+        match self.cut_by(found, bytes) {
+            Cut::None if self.walk.is_cut() => Cut::Files,
+            // What was wanted is what there is.
+            Cut::Results if bytes < SEARCH_REPLY_BYTES && self.walk.next().is_none() => Cut::None,
+            cut => cut,
+        }
+    }
+}
+
+fn matcher(request: &v1::GrepRequest) -> Result<RegexMatcher, Kind> {
+    if request.query.is_empty() || request.query.len() > MAX_PATTERN_BYTES {
+        return Err(invalid("query", format!("must be 1 to {MAX_PATTERN_BYTES} bytes long")));
+    }
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .case_insensitive(request.case_insensitive)
+        .fixed_strings(!request.regex)
+        .line_terminator(Some(b'\n'));
+    let built = builder.build(&request.query);
+    built.map_err(|error| invalid("query", format!("is no regular expression: {error}")))
+}
+
+fn searcher() -> Searcher {
+    SearcherBuilder::new()
+        .line_number(true)
+        // What holds NUL is no text, and its lines may be as long as it is.
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(SEARCH_HEAP_BYTES))
+        .build()
+}
+
+fn found_in(matcher: &RegexMatcher, path: &Path, line: u64, text: &[u8]) -> v1::GrepMatch {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    let column = matcher.find(text).ok().flatten().map_or(0, |found| found.start());
+    let text = bytes::Bytes::copy_from_slice(&text[..text.len().min(MAX_SEARCH_LINE_BYTES)]);
+    v1::GrepMatch { path: to_bytes(path), line, text, column: u32::try_from(column).unwrap_or(u32::MAX) }
+}
+
+fn globs(field: &str, patterns: &[String]) -> Result<GlobSet, Kind> {
+    if patterns.len() > MAX_PATTERNS || patterns.iter().any(|pattern| pattern.len() > MAX_PATTERN_BYTES) {
+        let problem = format!("must be at most {MAX_PATTERNS} patterns of {MAX_PATTERN_BYTES} bytes");
+        return Err(invalid(field, problem));
+    }
+    let no_glob = |error: globset::Error| invalid(field, format!("is no glob: {error}"));
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        set.add(GlobBuilder::new(pattern).literal_separator(true).build().map_err(no_glob)?);
+    }
+    set.build().map_err(no_glob)
+}
+
+/// Opens a regular file of `dir`, and nothing else.
+fn open(dir: &Dir, name: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
+    let file = dir.open_with(name, &options).ok()?;
+    file.metadata().ok().filter(cap_std::fs::Metadata::is_file).map(|_| file)
+}
+
+fn gitignore_in(entry: &Entry) -> Gitignore {
+    match super::tree::open_itself(&entry.dir, Path::new(&entry.name)) {
+        Ok(dir) => gitignore(&dir, &entry.path),
+        Err(_) => Gitignore::empty(),
+    }
+}
+
+/// What the `.gitignore` of a directory says; what cannot be read or understood says nothing.
+fn gitignore(dir: &Dir, path: &Path) -> Gitignore {
+    let Some(file) = open(dir, Path::new(".gitignore")) else {
+        return Gitignore::empty();
+    };
+    let mut text = Vec::new();
+    if file.take(MAX_GITIGNORE_BYTES).read_to_end(&mut text).is_err() {
+        return Gitignore::empty();
+    }
+    let mut builder = GitignoreBuilder::new(path);
+    for line in String::from_utf8_lossy(&text).lines() {
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+/// Matches and entries in messages that are not too large.
+pub(crate) fn in_messages<T>(items: Vec<T>, bytes_of: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut messages = vec![Vec::new()];
+    let mut bytes = 0;
+    for item in items {
+        bytes += bytes_of(&item);
+        if bytes > MESSAGE_BYTES {
+            bytes = bytes_of(&item);
+            messages.push(Vec::new());
+        }
+        if let Some(message) = messages.last_mut() {
+            message.push(item);
+        }
+    }
+    messages
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::{Fixture, fixture};
+    use super::*;
+
+    fn tree() -> Fixture {
+        let fixture = fixture();
+        let files: [(&str, &[u8]); 7] = [
+            ("src/main.rs", b"fn main() {}\r\nlet Needle = 1;\n"),
+            ("src/deep/lib.rs", b"needle\nneedle two\n"),
+            ("target/out.rs", b"needle\n"),
+            (".gitignore", b"/target\n*.log\n"),
+            ("src/deep/.gitignore", b"!kept.log\n"),
+            ("src/deep/kept.log", b"needle\n"),
+            ("binary", b"\0needle\n"),
+        ];
+        for (path, content) in files {
+            let path = fixture.dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        fs::create_dir(fixture.dir.path().join(".git")).unwrap();
+        fs::write(fixture.dir.path().join(".git/HEAD"), b"needle\n").unwrap();
+        fixture
+    }
+
+    fn grep(fixture: &Fixture, request: v1::GrepRequest) -> Result<(Vec<(String, u64)>, Cut), Kind> {
+        let request = v1::GrepRequest { max_results: request.max_results.max(1), ..request };
+        let reply = fixture.workspace.grep(&fixture.path(""), &request)?;
+        let found =
+            reply.matches.iter().map(|found| (String::from_utf8(found.path.to_vec()).unwrap(), found.line));
+        Ok((found.collect(), reply.cut()))
+    }
+
+    fn query(query: &str, max_results: u32) -> v1::GrepRequest {
+        v1::GrepRequest { query: query.into(), max_results, ..v1::GrepRequest::default() }
+    }
+
+    #[test]
+    fn what_git_ignores_is_not_searched() {
+        let (found, cut) = grep(&tree(), query("needle", 100)).unwrap();
+        let found: Vec<(&str, u64)> = found.iter().map(|(path, line)| (path.as_str(), *line)).collect();
+        assert_eq!(found, [("src/deep/kept.log", 1), ("src/deep/lib.rs", 1), ("src/deep/lib.rs", 2)]);
+        assert_eq!(cut, Cut::None);
+        let everything = v1::GrepRequest { include_ignored: true, ..query("needle", 100) };
+        assert_eq!(grep(&tree(), everything).unwrap().0.len(), 5);
+    }
+
+    #[test]
+    fn a_query_is_a_text_unless_it_says_that_it_is_a_pattern() {
+        let fixture = tree();
+        assert_eq!(grep(&fixture, query("m..n", 9)).unwrap().0.len(), 0);
+        let pattern = v1::GrepRequest { regex: true, case_insensitive: true, ..query("^LET n\\w+", 9) };
+        assert_eq!(grep(&fixture, pattern).unwrap().0, [("src/main.rs".to_owned(), 2)]);
+        let broken = v1::GrepRequest { regex: true, ..query("(", 9) };
+        assert!(matches!(grep(&fixture, broken), Err(Kind::FieldInvalid(fault)) if fault.field == "query"));
+        let some = v1::GrepRequest { include: vec!["**/*.rs".into()], ..query("needle", 9) };
+        assert_eq!(grep(&fixture, some).unwrap().0.len(), 2);
+    }
+
+    #[test]
+    fn a_search_that_stops_early_says_so() {
+        let fixture = tree();
+        assert_eq!(grep(&fixture, query("needle", 2)).unwrap().1, Cut::Results);
+        assert_eq!(grep(&fixture, query("fn main", 1)).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn a_glob_is_about_paths() {
+        let fixture = tree();
+        let glob = |pattern: &str, exclude: &[&str]| {
+            let exclude = exclude.iter().map(|glob| (*glob).to_owned()).collect();
+            let request =
+                v1::GlobRequest { pattern: pattern.into(), exclude, max_results: 9, ..Default::default() };
+            let reply = fixture.workspace.glob(&fixture.path("src"), &request).unwrap();
+            reply
+                .entries
+                .iter()
+                .map(|info| String::from_utf8(info.path.to_vec()).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(glob("*.rs", &[]), ["src/main.rs"]);
+        assert_eq!(glob("**/*.rs", &[]), ["src/deep/lib.rs", "src/main.rs"]);
+        assert_eq!(glob("**/*.{rs,log}", &["deep"]), ["src/main.rs"]);
+        assert_eq!(glob("*", &[]), ["src/deep", "src/main.rs"]);
+    }
+
+    #[test]
+    fn what_would_hang_is_not_opened() {
+        let fixture = tree();
+        let fifo = rustix::fs::FileType::Fifo;
+        for name in ["fifo", "src/.gitignore"] {
+            let path = fixture.dir.path().join(name);
+            rustix::fs::mknodat(rustix::fs::CWD, path, fifo, 0o600.into(), 0).unwrap();
+        }
+        assert_eq!(grep(&fixture, query("needle", 100)).unwrap().0.len(), 3);
+    }
+}

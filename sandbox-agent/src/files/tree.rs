@@ -1,0 +1,212 @@
+//! Makes, moves and removes directories and what is in them.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use agent_protocol::fault::Kind;
+use cap_std::fs::{Dir, Permissions, PermissionsExt};
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+
+use super::path::{FilePath, invalid};
+use super::staging::fresh_name;
+use super::{Workspace, info};
+
+/// What lets the owner of a directory take things out of it.
+const OWNER_ONLY: u32 = 0o700;
+
+impl Workspace {
+    /// Makes a directory and what is missing above it; whether there was none.
+    pub(crate) fn make_dir(&self, path: &FilePath) -> Result<bool, Kind> {
+        let mut made = Vec::new();
+        match self.open_dir_making(path.as_path(), &mut made) {
+            Ok(_) => Ok(!made.is_empty()),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                Err(Kind::AlreadyThere(path.facts(0)))
+            }
+            Err(error) => Err(path.fault(&error)),
+        }
+    }
+
+    /// Gives what is at `from` the path `to`, whose directories are made where they are missing.
+    pub(crate) fn rename(&self, from: &FilePath, to: &FilePath, overwrite: bool) -> Result<(), Kind> {
+        let (from_dir, from_name) = from.split_dir()?;
+        let (to_dir, to_name) = to.split_dir()?;
+        let _change = self.change();
+        let from_dir = self.open_dir(from_dir).map_err(|error| from.fault(&error))?;
+        from_dir.symlink_metadata(from_name).map_err(|error| from.fault(&error))?;
+        let mut made = Vec::new();
+        let moved = self.open_dir_making(to_dir, &mut made).and_then(|to_dir| {
+            let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+            rename_with(&from_dir, from_name, &to_dir, to_name, flags)
+        });
+        moved.map_err(|error| {
+            for dir in made.iter().rev() {
+                // It is empty unless somebody has found a use for it.
+                let _ = self.dir.remove_dir(dir);
+            }
+            to.fault(&error)
+        })
+    }
+
+    /// Removes what is at `path`, and with `recursive` all that is beneath; how many files and directories that was.
+    /// From the first moment on nothing of it can be found, and no link is followed.
+    pub(crate) fn delete(&self, path: &FilePath, recursive: bool) -> Result<u64, Kind> {
+        if path.is_workspace() {
+            return Err(invalid("path", "is the workspace itself"));
+        }
+        let fail = |error: io::Error| path.fault(&error);
+        let (parent, name) = path.split_dir()?;
+        let parent = self.open_dir(parent).map_err(fail)?;
+        let meta = parent.symlink_metadata(name).map_err(fail)?;
+        if !meta.is_dir() {
+            parent.remove_file(name).map_err(fail)?;
+            return Ok(1);
+        }
+        match parent.remove_dir(name) {
+            Ok(()) => return Ok(1),
+            Err(error) if recursive && Errno::from_io_error(&error) == Some(Errno::NOTEMPTY) => {}
+            Err(error) => return Err(fail(error)),
+        }
+        let staging = self.staging.dir().map_err(fail)?;
+        let gone = fresh_name();
+        make_movable(&parent, name);
+        parent.rename(name, &staging, &gone).map_err(fail)?;
+        clear(&staging, gone).map_err(fail)
+    }
+}
+
+/// renameat2(2) where the kernel has its flags; gVisor has not.
+fn rename_with(
+    from: &Dir,
+    from_name: &OsStr,
+    to: &Dir,
+    to_name: &OsStr,
+    flags: RenameFlags,
+) -> io::Result<()> {
+    match rustix::fs::renameat_with(from, from_name, to, to_name, flags) {
+        Err(Errno::INVAL | Errno::NOSYS) if flags.contains(RenameFlags::NOREPLACE) => {
+            // Another caller cannot come in between; a command can, as it can right after.
+            if info::exists(to, Path::new(to_name)) {
+                return Err(Errno::EXIST.into());
+            }
+            from.rename(from_name, to, to_name)
+        }
+        done => Ok(done?),
+    }
+}
+
+/// A directory can only be moved elsewhere by who may write into it, whoever owns it.
+fn make_movable(parent: &Dir, name: &OsStr) {
+    if let Ok(dir) = open_itself(parent, Path::new(name)) {
+        // Where this fails, so does the move.
+        let _ = dir.set_permissions(".", Permissions::from_mode(OWNER_ONLY));
+    }
+}
+
+/// Opens a directory that must not be a link.
+pub(super) fn open_itself(parent: &Dir, name: &Path) -> io::Result<Dir> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    Ok(Dir::from_std_file(std::fs::File::from(fd)))
+}
+
+/// Removes the directory `name` of `staging` with all that is beneath; how many files and directories that was. However
+/// deep it is: what is in a directory that is not empty is moved up first, so there is never more than one level.
+pub(super) fn clear(staging: &Dir, name: PathBuf) -> io::Result<u64> {
+    let mut removed = 0;
+    let mut waiting = vec![name];
+    while let Some(name) = waiting.pop() {
+        let dir = open_itself(staging, &name)?;
+        let _ = dir.set_permissions(".", Permissions::from_mode(OWNER_ONLY));
+        for entry in dir.entries()? {
+            let entry = entry?;
+            let child = entry.file_name();
+            if !entry.file_type()?.is_dir() {
+                dir.remove_file(&child)?;
+            } else if dir.remove_dir(&child).is_err() {
+                let up = fresh_name();
+                make_movable(&dir, &child);
+                dir.rename(&child, staging, &up)?;
+                waiting.push(up);
+                continue;
+            }
+            removed += 1;
+        }
+        staging.remove_dir(&name)?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::super::tests::{Fixture, fixture};
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_once() {
+        let fixture = fixture();
+        assert!(fixture.workspace.make_dir(&fixture.path("a/b/c")).unwrap());
+        assert!(!fixture.workspace.make_dir(&fixture.path("a/b/c/")).unwrap());
+        fs::write(fixture.dir.path().join("file"), b"").unwrap();
+        for path in ["file", "file/x"] {
+            let made = fixture.workspace.make_dir(&fixture.path(path));
+            assert!(matches!(made, Err(Kind::AlreadyThere(_))), "{path}: {made:?}");
+        }
+    }
+
+    #[test]
+    fn a_move_replaces_only_where_it_may() {
+        let fixture = fixture();
+        let dir = fixture.dir.path();
+        fs::write(dir.join("one"), b"1").unwrap();
+        fs::write(dir.join("two"), b"2").unwrap();
+        let moved =
+            |from, to, overwrite| fixture.workspace.rename(&fixture.path(from), &fixture.path(to), overwrite);
+        assert!(matches!(moved("one", "two", false), Err(Kind::AlreadyThere(_))));
+        moved("one", "two", true).unwrap();
+        assert_eq!(fs::read(dir.join("two")).unwrap(), b"1");
+        moved("two", "new/place/three", false).unwrap();
+        assert_eq!(fs::read(dir.join("new/place/three")).unwrap(), b"1");
+        assert!(matches!(moved("absent", "x/y", false), Err(Kind::FileUnknown(_))));
+        assert!(!dir.join("x").exists());
+        assert!(matches!(moved("new", "new/place/inside", false), Err(Kind::FileFailed(_))));
+        assert!(matches!(moved("new", "../out", false), Err(Kind::OutsideWorkspace(_))));
+    }
+
+    #[test]
+    fn a_delete_takes_links_and_not_what_they_mean() {
+        let fixture = fixture();
+        let dir = fixture.dir.path();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("kept"), b"").unwrap();
+        fs::create_dir_all(dir.join("tree/sub")).unwrap();
+        symlink(outside.path(), dir.join("tree/sub/out")).unwrap();
+        fs::write(dir.join("tree/sub/file"), b"").unwrap();
+        let delete = |path, recursive| fixture.workspace.delete(&fixture.path(path), recursive);
+        assert!(matches!(delete("tree", false), Err(Kind::NotEmpty(_))));
+        assert!(matches!(delete("", true), Err(Kind::FieldInvalid(_))));
+        assert_eq!(delete("tree", true).unwrap(), 4);
+        assert!(outside.path().join("kept").exists() && !dir.join("tree").exists());
+        assert!(matches!(delete("tree", true), Err(Kind::FileUnknown(_))));
+    }
+
+    #[test]
+    fn a_delete_reaches_any_depth_and_what_nobody_may_write_into() {
+        let Fixture { dir, workspace } = fixture();
+        let deep: PathBuf = std::iter::repeat_n("d", 1500).collect();
+        fs::create_dir_all(dir.path().join(&deep)).unwrap();
+        fs::write(dir.path().join(&deep).join("file"), b"").unwrap();
+        fs::set_permissions(dir.path().join("d/d"), std::os::unix::fs::PermissionsExt::from_mode(0o555))
+            .unwrap();
+        let path = workspace.path(&bytes::Bytes::from_static(b"d")).unwrap();
+        assert_eq!(workspace.delete(&path, true).unwrap(), 1501);
+        assert!(!dir.path().join("d").exists());
+    }
+}

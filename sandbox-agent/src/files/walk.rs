@@ -1,0 +1,169 @@
+//! Goes through directories, in the order of their names, without following links.
+//!
+//! Whoever walks decides which directory is entered. Each is opened from the one above it and must not be a link, so
+//! a tree that changes meanwhile cannot lead the walk astray. Depth and names are bounded, because a tree may be made
+//! to be walked for ever; what was left out is told.
+
+use std::collections::BinaryHeap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+
+use super::tree::open_itself;
+use crate::limits::MAX_WALK_DEPTH;
+
+/// A walk under way.
+#[derive(Debug)]
+pub(super) struct Walk {
+    levels: Vec<Level>,
+    /// Names of one directory that are kept, the first ones.
+    keep: usize,
+    /// Where an earlier walk ended, so that this one goes on behind.
+    after: Option<PathBuf>,
+    cut: bool,
+}
+
+#[derive(Debug)]
+struct Level {
+    dir: Arc<Dir>,
+    path: PathBuf,
+    names: std::vec::IntoIter<Name>,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    name: OsString,
+    is_dir: bool,
+}
+
+/// Something in a directory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The directory it is in.
+    pub(super) dir: Arc<Dir>,
+    pub(super) name: OsString,
+    /// From the workspace.
+    pub(super) path: PathBuf,
+    /// A directory when its name was read.
+    pub(super) is_dir: bool,
+    /// 1 in the directory the walk began in.
+    pub(super) depth: usize,
+    /// An earlier walk has been here, and perhaps not through what is beneath.
+    pub(super) seen: bool,
+}
+
+impl Walk {
+    /// Begins in `dir`, which is at `path`.
+    pub(super) fn new(dir: Dir, path: PathBuf, keep: usize, after: Option<PathBuf>) -> io::Result<Self> {
+        let mut walk = Self { levels: Vec::new(), keep, after, cut: false };
+        walk.open_level(dir, path)?;
+        Ok(walk)
+    }
+
+    /// Whether something was left out because there was too much of it.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// The next entry; those beneath a directory follow it if it is entered.
+    pub(super) fn next(&mut self) -> Option<Entry> {
+        loop {
+            let depth = self.levels.len();
+            let level = self.levels.last_mut()?;
+            let Some(Name { name, is_dir }) = level.names.next() else {
+                self.levels.pop();
+                continue;
+            };
+            let path = level.path.join(&name);
+            let seen = self.after.as_ref().is_some_and(|after| path <= *after);
+            return Some(Entry { dir: Arc::clone(&level.dir), name, path, is_dir, depth, seen });
+        }
+    }
+
+    /// Goes on beneath `entry`, the one that came last. What is gone by now, or may not be read, is as good as empty.
+    pub(super) fn enter(&mut self, entry: &Entry) {
+        if self.levels.len() >= MAX_WALK_DEPTH {
+            self.cut = true;
+            return;
+        }
+        if let Ok(dir) = open_itself(&entry.dir, Path::new(&entry.name)) {
+            let _ = self.open_level(dir, entry.path.clone());
+        }
+    }
+
+    fn open_level(&mut self, dir: Dir, path: PathBuf) -> io::Result<()> {
+        let from = self.after.as_ref().and_then(|after| {
+            Some(after.strip_prefix(&path).ok()?.components().next()?.as_os_str().to_owned())
+        });
+        let names = self.first_names(&dir, from.as_deref())?;
+        self.levels.push(Level { dir: Arc::new(dir), path, names: names.into_iter() });
+        Ok(())
+    }
+
+    /// The first names that do not come before `from`, without holding all of them.
+    fn first_names(&mut self, dir: &Dir, from: Option<&OsStr>) -> io::Result<Vec<Name>> {
+        let mut first = BinaryHeap::new();
+        for entry in dir.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if from.is_some_and(|from| name.as_os_str() < from) {
+                continue;
+            }
+            // One that is gone by now is not there.
+            let Ok(kind) = entry.file_type() else { continue };
+            first.push(Name { name, is_dir: kind.is_dir() });
+            if first.len() > self.keep {
+                first.pop();
+                self.cut = true;
+            }
+        }
+        Ok(first.into_sorted_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::fixture;
+    use super::*;
+
+    fn walked(root: &Path, keep: usize, after: Option<&str>) -> (Vec<String>, bool) {
+        let dir = Dir::open_ambient_dir(root, cap_std::ambient_authority()).unwrap();
+        let mut walk = Walk::new(dir, PathBuf::new(), keep, after.map(PathBuf::from)).unwrap();
+        let mut paths = Vec::new();
+        while let Some(entry) = walk.next() {
+            if !entry.seen {
+                paths.push(entry.path.to_str().unwrap().to_owned());
+            }
+            if entry.is_dir {
+                walk.enter(&entry);
+            }
+        }
+        (paths, walk.is_cut())
+    }
+
+    #[test]
+    fn a_walk_can_go_on_from_any_place() {
+        let root = fixture().dir;
+        for file in ["a-b", "a/1", "a/2/x", "a/3", "b"] {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"").unwrap();
+        }
+        std::os::unix::fs::symlink(".", root.path().join("link")).unwrap();
+        let (all, cut) = walked(root.path(), 100, None);
+        assert_eq!((all.len(), cut), (8, false));
+        assert_eq!(all, ["a", "a/1", "a/2", "a/2/x", "a/3", "a-b", "b", "link"]);
+        for (at, path) in all.iter().enumerate() {
+            assert_eq!(walked(root.path(), 100, Some(path)).0, all[at + 1..], "after {path}");
+        }
+        assert_eq!(
+            walked(root.path(), 2, None),
+            (["a", "a/1", "a/2", "a/2/x", "a-b"].map(str::to_owned).into(), true)
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Conditions and ranges in the headers of a request (RFC 9110 sections 13 and 14).
+
+use axum::http::header::{IF_MATCH, IF_NONE_MATCH, RANGE};
+use axum::http::{HeaderMap, HeaderValue};
+
+use crate::model::FieldError;
+use crate::model::files::ByteRange;
+
+/// What a write goes by: the etag that the file must have, and whether there must be none.
+pub(super) fn of_write(headers: &HeaderMap) -> Result<(Option<String>, bool), FieldError> {
+    let if_match = match one(headers, "if-match", IF_MATCH.as_str())? {
+        None => None,
+        Some("*") => Some("*".to_owned()),
+        // A weak etag is never the same as another (section 8.8.3.2), so it is passed on to fail.
+        Some(etag) => Some(unquoted(etag).unwrap_or(etag).to_owned()),
+    };
+    match one(headers, "if-none-match", IF_NONE_MATCH.as_str())? {
+        None => Ok((if_match, false)),
+        Some("*") => Ok((if_match, true)),
+        Some(_) => Err(FieldError::new("if-none-match", "can only be `*` in a write")),
+    }
+}
+
+fn one<'a>(headers: &'a HeaderMap, field: &str, name: &str) -> Result<Option<&'a str>, FieldError> {
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
+    };
+    let text = value.to_str().ok().map(str::trim).filter(|text| !text.is_empty() && !text.contains(','));
+    text.map(Some).ok_or_else(|| FieldError::new(field, "must be `*` or one etag"))
+}
+
+/// Whether the caller has the file as it is.
+pub(super) fn is_not_modified(headers: &HeaderMap, etag: Option<&str>) -> bool {
+    let (Some(known), Some(etag)) = (headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()), etag)
+    else {
+        return false;
+    };
+    known
+        .split(',')
+        .map(str::trim)
+        .any(|known| known == "*" || unquoted(known.strip_prefix("W/").unwrap_or(known)) == Some(etag))
+}
+
+/// The one range that is asked for. Several, and what is no range of bytes, may be passed over (section 14.2).
+pub(super) fn range(headers: &HeaderMap) -> Option<ByteRange> {
+    let text = headers.get(RANGE)?.to_str().ok()?;
+    let (unit, span) = text.split_once('=')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let (from, to) = span.trim().split_once('-')?;
+    match (number(from), number(to)) {
+        (Some(from), Some(to)) => (from <= to).then_some(ByteRange::Span { from, to: Some(to) }),
+        (Some(from), None) => to.is_empty().then_some(ByteRange::Span { from, to: None }),
+        (None, Some(last)) => from.is_empty().then_some(ByteRange::Last(last)),
+        (None, None) => None,
+    }
+}
+
+/// Digits and nothing else: no sign, no space.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// An etag as it stands in a header.
+pub(super) fn quoted(etag: &str) -> Option<HeaderValue> {
+    HeaderValue::try_from(format!("\"{etag}\"")).ok()
+}
+
+fn unquoted(etag: &str) -> Option<&str> {
+    etag.strip_prefix('"')?.strip_suffix('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: &'static str, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn a_range_is_one_of_bytes() {
+        let of = |value| range(&headers("range", value));
+        assert_eq!(of("bytes=0-4"), Some(ByteRange::Span { from: 0, to: Some(4) }));
+        assert_eq!(of("Bytes=5-"), Some(ByteRange::Span { from: 5, to: None }));
+        assert_eq!(of("bytes=-5"), Some(ByteRange::Last(5)));
+        let huge = "bytes=99999999999999999999999-";
+        assert_eq!(of(huge), Some(ByteRange::Span { from: u64::MAX, to: None }));
+        for nonsense in [
+            "bytes",
+            "bytes=",
+            "bytes=-",
+            "bytes=4-1",
+            "bytes=0-1,3-4",
+            "lines=0-1",
+            "bytes=+1-2",
+            "bytes=a-b",
+        ] {
+            assert_eq!(of(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_write_goes_by_one_etag() {
+        let of = |name, value| of_write(&headers(name, value)).map_err(|fault| fault.field);
+        assert_eq!(of("if-match", "\"a-1\""), Ok((Some("a-1".into()), false)));
+        assert_eq!(of("if-match", "*"), Ok((Some("*".into()), false)));
+        assert_eq!(of("if-match", "W/\"a\""), Ok((Some("W/\"a\"".into()), false)));
+        assert_eq!(of("if-none-match", "*"), Ok((None, true)));
+        assert_eq!(of("if-match", "\"a\", \"b\""), Err("if-match".into()));
+        assert_eq!(of("if-match", ""), Err("if-match".into()));
+        assert_eq!(of("if-none-match", "\"a\""), Err("if-none-match".into()));
+    }
+
+    #[test]
+    fn a_copy_is_fresh_where_its_etag_is_the_files() {
+        let fresh = |value| is_not_modified(&headers("if-none-match", value), Some("a"));
+        assert!(fresh("\"a\"") && fresh("*") && fresh("\"b\", W/\"a\""));
+        assert!(!fresh("\"b\"") && !fresh("a"));
+        assert!(!is_not_modified(&HeaderMap::new(), Some("a")));
+    }
+}
