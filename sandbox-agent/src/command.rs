@@ -379,7 +379,7 @@ fn beginning(text: &str) -> String {
     text[..text.floor_char_boundary(STATUS_ARG_BYTES)].to_owned()
 }
 
-fn epoch_ms() -> i64 {
+pub(crate) fn epoch_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -122,7 +122,7 @@ impl Commands {
         request: v1::StartRequest,
         streamed: bool,
     ) -> Result<StartedCommand, Kind> {
-        check_id(&request.command_id)?;
+        check_id("command_id", &request.command_id)?;
         self.until_settled(&request.command_id).await;
         if let Ok(command) = self.get(&request.command_id) {
             // Where the first call's connection broke, this is the same caller once more.
@@ -257,7 +257,7 @@ impl Commands {
 }
 
 /// A process too many is a limit that is reached, and passes; anything else is the command's own fault.
-fn refusal_of(fault: v1::StartFailed) -> Kind {
+pub(crate) fn refusal_of(fault: v1::StartFailed) -> Kind {
     if fault.step != "fork" {
         return Kind::StartFailed(fault);
     }
@@ -282,10 +282,10 @@ fn argv_of(program: Option<Program>) -> Result<Vec<String>, Kind> {
     }
 }
 
-fn check_id(id: &str) -> Result<(), Kind> {
+pub(crate) fn check_id(field: &str, id: &str) -> Result<(), Kind> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(known) {
-        return Err(invalid("command_id", format!("is not 1 to {MAX_ID_BYTES} letters or digits")));
+        return Err(invalid(field, format!("is not 1 to {MAX_ID_BYTES} letters or digits")));
     }
     Ok(())
 }
@@ -294,6 +294,6 @@ fn too_long(field: &str, max_bytes: usize) -> Kind {
     invalid(field, format!("is longer than {max_bytes} bytes"))
 }
 
-fn invalid(field: &str, problem: String) -> Kind {
+pub(crate) fn invalid(field: &str, problem: String) -> Kind {
     Kind::FieldInvalid(v1::FieldInvalid { field: field.into(), problem })
 }

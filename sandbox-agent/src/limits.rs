@@ -52,6 +52,49 @@ pub(crate) const MAX_FILES_PER_WRITE: usize = 10_000;
 /// Path of a file in bytes, PATH_MAX of limits.h without its NUL.
 pub(crate) const MAX_PATH_BYTES: usize = 4095;
 
+/// Terminals that may run at once.
+pub(crate) const MAX_TERMINALS: usize = 64;
+
+/// Ended terminals that are kept with their last screen, the newest ones.
+pub(crate) const MAX_ENDED_TERMINALS: usize = 32;
+
+/// Viewers of one terminal at once.
+pub(crate) const MAX_VIEWERS: usize = 16;
+
+/// Columns and rows of a terminal. A character of a screen takes 32 bytes here, twice while a program uses the
+/// alternate screen.
+pub(crate) const MAX_COLS: u16 = 500;
+/// See [`MAX_COLS`].
+pub(crate) const MAX_ROWS: u16 = 200;
+
+/// What a terminal keeps of what was written to it, in bytes: the scrollback of those who attach.
+pub(crate) const SCROLLBACK_BYTES: usize = 256 * 1024;
+
+/// Rows above the screen that are kept rendered. None: [`SCROLLBACK_BYTES`] has them as they were written, at a
+/// twentieth of the price.
+pub(crate) const SCREEN_SCROLLBACK_ROWS: usize = 0;
+
+/// Program and arguments of a terminal that are told, in bytes: a list tells those of all.
+pub(crate) const TERMINAL_ARGV_BYTES: usize = 2048;
+
+/// Text of one screen that is told, in bytes.
+pub(crate) const SCREEN_TEXT_BYTES: usize = 512 * 1024;
+
+/// What brings a viewer's terminal to the last screen of one that has ended, in bytes. Longer ones are told as
+/// text alone.
+pub(crate) const STILL_BYTES: usize = 256 * 1024;
+
+/// Data in one message to a viewer. Small, because a viewer that is behind gets what is newest only after it.
+pub(crate) const VIEW_BYTES: usize = 64 * 1024;
+
+/// What is typed in one request, and what waits for a terminal's program to read it, in bytes.
+pub(crate) const MAX_INPUT_BYTES: usize = 64 * 1024;
+/// See [`MAX_INPUT_BYTES`].
+pub(crate) const MAX_WAITING_INPUT_BYTES: usize = 256 * 1024;
+
+/// How long what is typed waits for the program to read it, behind the kernel's own 4 KiB.
+pub(crate) const INPUT_WAIT: Duration = Duration::from_secs(5);
+
 /// Levels of directories a walk goes down, and an archive may have.
 pub(crate) const MAX_WALK_DEPTH: usize = 128;
 

@@ -8,6 +8,7 @@
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
 //! - [`stdin`], [`read_only`]: what a command may be given, and what it may be denied
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
+//! - [`terminals`]: programs that people look at and type into
 //! - [`files`]: the workspace; [`environment`], [`limits`], [`signals`]
 //! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
 
@@ -32,6 +33,7 @@ mod signals;
 mod spawn;
 mod stdin;
 mod supervisor;
+mod terminals;
 mod text;
 
 use std::io;
@@ -48,6 +50,7 @@ use crate::environment::Settings;
 use crate::files::Workspace;
 use crate::reaper::Reaper;
 use crate::rpc::FileService;
+use crate::terminals::Terminals;
 
 /// Threads for file work. They stay, because once the sandbox is full of processes no new one could start.
 const FILE_THREADS: usize = 4 + limits::MAX_HEAVY_CALLS;
@@ -101,6 +104,7 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let reaper = Arc::new(Reaper::default());
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper)),
+        terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper)),
         files: FileService::new(Arc::new(Workspace::open(&settings.workspace)?)),
         shutdown: Arc::new(Notify::new()),
     };

@@ -21,10 +21,19 @@ pub(crate) struct Child<'a> {
     /// `NAME=value` each.
     pub(crate) envp: Vec<CString>,
     pub(crate) cwd: BorrowedFd<'a>,
-    /// What the child sees as 0, 1 and 2. Each must be above 2 here.
-    pub(crate) stdio: [BorrowedFd<'a>; 3],
+    pub(crate) stdio: Stdio<'a>,
     /// More descriptors that the child keeps, under the same numbers.
     pub(crate) keep: Vec<BorrowedFd<'a>>,
+}
+
+/// What a child sees as 0, 1 and 2.
+#[derive(Debug)]
+pub(crate) enum Stdio<'a> {
+    /// These. Each must be above 2 here.
+    Descriptors([BorrowedFd<'a>; 3]),
+    /// The terminal at this path, three times. The first that the leader of a new session opens becomes its
+    /// controlling terminal (tty_ioctl(4)), and posix_spawn makes the session before it opens anything.
+    Terminal(CString),
 }
 
 impl Child<'_> {
@@ -73,8 +82,26 @@ impl FileActions {
         // SAFETY: init fills the value it is given; on failure it is not used.
         check(unsafe { libc::posix_spawn_file_actions_init(raw.as_mut_ptr()) })?;
         let mut actions = Self(raw);
-        for (fd, number) in child.stdio.iter().zip(0..) {
-            actions.dup2(fd.as_raw_fd(), number)?;
+        match &child.stdio {
+            Stdio::Descriptors(descriptors) => {
+                for (fd, number) in descriptors.iter().zip(0..) {
+                    actions.dup2(fd.as_raw_fd(), number)?;
+                }
+            }
+            Stdio::Terminal(path) => {
+                // SAFETY: the value was initialised above, and the path, which ends with NUL, is copied.
+                check(unsafe {
+                    libc::posix_spawn_file_actions_addopen(
+                        actions.0.as_mut_ptr(),
+                        0,
+                        path.as_ptr(),
+                        libc::O_RDWR,
+                        0,
+                    )
+                })?;
+                actions.dup2(0, 1)?;
+                actions.dup2(0, 2)?;
+            }
         }
         for fd in &child.keep {
             // Onto itself: that is how POSIX spells clearing close-on-exec here.

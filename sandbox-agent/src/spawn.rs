@@ -65,6 +65,21 @@ pub(crate) fn argv_of_script(script: &str) -> Vec<String> {
 /// Starts the command. Must be called on the thread that runs the reaper, which must learn of the
 /// process before it next waits.
 pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
+    let program = launch.argv.first().map(String::as_str).unwrap_or_default();
+    let pipes = Pipes::new(launch.with_stdin).map_err(|errno| failed("pipe", program, errno))?;
+    let (pid, report) = start(launch, posix_spawn::Stdio::Descriptors(pipes.theirs()))?;
+    pipes.into_spawned(pid, report).map_err(|_| {
+        // Without its pipes nobody could follow it; the reaper collects it as an orphan.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        failed("pipe", program, Errno::MFILE)
+    })
+}
+
+/// Starts a program on any standard streams. The rule of [`spawn`] holds for it too.
+pub(crate) fn start(
+    launch: &Launch<'_>,
+    stdio: posix_spawn::Stdio<'_>,
+) -> Result<(Pid, Option<Report>), v1::StartFailed> {
     let cwd = open(launch.cwd, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| failed("cwd", launch.cwd, errno))?;
     let (argv, script_file) = fit_arguments(launch.argv)?;
@@ -73,9 +88,8 @@ pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
 
     let env = environment_of(launch);
     let path = find_program(program, &env).ok_or_else(|| exec_failed(Errno::NOENT))?;
-    let no_pipe = |errno| failed("pipe", program, errno);
-    let pipes = Pipes::new(launch.with_stdin).map_err(no_pipe)?;
-    let report = launch.read_only.map(|_| Report::new()).transpose().map_err(no_pipe)?;
+    let report = launch.read_only.map(|_| Report::new()).transpose();
+    let report = report.map_err(|errno| failed("pipe", program, errno))?;
     let (path, arguments) = match (&report, launch.read_only) {
         (Some(report), Some(workspace)) => report.detour(workspace, path, argv.clone()),
         _ => (path, argv.iter().map(Into::into).collect()),
@@ -85,18 +99,14 @@ pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
         argv: arguments.into_iter().map(c_string).collect::<Result<_, _>>()?,
         envp: env.into_iter().map(|(name, value)| c_string(entry(name, value))).collect::<Result<_, _>>()?,
         cwd: cwd.as_fd(),
-        stdio: pipes.theirs(),
+        stdio,
         keep: script_file.iter().chain(report.iter().map(Report::theirs)).map(AsFd::as_fd).collect(),
     };
     let pid = oom::as_first_to_go(|| child.spawn()).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
     })?;
-    pipes.into_spawned(pid, report).map_err(|_| {
-        // Without its pipes nobody could follow it; the reaper collects it as an orphan.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        failed("pipe", program, Errno::MFILE)
-    })
+    Ok((pid, report))
 }
 
 /// Both ends of a command's standard streams.
@@ -205,7 +215,7 @@ fn receiver(fd: OwnedFd) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(fd)
 }
 
-fn failed(step: &str, subject: impl AsRef<OsStr>, errno: Errno) -> v1::StartFailed {
+pub(crate) fn failed(step: &str, subject: impl AsRef<OsStr>, errno: Errno) -> v1::StartFailed {
     v1::StartFailed {
         step: step.into(),
         errno: errno.raw_os_error(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use sandboxd::cli::{self, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, StopArgs};
+use sandboxd::cli::{self, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs};
 use sandboxd::config::{Config, Fault};
 use sandboxd::engine::Engine;
 use sandboxd::model::Instance;
@@ -29,6 +29,7 @@ enum Verb {
     /// Serve the API until SIGTERM or SIGINT; sandboxes go on for the next start
     Serve,
     Run(RunArgs),
+    Shell(ShellArgs),
     Ps(PsArgs),
     Logs(LogsArgs),
     Stop(StopArgs),
@@ -58,6 +59,7 @@ async fn main() -> ExitCode {
         (Verb::Serve, Ok(config)) => serve(config).await,
         (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,
         (Verb::Logs(args), Ok(config)) => cli::logs(args, &config).await,
+        (Verb::Shell(args), Ok(config)) => cli::shell(args, &config).await,
         (Verb::Ps(args), Ok(config)) => cli::ps(args, &config).await,
         (Verb::Stop(args), Ok(config)) => cli::stop(args, &config).await,
         (Verb::Park(args), Ok(config)) => cli::park(args, &config).await,

@@ -55,6 +55,11 @@ def live_sandbox(label):
     return ask("/v1/sandboxes", {"sessionKey": f"fuzz:{use}"})["sandboxId"]
 
 
+def live_terminal(sandbox):
+    wish = {"cmd": "sleep", "args": ["5"]}
+    return ask(f"/v1/sandboxes/{sandbox}/terminals", wish)["terminalId"]
+
+
 def live_command(sandbox, is_ended):
     """One that ended long ago, or one that has just begun and ends soon: some requests wait for the end."""
     if is_ended:
@@ -90,10 +95,13 @@ def before_call(context, case, kwargs):
 
 def name_what_is_there(label, parameters):
     sandbox, command = str(parameters.get("id")), str(parameters.get("commandId"))
+    terminal = str(parameters.get("terminalId"))
     if re.fullmatch("sbx_[A-Za-z0-9]{16,64}", sandbox) and sandbox not in from_answers and dice(sandbox):
         parameters["id"] = live_sandbox(label)
         if re.fullmatch("cmd_[A-Za-z0-9]{16,64}", command) and dice(command):
             parameters["commandId"] = live_command(parameters["id"], dice(command) == 1)
+        if re.fullmatch("trm_[A-Za-z0-9]{16,64}", terminal) and dice(terminal):
+            parameters["terminalId"] = live_terminal(parameters["id"])
 
 
 def with_whole_numbers(body):

@@ -11,13 +11,15 @@ pub use crate::v1::fault::Kind;
 /// The status that carries `kind`.
 pub fn to_status(kind: Kind) -> Status {
     let code = match &kind {
-        Kind::CommandUnknown(_) | Kind::FileUnknown(_) => Code::NotFound,
+        Kind::CommandUnknown(_) | Kind::FileUnknown(_) | Kind::TerminalUnknown(_) => Code::NotFound,
         Kind::StartFailed(_)
         | Kind::NotAFile(_)
         | Kind::NotADirectory(_)
         | Kind::ConditionFailed(_)
         | Kind::NotEmpty(_)
         | Kind::TextCount(_)
+        | Kind::TerminalEnded(_)
+        | Kind::InputNotTaken(_)
         | Kind::StdinNotOpen(_)
         | Kind::ReadOnlyUnavailable(_) => Code::FailedPrecondition,
         Kind::AlreadyThere(_) => Code::AlreadyExists,

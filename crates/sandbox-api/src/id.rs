@@ -95,6 +95,11 @@ id!(
     CommandId,
     "cmd_"
 );
+id!(
+    /// A terminal: `trm_…`.
+    TerminalId,
+    "trm_"
+);
 
 fn is_valid(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|rest| {

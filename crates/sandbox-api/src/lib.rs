@@ -12,9 +12,10 @@ pub mod health;
 pub mod id;
 pub mod object;
 pub mod sandbox;
+pub mod terminal;
 
 pub use error::{ErrorBody, ErrorCode};
-pub use id::{CommandId, IdError, SandboxId};
+pub use id::{CommandId, IdError, SandboxId, TerminalId};
 pub use sandbox::StringMap;
 
 /// Header that carries the admin token. `Authorization: Bearer` works too.

@@ -60,6 +60,24 @@ pub enum Error {
         /// How long it may be.
         after: Duration,
     },
+    /// The connection to a terminal failed or broke. The terminal goes on.
+    #[error("the connection to the terminal broke")]
+    SocketBroken(#[source] Box<tokio_tungstenite::tungstenite::Error>),
+    /// The connection to a terminal took longer than it may.
+    #[error("sandboxd does not answer within {after:?}")]
+    SocketDeadline {
+        /// What it had.
+        after: Duration,
+    },
+    /// The daemon ended the connection to a terminal that goes on.
+    #[error("sandboxd hung up before the terminal ended")]
+    HungUp {
+        /// Why, as RFC 6455 section 7.4.1 numbers it; 1001 where it stops.
+        code: Option<u16>,
+    },
+    /// A message of a terminal is none that is known.
+    #[error("a message of the terminal is not one that is known")]
+    BadMessage(#[source] serde_json::Error),
     /// A file's content is not base64.
     #[error("the file's content is not base64")]
     BadContent(#[source] base64::DecodeError),
@@ -79,6 +97,7 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Deadline { .. } | Self::Cut | Self::Silent { .. } => true,
+            Self::SocketBroken(_) | Self::SocketDeadline { .. } | Self::HungUp { .. } => true,
             Self::Refused { body, .. } => body.code.is_retryable(),
             // A proxy in between, whose other side is away.
             Self::Foreign { status } => matches!(status, 502..=504),
@@ -86,6 +105,7 @@ impl Error {
             | Self::LineTooLong { .. }
             | Self::BadLine(_)
             | Self::TooLong { .. }
+            | Self::BadMessage(_)
             | Self::BadContent(_) => false,
         }
     }

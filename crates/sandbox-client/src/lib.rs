@@ -47,6 +47,9 @@
 //! again and again. What only looks (`health`, `ready`, `get`, `list`, `commands`, `inspect`, `logs`,
 //! `read_file`, `stat_file`, `list_files`) is
 //! safe to repeat; of all other calls their own page says whether they are.
+//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command or terminal. One that
+//! runs out is [`Error::Deadline`]; what was asked for may have happened all the same.
+//! Nothing is tried twice: what is safe to repeat is the caller's to know.
 
 mod batch;
 mod command;
@@ -56,6 +59,7 @@ mod follow;
 mod lines;
 mod sandbox;
 mod stdin;
+mod terminal;
 mod watch;
 
 use std::time::Duration;
@@ -70,6 +74,7 @@ use serde::de::DeserializeOwned;
 pub use command::Records;
 pub use error::Error;
 pub use files::{ArchiveFormat, ByteRange, FileContent, Upload, WriteOptions, upload, upload_stream};
+pub use terminal::{Keyboard, TerminalEvent, TerminalEvents};
 pub use watch::FileChanges;
 
 /// Deadline of a call that only looks: the daemon gives what it asks for such an answer two seconds, and its

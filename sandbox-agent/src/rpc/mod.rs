@@ -1,11 +1,12 @@
 //! The agent's gRPC services: decode, call, encode.
 //!
-//! Here are commands and the agent itself, in [`files`] the workspace; [`Services`] hands each call to the one it
+//! Here are commands and the agent itself, in [`files`] the workspace, in [`terminals`] the terminals; [`Services`] hands each call to the one it
 //! is for.
 
 mod files;
 mod services;
 mod stdin;
+mod terminals;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::command::Place;
 use crate::commands::{Commands, StartedCommand};
 use crate::follow::Reader;
 use crate::ladder;
+use crate::terminals::Terminals;
 
 type Reply<T> = Result<Response<T>, Status>;
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -33,6 +35,7 @@ type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) commands: Arc<Commands>,
+    pub(crate) terminals: Arc<Terminals>,
     pub(crate) files: FileService,
     /// Woken when sandboxd asks the agent to end.
     pub(crate) shutdown: Arc<Notify>,
@@ -50,6 +53,7 @@ impl Agent for Service {
             version: env!("CARGO_PKG_VERSION").into(),
             resident_bytes: resident_bytes().unwrap_or(0),
             running_commands: self.commands.running() as u32,
+            busy_terminals: self.terminals.busy() as u32,
             disk_used_bytes: self.files.disk_used_bytes(),
         }))
     }

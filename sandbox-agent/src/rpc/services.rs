@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use agent_protocol::MAX_MESSAGE_BYTES;
 use agent_protocol::v1::agent_server::AgentServer;
 use agent_protocol::v1::files_server::{FilesServer, SERVICE_NAME as FILES};
+use agent_protocol::v1::terminals_server::{SERVICE_NAME as TERMINALS, TerminalsServer};
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -18,6 +19,7 @@ use super::Service;
 pub(crate) struct Services {
     agent: AgentServer<Service>,
     files: FilesServer<Service>,
+    terminals: TerminalsServer<Service>,
 }
 
 impl Services {
@@ -27,6 +29,9 @@ impl Services {
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
             files: FilesServer::new(service.clone())
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            terminals: TerminalsServer::new(service.clone())
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
         }
@@ -45,6 +50,7 @@ impl tower::Service<Request<Incoming>> for Services {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         match request.uri().path().split('/').nth(1) {
             Some(FILES) => self.files.call(request),
+            Some(TERMINALS) => self.terminals.call(request),
             _ => self.agent.call(request),
         }
     }

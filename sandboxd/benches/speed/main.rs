@@ -3,7 +3,7 @@
 //! Contenders take turns in blocks, so that a noisy while meets all of them. A block and not a single call,
 //! and a pause after each, because an exec leaves the engine and its shims busy for a while after its answer,
 //! which is its own cost and not its neighbour's. Nothing here fails on a number: it prints them with the
-//! goal beside. An argument names one part: `commands`, `files`, `lifecycle` or `crowd`.
+//! goal beside. An argument names one part: `commands`, `terminals`, `files`, `lifecycle` or `crowd`.
 
 #![expect(
     clippy::print_stdout,
@@ -19,6 +19,7 @@ mod home;
 mod lifecycle;
 mod memory;
 mod table;
+mod terminals;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,9 @@ async fn measure() {
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     if wanted("commands") {
         commands::measure().await;
+    }
+    if wanted("terminals") {
+        terminals::measure().await;
     }
     if wanted("files") {
         files::measure().await;

@@ -92,6 +92,7 @@ impl AgentHandle {
         Ok(AgentInfo {
             resident_bytes: info.resident_bytes,
             running_commands: info.running_commands,
+            busy_terminals: info.busy_terminals,
             disk_used_bytes: info.disk_used_bytes,
         })
     }
@@ -104,8 +105,17 @@ pub struct AgentInfo {
     pub resident_bytes: u64,
     /// Commands that run.
     pub running_commands: u32,
+    /// Terminals in which something other than a waiting shell runs.
+    pub busy_terminals: u32,
     /// What is taken of the file system the workspace is on.
     pub disk_used_bytes: u64,
+}
+
+impl AgentInfo {
+    /// Whether something runs that nobody should be deprived of.
+    pub fn is_busy(&self) -> bool {
+        self.running_commands > 0 || self.busy_terminals > 0
+    }
 }
 
 pub(super) async fn within<T>(

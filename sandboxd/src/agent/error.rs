@@ -146,6 +146,15 @@ pub enum Refusal {
         /// The file's size.
         size_bytes: u64,
     },
+    /// No such terminal, or not any more.
+    TerminalUnknown,
+    /// The terminal has ended.
+    TerminalEnded,
+    /// The program on the terminal does not read what is typed.
+    InputNotTaken {
+        /// How much of it was taken.
+        taken_bytes: u64,
+    },
     /// The command's standard input cannot be written to.
     StdinNotOpen {
         /// Why not.
@@ -229,6 +238,9 @@ fn refusal(kind: Kind) -> Refusal {
             written_bytes: fault.written_bytes,
         },
         Kind::ReadOnlyUnavailable(fault) => Refusal::ReadOnlyUnavailable { errno: fault.errno },
+        Kind::TerminalUnknown(_) => Refusal::TerminalUnknown,
+        Kind::TerminalEnded(_) => Refusal::TerminalEnded,
+        Kind::InputNotTaken(fault) => Refusal::InputNotTaken { taken_bytes: fault.taken_bytes },
         Kind::FieldInvalid(fault) => Refusal::FieldInvalid { field: fault.field, problem: fault.problem },
     }
 }

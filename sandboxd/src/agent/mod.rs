@@ -11,12 +11,14 @@ mod error;
 mod files;
 mod link;
 mod stdin;
+mod terminal;
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use agent_protocol::v1::agent_client::AgentClient;
 use agent_protocol::v1::files_client::FilesClient;
+use agent_protocol::v1::terminals_client::TerminalsClient;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -26,6 +28,7 @@ pub use door::{DialFn, Duplex, Peer};
 pub use error::{Error, Refusal};
 pub use files::{ByteStream, ChangeStream, UploadError};
 pub use stdin::{Cause, StdinData, Unfinished};
+pub use terminal::TerminalEvents;
 
 use self::link::{Link, LinkService};
 
@@ -99,6 +102,13 @@ impl AgentHandle {
     async fn files_client(&self, within: Duration) -> Result<FilesClient<LinkService>, Error> {
         let service = self.current(within).await?.service;
         Ok(FilesClient::with_origin(service, ORIGIN.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+            .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
+    }
+
+    async fn terminals_client(&self, within: Duration) -> Result<TerminalsClient<LinkService>, Error> {
+        let service = self.current(within).await?.service;
+        Ok(TerminalsClient::with_origin(service, ORIGIN.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES)
             .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
     }

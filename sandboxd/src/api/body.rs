@@ -14,6 +14,7 @@ use sandbox_api::batch::RunBatch;
 use sandbox_api::command::{KillCommand, StartCommand};
 use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles};
 use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, TouchSandbox};
+use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -34,6 +35,7 @@ impl Wish for CreateSandbox {}
 impl Wish for ParkSandbox {}
 impl Wish for TouchSandbox {}
 impl Wish for KillCommand {}
+impl Wish for ResizeTerminal {}
 impl Wish for MakeDir {}
 impl Wish for MoveFile {}
 impl Wish for GrepFiles {}
@@ -41,6 +43,11 @@ impl Wish for GlobFiles {}
 
 /// A script of its greatest length, escaped as far as JSON goes, with standard input beside it.
 impl Wish for StartCommand {
+    const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
+}
+
+/// A program with its arguments, as a command may have them.
+impl Wish for OpenTerminal {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 
@@ -76,6 +83,20 @@ impl<T: Wish> FromRequest<ApiState> for Json<T> {
             return Err(DoorError::NotJson.into());
         }
         Ok(Self(decode(&bytes)?))
+    }
+}
+
+/// What is typed into a terminal: a body of any bytes and a bounded length.
+pub(super) struct Input(pub(super) Bytes);
+
+impl FromRequest<ApiState> for Input {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
+        let limit = limits::MAX_TERMINAL_INPUT_BYTES;
+        let said = said_length(&request, limit)?;
+        let (bytes, _room) = read(request.into_body(), said, limit, &state.bodies).await?;
+        Ok(Self(bytes.into()))
     }
 }
 

@@ -194,28 +194,34 @@ fn program_of(cmd: Option<String>, args: Option<Vec<String>>, script: Option<Str
         (_, _, Some(_)) => Err(FieldError::new("script", "must not come together with cmd or args").into()),
         (None, None, None) => Err(FieldError::new("script", "or `cmd` must be given").into()),
         (cmd, args, None) => {
-            let args = args.unwrap_or_default();
-            if args.len() > limits::MAX_ARGS {
-                return Err(FieldError::new("args", format!("must be at most {}", limits::MAX_ARGS)).into());
-            }
-            let program = text("cmd", cmd.unwrap_or_else(|| "bash".into()), limits::MAX_PATH_BYTES)?;
-            if program.is_empty() {
-                return Err(FieldError::new("cmd", "must not be empty").into());
-            }
-            let bytes: usize = args.iter().map(String::len).sum();
-            if bytes > limits::MAX_SCRIPT_BYTES {
-                let limit = limits::MAX_SCRIPT_BYTES as u64;
-                return Err(service::Error::TooLarge { what: "`args`".into(), limit }.into());
-            }
-            let args: Result<Vec<String>> =
-                args.into_iter().map(|arg| text("args", arg, limits::MAX_SCRIPT_BYTES)).collect();
-            Ok(Program::Argv { program, args: args? })
+            let (program, args) = argv_of(cmd.unwrap_or_else(|| "bash".into()), args)?;
+            Ok(Program::Argv { program, args })
         }
     }
 }
 
+/// A program and its arguments, as the kernel takes them.
+pub(super) fn argv_of(cmd: String, args: Option<Vec<String>>) -> Result<(String, Vec<String>)> {
+    let args = args.unwrap_or_default();
+    if args.len() > limits::MAX_ARGS {
+        return Err(FieldError::new("args", format!("must be at most {}", limits::MAX_ARGS)).into());
+    }
+    let program = text("cmd", cmd, limits::MAX_PATH_BYTES)?;
+    if program.is_empty() {
+        return Err(FieldError::new("cmd", "must not be empty").into());
+    }
+    let bytes: usize = args.iter().map(String::len).sum();
+    if bytes > limits::MAX_SCRIPT_BYTES {
+        let limit = limits::MAX_SCRIPT_BYTES as u64;
+        return Err(service::Error::TooLarge { what: "`args`".into(), limit }.into());
+    }
+    let args: Result<Vec<String>> =
+        args.into_iter().map(|arg| text("args", arg, limits::MAX_SCRIPT_BYTES)).collect();
+    Ok((program, args?))
+}
+
 /// Text that a program can be given: bounded, and without the byte that ends it (execve(2)).
-fn text(field: &str, text: String, max_bytes: usize) -> Result<String> {
+pub(super) fn text(field: &str, text: String, max_bytes: usize) -> Result<String> {
     if text.contains('\0') {
         return Err(FieldError::new(field, "must not contain NUL").into());
     }
@@ -225,7 +231,7 @@ fn text(field: &str, text: String, max_bytes: usize) -> Result<String> {
     Ok(text)
 }
 
-fn env_of(env: sandbox_api::sandbox::StringMap) -> Result<HashMap<String, String>> {
+pub(super) fn env_of(env: sandbox_api::sandbox::StringMap) -> Result<HashMap<String, String>> {
     let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
     if env.len() > limits::MAX_ENV_ENTRIES || bytes > limits::MAX_ENV_BYTES {
         let (entries, bytes) = (limits::MAX_ENV_ENTRIES, limits::MAX_ENV_BYTES);

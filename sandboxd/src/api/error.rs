@@ -49,6 +49,8 @@ pub(super) enum DoorError {
     BodyCut(#[source] axum::Error),
     #[error("the body did not come within {:?}", limits::REQUEST_BODY)]
     BodyLate,
+    #[error("this route is a WebSocket; ask for an upgrade to it (RFC 6455)")]
+    NoUpgrade(#[source] axum::extract::ws::rejection::WebSocketUpgradeRejection),
     #[error("nothing of the body came for {:?}", limits::UPLOAD_PAUSE)]
     UploadPaused,
     #[error("larger bodies of other requests left no room for this one within {:?}", limits::REQUEST_BODY)]
@@ -66,6 +68,7 @@ impl DoorError {
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
             Self::BodyCut(_) => ErrorCode::InvalidRequest,
+            Self::NoUpgrade(_) => ErrorCode::InvalidRequest,
             Self::BodyLate | Self::UploadPaused => ErrorCode::DeadlineExceeded,
             Self::NoRoomForBody => ErrorCode::CapacityExhausted,
         }
@@ -83,6 +86,7 @@ impl DoorError {
         let fact = match self {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
+            Self::NoUpgrade(_) => Some(("field", "upgrade".into())),
             Self::BodyCut(_) | Self::BodyLate | Self::UploadPaused | Self::NoRoomForBody => {
                 Some(("field", "body".into()))
             }

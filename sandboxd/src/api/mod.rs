@@ -24,6 +24,8 @@ mod router;
 mod sandbox;
 mod server;
 mod stdin;
+mod terminal;
+mod terminal_socket;
 mod throttle;
 mod unread;
 mod verb;

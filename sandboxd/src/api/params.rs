@@ -6,7 +6,7 @@ use std::str::FromStr;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use bytes::Bytes;
-use sandbox_api::{CommandId, SandboxId};
+use sandbox_api::{CommandId, SandboxId, TerminalId};
 use serde::de::DeserializeOwned;
 
 use super::ApiState;
@@ -58,6 +58,11 @@ pub(super) fn sandbox(text: &str) -> Result<SandboxId> {
 /// The command a path names.
 pub(super) fn command(text: &str) -> Result<CommandId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "command" }.into())
+}
+
+/// The terminal a path names.
+pub(super) fn terminal(text: &str) -> Result<TerminalId> {
+    text.parse().map_err(|_| service::Error::NotFound { resource: "terminal" }.into())
 }
 
 /// A query's value of another type than text, if it is there.

@@ -8,7 +8,8 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, auth, batch, command, docs, files, health, hosts, metrics, request_log, sandbox, stdin, verb,
+    ApiState, auth, batch, command, docs, files, health, hosts, metrics, request_log, sandbox, stdin,
+    terminal, verb,
 };
 
 /// The API's routes. What is said of each, and its method, is above its handler.
@@ -40,6 +41,11 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/files:watch", routes!(files::watch::watch))
         .add("/v1/sandboxes/{id}/files:grep", routes!(files::search::grep))
         .add("/v1/sandboxes/{id}/files:glob", routes!(files::search::glob))
+        .add("/v1/sandboxes/{id}/terminals", routes!(terminal::list, terminal::open))
+        .add("/v1/sandboxes/{id}/terminals/{terminalId}", routes!(terminal::inspect, terminal::close))
+        .add("/v1/sandboxes/{id}/terminals/{terminalId}:resize", routes!(terminal::resize))
+        .add("/v1/sandboxes/{id}/terminals/{terminalId}/input", routes!(terminal::input))
+        .add("/v1/sandboxes/{id}/terminals/{terminalId}/attach", routes!(terminal::attach))
         .add("/metrics", routes!(metrics::metrics))
         .add("/openapi.json", routes!(docs::document))
         .add("/docs", routes!(docs::page))

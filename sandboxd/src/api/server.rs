@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
 use super::linger::Lingering;
@@ -27,6 +28,21 @@ use crate::model::limits;
 
 /// Pause after a failed accept, which most often means that descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a connection holds. A request takes it along where its connection becomes something else (an upgrade), so
+/// that it counts among the connections, and a stop waits for it, for as long as it is open.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    _place: Arc<Place>,
+    /// Cancelled when the daemon is asked to stop.
+    pub(super) stopping: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    _counted: TaskTrackerToken,
+}
 
 /// Serves until `shutdown`, then lets requests finish for as long as [`limits::DRAIN`].
 pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) {
@@ -39,11 +55,9 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
         };
         match accepted {
             Ok((stream, peer, place)) => {
-                let serve = serve_connection(stream, peer, router.clone(), shutdown.clone());
-                connections.spawn(async move {
-                    serve.await;
-                    drop(place);
-                });
+                let place = Place { _permit: place, _counted: connections.token() };
+                let held = Held { _place: Arc::new(place), stopping: shutdown.clone() };
+                tokio::spawn(serve_connection(stream, peer, router.clone(), held));
             }
             Err(error) => {
                 warn!(%error, "could not accept a connection");
@@ -79,10 +93,12 @@ fn tune(stream: &TcpStream, stalled: Duration) -> io::Result<()> {
     Ok(set_tcp_user_timeout(stream, stalled_ms)?)
 }
 
-async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, shutdown: CancellationToken) {
+async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, held: Held) {
+    let shutdown = held.stopping.clone();
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(held.clone());
         let (request, reading) = unread::track(request);
         let answer = router.call(request);
         async move {
@@ -96,7 +112,8 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, shutdow
         .header_read_timeout(limits::REQUEST_HEAD)
         .max_headers(limits::MAX_HEADERS)
         .max_buf_size(limits::MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(Lingering::new(stream, shutdown.clone())), service);
+        .serve_connection(TokioIo::new(Lingering::new(stream, shutdown.clone())), service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -138,7 +155,10 @@ mod tests {
             Body::from_stream(futures::stream::repeat(part))
         };
         let router = Router::new().route("/", get(endless));
-        let served = serve_connection(stream, Peer(address.ip()), router, CancellationToken::new());
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let place = Place { _permit: permit, _counted: TaskTracker::new().token() };
+        let held = Held { _place: Arc::new(place), stopping: CancellationToken::new() };
+        let served = serve_connection(stream, Peer(address.ip()), router, held);
         client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         (client, tokio::spawn(served))
     }

@@ -1,14 +1,18 @@
 //! The commands for people: clients of the API like any other.
 
 mod act;
+mod detach;
 mod doctor;
 mod interrupts;
 mod logs;
 mod output;
 mod prune;
 mod ps;
+mod raw_mode;
 mod run;
 mod sandboxes;
+mod shell;
+mod stay;
 mod stop;
 mod text;
 
@@ -25,6 +29,7 @@ pub use logs::{LogsArgs, logs};
 pub use prune::{PruneArgs, prune};
 pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
+pub use shell::{ShellArgs, shell};
 pub use stop::{ParkArgs, StopArgs, park, stop};
 
 use crate::config::{Config, Fault, Report};

@@ -274,3 +274,27 @@ pub const MAX_COMMAND_BODY_BYTES: usize = 6 * (MAX_SCRIPT_BYTES + MAX_STDIN_BYTE
 
 /// How long a newcomer waits for one idle sandbox to be parked before it tries the next.
 pub const MAKE_ROOM: Duration = Duration::from_secs(5);
+
+/// Columns and rows of a terminal: at most, and where a caller names none.
+pub const MAX_TERMINAL_COLS: u32 = 500;
+/// See [`MAX_TERMINAL_COLS`].
+pub const MAX_TERMINAL_ROWS: u32 = 200;
+/// See [`MAX_TERMINAL_COLS`].
+pub const DEFAULT_TERMINAL_COLS: u32 = 120;
+/// See [`MAX_TERMINAL_COLS`].
+pub const DEFAULT_TERMINAL_ROWS: u32 = 32;
+
+/// What may be typed into a terminal in one request or message, in bytes.
+pub const MAX_TERMINAL_INPUT_BYTES: usize = 64 * 1024;
+
+/// How often a viewer of a terminal is asked whether it is still there.
+pub const TERMINAL_PING: Duration = Duration::from_secs(20);
+
+/// How long a viewer may say nothing, not even that it is there, before it is hung up on.
+pub const SILENT_VIEWER: Duration = Duration::from_secs(60);
+
+/// How long the end of a viewer's connection waits for the viewer's agreement to it.
+pub const VIEWER_FAREWELL: Duration = Duration::from_secs(2);
+
+/// Answers to one viewer's messages that wait to be sent.
+pub const MAX_VIEWER_ANSWERS: usize = 8;

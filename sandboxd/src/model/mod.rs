@@ -10,6 +10,7 @@ pub mod record;
 pub mod sandbox;
 pub mod session;
 mod tail;
+pub mod terminal;
 
 pub use command::{CommandSpec, Ended, Event, Program};
 pub use disk::{Disk, DiskQuota};
@@ -19,6 +20,7 @@ pub use record::{CommandRecord, SandboxRecord, Stage};
 pub use sandbox::{NetworkMode, Resources, Runtime, SandboxSpec, Transport, UidSlot};
 pub use session::SessionKey;
 pub use tail::Tail;
+pub use terminal::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus};
 
 use thiserror::Error;
 

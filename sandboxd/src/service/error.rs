@@ -22,7 +22,7 @@ pub enum Error {
     /// There is no such thing.
     #[error("no such {resource}")]
     NotFound {
-        /// `sandbox`, `command` or `file`.
+        /// `sandbox`, `command`, `terminal` or `file`.
         resource: &'static str,
     },
     /// There is no such runtime.
@@ -179,8 +179,17 @@ pub enum Error {
         /// As the caller gave it.
         path: String,
     },
+    /// What is asked for needs a terminal that runs.
+    #[error("the terminal has ended")]
+    TerminalEnded,
+    /// The program on a terminal does not read what is typed.
+    #[error("the program on the terminal does not read its input; {taken_bytes} bytes of it were taken")]
+    InputNotTaken {
+        /// How much of it.
+        taken_bytes: u64,
+    },
     /// It is in use and the caller did not say that this does not matter.
-    #[error("a command runs in the sandbox; end it first, or park with `force`")]
+    #[error("a command or a program on a terminal runs in the sandbox; end it first, or park with `force`")]
     InUse,
     /// It was to be deleted only if it is parked.
     #[error("the sandbox is not parked, or somebody is about to use it; it was not deleted")]
@@ -290,7 +299,11 @@ impl Error {
             Self::NotEmpty { .. } | Self::TextCount { .. } => ErrorCode::WrongState,
             Self::ConditionFailed { .. } => ErrorCode::PreconditionFailed,
             Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
-            Self::InUse | Self::NotParked | Self::StdinNotOpen { .. } => ErrorCode::WrongState,
+            Self::InUse
+            | Self::NotParked
+            | Self::StdinNotOpen { .. }
+            | Self::TerminalEnded
+            | Self::InputNotTaken { .. } => ErrorCode::WrongState,
             Self::Unsettled => ErrorCode::Unavailable,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::NoSpace { .. }
@@ -351,6 +364,7 @@ impl Error {
             Self::FileFailed { path, errno } => json!({ "path": path, "errno": errno }),
             Self::LimitReached { limit, value } => json!({ "limit": limit, "value": value }),
             Self::TooLarge { limit, .. } => json!({ "limit": limit }),
+            Self::InputNotTaken { taken_bytes } => json!({ "takenBytes": taken_bytes }),
             Self::Full { max } => json!({ "maxConcurrent": max }),
             Self::NotReady { missing } => json!({ "missing": missing }),
             Self::ImageNotAllowed { image } | Self::ImageUnavailable { image, .. } => {
@@ -360,6 +374,7 @@ impl Error {
             Self::CreateFailed(error) => return error.details(),
             Self::WaitDeadline { .. }
             | Self::InUse
+            | Self::TerminalEnded
             | Self::NotParked
             | Self::Unsettled
             | Self::NoDisks
@@ -445,6 +460,9 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::StdinNotOpen { state, written_bytes } => Error::StdinNotOpen { state, written_bytes },
         Refusal::StdinStalled { waited, written_bytes } => Error::StdinStalled { waited, written_bytes },
         Refusal::ReadOnlyUnavailable { errno } => Error::ReadOnlyUnavailable { errno },
+        Refusal::TerminalUnknown => Error::NotFound { resource: "terminal" },
+        Refusal::TerminalEnded => Error::TerminalEnded,
+        Refusal::InputNotTaken { taken_bytes } => Error::InputNotTaken { taken_bytes },
         Refusal::FieldInvalid { field, problem } => Error::Field(FieldError { field, problem }),
     }
 }

@@ -27,6 +27,8 @@ mod reconcile;
 mod registry;
 mod sandbox;
 mod stdin;
+mod terminal;
+mod terminal_view;
 mod view;
 
 use std::collections::HashSet;
@@ -43,6 +45,7 @@ pub use files::UploadFailed;
 pub use follow::CommandStream;
 pub use prepare::Readiness;
 pub use sandbox::{Changes, Reconnected};
+pub use terminal_view::{TerminalHand, TerminalView};
 pub use view::{SandboxUsage, SandboxView, Selection};
 
 use self::age::Age;

@@ -17,7 +17,7 @@ use crate::model::{Ended, Stage, limits};
 use crate::seam;
 
 impl Service {
-    /// Parks a sandbox. One in which a command runs is parked only by `force`, which ends what runs. Done as
+    /// Parks a sandbox. One in which a command or a program on a terminal runs is parked only by `force`, which ends what runs. Done as
     /// well where it is parked already.
     pub async fn park(self: &Arc<Self>, id: &SandboxId, force: bool) -> Result<(), Error> {
         let sandbox = self.find(id)?;
@@ -46,7 +46,7 @@ impl Service {
         task.await.map_err(|source| Error::Task { source })?
     }
 
-    /// Whether a command runs in it, started by whomever; an error where nobody can say.
+    /// Whether a command or a program on a terminal runs in it, started by whomever; an error where nobody can say.
     async fn has_commands(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
         if sandbox.activity.commands() > 0 {
             return Ok(true);
@@ -56,7 +56,7 @@ impl Service {
             return Ok(false);
         }
         match told_by(agent).await {
-            Some(info) => Ok(info.running_commands > 0),
+            Some(info) => Ok(info.is_busy()),
             None => Err(agent::Error::Away { waited: limits::USAGE }.into()),
         }
     }
@@ -233,5 +233,5 @@ impl Service {
 
 /// An agent that does not say counts as one that runs something: nothing is thrown away on a doubt.
 async fn may_run_commands(agent: &AgentHandle) -> bool {
-    told_by(agent).await.is_none_or(|info| info.running_commands > 0)
+    told_by(agent).await.is_none_or(|info| info.is_busy())
 }

@@ -16,6 +16,7 @@ use crate::http::{Answer, Asker};
 /// Ids of the right shape that nothing has.
 pub(crate) const NO_SANDBOX: &str = "sbx_0000000000000000";
 pub(crate) const NO_COMMAND: &str = "cmd_0000000000000000";
+pub(crate) const NO_TERMINAL: &str = "trm_0000000000000000";
 
 pub(crate) const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
@@ -48,7 +49,12 @@ pub(crate) async fn operations(asker: &Asker) -> Vec<Operation> {
 }
 
 fn filled(path: &str) -> String {
-    let named = [("{id}", NO_SANDBOX), ("{commandId}", NO_COMMAND), ("{file}", "page.js")];
+    let named = [
+        ("{id}", NO_SANDBOX),
+        ("{commandId}", NO_COMMAND),
+        ("{terminalId}", NO_TERMINAL),
+        ("{file}", "page.js"),
+    ];
     let path = named.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value));
     assert!(!path.contains('{'), "a parameter without a value here: {path}");
     path

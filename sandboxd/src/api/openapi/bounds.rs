@@ -55,6 +55,15 @@ fn table() -> Vec<Row> {
         ("StartCommand", "openStdin", json!({ "default": false })),
         ("StartCommand", "readOnly", json!({ "default": false })),
         ("KillCommand", "signal", json!({ "enum": signals() })),
+        ("OpenTerminal", "", program_of_its_arguments()),
+        ("OpenTerminal", "cmd", text(1, MAX_PATH_BYTES)),
+        ("OpenTerminal", "args", json!({ "maxItems": MAX_ARGS, "items": argument() })),
+        ("OpenTerminal", "cwd", text(0, MAX_PATH_BYTES)),
+        ("OpenTerminal", "env", map(MAX_ENV_ENTRIES, variable())),
+        ("OpenTerminal", "cols", with_default(range(1..=MAX_TERMINAL_COLS.into()), DEFAULT_TERMINAL_COLS)),
+        ("OpenTerminal", "rows", with_default(range(1..=MAX_TERMINAL_ROWS.into()), DEFAULT_TERMINAL_ROWS)),
+        ("ResizeTerminal", "cols", range(1..=MAX_TERMINAL_COLS.into())),
+        ("ResizeTerminal", "rows", range(1..=MAX_TERMINAL_ROWS.into())),
         ("WriteFiles", "files", json!({ "minItems": 1, "maxItems": MAX_FILES_PER_WRITE })),
         ("FileToWrite", "path", text(1, MAX_PATH_BYTES)),
         ("FileToWrite", "contentBase64", base64()),
@@ -171,6 +180,15 @@ fn either_script_or_program() -> Value {
         { "title": "A program", "required": ["cmd"], "properties": { "cmd": there, "script": absent } },
         { "title": "Arguments for bash", "required": ["args"],
           "properties": { "args": there, "cmd": absent, "script": absent } },
+    ] })
+}
+
+/// Arguments are those of a program that is named. What is null is absent.
+fn program_of_its_arguments() -> Value {
+    let (there, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
+    json!({ "anyOf": [
+        { "required": ["cmd"], "properties": { "cmd": there } },
+        { "properties": { "args": absent } },
     ] })
 }
 

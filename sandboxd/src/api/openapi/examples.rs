@@ -9,6 +9,7 @@ use sandbox_api::files::{
 };
 use sandbox_api::health::{Health, Ready};
 use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, SandboxCreated, TouchSandbox};
+use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use sandbox_api::{Done, ErrorBody};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -84,6 +85,8 @@ fn all() -> Result<Vec<Example>, Error> {
         }))?,
         example::<GrepFiles>(json!({ "query": "hello", "include": "**/*.txt" }))?,
         example::<GlobFiles>(json!({ "pattern": "**/*.txt", "exclude": ["node_modules"] }))?,
+        example::<OpenTerminal>(json!({ "cols": 100, "rows": 30 }))?,
+        example::<ResizeTerminal>(json!({ "cols": 132, "rows": 43 }))?,
         example::<ErrorBody>(json!({
             "error": "`sessionKey` is missing", "code": "invalid_request", "details": { "field": "sessionKey" },
             "requestId": "req_0123456789abcdef0123456789abcdef",

@@ -13,7 +13,7 @@ struct Source {
     parameters: &'static [(&'static str, &'static str)],
 }
 
-const SOURCES: [Source; 2] = [
+const SOURCES: [Source; 3] = [
     Source {
         operation_id: "createSandbox",
         path: "/v1/sandboxes/{id}",
@@ -23,6 +23,11 @@ const SOURCES: [Source; 2] = [
         operation_id: "startCommand",
         path: "/v1/sandboxes/{id}/commands/{commandId}",
         parameters: &[("id", "$request.path.id"), ("commandId", "$response.body#/commandId")],
+    },
+    Source {
+        operation_id: "openTerminal",
+        path: "/v1/sandboxes/{id}/terminals/{terminalId}",
+        parameters: &[("id", "$request.path.id"), ("terminalId", "$response.body#/terminalId")],
     },
 ];
 

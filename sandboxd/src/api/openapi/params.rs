@@ -1,6 +1,6 @@
 //! What paths name. Each type says it once for all routes below it.
 
-use sandbox_api::{CommandId, SandboxId};
+use sandbox_api::{CommandId, SandboxId, TerminalId};
 use utoipa::IntoParams;
 
 /// `/v1/sandboxes/{id}…`
@@ -21,4 +21,15 @@ pub(in crate::api) struct InCommand {
     id: SandboxId,
     /// The command's id.
     command_id: CommandId,
+}
+
+/// `/v1/sandboxes/{id}/terminals/{terminalId}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InTerminal {
+    /// The sandbox's id.
+    id: SandboxId,
+    /// The terminal's id.
+    terminal_id: TerminalId,
 }

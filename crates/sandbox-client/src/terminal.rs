@@ -1,0 +1,239 @@
+//! Terminals, and looking at one over a WebSocket.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, Stream, StreamExt};
+use reqwest::Method;
+use sandbox_api::command::EndReason;
+use sandbox_api::error::ErrorBody;
+use sandbox_api::terminal::{
+    FromTerminal, OpenTerminal, ResizeTerminal, Terminal, TerminalList, TerminalOpened, ToTerminal,
+};
+use sandbox_api::{Done, SandboxId, TOKEN_HEADER, TerminalId};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+
+use crate::{ACT, Client, Error, LOOK, json};
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// How long what is typed may take to be taken. The daemon gives the program five seconds to read it.
+const TYPE: Duration = LOOK;
+
+impl Client {
+    /// Opens a terminal; the answer means that its program runs. Not safe to repeat: each call opens one.
+    pub async fn open_terminal(
+        &self,
+        sandbox: &SandboxId,
+        wish: &OpenTerminal,
+    ) -> Result<TerminalOpened, Error> {
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/terminals"), wish), ACT).await
+    }
+
+    /// The terminals of a sandbox, the newest first, without their screens.
+    pub async fn terminals(&self, sandbox: &SandboxId) -> Result<TerminalList, Error> {
+        json(self.request(Method::GET, &format!("/v1/sandboxes/{sandbox}/terminals")), ACT).await
+    }
+
+    /// A terminal with what it shows.
+    pub async fn terminal(&self, sandbox: &SandboxId, terminal: &TerminalId) -> Result<Terminal, Error> {
+        json(self.request(Method::GET, &path_of(sandbox, terminal)), ACT).await
+    }
+
+    /// Gives a terminal another size. Safe to repeat.
+    pub async fn resize_terminal(
+        &self,
+        sandbox: &SandboxId,
+        terminal: &TerminalId,
+        size: ResizeTerminal,
+    ) -> Result<Done, Error> {
+        json(self.post(&format!("{}:resize", path_of(sandbox, terminal)), &size), ACT).await
+    }
+
+    /// Types up to 64 KiB into a terminal. Refused with `wrong_state` where it has ended, or where its program does
+    /// not read: `takenBytes` of the details says how much was taken.
+    pub async fn type_into(
+        &self,
+        sandbox: &SandboxId,
+        terminal: &TerminalId,
+        data: impl Into<Bytes>,
+    ) -> Result<Done, Error> {
+        let request = self.request(Method::POST, &format!("{}/input", path_of(sandbox, terminal)));
+        json(request.body(data.into()), ACT).await
+    }
+
+    /// Ends a terminal with everything started from it, and forgets it. The answer means that nothing of it is left.
+    pub async fn close_terminal(&self, sandbox: &SandboxId, terminal: &TerminalId) -> Result<Done, Error> {
+        json(self.request(Method::DELETE, &path_of(sandbox, terminal)), ACT).await
+    }
+
+    /// Looks at a terminal and types into it, until it ends or either half is dropped; the terminal goes on without.
+    /// First comes what is kept of what it wrote.
+    ///
+    /// ```no_run
+    /// use futures::StreamExt;
+    /// use sandbox_api::terminal::OpenTerminal;
+    /// use sandbox_client::{Client, TerminalEvent};
+    ///
+    /// # async fn example(client: Client, sandbox: sandbox_api::SandboxId) -> Result<(), sandbox_client::Error> {
+    /// let terminal = client.open_terminal(&sandbox, &OpenTerminal::default()).await?.terminal_id;
+    /// let (mut events, mut keyboard) = client.attach_terminal(&sandbox, &terminal).await?;
+    /// keyboard.resize(100, 40).await?;
+    /// keyboard.type_in("echo hello; exit\r").await?;
+    /// while let Some(event) = events.next().await {
+    ///     match event? {
+    ///         TerminalEvent::Output(bytes) => print!("{}", String::from_utf8_lossy(&bytes)),
+    ///         TerminalEvent::Exit { exit_code, .. } => println!("it ended with {exit_code}"),
+    ///         TerminalEvent::Size { .. } | TerminalEvent::NotDone(_) => {}
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn attach_terminal(
+        &self,
+        sandbox: &SandboxId,
+        terminal: &TerminalId,
+    ) -> Result<(TerminalEvents, Keyboard), Error> {
+        let path = path_of(sandbox, terminal);
+        // The daemon is spoken to in plain HTTP, and so is its socket.
+        let address = self.base.replacen("http", "ws", 1);
+        let mut request = format!("{address}{path}/attach").into_client_request().map_err(broken)?;
+        let token = HeaderValue::from_str(&self.token).map_err(|error| broken(error.into()))?;
+        request.headers_mut().insert(TOKEN_HEADER, token);
+        let connect = connect_async_with_config(request, None, true);
+        let socket = match timeout(ACT, connect).await {
+            Ok(Ok((socket, _))) => socket,
+            Ok(Err(tungstenite::Error::Http(response))) => return Err(refused(&response)),
+            Ok(Err(error)) => return Err(broken(error)),
+            Err(_) => return Err(Error::SocketDeadline { after: ACT }),
+        };
+        let (sink, stream) = socket.split();
+        Ok((TerminalEvents { stream, done: false }, Keyboard { sink }))
+    }
+}
+
+fn path_of(sandbox: &SandboxId, terminal: &TerminalId) -> String {
+    format!("/v1/sandboxes/{sandbox}/terminals/{terminal}")
+}
+
+fn broken(error: tungstenite::Error) -> Error {
+    Error::SocketBroken(Box::new(error))
+}
+
+fn refused(response: &tungstenite::http::Response<Option<Vec<u8>>>) -> Error {
+    let status = response.status().as_u16();
+    let body = response.body().as_deref().unwrap_or_default();
+    match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(body) => Error::Refused { status, body: Box::new(body) },
+        Err(_) => Error::Foreign { status },
+    }
+}
+
+/// What a viewer of a terminal hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TerminalEvent {
+    /// How large it is: first, and whenever it changed.
+    Size {
+        /// Characters in a row.
+        cols: u32,
+        /// Rows.
+        rows: u32,
+    },
+    /// What it wrote, to be given to a terminal emulator as it is.
+    Output(Bytes),
+    /// Something that was typed or wished for was not done. The terminal goes on.
+    NotDone(String),
+    /// Last: how it ended.
+    Exit {
+        /// As a shell would report it.
+        exit_code: i32,
+        /// The signal that ended it, such as `SIGHUP`.
+        signal: Option<String>,
+        /// Why; `lost` where its sandbox went away.
+        reason: EndReason,
+    },
+}
+
+/// What a terminal tells, in order. One that breaks off before the terminal's end says so. It must be read for the
+/// connection to live: the daemon asks from time to time whether anybody is there.
+pub struct TerminalEvents {
+    stream: SplitStream<Socket>,
+    done: bool,
+}
+
+impl Stream for TerminalEvents {
+    type Item = Result<TerminalEvent, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        while !self.done {
+            let heard = match std::task::ready!(self.stream.poll_next_unpin(context)) {
+                Some(Ok(Message::Binary(data))) => Ok(TerminalEvent::Output(data)),
+                Some(Ok(Message::Text(text))) => event_of(text.as_str()),
+                Some(Ok(Message::Close(frame))) => {
+                    Err(Error::HungUp { code: frame.map(|frame| frame.code.into()) })
+                }
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+                Some(Err(error)) => Err(broken(error)),
+                None => Err(Error::HungUp { code: None }),
+            };
+            self.done = matches!(heard, Err(_) | Ok(TerminalEvent::Exit { .. }));
+            return Poll::Ready(Some(heard));
+        }
+        Poll::Ready(None)
+    }
+}
+
+impl std::fmt::Debug for TerminalEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TerminalEvents").field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
+fn event_of(text: &str) -> Result<TerminalEvent, Error> {
+    Ok(match serde_json::from_str(text).map_err(Error::BadMessage)? {
+        FromTerminal::Size { cols, rows } => TerminalEvent::Size { cols, rows },
+        FromTerminal::Error { error } => TerminalEvent::NotDone(error),
+        FromTerminal::Exit { exit_code, signal, reason } => TerminalEvent::Exit { exit_code, signal, reason },
+    })
+}
+
+/// Where a viewer types.
+pub struct Keyboard {
+    sink: SplitSink<Socket, Message>,
+}
+
+impl Keyboard {
+    /// Types up to 64 KiB. Done when it is on its way; what the program does not take is told among the events.
+    pub async fn type_in(&mut self, data: impl Into<Bytes>) -> Result<(), Error> {
+        self.send(Message::Binary(data.into())).await
+    }
+
+    /// Gives the terminal the size of the viewer's window.
+    pub async fn resize(&mut self, cols: u32, rows: u32) -> Result<(), Error> {
+        let wish = ToTerminal::Resize { cols, rows };
+        let json = serde_json::to_string(&wish).map_err(Error::BadMessage)?;
+        self.send(Message::Text(json.into())).await
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), Error> {
+        match timeout(TYPE, self.sink.send(message)).await {
+            Ok(sent) => sent.map_err(broken),
+            Err(_) => Err(Error::SocketDeadline { after: TYPE }),
+        }
+    }
+}
+
+impl std::fmt::Debug for Keyboard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keyboard").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! Terminals: wire to model and back.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::response::Response;
+use sandbox_api::terminal::{
+    Cursor, OpenTerminal, ResizeTerminal, Terminal, TerminalList, TerminalOpened, TerminalState,
+};
+use sandbox_api::{Done, TerminalId};
+
+use super::body::{Input, Json};
+use super::command::{argv_of, env_of, text};
+use super::error::{DoorError, Result};
+use super::openapi::answers::*;
+use super::openapi::{InSandbox, InTerminal};
+use super::params::{self, Path};
+use super::server::Held;
+use super::{ApiState, ndjson, terminal_socket};
+use crate::model::command::signal_name;
+use crate::model::{FieldError, TerminalSize, TerminalSpec, TerminalStatus, limits};
+use crate::service;
+
+/// Open a terminal
+///
+/// A program on a pseudo-terminal; without `cmd` an interactive shell. It goes on without viewers and while the daemon is
+/// restarted.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminals", operation_id = "openTerminal", tag = "terminals",
+    params(InSandbox), request_body = OpenTerminal,
+    responses((status = 200, body = TerminalOpened), ByName, ByBody, BySandbox))]
+pub(super) async fn open(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Json(wish): Json<OpenTerminal>,
+) -> Result<Json<TerminalOpened>> {
+    let id = params::sandbox(&id)?;
+    let spec = spec_of(wish)?;
+    let terminal_id = spec.id.clone();
+    state.service.open_terminal(&id, spec).await?;
+    Ok(Json(TerminalOpened { terminal_id }))
+}
+
+/// List terminals
+///
+/// All that run, and the newest of those that have ended; the newest first, without their screens.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals", operation_id = "listTerminals", tag = "terminals",
+    params(InSandbox), responses((status = 200, body = TerminalList), ByName, BySandbox))]
+pub(super) async fn list(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+) -> Result<Json<TerminalList>> {
+    let terminals = state.service.terminals(&params::sandbox(&id)?).await?;
+    Ok(Json(TerminalList { terminals: terminals.into_iter().map(to_wire).collect() }))
+}
+
+/// Inspect a terminal
+///
+/// What is known of it, and what it shows.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals/{terminalId}", operation_id = "getTerminal", tag = "terminals",
+    params(InTerminal), responses((status = 200, body = Terminal), ByName, BySandbox))]
+pub(super) async fn inspect(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+) -> Result<Json<Terminal>> {
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
+    Ok(Json(to_wire(state.service.inspect_terminal(&id, &terminal).await?)))
+}
+
+/// Resize a terminal
+///
+/// Its program and every viewer are told.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminals/{terminalId}:resize", operation_id = "resizeTerminal",
+    tag = "terminals", params(InTerminal), request_body = ResizeTerminal,
+    responses((status = 200, body = Done), ByName, ByBody, ByState, BySandbox))]
+pub(super) async fn resize(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+    Json(wish): Json<ResizeTerminal>,
+) -> Result<Json<Done>> {
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
+    state.service.resize_terminal(&id, &terminal, TerminalSize::new(wish.cols, wish.rows)?).await?;
+    Ok(Json(Done::OK))
+}
+
+/// Type into a terminal
+///
+/// The bytes go to the program as they are.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminals/{terminalId}/input", operation_id = "typeIntoTerminal", tag = "terminals",
+    params(InTerminal), request_body(content_type = "application/octet-stream", description = "What is typed, up to 64 KiB."),
+    responses((status = 200, body = Done), ByName, ByUpload, BySize, ByState, BySandbox))]
+pub(super) async fn input(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+    Input(data): Input,
+) -> Result<Json<Done>> {
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
+    state.service.type_into(&id, &terminal, data).await?;
+    Ok(Json(Done::OK))
+}
+
+/// Close a terminal
+///
+/// Hangs it up, ends what stays, and answers when nothing of it is left.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/terminals/{terminalId}", operation_id = "closeTerminal", tag = "terminals",
+    params(InTerminal), responses((status = 200, body = Done), ByName, BySandbox))]
+pub(super) async fn close(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+) -> Result<Json<Done>> {
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
+    state.service.close_terminal(&id, &terminal).await?;
+    Ok(Json(Done::OK))
+}
+
+/// Look at a terminal
+///
+/// A WebSocket (RFC 6455). Binary messages are bytes, both ways: first what is kept of what it wrote, then what it writes, and
+/// what is typed. Text messages are JSON: `resize` from the viewer; `size`, `error` and, last, `exit` to it.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals/{terminalId}/attach", operation_id = "attachTerminal", tag = "terminals",
+    params(InTerminal), responses((status = 101, description = "The WebSocket is open."), ByQuery, ByName, BySandbox))]
+pub(super) async fn attach(
+    State(state): State<ApiState>,
+    Path((id, terminal)): Path<(String, String)>,
+    Extension(held): Extension<Held>,
+    upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response> {
+    let upgrade = upgrade.map_err(DoorError::NoUpgrade)?;
+    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
+    // Before the upgrade, so that what is wrong is told as everywhere.
+    let view = state.service.view_terminal(&id, &terminal).await?;
+    Ok(terminal_socket::answer(upgrade, view, held))
+}
+
+fn spec_of(wish: OpenTerminal) -> Result<TerminalSpec> {
+    let id = TerminalId::random().map_err(|source| service::Error::Randomness { source })?;
+    let argv = match (wish.cmd, wish.args) {
+        (None, None) => None,
+        (None, Some(_)) => return Err(FieldError::new("args", "must not come without cmd").into()),
+        (Some(cmd), args) => Some(argv_of(cmd, args)?),
+    };
+    let cols = wish.cols.unwrap_or(limits::DEFAULT_TERMINAL_COLS);
+    let rows = wish.rows.unwrap_or(limits::DEFAULT_TERMINAL_ROWS);
+    Ok(TerminalSpec {
+        id,
+        argv,
+        cwd: text("cwd", wish.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
+        env: env_of(wish.env.unwrap_or_default())?,
+        size: TerminalSize::new(cols, rows)?,
+    })
+}
+
+fn to_wire(status: TerminalStatus) -> Terminal {
+    let mut argv = status.argv.into_iter();
+    let ended = status.ended;
+    let cursor =
+        status.screen.as_ref().map(|screen| Cursor { row: screen.cursor_row, col: screen.cursor_col });
+    Terminal {
+        terminal_id: status.id,
+        state: if ended.is_some() { TerminalState::Ended } else { TerminalState::Running },
+        cmd: argv.next().unwrap_or_default(),
+        args: argv.collect(),
+        cwd: status.cwd,
+        is_shell: status.is_shell,
+        cols: status.size.cols,
+        rows: status.size.rows,
+        started_at: ndjson::time(status.started_at_ms),
+        ended_at: ended.map(|end| ndjson::time(end.at_ms)),
+        exit_code: ended.map(|end| end.exit_code),
+        signal: ended.and_then(|end| end.signal).map(signal_name),
+        reason: ended.map(|end| end.reason),
+        viewers: status.viewers,
+        bytes: status.bytes,
+        screen: status.screen.map(|screen| screen.text),
+        cursor,
+    }
+}

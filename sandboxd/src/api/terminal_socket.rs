@@ -1,0 +1,147 @@
+//! A terminal over a WebSocket (RFC 6455): binary messages are bytes both ways, text ones are JSON.
+//!
+//! Two halves run side by side, so that a program that does not read what is typed keeps nobody from seeing what it
+//! writes. The connection is a connection like any other: it holds a place among them until its end, and a stop of
+//! the daemon ends it at once, since the terminal goes on and its viewer comes back.
+
+use std::error::Error as _;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::response::Response;
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use sandbox_api::terminal::{FromTerminal, ToTerminal};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite;
+
+use super::server::Held;
+use crate::model::command::signal_name;
+use crate::model::terminal::TerminalEnded;
+use crate::model::{FieldError, TerminalEvent, TerminalSize, limits};
+use crate::service::{TerminalHand, TerminalView};
+
+type Sender = SplitSink<WebSocket, Message>;
+type Receiver = SplitStream<WebSocket>;
+
+/// Why a viewer's connection ends.
+enum Farewell {
+    /// The terminal has ended, and the viewer was told.
+    Ended,
+    /// The viewer said goodbye, or is not there any more.
+    Left,
+    /// It sent more at once than anybody types.
+    TooLarge,
+    /// The daemon stops.
+    Stopping,
+}
+
+/// Says yes to the upgrade, and serves the connection until its end.
+pub(super) fn answer(upgrade: WebSocketUpgrade, view: TerminalView, held: Held) -> Response {
+    upgrade
+        .max_message_size(limits::MAX_TERMINAL_INPUT_BYTES)
+        .max_frame_size(limits::MAX_TERMINAL_INPUT_BYTES)
+        .on_upgrade(|socket| serve(socket, view, held))
+}
+
+async fn serve(socket: WebSocket, view: TerminalView, held: Held) {
+    let (mut sender, mut receiver) = socket.split();
+    let (answers, to_be_sent) = mpsc::channel(limits::MAX_VIEWER_ANSWERS);
+    let hand = view.hand();
+    let farewell = tokio::select! {
+        () = held.stopping.cancelled() => Farewell::Stopping,
+        farewell = hear(&mut receiver, &hand, &answers) => farewell,
+        farewell = tell(&mut sender, view, to_be_sent) => farewell,
+    };
+    // Whether the viewer hears it is its own affair.
+    let _ = timeout(limits::VIEWER_FAREWELL, part(sender, receiver, farewell)).await;
+}
+
+/// What the viewer sends.
+async fn hear(receiver: &mut Receiver, hand: &TerminalHand, answers: &mpsc::Sender<String>) -> Farewell {
+    loop {
+        let message = match timeout(limits::SILENT_VIEWER, receiver.next()).await {
+            Ok(Some(Ok(message))) => message,
+            Ok(Some(Err(error))) if is_too_large(&error) => return Farewell::TooLarge,
+            Ok(Some(Err(_)) | None) | Err(_) => return Farewell::Left,
+        };
+        let done = match message {
+            Message::Binary(data) => hand.type_in(data).await.map_err(|error| error.to_string()),
+            Message::Text(text) => control(hand, text.as_str()).await,
+            Message::Ping(_) | Message::Pong(_) => Ok(()),
+            Message::Close(_) => return Farewell::Left,
+        };
+        if let Err(error) = done
+            && answers.send(error).await.is_err()
+        {
+            return Farewell::Left;
+        }
+    }
+}
+
+async fn control(hand: &TerminalHand, text: &str) -> Result<(), String> {
+    let ToTerminal::Resize { cols, rows } = serde_json::from_str(text)
+        .map_err(|_| "a text message must be `resize` as JSON, with `cols` and `rows`")?;
+    let size = TerminalSize::new(cols, rows).map_err(|fault: FieldError| fault.to_string())?;
+    hand.resize(size).await.map_err(|error| error.to_string())
+}
+
+/// What the viewer is sent, and from time to time a ping, which tells a viewer that is gone from one that is quiet.
+async fn tell(sender: &mut Sender, mut view: TerminalView, mut answers: mpsc::Receiver<String>) -> Farewell {
+    let mut pings = interval(limits::TERMINAL_PING);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pings.reset();
+    loop {
+        let message = tokio::select! {
+            event = view.next() => match event {
+                Some(TerminalEvent::Output { data, .. }) => Message::Binary(data),
+                Some(TerminalEvent::Size(TerminalSize { cols, rows })) => {
+                    text(&FromTerminal::Size { cols, rows })
+                }
+                Some(TerminalEvent::Ended(ended)) => {
+                    let _ = sender.send(text(&exit(ended))).await;
+                    return Farewell::Ended;
+                }
+                None => return Farewell::Ended,
+            },
+            Some(error) = answers.recv() => text(&FromTerminal::Error { error }),
+            _ = pings.tick() => Message::Ping(bytes::Bytes::new()),
+        };
+        if sender.send(message).await.is_err() {
+            return Farewell::Left;
+        }
+    }
+}
+
+/// Says goodbye and waits for the viewer to say it too, throwing away what it still sends: a connection closed with
+/// something unread is reset, and the reset overtakes what was sent last.
+async fn part(mut sender: Sender, mut receiver: Receiver, farewell: Farewell) {
+    let (code, reason) = match farewell {
+        Farewell::Left => return,
+        Farewell::Ended => (close_code::NORMAL, "the terminal has ended"),
+        Farewell::TooLarge => (close_code::SIZE, "a message is larger than may be typed at once"),
+        Farewell::Stopping => (close_code::AWAY, "the daemon stops; the terminal goes on"),
+    };
+    let close = CloseFrame { code, reason: reason.into() };
+    if sender.send(Message::Close(Some(close))).await.is_ok() {
+        while let Some(Ok(_)) = receiver.next().await {}
+    }
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<tungstenite::Error>());
+    matches!(cause, Some(tungstenite::Error::Capacity(_)))
+}
+
+fn exit(ended: TerminalEnded) -> FromTerminal {
+    FromTerminal::Exit {
+        exit_code: ended.exit_code,
+        signal: ended.signal.map(signal_name),
+        reason: ended.reason,
+    }
+}
+
+fn text(message: &FromTerminal) -> Message {
+    let json = serde_json::to_string(message).expect("messages have string keys and finite numbers");
+    Message::Text(json.into())
+}
