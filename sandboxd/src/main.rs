@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use sandboxd::cli::{self, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs};
+use sandboxd::cli::{
+    self, CpArgs, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs,
+};
 use sandboxd::config::{Config, Fault};
 use sandboxd::engine::Engine;
 use sandboxd::model::Instance;
@@ -30,6 +32,7 @@ enum Verb {
     Serve,
     Run(RunArgs),
     Shell(ShellArgs),
+    Cp(CpArgs),
     Ps(PsArgs),
     Logs(LogsArgs),
     Stop(StopArgs),
@@ -59,6 +62,7 @@ async fn main() -> ExitCode {
         (Verb::Serve, Ok(config)) => serve(config).await,
         (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,
         (Verb::Logs(args), Ok(config)) => cli::logs(args, &config).await,
+        (Verb::Cp(args), Ok(config)) => cli::cp(args, &config).await,
         (Verb::Shell(args), Ok(config)) => cli::shell(args, &config).await,
         (Verb::Ps(args), Ok(config)) => cli::ps(args, &config).await,
         (Verb::Stop(args), Ok(config)) => cli::stop(args, &config).await,

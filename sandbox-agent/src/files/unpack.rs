@@ -383,7 +383,10 @@ mod tests {
         builder.append(&header, content).unwrap();
     }
 
-    fn archive(members: &[(EntryType, &str, &str, &[u8])]) -> Vec<u8> {
+    /// Kind, name, target and content.
+    type Member<'a> = (EntryType, &'a str, &'a str, &'a [u8]);
+
+    fn archive(members: &[Member<'_>]) -> Vec<u8> {
         let mut builder = Builder::new(Vec::new());
         for (kind, name, target, content) in members {
             raw(&mut builder, *kind, name, target, content);
@@ -427,7 +430,7 @@ mod tests {
     #[test]
     fn what_leads_out_or_is_no_file_refuses_the_whole() {
         use EntryType::{Block, Char, Fifo, Link, Regular, Symlink};
-        let hostile: [&[(EntryType, &str, &str, &[u8])]; 12] = [
+        let hostile: [&[Member<'_>]; 12] = [
             &[(Regular, "../out", "", b"x")],
             &[(Regular, "a/../../out", "", b"x")],
             &[(Regular, "/etc/passwd", "", b"x")],

@@ -1,6 +1,7 @@
 //! The commands for people: clients of the API like any other.
 
 mod act;
+mod cp;
 mod detach;
 mod doctor;
 mod interrupts;
@@ -24,6 +25,7 @@ use sandbox_api::ErrorCode;
 use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
+pub use cp::{CpArgs, cp};
 pub use doctor::{DoctorArgs, doctor};
 pub use logs::{LogsArgs, logs};
 pub use prune::{PruneArgs, prune};

@@ -7,6 +7,7 @@ mod batch;
 mod bounds;
 mod cli;
 mod command;
+mod cp;
 mod database;
 mod doctor;
 mod door;

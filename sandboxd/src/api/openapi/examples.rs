@@ -107,8 +107,9 @@ pub(super) fn apply(document: &mut Value) {
     }
     for operation in operations(document) {
         let lines = if operation["operationId"] == "watchFiles" { CHANGES } else { STREAM };
-        let content = &mut operation["responses"]["200"]["content"];
-        if let Some(stream) = content.get_mut("application/x-ndjson") {
+        // An index would make what is not there.
+        let stream = operation.pointer_mut("/responses/200/content/application~1x-ndjson");
+        if let Some(stream) = stream {
             stream["example"] = lines.into();
         }
     }
