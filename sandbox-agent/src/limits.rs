@@ -98,8 +98,10 @@ pub(crate) const INPUT_WAIT: Duration = Duration::from_secs(5);
 /// Levels of directories a walk goes down, and an archive may have.
 pub(crate) const MAX_WALK_DEPTH: usize = 128;
 
-/// Names of one directory that a walk keeps in memory, the first ones.
+/// Names of one directory that a walk keeps in memory, the first ones; and all that it keeps of all levels, in bytes.
 pub(crate) const MAX_WALK_NAMES: usize = 200_000;
+/// See [`MAX_WALK_NAMES`].
+pub(crate) const MAX_WALK_BYTES: usize = 16 * 1024 * 1024;
 
 /// One page of a list, in bytes.
 pub(crate) const LIST_PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -114,6 +116,9 @@ pub(crate) const MAX_EDIT_BYTES: usize = 16 * 1024 * 1024;
 
 /// The diff of an edit, in bytes. What would need a longer one is not done.
 pub(crate) const MAX_DIFF_BYTES: usize = 4 * 1024 * 1024;
+
+/// Lines from the first change to the last, of which a diff is made.
+pub(crate) const MAX_DIFF_LINES: usize = 250_000;
 
 /// Edits of one request.
 pub(crate) const MAX_EDITS: usize = 256;
@@ -146,8 +151,9 @@ pub(crate) const MAX_PATTERN_BYTES: usize = 4 * 1024;
 /// See [`MAX_PATTERN_BYTES`].
 pub(crate) const MAX_PATTERNS: usize = 100;
 
-/// What is read of one `.gitignore`, in bytes.
-pub(crate) const MAX_GITIGNORE_BYTES: u64 = 256 * 1024;
+/// What is read of all `.gitignore` files that hold at one place, in bytes. A pattern takes a thousand times its length
+/// in memory.
+pub(crate) const MAX_GITIGNORE_BYTES: usize = 48 * 1024;
 
 /// Directories of one watch. The kernel's own bound is for all of a user's processes.
 pub(crate) const MAX_WATCHED_DIRS: usize = 8192;
@@ -155,8 +161,14 @@ pub(crate) const MAX_WATCHED_DIRS: usize = 8192;
 /// Changes that are told at once; more are told as an overflow.
 pub(crate) const MAX_WATCH_EVENTS: usize = 4096;
 
-/// Archives and searches at once, each of which holds a thread while it goes on.
+/// Edits, searches and archives that are unpacked at once, each of which holds a thread while it goes on.
 pub(crate) const MAX_HEAVY_CALLS: usize = 4;
+
+/// Archives that are packed at once, and files of more than one message that are read: what a caller leaves unread
+/// takes memory.
+pub(crate) const MAX_PACKS: usize = 4;
+/// See [`MAX_PACKS`].
+pub(crate) const MAX_READS: usize = 32;
 
 /// How long one more of them waits for a turn.
 pub(crate) const HEAVY_TURN: Duration = Duration::from_secs(10);

@@ -36,8 +36,8 @@ const LARGE_MIB: u32 = 512;
 const MENDED: [i32; 2] = [0, 1];
 
 /// What a sandbox's volume holds from the start. Path, and the mode that mke2fs copies.
-pub(crate) const SKELETON: [(&str, u32); 3] =
-    [("workspace", 0o755), (".local", 0o755), (".local/tmp", 0o700)];
+pub(crate) const SKELETON: [(&str, u32); 4] =
+    [("workspace", 0o755), (".local", 0o755), (".local/tmp", 0o700), (".staging", 0o700)];
 
 /// What a file system says of itself.
 #[derive(Debug, PartialEq, Eq)]

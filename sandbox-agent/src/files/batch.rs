@@ -20,7 +20,7 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt, Permissions,
 
 use super::path::{FilePath, invalid, leads_out};
 use super::staging::fresh_name;
-use super::{Workspace, info};
+use super::{Change, Workspace, info};
 use crate::limits::MAX_FILES_PER_WRITE;
 
 /// Mode of a new file whose writer names none.
@@ -115,10 +115,9 @@ impl Batch {
     }
 
     /// Puts every file in its place.
-    pub(crate) fn commit(mut self) -> Result<v1::WriteFilesReply, Kind> {
+    pub(crate) fn commit(mut self, _: &Change) -> Result<v1::WriteFilesReply, Kind> {
         self.seal()?;
         let workspace = Arc::clone(&self.workspace);
-        let _change = workspace.change();
         let Some(staging) = self.staging.take() else {
             return Ok(v1::WriteFilesReply::default());
         };
@@ -284,7 +283,7 @@ mod tests {
     fn write(fixture: &Fixture, parts: &[v1::FilePart]) -> Result<v1::WriteFilesReply, Kind> {
         let mut batch = Batch::new(Arc::clone(&fixture.workspace));
         parts.iter().try_for_each(|part| batch.add(part.clone()))?;
-        batch.commit()
+        batch.commit(&fixture.workspace.change_now())
     }
 
     fn names(dir: &Path) -> Vec<String> {
@@ -302,7 +301,7 @@ mod tests {
         batch.add(part("a/b/one", b"1")).unwrap();
         batch.add(part(fixture.dir.path().join("two").to_str().unwrap(), b"22")).unwrap();
         assert!(names(fixture.dir.path()).is_empty());
-        let reply = batch.commit().unwrap();
+        let reply = batch.commit(&fixture.workspace.change_now()).unwrap();
         assert_eq!((reply.files, reply.bytes, reply.created), (2, 3, true));
         assert_eq!(std::fs::read(fixture.dir.path().join("a/b/one")).unwrap(), b"1");
         assert_eq!(std::fs::read(fixture.dir.path().join("two")).unwrap(), b"22");

@@ -5,6 +5,7 @@
 //! people write that. What the caller did not name stays: byte order mark, mode, bytes that are no text.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +13,18 @@ use std::time::Duration;
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 use memchr::memmem;
-use similar::{ChangeTag, TextDiff};
+use similar::{ChangeTag, DiffOp, TextDiff};
 
-use super::Workspace;
 use super::batch::Batch;
 use super::path::{FilePath, invalid, to_bytes};
-use crate::limits::{MAX_DIFF_BYTES, MAX_EDIT_BYTES, MAX_EDITS};
+use super::{Change, Workspace};
+use crate::limits::{MAX_DIFF_BYTES, MAX_DIFF_LINES, MAX_EDIT_BYTES, MAX_EDITS};
 
 /// How long the shortest diff is looked for; after that a longer one is taken.
 const DIFF: Duration = Duration::from_millis(500);
+
+/// Lines around a change that a diff shows, as diff(1) does.
+const CONTEXT: usize = 3;
 
 impl Workspace {
     /// Does the edits one after the other, or none of them.
@@ -28,6 +32,7 @@ impl Workspace {
         self: &Arc<Self>,
         path: &FilePath,
         edits: &[v1::TextEdit],
+        change: &Change,
     ) -> Result<v1::EditReply, Kind> {
         if edits.is_empty() || edits.len() > MAX_EDITS {
             return Err(invalid("edits", format!("must be 1 to {MAX_EDITS}")));
@@ -40,10 +45,10 @@ impl Workspace {
         if *after == before[..] {
             return Ok(v1::EditReply { etag, ..v1::EditReply::default() });
         }
-        let diff = diff(&before, &after, path);
+        let diff = diff(&before, &after, path)?;
         check_length("diff", diff.len(), MAX_DIFF_BYTES)?;
         let first_changed_line = first_difference(&before, &after);
-        let etag = self.swap(path, after.into_owned(), etag)?;
+        let etag = self.swap(path, after.into_owned(), etag, change)?;
         Ok(v1::EditReply { diff: diff.into(), first_changed_line, etag })
     }
 
@@ -58,12 +63,18 @@ impl Workspace {
     }
 
     /// Puts `content` in the place of what had this etag.
-    fn swap(self: &Arc<Self>, path: &FilePath, content: Vec<u8>, etag: String) -> Result<String, Kind> {
+    fn swap(
+        self: &Arc<Self>,
+        path: &FilePath,
+        content: Vec<u8>,
+        etag: String,
+        change: &Change,
+    ) -> Result<String, Kind> {
         let mut batch = Batch::new(Arc::clone(self));
         let path = to_bytes(&path.relative);
         let head = v1::FileHead { path, if_match: Some(etag), ..v1::FileHead::default() };
         batch.add(v1::FilePart { head: Some(head), data: content.into(), end: true })?;
-        Ok(batch.commit()?.etag)
+        Ok(batch.commit(change)?.etag)
     }
 }
 
@@ -127,20 +138,61 @@ fn first_difference(before: &[u8], after: &[u8]) -> u64 {
     1 + memchr::memchr_iter(b'\n', &before[..same]).count() as u64
 }
 
-fn diff(before: &[u8], after: &[u8], path: &FilePath) -> Vec<u8> {
-    // Not the library's own lines, which end at a lone CR as well.
-    let lines = |text| -> Vec<&[u8]> { <[u8]>::split_inclusive(text, |byte| *byte == b'\n').collect() };
-    let (old, new) = (lines(before), lines(after));
+fn diff(before: &[u8], after: &[u8], path: &FilePath) -> Result<Vec<u8>, Kind> {
+    let window = Window::around_difference(before, after);
+    let (old, new) = (lines(&before[window.old.clone()]), lines(&after[window.new.clone()]));
+    check_length("lines between the first and the last edit", old.len().max(new.len()), MAX_DIFF_LINES)?;
     let diff = TextDiff::configure().timeout(DIFF).newline_terminated(true).diff_slices(&old, &new);
     let name = |side: &str| quoted(side, path.relative.as_os_str().as_bytes());
     let mut text = format!("--- {}\n+++ {}\n", name("a"), name("b")).into_bytes();
-    for hunk in diff.unified_diff().iter_hunks() {
-        text.extend_from_slice(format!("{}\n", hunk.header()).as_bytes());
+    for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
+        text.extend_from_slice(head_of(hunk.ops(), window.lines_before).as_bytes());
         for change in hunk.iter_changes() {
             write_line(&mut text, change.tag(), change.value());
         }
     }
-    text
+    Ok(text)
+}
+
+/// Not the library's own lines, which end at a lone CR as well.
+fn lines(text: &[u8]) -> Vec<&[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+/// Whole lines from before the first difference to behind the last: what is the same around them would only take
+/// memory.
+struct Window {
+    old: Range<usize>,
+    new: Range<usize>,
+    /// In front of it, in both.
+    lines_before: usize,
+}
+
+impl Window {
+    fn around_difference(before: &[u8], after: &[u8]) -> Self {
+        let pairs = before.iter().zip(after);
+        let same = pairs.take_while(|(before, after)| before == after).count();
+        let start = (0..=CONTEXT).fold(same, |at, _| memchr::memrchr(b'\n', &before[..at]).unwrap_or(0));
+        let start = if before.get(start) == Some(&b'\n') && start < same { start + 1 } else { start };
+        let pairs = before[same..].iter().rev().zip(after[same..].iter().rev());
+        let same_behind = pairs.take_while(|(before, after)| before == after).count();
+        let rest = &before[before.len() - same_behind..];
+        let kept = memchr::memchr_iter(b'\n', rest).nth(CONTEXT).map_or(rest.len(), |newline| newline + 1);
+        let behind = rest.len() - kept;
+        let lines_before = memchr::memchr_iter(b'\n', &before[..start]).count();
+        Self { old: start..before.len() - behind, new: start..after.len() - behind, lines_before }
+    }
+}
+
+/// `@@ -1,3 +1,4 @@`, as diff(1) counts: from 1, and a side without lines from the line before it.
+fn head_of(ops: &[DiffOp], lines_before: usize) -> String {
+    let side = |range: fn(&DiffOp) -> Range<usize>| {
+        let start = ops.first().map_or(0, |op| range(op).start);
+        let length = ops.last().map_or(0, |op| range(op).end) - start;
+        let start = lines_before + start + usize::from(length > 0);
+        if length == 1 { start.to_string() } else { format!("{start},{length}") }
+    };
+    format!("@@ -{} +{} @@\n", side(DiffOp::old_range), side(DiffOp::new_range))
 }
 
 /// By ourselves, because the library takes a lone CR for the end of a line here as well.
@@ -188,7 +240,7 @@ mod tests {
     ) -> Result<(Vec<u8>, v1::EditReply), Kind> {
         let path = fixture.dir.path().join("file");
         fs::write(&path, content).unwrap();
-        let reply = fixture.workspace.edit(&fixture.path("file"), edits)?;
+        let reply = fixture.workspace.edit(&fixture.path("file"), edits, &fixture.workspace.change_now())?;
         Ok((fs::read(&path).unwrap(), reply))
     }
 
@@ -234,6 +286,20 @@ mod tests {
     fn an_edit_that_changes_nothing_says_so() {
         let (_, reply) = edited(&fixture(), b"a\nb\n", &[text_edit("b", "b", false)]).unwrap();
         assert_eq!((reply.diff.len(), reply.first_changed_line), (0, 0));
+    }
+
+    #[test]
+    fn a_diff_is_made_of_what_lies_between_the_first_and_the_last_change() {
+        let fixture = fixture();
+        let short = "\n".repeat(4_000_000);
+        let content = format!("first\n{short}needle\n{short}last\n");
+        let (_, reply) =
+            edited(&fixture, content.as_bytes(), &[text_edit("needle", "found", false)]).unwrap();
+        let diff = String::from_utf8(reply.diff.to_vec()).unwrap();
+        assert!(diff.ends_with("@@ -3999999,7 +3999999,7 @@\n \n \n \n-needle\n+found\n \n \n \n"), "{diff}");
+        assert_eq!(patched_back(&fixture, &reply.diff), content.as_bytes());
+        let apart = [text_edit("first", "1", false), text_edit("last", "2", false)];
+        assert!(matches!(edited(&fixture, content.as_bytes(), &apart), Err(Kind::TooLarge(_))));
     }
 
     proptest! {

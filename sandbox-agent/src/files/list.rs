@@ -46,6 +46,8 @@ impl Workspace {
                 page.add(info);
             }
         }
+        // A directory of which not all names were kept was gone through as far as they went.
+        page.more |= walk.is_cut_short();
         Ok(page.into_messages())
     }
 }

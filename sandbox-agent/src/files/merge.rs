@@ -1,16 +1,19 @@
 //! Moves a tree from the staging directory into the workspace, and takes it back where that fails in the middle.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use agent_protocol::fault::Kind;
+use agent_protocol::v1;
 use cap_std::fs::Dir;
 
 use super::Workspace;
 use super::path::FilePath;
 use super::staging::fresh_name;
+use super::tree;
 use super::walk::Walk;
-use crate::limits::MAX_WALK_NAMES;
+use crate::limits::MAX_WALK_DEPTH;
 
 /// A merge under way. Whoever runs it holds off other changes.
 pub(super) struct Merge<'a> {
@@ -48,7 +51,7 @@ impl<'a> Merge<'a> {
         let target = self.workspace.open_dir_making(to.as_path(), &mut self.made);
         target.map_err(|error| to.dir_fault(&error))?;
         let fail = |error: io::Error| to.fault(&error);
-        let mut walk = Walk::new(tree, PathBuf::new(), MAX_WALK_NAMES, None).map_err(fail)?;
+        let mut walk = Walk::whole(tree).map_err(fail)?;
         while let Some(entry) = walk.next() {
             let path = FilePath::found(to.relative.join(&entry.path));
             let fail = |error: io::Error| path.fault(&error);
@@ -75,6 +78,10 @@ impl<'a> Merge<'a> {
                 }
             }
         }
+        if walk.is_cut() {
+            let (limit, value) = ("levels of directories".into(), MAX_WALK_DEPTH as u64);
+            return Err(Kind::LimitReached(v1::LimitReached { limit, value }));
+        }
         Ok(())
     }
 
@@ -86,12 +93,21 @@ impl<'a> Merge<'a> {
             // What a command took away meanwhile cannot be put back, and that is what it wanted.
             let _ = match backup {
                 Some(backup) => self.staging.rename(backup, &parent, name),
-                None => parent.rename(name, self.staging, fresh_name()),
+                None => self.take_away(&parent, name),
             };
         }
         for dir in self.made.iter().rev() {
             let _ = self.workspace.dir.remove_dir(dir);
         }
+    }
+
+    fn take_away(&self, parent: &Dir, name: &OsStr) -> io::Result<()> {
+        if !parent.symlink_metadata(name)?.is_dir() {
+            return parent.remove_file(name);
+        }
+        let gone = fresh_name();
+        parent.rename(name, self.staging, &gone)?;
+        tree::clear(self.staging, gone).map(drop)
     }
 
     fn forget(&self) {

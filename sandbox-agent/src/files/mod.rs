@@ -31,16 +31,21 @@ pub(crate) mod watch;
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use agent_protocol::fault::Kind;
 use bytes::Bytes;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use self::path::{FilePath, leads_out};
 use self::staging::Staging;
+
+/// The right to look at files and replace them, which one caller has at a time.
+#[derive(Debug)]
+pub(crate) struct Change(#[expect(dead_code, reason = "it is there to be held")] OwnedMutexGuard<()>);
 
 /// The workspace as a directory that no path leads out of.
 #[derive(Debug)]
@@ -49,13 +54,13 @@ pub(crate) struct Workspace {
     dir: Dir,
     staging: Staging,
     /// Held while files are looked at and replaced, so that of two callers who go by what was there one loses.
-    changing: Mutex<()>,
+    changing: Arc<Mutex<()>>,
 }
 
 impl Workspace {
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(root, ambient_authority())?;
-        Ok(Self { root: root.to_owned(), dir, staging: Staging::open(root)?, changing: Mutex::default() })
+        Ok(Self { root: root.to_owned(), dir, staging: Staging::open(root)?, changing: Arc::default() })
     }
 
     /// Bytes taken of the file system the workspace is on: one call of the kernel, whatever is in it.
@@ -104,9 +109,15 @@ impl Workspace {
         Ok(())
     }
 
-    /// Holds off every other change by a caller until it is dropped. Commands do not ask.
-    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Holds off every other change by a caller until it is dropped. Commands do not ask. Waited for without a thread,
+    /// because there are few of them and reading needs one too.
+    pub(crate) async fn change(&self) -> Change {
+        Change(Arc::clone(&self.changing).lock_owned().await)
+    }
+
+    /// The same for what holds a thread already, and is one of few that do.
+    fn change_now(&self) -> Change {
+        Change(Arc::clone(&self.changing).blocking_lock_owned())
     }
 
     /// Does `act` on the path, and once more on what the path stands for if absolute links alone made it seem to

@@ -23,6 +23,10 @@ use crate::limits::{MAX_WALK_DEPTH, MAX_WALK_NAMES, MESSAGE_BYTES};
 /// An archive consists of blocks of this size (tar(5)).
 const BLOCK_BYTES: u64 = 512;
 
+/// What is looked at before what there is goes on its way, and what a header counts as.
+const STEP_BYTES: usize = 8 * 1024 * 1024;
+const HEADER_COST: usize = 4 * 1024;
+
 /// Speed before size: an archive is most often unpacked as soon as it has come.
 const GZIP_LEVEL: u32 = 1;
 const ZSTD_LEVEL: i32 = 1;
@@ -68,7 +72,8 @@ impl Workspace {
 impl Packing {
     /// The next piece of the archive; none after its end.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Kind> {
-        self.fill().map_err(|error| FilePath::found(self.root.clone()).fault(&error))?;
+        let mut looked_at = 0;
+        self.fill(&mut looked_at).map_err(|error| FilePath::found(self.root.clone()).fault(&error))?;
         if self.walk.as_ref().is_some_and(Walk::is_cut) {
             let limit = format!("levels of directories, or {MAX_WALK_NAMES} names in one,");
             return Err(Kind::LimitReached(v1::LimitReached { limit, value: MAX_WALK_DEPTH as u64 }));
@@ -76,7 +81,8 @@ impl Packing {
         let Some(archive) = &mut self.archive else {
             return Ok(None);
         };
-        if archive.get_ref().written().len() >= MESSAGE_BYTES {
+        // What has been looked at may be next to nothing when it is packed. The thread is for others as well.
+        if archive.get_ref().written().len() >= MESSAGE_BYTES || looked_at >= STEP_BYTES {
             return Ok(Some(archive.get_mut().take()));
         }
         let last = self.archive.take().map(|archive| archive.into_inner()?.finish()).transpose();
@@ -85,8 +91,12 @@ impl Packing {
     }
 
     /// Goes on until there is a message's worth, or everything is packed.
-    fn fill(&mut self) -> io::Result<()> {
-        while self.archive.as_ref().is_some_and(|archive| archive.get_ref().written().len() < MESSAGE_BYTES) {
+    fn fill(&mut self, looked_at: &mut usize) -> io::Result<()> {
+        while *looked_at < STEP_BYTES
+            && self.archive.as_ref().is_some_and(|archive| archive.get_ref().written().len() < MESSAGE_BYTES)
+        {
+            *looked_at += MESSAGE_BYTES
+                .min(self.file.as_ref().map_or(HEADER_COST, |file| file.rest as usize + HEADER_COST));
             if self.file.is_some() {
                 self.add_content()?;
             } else if !self.add_next()? {

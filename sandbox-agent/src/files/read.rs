@@ -66,6 +66,11 @@ fn span_of(range: Option<read_file_request::Range>, size: u64) -> Option<Range<u
 }
 
 impl Reading {
+    /// Whether there is no chunk after the one that was read last.
+    pub(crate) fn is_over(&self) -> bool {
+        self.rest == 0 && self.header.is_none()
+    }
+
     /// The next chunk; the first one is never missing. What was added to the file meanwhile is not read; a file
     /// that has become shorter is an error, because its length has been told.
     pub(crate) fn next(&mut self) -> Result<Option<v1::FileChunk>, Kind> {

@@ -5,7 +5,7 @@
 //! somebody who searches a checkout means. A search ends early where it has found enough, has taken too long or has
 //! seen too much, and says which.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -52,12 +52,15 @@ impl Workspace {
                 Ok(hunt.is_on(found.len(), bytes))
             });
             // A file that cannot be read to its end has been searched as far as it can be.
-            let _ = searcher.search_file(&matcher, &file.into_std(), sink);
+            let timed = Timed { file, end: hunt.began + SEARCH };
+            let _ = searcher.search_reader(&matcher, timed, sink);
             if !hunt.is_on(reply.matches.len(), bytes) {
                 break;
             }
         }
         reply.cut = hunt.cut(reply.matches.len(), bytes).into();
+        // One more than was wanted was looked for, to know whether there is more.
+        reply.matches.truncate(hunt.wanted);
         Ok(reply)
     }
 
@@ -77,7 +80,7 @@ impl Workspace {
                 continue;
             }
             if let Ok(info) = info::of_entry(&entry.dir, &entry.name, &entry.path) {
-                bytes += info.path.len();
+                bytes += info.path.len() + info.target.as_ref().map_or(0, bytes::Bytes::len);
                 reply.entries.push(info);
             }
             if !hunt.is_on(reply.entries.len(), bytes) {
@@ -85,6 +88,7 @@ impl Workspace {
             }
         }
         reply.cut = hunt.cut(reply.entries.len(), bytes).into();
+        reply.entries.truncate(hunt.wanted);
         Ok(reply)
     }
 }
@@ -97,8 +101,15 @@ struct Hunt {
     wanted: usize,
     seen: u64,
     exclude: GlobSet,
-    /// One for each level that was entered; none where everything is searched.
-    ignores: Option<Vec<Gitignore>>,
+    /// One for each level that was entered, and one for all above; none where everything is searched.
+    ignores: Option<Vec<Ignored>>,
+    cut: bool,
+}
+
+/// What the `.gitignore` of a directory says, and how long it is.
+struct Ignored {
+    says: Vec<Gitignore>,
+    bytes: usize,
 }
 
 impl Hunt {
@@ -107,7 +118,7 @@ impl Hunt {
             return Err(invalid("maxResults", format!("must be 1 to {MAX_SEARCH_RESULTS}")));
         }
         let dir = workspace.open_dir(path.as_path()).map_err(|error| path.dir_fault(&error))?;
-        let ignores = (!everything).then(|| vec![gitignore(&dir, &path.relative)]);
+        let ignores = (!everything).then(|| vec![Ignored::down_to(workspace, &dir, &path.relative)]);
         let walk = Walk::new(dir, path.relative.clone(), MAX_WALK_NAMES, None);
         Ok(Self {
             walk: walk.map_err(|error| path.dir_fault(&error))?,
@@ -117,6 +128,7 @@ impl Hunt {
             seen: 0,
             exclude: GlobSet::empty(),
             ignores,
+            cut: false,
         })
     }
 
@@ -131,9 +143,7 @@ impl Hunt {
                 continue;
             }
             if entry.is_dir {
-                if let Some(ignores) = &mut self.ignores {
-                    ignores.push(gitignore_in(&entry));
-                }
+                self.ignore_in(&entry);
                 self.walk.enter(&entry);
             }
             return Some(entry);
@@ -150,8 +160,21 @@ impl Hunt {
             return true;
         }
         // The nearest file that says something decides (gitignore(5)).
-        let said = ignores.iter().rev().map(|ignore| ignore.matched(&entry.path, entry.is_dir));
+        let said = ignores.iter().rev().flat_map(|ignored| ignored.says.iter().rev());
+        let said = said.map(|ignore| ignore.matched(&entry.path, entry.is_dir));
         said.into_iter().find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
+    }
+
+    /// From here on what the entry's own `.gitignore` says holds too. Where those above say too much already it is not
+    /// followed, and that is told.
+    fn ignore_in(&mut self, entry: &Entry) {
+        let Some(ignores) = &mut self.ignores else { return };
+        let held: usize = ignores.iter().map(|ignored| ignored.bytes).sum();
+        let dir = super::tree::open_itself(&entry.dir, Path::new(&entry.name));
+        let read = dir.ok().and_then(|dir| gitignore(&dir, &entry.path, MAX_GITIGNORE_BYTES - held));
+        self.cut |= read.as_ref().is_some_and(|(_, _, is_whole)| !is_whole);
+        let (says, bytes) = read.map_or((Vec::new(), 0), |(says, bytes, _)| (vec![says], bytes));
+        ignores.push(Ignored { says, bytes });
     }
 
     fn seen_from_start<'a>(&self, entry: &'a Entry) -> &'a Path {
@@ -164,7 +187,7 @@ impl Hunt {
 
     fn cut_by(&self, found: usize, bytes: usize) -> Cut {
         match () {
-            () if found >= self.wanted || bytes >= SEARCH_REPLY_BYTES => Cut::Results,
+            () if found > self.wanted || bytes >= SEARCH_REPLY_BYTES => Cut::Results,
             () if self.began.elapsed() >= SEARCH => Cut::Time,
             () if self.seen >= MAX_SEARCHED_FILES => Cut::Files,
             () => Cut::None,
@@ -172,11 +195,9 @@ impl Hunt {
     }
 
     /// Why it ended before it was through, if it did.
-    fn cut(&mut self, found: usize, bytes: usize) -> Cut {
+    fn cut(&self, found: usize, bytes: usize) -> Cut {
         match self.cut_by(found, bytes) {
-            Cut::None if self.walk.is_cut() => Cut::Files,
-            // What was wanted is what there is.
-            Cut::Results if bytes < SEARCH_REPLY_BYTES && self.walk.next().is_none() => Cut::None,
+            Cut::None if self.cut || self.walk.is_cut() => Cut::Files,
             cut => cut,
         }
     }
@@ -233,27 +254,56 @@ fn open(dir: &Dir, name: &Path) -> Option<File> {
     file.metadata().ok().filter(cap_std::fs::Metadata::is_file).map(|_| file)
 }
 
-fn gitignore_in(entry: &Entry) -> Gitignore {
-    match super::tree::open_itself(&entry.dir, Path::new(&entry.name)) {
-        Ok(dir) => gitignore(&dir, &entry.path),
-        Err(_) => Gitignore::empty(),
+impl Ignored {
+    /// What holds in `dir`: its own, and those above it up to the workspace.
+    fn down_to(workspace: &Workspace, dir: &Dir, path: &Path) -> Self {
+        let mut ignored = Self { says: Vec::new(), bytes: 0 };
+        for above in path.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
+            let at = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            if let Ok(dir) = workspace.open_dir(at) {
+                ignored.add(&dir, above);
+            }
+        }
+        ignored.add(dir, path);
+        ignored
+    }
+
+    fn add(&mut self, dir: &Dir, path: &Path) {
+        if let Some((says, bytes, _)) = gitignore(dir, path, MAX_GITIGNORE_BYTES - self.bytes) {
+            self.says.push(says);
+            self.bytes += bytes;
+        }
     }
 }
 
-/// What the `.gitignore` of a directory says; what cannot be read or understood says nothing.
-fn gitignore(dir: &Dir, path: &Path) -> Gitignore {
-    let Some(file) = open(dir, Path::new(".gitignore")) else {
-        return Gitignore::empty();
-    };
+/// What the `.gitignore` of a directory says in its first `room` bytes, how many that are, and whether that is all; none
+/// where there is none. What cannot be read or understood says nothing.
+fn gitignore(dir: &Dir, path: &Path, room: usize) -> Option<(Gitignore, usize, bool)> {
+    let file = open(dir, Path::new(".gitignore"))?;
     let mut text = Vec::new();
-    if file.take(MAX_GITIGNORE_BYTES).read_to_end(&mut text).is_err() {
-        return Gitignore::empty();
-    }
+    file.take(room as u64 + 1).read_to_end(&mut text).ok()?;
+    let is_whole = text.len() <= room;
+    text.truncate(room);
     let mut builder = GitignoreBuilder::new(path);
     for line in String::from_utf8_lossy(&text).lines() {
         let _ = builder.add_line(None, line);
     }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
+    Some((builder.build().ok()?, text.len(), is_whole))
+}
+
+/// A file that ends when the search's time does.
+struct Timed {
+    file: File,
+    end: Instant,
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() >= self.end {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.file.read(buffer)
+    }
 }
 
 /// Matches and entries in messages that are not too large.
@@ -339,6 +389,7 @@ mod tests {
     fn a_search_that_stops_early_says_so() {
         let fixture = tree();
         assert_eq!(grep(&fixture, query("needle", 2)).unwrap().1, Cut::Results);
+        assert_eq!(grep(&fixture, query("needle", 3)).unwrap().1, Cut::None);
         assert_eq!(grep(&fixture, query("fn main", 1)).unwrap().0.len(), 1);
     }
 
@@ -360,6 +411,33 @@ mod tests {
         assert_eq!(glob("**/*.rs", &[]), ["src/deep/lib.rs", "src/main.rs"]);
         assert_eq!(glob("**/*.{rs,log}", &["deep"]), ["src/main.rs"]);
         assert_eq!(glob("*", &[]), ["src/deep", "src/main.rs"]);
+    }
+
+    #[test]
+    fn patterns_to_ignore_are_bounded_over_all_levels() {
+        let fixture = fixture();
+        let mut dir = fixture.dir.path().to_owned();
+        for _ in 0..4 {
+            dir.push("d");
+            fs::create_dir(&dir).unwrap();
+            fs::write(dir.join(".gitignore"), "pattern-*\n".repeat(MAX_GITIGNORE_BYTES / 20)).unwrap();
+        }
+        fs::write(dir.join("file"), "needle\n").unwrap();
+        let (found, cut) = grep(&fixture, query("needle", 9)).unwrap();
+        assert_eq!((found.len(), cut), (1, Cut::Files));
+    }
+
+    #[test]
+    fn what_is_ignored_above_the_start_is_ignored_beneath_it() {
+        let fixture = tree();
+        fs::write(fixture.dir.path().join("src/left-out.log"), "needle\n").unwrap();
+        let found = fixture.workspace.grep(&fixture.path("src"), &query("needle", 9)).unwrap().matches;
+        assert!(found.iter().all(|found| found.path != "src/left-out.log"), "{found:?}");
+        // What is named is searched, whatever is said of it.
+        assert_eq!(
+            fixture.workspace.grep(&fixture.path("target"), &query("needle", 9)).unwrap().matches.len(),
+            1
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::path::{FilePath, invalid};
 use super::staging::fresh_name;
-use super::{Workspace, info};
+use super::{Change, Workspace, info};
 
 /// What lets the owner of a directory take things out of it.
 const OWNER_ONLY: u32 = 0o700;
@@ -30,10 +30,15 @@ impl Workspace {
     }
 
     /// Gives what is at `from` the path `to`, whose directories are made where they are missing.
-    pub(crate) fn rename(&self, from: &FilePath, to: &FilePath, overwrite: bool) -> Result<(), Kind> {
+    pub(crate) fn rename(
+        &self,
+        from: &FilePath,
+        to: &FilePath,
+        overwrite: bool,
+        _: &Change,
+    ) -> Result<(), Kind> {
         let (from_dir, from_name) = from.split_dir()?;
         let (to_dir, to_name) = to.split_dir()?;
-        let _change = self.change();
         let from_dir = self.open_dir(from_dir).map_err(|error| from.fault(&error))?;
         from_dir.symlink_metadata(from_name).map_err(|error| from.fault(&error))?;
         let mut made = Vec::new();
@@ -69,7 +74,8 @@ impl Workspace {
             Err(error) if recursive && Errno::from_io_error(&error) == Some(Errno::NOTEMPTY) => {}
             Err(error) => return Err(fail(error)),
         }
-        let staging = self.staging.dir().map_err(fail)?;
+        // Where the disk is full there may be no place to move it to but its own.
+        let staging = self.staging.dir().or_else(|_| parent.try_clone()).map_err(fail)?;
         let gone = fresh_name();
         make_movable(&parent, name);
         parent.rename(name, &staging, &gone).map_err(fail)?;
@@ -99,10 +105,24 @@ fn rename_with(
 
 /// A directory can only be moved elsewhere by who may write into it, whoever owns it.
 fn make_movable(parent: &Dir, name: &OsStr) {
-    if let Ok(dir) = open_itself(parent, Path::new(name)) {
-        // Where this fails, so does the move.
-        let _ = dir.set_permissions(".", Permissions::from_mode(OWNER_ONLY));
-    }
+    // Where this fails, so does the move.
+    let _ = open_owned(parent, Path::new(name));
+}
+
+/// Opens a directory that must not be a link, and makes it one that its owner can take things out of.
+pub(super) fn open_owned(parent: &Dir, name: &Path) -> io::Result<Dir> {
+    let owner_only = || Permissions::from_mode(OWNER_ONLY);
+    let dir = open_itself(parent, name).or_else(|error| {
+        if error.kind() != io::ErrorKind::PermissionDenied || !parent.symlink_metadata(name)?.is_dir() {
+            return Err(error);
+        }
+        // If it is a link by now, what that means gets another mode; it is the sandbox's own either way.
+        parent.set_permissions(name, owner_only())?;
+        open_itself(parent, name)
+    })?;
+    // A directory of somebody else's is used as it is.
+    let _ = dir.set_permissions(".", owner_only());
+    Ok(dir)
 }
 
 /// Opens a directory that must not be a link.
@@ -119,8 +139,7 @@ pub(super) fn clear(staging: &Dir, name: PathBuf) -> io::Result<u64> {
     let mut removed = 0;
     let mut waiting = vec![name];
     while let Some(name) = waiting.pop() {
-        let dir = open_itself(staging, &name)?;
-        let _ = dir.set_permissions(".", Permissions::from_mode(OWNER_ONLY));
+        let dir = open_owned(staging, &name)?;
         for entry in dir.entries()? {
             let entry = entry?;
             let child = entry.file_name();
@@ -167,8 +186,14 @@ mod tests {
         let dir = fixture.dir.path();
         fs::write(dir.join("one"), b"1").unwrap();
         fs::write(dir.join("two"), b"2").unwrap();
-        let moved =
-            |from, to, overwrite| fixture.workspace.rename(&fixture.path(from), &fixture.path(to), overwrite);
+        let moved = |from, to, overwrite| {
+            fixture.workspace.rename(
+                &fixture.path(from),
+                &fixture.path(to),
+                overwrite,
+                &fixture.workspace.change_now(),
+            )
+        };
         assert!(matches!(moved("one", "two", false), Err(Kind::AlreadyThere(_))));
         moved("one", "two", true).unwrap();
         assert_eq!(fs::read(dir.join("two")).unwrap(), b"1");

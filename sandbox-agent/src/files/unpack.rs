@@ -5,9 +5,12 @@
 //! devices, fifos and links to the outside: the archive is hostile, and even one that is not is not to be half
 //! unpacked. Members, bytes and paths are bounded, whatever the archive says of itself.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use agent_protocol::fault::Kind;
@@ -30,6 +33,9 @@ const MAX_TRAILING_BYTES: u64 = 1024 * 1024;
 /// Largest window a zstd frame may ask memory for, as a power of two: 32 MiB.
 const ZSTD_WINDOW_LOG: u32 = 25;
 
+/// Most that may stand before a member: its names, its extensions, the map of its holes.
+const MAX_HEAD_BYTES: u64 = 256 * 1024;
+
 const BUFFER_BYTES: usize = 64 * 1024;
 
 impl Workspace {
@@ -51,14 +57,27 @@ impl Workspace {
         let unpacked = tree::open_itself(&staging, &name).map_err(fail).and_then(|tree| {
             let mut unpacking = Unpacking::new(tree, &self.root, path);
             unpacking.run(archive)?;
-            let Unpacking { tree, reply, .. } = unpacking;
-            let _change = self.change();
+            let Unpacking { tree, reply, dir_modes, .. } = unpacking;
+            let _change = self.change_now();
             Merge::new(self, &staging).run(tree, path)?;
+            self.give_modes(path, dir_modes);
             Ok(reply)
         });
         // What is left cannot be found by anyone, and goes with the next start at the latest.
         let _ = tree::clear(&staging, name);
         unpacked
+    }
+}
+
+impl Workspace {
+    /// From the bottom up, because the mode of one may shut the way to those beneath.
+    fn give_modes(&self, to: &FilePath, dir_modes: BTreeMap<PathBuf, u32>) {
+        for (dir, mode) in dir_modes.into_iter().rev() {
+            let path = to.relative.join(dir);
+            // What is gone or another thing by now needs none.
+            let _ =
+                self.open_dir(&path).and_then(|dir| dir.set_permissions(".", Permissions::from_mode(mode)));
+        }
     }
 }
 
@@ -69,20 +88,38 @@ struct Unpacking<'a> {
     to: &'a FilePath,
     reply: v1::UnpackReply,
     members: u64,
+    dir_modes: BTreeMap<PathBuf, u32>,
 }
 
 impl<'a> Unpacking<'a> {
     fn new(tree: Dir, workspace: &'a Path, to: &'a FilePath) -> Self {
-        Self { tree, workspace, to, reply: v1::UnpackReply::default(), members: 0 }
+        Self {
+            tree,
+            workspace,
+            to,
+            reply: v1::UnpackReply::default(),
+            members: 0,
+            dir_modes: BTreeMap::new(),
+        }
     }
 
     fn run(&mut self, archive: impl Read) -> Result<(), Kind> {
         let input = decompressed(BufReader::with_capacity(BUFFER_BYTES, archive))
             .map_err(|error| unreadable(&error))?;
-        let mut archive = tar::Archive::new(Input { input, at_end: false });
-        for entry in archive.entries().map_err(|error| unreadable(&error))? {
-            self.take(&mut entry.map_err(|error| unreadable(&error))?)?;
+        let allowance = Rc::new(Cell::new(None));
+        let mut archive = tar::Archive::new(Input { input, at_end: false, allowance: Rc::clone(&allowance) });
+        let mut entries = archive.entries().map_err(|error| unreadable(&error))?;
+        loop {
+            // The library keeps all of what stands before a member, however long that says it is.
+            allowance.set(Some(MAX_HEAD_BYTES));
+            let Some(entry) = entries.next() else { break };
+            allowance.set(None);
+            let mut entry = entry.map_err(|error| unreadable(&error))?;
+            self.take(&mut entry)?;
+            // What a link or directory has of content belongs to nobody, and not to the next one's head.
+            io::copy(&mut entry, &mut io::sink()).map_err(|error| unreadable(&error))?;
         }
+        allowance.set(None);
         let mut input = archive.into_inner();
         if input.at_end {
             return Err(bad(b"", "it ends without its end mark"));
@@ -104,7 +141,7 @@ impl<'a> Unpacking<'a> {
         }
         let path = inside(&member).map_err(|problem| bad(&member, problem))?;
         let done = match entry.header().entry_type() {
-            EntryType::Directory => self.tree.create_dir_all(path.as_deref().unwrap_or(Path::new("."))),
+            EntryType::Directory => self.take_dir(entry, path),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 let path = path.ok_or_else(|| bad(&member, "it has no name"))?;
                 self.take_file(entry, &member, &path)?;
@@ -123,6 +160,16 @@ impl<'a> Unpacking<'a> {
             _ => return Err(bad(&member, "it is no file, directory or link")),
         };
         done.map_err(|error| self.fault(&member, &error))
+    }
+
+    /// Its mode is given when everything is in its place: one that nobody may write into could not be filled.
+    fn take_dir(&mut self, entry: &Entry<'_, impl Read>, path: Option<PathBuf>) -> io::Result<()> {
+        let Some(path) = path else { return Ok(()) };
+        self.tree.create_dir_all(&path)?;
+        if let Ok(mode) = entry.header().mode() {
+            self.dir_modes.insert(path, mode & MODE_MASK);
+        }
+        Ok(())
     }
 
     fn take_file(
@@ -188,8 +235,12 @@ impl<'a> Unpacking<'a> {
     ) -> Result<io::Result<()>, Kind> {
         let target = entry.link_name_bytes().ok_or_else(|| bad(member, "it is a link without a target"))?;
         let target = Path::new(std::ffi::OsStr::from_bytes(&target));
-        let from = self.to.relative.join(path);
-        if !stays(self.workspace, from.parent().unwrap_or(Path::new("")), target) {
+        // Where the member goes to through links of the archive itself, of which some name directories above.
+        self.make_parent(path).map_err(|error| self.fault(member, &error))?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let real = parent.map_or(Ok(PathBuf::new()), |parent| self.tree.canonicalize(parent));
+        let from = self.to.relative.join(real.map_err(|error| self.fault(member, &error))?);
+        if !stays(self.workspace, &from, target) {
             return Err(bad(member, "it is a link that leads out of the workspace"));
         }
         let make = || {
@@ -330,15 +381,22 @@ fn decompressed<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn Read + '
     })
 }
 
-/// The archive's bytes, and whether they have come to an end.
+/// The archive's bytes, whether they have come to an end, and how many may be read now where that is bounded.
 struct Input<R> {
     input: R,
     at_end: bool,
+    allowance: Rc<Cell<Option<u64>>>,
 }
 
 impl<R: Read> Read for Input<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
+        let allowed = self.allowance.get();
+        if allowed == Some(0) {
+            return Err(io::Error::other("what stands before a member is too long"));
+        }
+        let length = allowed.map_or(buffer.len(), |allowed| buffer.len().min(allowed as usize));
+        let read = self.input.read(&mut buffer[..length])?;
+        self.allowance.set(allowed.map(|allowed| allowed - read as u64));
         self.at_end |= read == 0 && !buffer.is_empty();
         Ok(read)
     }
@@ -478,7 +536,33 @@ mod tests {
         ];
         assert!(matches!(unpack(&fixture, &archive(&members)), Err(Kind::AlreadyThere(_))));
         assert_eq!(fs::read(to.join("a")).unwrap(), b"before");
+        assert!(fs::read_dir(fixture.dir.path().join(".sandbox-staging")).unwrap().next().is_none());
         assert!(to.join("z").is_dir() && !to.join("new").exists());
+    }
+
+    #[test]
+    fn what_stands_before_a_member_is_bounded() {
+        for kind in [EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader] {
+            let fixture = fixture();
+            let long = vec![b'n'; MAX_HEAD_BYTES as usize];
+            let members =
+                archive(&[(kind, "././@LongLink", "", &long), (EntryType::Regular, "file", "", b"1")]);
+            let unpacked = unpack(&fixture, &members);
+            assert!(matches!(unpacked, Err(Kind::ArchiveBad(_))), "{kind:?}: {unpacked:?}");
+            assert!(is_untouched(&fixture));
+        }
+    }
+
+    #[test]
+    fn links_of_the_archive_do_not_hide_where_a_link_leads() {
+        let fixture = fixture();
+        let members = [
+            (EntryType::Symlink, "d", ".", &b""[..]),
+            (EntryType::Symlink, "d/d/d/link", "../../../etc", &b""[..]),
+        ];
+        let unpacked = unpack(&fixture, &archive(&members));
+        assert!(matches!(unpacked, Err(Kind::ArchiveBad(_))), "{unpacked:?}");
+        assert!(is_untouched(&fixture));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use cap_std::fs::Dir;
 
 use super::tree::open_itself;
-use crate::limits::MAX_WALK_DEPTH;
+use crate::limits::{MAX_WALK_BYTES, MAX_WALK_DEPTH};
 
 /// A walk under way.
 #[derive(Debug)]
@@ -23,7 +23,11 @@ pub(super) struct Walk {
     keep: usize,
     /// Where an earlier walk ended, so that this one goes on behind.
     after: Option<PathBuf>,
+    /// Of the names of all levels, in bytes.
+    held: usize,
+    max_bytes: usize,
     cut: bool,
+    ended_early: bool,
 }
 
 #[derive(Debug)]
@@ -31,12 +35,21 @@ struct Level {
     dir: Arc<Dir>,
     path: PathBuf,
     names: std::vec::IntoIter<Name>,
+    held: usize,
+    /// There are more, and they were not kept.
+    is_cut: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Name {
     name: OsString,
     is_dir: bool,
+}
+
+impl Name {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len()
+    }
 }
 
 /// Something in a directory.
@@ -56,9 +69,33 @@ pub(super) struct Entry {
 }
 
 impl Walk {
+    /// Goes through a tree that was bounded when it was made.
+    pub(super) fn whole(dir: Dir) -> io::Result<Self> {
+        let (levels, path, keep) = (Vec::new(), PathBuf::new(), usize::MAX);
+        let mut walk = Self {
+            levels,
+            keep,
+            after: None,
+            held: 0,
+            max_bytes: usize::MAX,
+            cut: false,
+            ended_early: false,
+        };
+        walk.open_level(dir, path)?;
+        Ok(walk)
+    }
+
     /// Begins in `dir`, which is at `path`.
     pub(super) fn new(dir: Dir, path: PathBuf, keep: usize, after: Option<PathBuf>) -> io::Result<Self> {
-        let mut walk = Self { levels: Vec::new(), keep, after, cut: false };
+        let mut walk = Self {
+            levels: Vec::new(),
+            keep,
+            after,
+            held: 0,
+            max_bytes: MAX_WALK_BYTES,
+            cut: false,
+            ended_early: false,
+        };
         walk.open_level(dir, path)?;
         Ok(walk)
     }
@@ -68,12 +105,24 @@ impl Walk {
         self.cut
     }
 
+    /// Whether it ended where there was more.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.ended_early
+    }
+
     /// The next entry; those beneath a directory follow it if it is entered.
     pub(super) fn next(&mut self) -> Option<Entry> {
         loop {
             let depth = self.levels.len();
             let level = self.levels.last_mut()?;
             let Some(Name { name, is_dir }) = level.names.next() else {
+                if level.is_cut {
+                    // What comes after it would seem to come after all of it.
+                    self.levels.clear();
+                    self.ended_early = true;
+                    return None;
+                }
+                self.held -= level.held;
                 self.levels.pop();
                 continue;
             };
@@ -98,14 +147,17 @@ impl Walk {
         let from = self.after.as_ref().and_then(|after| {
             Some(after.strip_prefix(&path).ok()?.components().next()?.as_os_str().to_owned())
         });
-        let names = self.first_names(&dir, from.as_deref())?;
-        self.levels.push(Level { dir: Arc::new(dir), path, names: names.into_iter() });
+        let (names, is_cut) = self.first_names(&dir, from.as_deref())?;
+        let held = names.iter().map(Name::bytes).sum();
+        self.held += held;
+        self.levels.push(Level { dir: Arc::new(dir), path, names: names.into_iter(), held, is_cut });
         Ok(())
     }
 
     /// The first names that do not come before `from`, without holding all of them.
-    fn first_names(&mut self, dir: &Dir, from: Option<&OsStr>) -> io::Result<Vec<Name>> {
+    fn first_names(&mut self, dir: &Dir, from: Option<&OsStr>) -> io::Result<(Vec<Name>, bool)> {
         let mut first = BinaryHeap::new();
+        let (mut bytes, mut is_cut) = (0, false);
         for entry in dir.entries()? {
             let entry = entry?;
             let name = entry.file_name();
@@ -114,13 +166,16 @@ impl Walk {
             }
             // One that is gone by now is not there.
             let Ok(kind) = entry.file_type() else { continue };
-            first.push(Name { name, is_dir: kind.is_dir() });
-            if first.len() > self.keep {
-                first.pop();
-                self.cut = true;
+            let name = Name { name, is_dir: kind.is_dir() };
+            bytes += name.bytes();
+            first.push(name);
+            if first.len() > self.keep || self.held + bytes > self.max_bytes {
+                bytes -= first.pop().map_or(0, |last| last.bytes());
+                is_cut = true;
             }
         }
-        Ok(first.into_sorted_vec())
+        self.cut |= is_cut;
+        Ok((first.into_sorted_vec(), is_cut))
     }
 }
 
@@ -147,6 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_keeps_no_more_names_than_its_memory_holds() {
+        let root = fixture().dir;
+        let name = "n".repeat(240);
+        let levels = ["!", "!/!"];
+        for dir in levels {
+            fs::create_dir(root.path().join(dir)).unwrap();
+            fs::write(root.path().join(dir).join("0"), b"").unwrap();
+            let many = MAX_WALK_BYTES / (levels.len() * name.len());
+            for at in 0..many {
+                fs::hard_link(root.path().join(dir).join("0"), root.path().join(format!("{dir}/{name}{at}")))
+                    .unwrap();
+            }
+        }
+        let (walked, cut) = walked(root.path(), usize::MAX, None);
+        assert!(cut && !walked.is_empty());
+    }
+
+    #[test]
     fn a_walk_can_go_on_from_any_place() {
         let root = fixture().dir;
         for file in ["a-b", "a/1", "a/2/x", "a/3", "b"] {
@@ -163,7 +236,7 @@ mod tests {
         }
         assert_eq!(
             walked(root.path(), 2, None),
-            (["a", "a/1", "a/2", "a/2/x", "a-b"].map(str::to_owned).into(), true)
+            (["a", "a/1", "a/2", "a/2/x"].map(str::to_owned).into(), true)
         );
     }
 }

@@ -164,6 +164,13 @@ impl Watching {
             }
             return;
         }
+        if seen.flags.contains(ReadFlags::MOVE_SELF) && seen.watch == self.root {
+            // It has another path now, and nobody can say which.
+            self.is_over = true;
+            self.settle(events);
+            events.push(event(Change::Gone, Path::new("")));
+            return;
+        }
         let (Some(dir), Some(name)) = (self.dirs.get(&seen.watch), seen.name) else { return };
         let path = dir.join(name);
         if self.only.as_ref().is_some_and(|only| *only != path) {
@@ -229,6 +236,7 @@ impl Watching {
             | WatchFlags::MODIFY
             | WatchFlags::ATTRIB
             | WatchFlags::MOVE
+            | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR
             | WatchFlags::EXCL_UNLINK;
         let watch = inotify::add_watch(self.fd.get_ref(), by_descriptor, flags)?;

@@ -11,6 +11,7 @@ use agent_protocol::v1::{self, Change};
 use bytes::{Buf, Bytes};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -20,7 +21,8 @@ use crate::files::batch::Batch;
 use crate::files::path::invalid;
 use crate::files::search::in_messages;
 use crate::limits::{
-    HEAVY_TURN, MAX_HEAVY_CALLS, MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MAX_WATCHES, MESSAGE_BYTES,
+    HEAVY_TURN, MAX_HEAVY_CALLS, MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MAX_PACKS, MAX_READS, MAX_WATCHES,
+    MESSAGE_BYTES,
 };
 
 /// Parts of an archive between the connection and the thread that unpacks it.
@@ -31,13 +33,21 @@ const PART_QUEUE: usize = 4;
 pub(crate) struct FileService {
     workspace: Arc<Workspace>,
     heavy: Arc<Semaphore>,
+    packs: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
     watches: Arc<Semaphore>,
 }
 
 impl FileService {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
-        let heavy = Arc::new(Semaphore::new(MAX_HEAVY_CALLS));
-        Self { workspace, heavy, watches: Arc::new(Semaphore::new(MAX_WATCHES)) }
+        let places = |max| Arc::new(Semaphore::new(max));
+        Self {
+            workspace,
+            heavy: places(MAX_HEAVY_CALLS),
+            packs: places(MAX_PACKS),
+            reads: places(MAX_READS),
+            watches: places(MAX_WATCHES),
+        }
     }
 
     pub(crate) fn disk_used_bytes(&self) -> u64 {
@@ -54,10 +64,15 @@ impl FileService {
     }
 
     async fn turn(&self) -> Result<OwnedSemaphorePermit, Status> {
-        match timeout(HEAVY_TURN, Arc::clone(&self.heavy).acquire_owned()).await {
-            Ok(Ok(turn)) => Ok(turn),
-            Ok(Err(_)) | Err(_) => Err(limit_reached("archives and searches at once", MAX_HEAVY_CALLS)),
-        }
+        place(&self.heavy, "edits, searches and archives at once", MAX_HEAVY_CALLS).await
+    }
+}
+
+/// One of `max` places, if one is free soon.
+async fn place(of: &Arc<Semaphore>, limit: &str, max: usize) -> Result<OwnedSemaphorePermit, Status> {
+    match timeout(HEAVY_TURN, Arc::clone(of).acquire_owned()).await {
+        Ok(Ok(place)) => Ok(place),
+        Ok(Err(_)) | Err(_) => Err(limit_reached(limit, max)),
     }
 }
 
@@ -76,16 +91,14 @@ impl Files for Service {
         let mut batch = Batch::new(Arc::clone(&self.files.workspace));
         loop {
             let part = parts.try_next().await?.ok_or_else(|| to_status(cut_off("files")))?;
-            let end = part.end;
-            // The last part and the end of it all take one turn of a thread.
-            let added = blocking(move || {
-                batch.add(part)?;
-                if end { batch.commit().map(Added::All) } else { Ok(Added::Part(batch)) }
-            });
-            match added.await? {
-                Added::All(reply) => return Ok(Response::new(reply)),
-                Added::Part(more) => batch = more,
+            if part.end {
+                // The last part and the end of it all take one turn of a thread.
+                let change = self.files.workspace.change().await;
+                let reply = blocking(move || batch.add(part).and_then(|()| batch.commit(&change))).await?;
+                return Ok(Response::new(reply));
             }
+            // What comes meanwhile waits in the connection's window.
+            batch = blocking(move || batch.add(part).map(|()| batch)).await?;
         }
     }
 
@@ -96,7 +109,11 @@ impl Files for Service {
             Ok((reading.next()?, reading))
         });
         let (first, reading) = opened.await?;
-        Ok(Response::new(pieces(first, reading, |reading| reading.next())))
+        if reading.is_over() {
+            return Ok(Response::new(stream::iter(first.map(Ok)).boxed()));
+        }
+        let held = place(&self.files.reads, "large files read at once", MAX_READS).await?;
+        Ok(Response::new(pieces(first, (reading, held), |(reading, _)| reading.next())))
     }
 
     async fn stat(&self, request: Request<v1::PathRef>) -> Reply<v1::FileInfo> {
@@ -123,8 +140,9 @@ impl Files for Service {
 
     async fn r#move(&self, request: Request<v1::MoveRequest>) -> Reply<v1::MoveReply> {
         let v1::MoveRequest { from, to, overwrite } = request.into_inner();
+        let change = self.files.workspace.change().await;
         let moved = self.files.act(move |workspace| {
-            workspace.rename(&workspace.path(&from)?, &workspace.path(&to)?, overwrite)
+            workspace.rename(&workspace.path(&from)?, &workspace.path(&to)?, overwrite, &change)
         });
         moved.await?;
         Ok(Response::new(v1::MoveReply {}))
@@ -139,8 +157,13 @@ impl Files for Service {
 
     async fn edit(&self, request: Request<v1::EditRequest>) -> Reply<Self::EditStream> {
         let v1::EditRequest { path, edits } = request.into_inner();
-        let mut reply =
-            self.files.act(move |workspace| workspace.edit(&workspace.path(&path)?, &edits)).await?;
+        let turn = self.files.turn().await?;
+        let change = self.files.workspace.change().await;
+        let edited = self.files.act(move |workspace| {
+            let _turn = turn;
+            workspace.edit(&workspace.path(&path)?, &edits, &change)
+        });
+        let mut reply = edited.await?;
         let mut rest = std::mem::take(&mut reply.diff);
         reply.diff = rest.split_to(rest.len().min(MESSAGE_BYTES));
         let more = std::iter::from_fn(move || {
@@ -152,12 +175,13 @@ impl Files for Service {
 
     async fn pack(&self, request: Request<v1::PackRequest>) -> Reply<Self::PackStream> {
         let request = request.into_inner();
+        let held = place(&self.files.packs, "archives packed at once", MAX_PACKS).await?;
         let opened = self.files.act(move |workspace| {
             let mut packing = workspace.pack(&workspace.path(&request.path)?, request.compression())?;
             Ok((packing.next()?.map(chunk), packing))
         });
         let (first, packing) = opened.await?;
-        Ok(Response::new(pieces(first, packing, |packing| Ok(packing.next()?.map(chunk)))))
+        Ok(Response::new(pieces(first, (packing, held), |(packing, _)| Ok(packing.next()?.map(chunk)))))
     }
 
     async fn unpack(&self, request: Request<Streaming<v1::UnpackPart>>) -> Reply<v1::UnpackReply> {
@@ -234,22 +258,22 @@ impl Files for Service {
         });
         let found = found.await?;
         let cut = found.cut;
-        let messages = in_messages(found.entries, |info| info.path.len() + 96);
+        let messages = in_messages(found.entries, |info| {
+            info.path.len() + info.target.as_ref().map_or(0, Bytes::len) + 96
+        });
         let messages = messages.into_iter().map(move |entries| Ok(v1::GlobReply { entries, cut }));
         Ok(Response::new(stream::iter(messages).boxed()))
     }
 }
 
-enum Added {
-    Part(Batch),
-    All(v1::WriteFilesReply),
-}
-
 async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, Kind> + Send + 'static,
 ) -> Result<T, Status> {
-    let done = tokio::task::spawn_blocking(act).await.map_err(|error| Status::internal(error.to_string()))?;
-    done.map_err(to_status)
+    finished(spawn_blocking(act)).await
+}
+
+async fn finished<T>(task: JoinHandle<Result<T, Kind>>) -> Result<T, Status> {
+    task.await.map_err(|error| Status::internal(error.to_string()))?.map_err(to_status)
 }
 
 /// What `next` brings of `source`, one piece at a time, after the first.

@@ -5,9 +5,9 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use sandbox_api::batch::RunBatch;
@@ -162,13 +162,47 @@ impl FromRequest<ApiState> for Upload {
 impl Upload {
     /// Its bytes; fails where the client leaves, or sends nothing for too long.
     pub(super) fn into_stream(self) -> BoxStream<'static, std::result::Result<Bytes, DoorError>> {
-        futures::stream::try_unfold(self.0.into_data_stream(), |mut body| async move {
-            let next =
-                timeout(limits::UPLOAD_PAUSE, body.try_next()).await.map_err(|_| DoorError::UploadPaused)?;
-            Ok(next.map_err(DoorError::BodyCut)?.map(|bytes| (bytes, body)))
+        futures::stream::try_unfold(self.0, |mut body| async move {
+            if body.is_end_stream() {
+                return Ok(None);
+            }
+            let first = timeout(limits::UPLOAD_PAUSE, piece(&mut body)).await;
+            let first = first.map_err(|_| DoorError::UploadPaused)??;
+            let Some(first) = first else { return Ok(None) };
+            Ok(Some((gather(first, &mut body).await?, body)))
         })
         .boxed()
     }
+}
+
+/// What follows soon goes together, because each piece has a price on its way to the sandbox.
+async fn gather(first: Bytes, body: &mut Body) -> std::result::Result<Bytes, DoorError> {
+    if body.is_end_stream() || first.len() >= limits::FILE_PART_BYTES {
+        return Ok(first);
+    }
+    let mut gathered = BytesMut::with_capacity(limits::FILE_PART_BYTES);
+    gathered.extend_from_slice(&first);
+    let deadline = Instant::now() + limits::GATHER;
+    while gathered.len() < limits::FILE_PART_BYTES && !body.is_end_stream() {
+        match timeout_at(deadline, piece(body)).await {
+            Ok(more) => match more? {
+                Some(more) => gathered.extend_from_slice(&more),
+                None => break,
+            },
+            Err(_) => break,
+        }
+    }
+    Ok(gathered.freeze())
+}
+
+async fn piece(body: &mut Body) -> std::result::Result<Option<Bytes>, DoorError> {
+    while let Some(frame) = body.frame().await {
+        // Anything else is trailers, which nobody asked for.
+        if let Ok(data) = frame.map_err(DoorError::BodyCut)?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }
 
 /// The next bytes of a body.

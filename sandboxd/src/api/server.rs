@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Response, StatusCode};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -99,9 +102,13 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, held: H
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(held.clone());
+        let is_too_large = head_bytes(&request) > limits::MAX_HEAD_BYTES;
         let (request, reading) = unread::track(request);
         let answer = router.call(request);
         async move {
+            if is_too_large {
+                return Ok(head_too_large());
+            }
             let mut response = answer.await?;
             reading.tell(&mut response);
             Ok::<_, Infallible>(response)
@@ -111,7 +118,7 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, held: H
         .timer(TokioTimer::new())
         .header_read_timeout(limits::REQUEST_HEAD)
         .max_headers(limits::MAX_HEADERS)
-        .max_buf_size(limits::MAX_HEAD_BYTES)
+        .max_buf_size(limits::READ_BYTES)
         .serve_connection(TokioIo::new(Lingering::new(stream, shutdown.clone())), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
@@ -126,6 +133,21 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, held: H
         // A client that went away; its requests have been logged.
         debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }
+}
+
+/// A request's line and headers as they came, but for the spaces between.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    path + headers.sum::<usize>()
+}
+
+/// As hyper answers to what is too much even for its buffer.
+fn head_too_large() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 #[cfg(test)]

@@ -19,7 +19,9 @@ use super::labels::{INSTANCE, SANDBOX_ID};
 use super::posture::{Posture, posture_of};
 use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
-use crate::model::layout::{AGENT_PROGRAM, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name};
+use crate::model::layout::{
+    AGENT_PROGRAM, STAGING_NAME, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name,
+};
 use crate::model::limits;
 use crate::seam;
 
@@ -114,7 +116,7 @@ impl Engine {
     async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
         let uid = plan.labels.slot.uid();
         let mut archive = Archive::new();
-        let dirs = [(WORKSPACE_NAME, 0o755), (".local", 0o755), (".local/tmp", 0o700)];
+        let dirs = [(WORKSPACE_NAME, 0o755), (".local", 0o755), (".local/tmp", 0o700), (STAGING_NAME, 0o700)];
         let written = dirs.iter().try_for_each(|(name, mode)| archive.dir(name, *mode, uid));
         let bytes = written.and_then(|()| archive.finish()).expect("memory takes every write");
         let options = UploadToContainerOptions { path: VOLUME_DIR.into(), ..Default::default() };

@@ -16,6 +16,9 @@ pub const WORKSPACE_NAME: &str = "workspace";
 /// Caches, temporary files and what `npm -g` and `pip` install, in the volume beside the workspace.
 pub const LOCAL_DIR: &str = "/vercel/sandbox/.local";
 
+/// The name in the volume of where the agent keeps what is about to take its place in the workspace.
+pub const STAGING_NAME: &str = ".staging";
+
 /// Where the agent volume is mounted, read-only.
 pub const AGENT_DIR: &str = "/.sandbox/bin";
 

@@ -74,7 +74,7 @@ pub const MAX_READ_BYTES: u64 = 50 * 1024 * 1024;
 pub const MAX_FILES_PER_WRITE: usize = 10_000;
 
 /// Size of the parts a written file travels in.
-pub const FILE_PART_BYTES: usize = 256 * 1024;
+pub const FILE_PART_BYTES: usize = 512 * 1024;
 
 /// How long an engine may take to say that it is there.
 pub const ENGINE_PING: Duration = Duration::from_secs(2);
@@ -196,6 +196,12 @@ pub const STALLED_READER: Duration = Duration::from_secs(5 * 60);
 pub const MAX_HEADERS: usize = 100;
 /// See [`MAX_HEADERS`].
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// What is read of a connection at once, in bytes: more than a head may be, or files would come in small pieces.
+pub const READ_BYTES: usize = 128 * 1024;
+
+/// How long pieces of an upload are gathered before they go on their way together.
+pub const GATHER: Duration = Duration::from_millis(2);
 
 /// Wrong tokens from one address before it is told to wait, and how often it may try from then on.
 pub const AUTH_FAILURES: u32 = 10;

@@ -45,7 +45,7 @@ pub(crate) async fn read(daemon: &Daemon, sandbox: &SandboxId, path: &str) -> Re
 
 /// Nothing that a failed write made is left.
 pub(crate) async fn nothing_half_done(daemon: &Daemon, sandbox: &SandboxId) {
-    let look = "find /vercel/sandbox/.local/.sandbox-staging -mindepth 1 2>&1 | grep -v 'No such file'; true";
+    let look = "find /vercel/sandbox/.staging -mindepth 1 2>&1 | grep -v 'No such file'; true";
     until("nothing is left", || async { daemon.output(sandbox, look).await.is_empty() }).await;
 }
 

@@ -6,8 +6,8 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    IF_RANGE, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, ETAG, IF_RANGE, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -29,7 +29,10 @@ use crate::service::Service;
 ///
 /// All of it or a range, of any size. `if-none-match` and `if-range` are followed.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "getFile", tag = "files",
-    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes.")),
+    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
+        ("range" = Option<String>, Header, description = "One range of bytes."),
+        ("if-range" = Option<String>, Header, description = "The etag that the range is of."),
+        ("if-none-match" = Option<String>, Header, description = "Etags of copies that need not be sent again.")),
     responses((status = 200, description = "The file.", content_type = "application/octet-stream", headers(("etag" = String), ("last-modified" = String))),
         (status = 206, description = "The range.", content_type = "application/octet-stream", headers(("etag" = String), ("content-range" = String))),
         (status = 304, description = "It is as `if-none-match` says."), ByName, ByQuery, ByRange, BySandbox))]
@@ -44,10 +47,10 @@ pub(in crate::api) async fn get(
     let range = wanted_range(&state.service, &id, &path, &headers).await?;
     let (header, bytes) = state.service.read_file(&id, path, range).await?;
     if is_not_modified(&headers, header.info.etag.as_deref()) {
-        return Ok((StatusCode::NOT_MODIFIED, headers_of(&header)).into_response());
+        return Ok((StatusCode::NOT_MODIFIED, headers_of(&header, false)).into_response());
     }
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
-    Ok((status, headers_of(&header), Body::from_stream(bytes)).into_response())
+    Ok((status, headers_of(&header, range.is_some()), Body::from_stream(bytes)).into_response())
 }
 
 /// Write a file as it is
@@ -56,6 +59,8 @@ pub(in crate::api) async fn get(
 /// are followed.
 #[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "putFile", tag = "files",
     params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
+        ("if-match" = Option<String>, Header, description = "The etag that the file must have, or `*`."),
+        ("if-none-match" = Option<String>, Header, description = "`*`: there must be none."),
         ("mode" = Option<String>, Query, description = "Permission bits in octal; without it those of the file that is replaced, or 644."),
         ("durable" = Option<bool>, Query, description = "Answer when the file would outlive a crash of the machine.")),
     request_body(content_type = "application/octet-stream", description = "The file."),
@@ -69,6 +74,13 @@ pub(in crate::api) async fn put(
     content: Upload,
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
+    // What says that it is a part would replace the whole (RFC 9110 section 14.5).
+    for part in [CONTENT_RANGE, CONTENT_ENCODING] {
+        if headers.contains_key(&part) {
+            let problem = "is not taken: the body is the file, whole and as it is";
+            return Err(FieldError::new(part.as_str(), problem).into());
+        }
+    }
     let (if_match, if_absent) = precondition::of_write(&headers)?;
     let durable = params::optional(&query, "durable", "`true` or `false`")?.unwrap_or(false);
     let target = FileTarget { path: named("path", path)?, mode: mode(&query)?, if_match, if_absent, durable };
@@ -105,7 +117,7 @@ async fn wanted_range(
     Ok(is_same.then_some(range))
 }
 
-fn headers_of(header: &FileHeader) -> HeaderMap {
+fn headers_of(header: &FileHeader, is_part: bool) -> HeaderMap {
     let info = &header.info;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -120,7 +132,7 @@ fn headers_of(header: &FileHeader) -> HeaderMap {
     if let Some(etag) = info.etag.as_deref().and_then(quoted) {
         headers.insert(ETAG, etag);
     }
-    if header.length < info.size_bytes {
+    if is_part && header.length > 0 {
         let last = (header.offset + header.length).saturating_sub(1);
         let range = format!("bytes {}-{last}/{}", header.offset, info.size_bytes);
         headers.extend(HeaderValue::try_from(range).ok().map(|range| (CONTENT_RANGE, range)));

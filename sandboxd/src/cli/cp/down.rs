@@ -35,7 +35,8 @@ pub(super) async fn copy(from: &Remote, to: &str, draw: bool) -> anyhow::Result<
     let mut file = tokio::fs::File::from_std(part.as_file().try_clone()?);
     tokio::io::copy(&mut reader, &mut file).await?;
     file.sync_all().await?;
-    set_mode(part.path(), info.mode)?;
+    // Of a link there is no mode that says anything.
+    set_mode(part.path(), if info.kind == FileKind::File { info.mode } else { 0o644 })?;
     part.persist(&target).with_context(|| format!("{} cannot be written", target.display()))?;
     bar.finish_and_clear();
     Ok(())

@@ -16,11 +16,11 @@ over_each_transport!(what_is_packed_is_unpacked_the_same, an_archive_that_is_ref
 
 /// A tree with everything in it that an archive keeps.
 const TREE: &str = "mkdir -p tree/empty tree/sub/deep; cd tree; printf '%0200000d' 7 > sub/large; echo x > sub/deep/tool
-chmod 755 sub/deep/tool; chmod 600 sub/large; ln -s sub/large link; ln -s ../../sub sub/deep/up; touch -d @1000000000 sub/deep/tool
+chmod 755 sub/deep/tool; chmod 600 sub/large; ln -s sub/large link; ln -s ../../sub sub/deep/up; touch -d @1000000000 sub/deep/tool; chmod 700 empty; chmod 555 sub/deep
 printf bytes > $'latin-\\xe9'; echo long > sub/$(printf 'n%.0s' $(seq 200)); mkfifo pipe";
 
 /// Everything about a tree but its fifo, which no archive has.
-const LOOK: &str = "find . ! -name pipe ! -type d -printf '%P %y %m %l %s\\n' -o -type d -printf '%P d\\n' | LC_ALL=C sort | cat -v; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | cat -v; stat -c %Y sub/deep/tool";
+const LOOK: &str = "find . ! -name pipe ! -type d -printf '%P %y %m %l %s\\n' -o -mindepth 1 -type d -printf '%P d %m\\n' | LC_ALL=C sort | cat -v; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | cat -v; stat -c %Y sub/deep/tool";
 
 async fn what_is_packed_is_unpacked_the_same(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
@@ -33,8 +33,12 @@ async fn what_is_packed_is_unpacked_the_same(daemon: &Daemon) {
         assert_eq!(unpacked.files, 4, "{format:?}");
         assert_eq!(daemon.output(&sandbox, &format!("cd copies/new; {LOOK}")).await, expected, "{format:?}");
         // Over what is there it is the same once more.
+        daemon.output(&sandbox, "chmod u+w copies/new/sub/deep").await;
         daemon.client.unpack_files(&sandbox, "copies/new", packed).await.unwrap();
-        assert_eq!(daemon.output(&sandbox, &format!("cd copies/new; {LOOK}; rm -r ../new")).await, expected);
+        assert_eq!(
+            daemon.output(&sandbox, &format!("cd copies/new; {LOOK}; chmod -R u+w .; rm -r ../new")).await,
+            expected
+        );
     }
     nothing_half_done(daemon, &sandbox).await;
 }

@@ -41,7 +41,7 @@ async fn begun(
     (sender, task)
 }
 
-const STAGED: &str = "find /vercel/sandbox/.local/.sandbox-staging -type f 2>/dev/null | wc -l";
+const STAGED: &str = "find /vercel/sandbox/.staging -type f 2>/dev/null | wc -l";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing() {
@@ -199,5 +199,68 @@ async fn a_sandbox_can_be_deleted_while_its_files_are_read_and_written() {
     timeout(SOON, daemon.client.delete(&sandbox)).await.expect("the delete waits for them").unwrap();
     assert!(reading.bytes(200 * MIB).await.is_err());
     assert!(timeout(SOON, task).await.expect("the upload goes on").unwrap().is_err());
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_who_stand_still_do_not_fill_a_small_sandbox() {
+    let daemon = Daemon::start().await;
+    let resources = Resources { memory_mb: Some(256), ..Resources::default() };
+    let wish = CreateSandbox {
+        session_key: "chat:1".into(),
+        resources: Some(resources),
+        ..CreateSandbox::default()
+    };
+    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    daemon.output(&sandbox, "head -c 20M /dev/urandom > large; setsid sleep 300 & echo").await;
+    let mut still = Vec::new();
+    for path in ["files?path=large", "files:archive?path="].into_iter().cycle().take(240) {
+        let mut wire = Wire::to(&daemon).await;
+        wire.begin("GET", &format!("/v1/sandboxes/{sandbox}/{path}")).await;
+        wire.send(b"\r\n").await.unwrap();
+        still.push(wire);
+    }
+    // Those who get no place are told so within their ten seconds.
+    let full = daemon.client.pack_files(&sandbox, "", sandbox_client::ArchiveFormat::Tar).await.unwrap_err();
+    assert_eq!(full.code(), Some(ErrorCode::CapacityExhausted));
+    assert_eq!(daemon.output(&sandbox, "pgrep -c sleep").await, "1\n");
+    drop(still);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_cannot_switch_writing_off() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let tamper = "cd /vercel/sandbox; chmod 000 .staging; rm -rf .staging 2>/dev/null; mv .staging x 2>/dev/null; ln -sfn /etc .staging/x 2>/dev/null; true";
+    daemon.output(&sandbox, tamper).await;
+    daemon.client.put_file(&sandbox, "file", "1", WriteOptions::default()).await.unwrap();
+    daemon
+        .output(
+            &sandbox,
+            "mkdir -p dir/shut; touch dir/shut/file; chmod 000 dir/shut; chmod 000 /vercel/sandbox/.staging",
+        )
+        .await;
+    assert_eq!(daemon.client.delete_file(&sandbox, "dir", true).await.unwrap().removed, 3);
+    assert_eq!(daemon.output(&sandbox, "ls; ls -A /vercel/sandbox/.staging").await, "file\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_archive_leaves_nothing_that_takes_space() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "mkdir to to/z").await;
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in [("a/new", &zeros(4)[..]), ("z", b"x")] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, name, content).unwrap();
+    }
+    let archive = builder.into_inner().unwrap();
+    let refused = daemon.client.unpack_files(&sandbox, "to", archive).await.unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::AlreadyExists));
+    assert_eq!(daemon.output(&sandbox, "ls to; find /vercel/sandbox/.staging -mindepth 1").await, "z\n");
     daemon.stop().await;
 }
