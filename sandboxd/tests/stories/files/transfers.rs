@@ -13,7 +13,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::nothing_half_done;
-use crate::harness::{Daemon, DaemonProcess, Home, SOON, free_port, outcome, under_gvisor, until};
+use crate::harness::{
+    Daemon, DaemonProcess, Home, SOON, free_port, left_out_under_gvisor, outcome, under_gvisor, until,
+};
 use crate::http::Wire;
 
 const MIB: usize = 1024 * 1024;
@@ -230,6 +232,9 @@ async fn readers_who_stand_still_do_not_fill_a_small_sandbox() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_cannot_switch_writing_off() {
+    if left_out_under_gvisor("a rename out of a directory whose mode was changed fails there with EINVAL") {
+        return;
+    }
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let tamper = "cd /vercel/sandbox; chmod 000 .staging; rm -rf .staging 2>/dev/null; mv .staging x 2>/dev/null; ln -sfn /etc .staging/x 2>/dev/null; true";
