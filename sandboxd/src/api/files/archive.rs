@@ -49,7 +49,7 @@ pub(in crate::api) async fn pack(
 /// out of it, devices and fifos are refused; members, levels and bytes are bounded.
 #[utoipa::path(put, path = "/v1/sandboxes/{id}/files:archive", operation_id = "unpackFiles", tag = "files",
     params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace.")),
-    request_body(content_type = "application/x-tar", description = "A tar archive, as it is or with gzip or zstd."),
+    request_body(content_type = "application/octet-stream", description = "A tar archive, as it is or with gzip or zstd."),
     responses((status = 200, body = ArchiveUnpacked), ByName, ByQuery, ByUpload, BySize, BySandbox))]
 pub(in crate::api) async fn unpack(
     State(state): State<ApiState>,

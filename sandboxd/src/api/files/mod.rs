@@ -125,7 +125,12 @@ pub(super) async fn list(
     };
     let depth = number("depth", 1, limits::MAX_LIST_DEPTH)?;
     let limit = number("limit", limits::DEFAULT_LIST_ENTRIES, limits::MAX_LIST_ENTRIES)?;
-    let after = query.get("cursor").map(|cursor| wire::from_cursor(cursor)).transpose()?.unwrap_or_default();
+    let after = query
+        .get("cursor")
+        .filter(|cursor| !cursor.is_empty())
+        .map(|cursor| wire::from_cursor(cursor))
+        .transpose()?
+        .unwrap_or_default();
     let wish = ListWish { path: path_of("path", path)?, depth, limit, after };
     Ok(Json(wire::page(state.service.list_files(&id, wish).await?)))
 }

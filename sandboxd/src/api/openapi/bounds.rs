@@ -75,7 +75,7 @@ fn table() -> Vec<Row> {
         ("deleteSandbox", "ifState", json!({ "enum": ["parked"] })),
         ("listCommands", "limit", page()),
         ("waitForCommand", "timeoutMs", any_number()),
-        ("RunBatch", "commands", json!({ "minItems": 1, "maxItems": MAX_BATCH_COMMANDS })),
+        ("RunBatch", "commands", batch()),
         ("RunBatch", "continueOnError", json!({ "default": false })),
         ("BatchEnded", "stdoutBase64", json!({ "contentEncoding": "base64" })),
         ("BatchEnded", "stderrBase64", json!({ "contentEncoding": "base64" })),
@@ -86,6 +86,7 @@ fn table() -> Vec<Row> {
         ("readFile", "path", text(1, MAX_PATH_BYTES)),
         ("getFile", "path", text(1, MAX_PATH_BYTES)),
         ("putFile", "path", text(1, MAX_PATH_BYTES)),
+        ("putFile", "if-match", json!({ "pattern": "^(\\*|\"[!#-+--~]+\")$" })),
         ("putFile", "if-none-match", json!({ "enum": ["*"] })),
         ("putFile", "mode", json!({ "pattern": "^(0o)?[0-7]{1,3}$" })),
         ("putFile", "durable", json!({ "default": false })),
@@ -229,6 +230,13 @@ fn base64() -> Value {
         "contentEncoding": "base64",
         "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$",
     })
+}
+
+/// Nobody could write to a standard input that stays open.
+fn batch() -> Value {
+    let start = json!({ "$ref": "#/components/schemas/StartCommand" });
+    let closed = json!({ "properties": { "openStdin": { "enum": [false, null] } } });
+    json!({ "minItems": 1, "maxItems": MAX_BATCH_COMMANDS, "items": { "allOf": [start, closed] } })
 }
 
 fn results() -> Value {
