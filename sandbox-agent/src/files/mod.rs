@@ -12,8 +12,9 @@
 //! - [`path`], [`info`]: what a path is, and what is told of a file
 //! - [`read`], [`staging`], [`batch`], [`edit`]: the content of files
 //! - [`tree`], [`list`]: directories; [`walk`], [`search`], [`watch`]: all that is beneath one
-//! - [`pack`], [`unpack`], [`merge`]: archives
+//! - [`pack`], [`archive_input`], [`unpack`], [`merge`]: archives
 
+mod archive_input;
 pub(crate) mod batch;
 pub(crate) mod edit;
 pub(crate) mod info;

@@ -5,21 +5,19 @@
 //! devices, fifos and links to the outside: the archive is hostile, and even one that is not is not to be half
 //! unpacked. Members, bytes and paths are bounded, whatever the archive says of itself.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
-use flate2::bufread::MultiGzDecoder;
 use rustix::fs::{Timespec, Timestamps};
 use tar::{Entry, EntryType};
 
+use super::archive_input::Input;
 use super::batch::MODE_MASK;
 use super::merge::Merge;
 use super::path::{FilePath, leads_out};
@@ -29,9 +27,6 @@ use crate::limits::{MAX_ARCHIVE_BYTES, MAX_ARCHIVE_MEMBERS, MAX_PATH_BYTES, MAX_
 
 /// What may follow an archive's end mark: tar(1) fills up to 10 KiB, others up to this.
 const MAX_TRAILING_BYTES: u64 = 1024 * 1024;
-
-/// Largest window a zstd frame may ask memory for, as a power of two: 32 MiB.
-const ZSTD_WINDOW_LOG: u32 = 25;
 
 /// Most that may stand before a member: its names, its extensions, the map of its holes.
 const MAX_HEAD_BYTES: u64 = 256 * 1024;
@@ -104,10 +99,9 @@ impl<'a> Unpacking<'a> {
     }
 
     fn run(&mut self, archive: impl Read) -> Result<(), Kind> {
-        let input = decompressed(BufReader::with_capacity(BUFFER_BYTES, archive))
-            .map_err(|error| unreadable(&error))?;
-        let allowance = Rc::new(Cell::new(None));
-        let mut archive = tar::Archive::new(Input { input, at_end: false, allowance: Rc::clone(&allowance) });
+        let input = BufReader::with_capacity(BUFFER_BYTES, archive);
+        let (input, allowance) = Input::decompressed(input).map_err(|error| unreadable(&error))?;
+        let mut archive = tar::Archive::new(input);
         let mut entries = archive.entries().map_err(|error| unreadable(&error))?;
         loop {
             // The library keeps all of what stands before a member, however long that says it is.
@@ -121,7 +115,7 @@ impl<'a> Unpacking<'a> {
         }
         allowance.set(None);
         let mut input = archive.into_inner();
-        if input.at_end {
+        if input.is_at_end() {
             return Err(bad(b"", "it ends without its end mark"));
         }
         // A checksum comes last, and a sender that is not through should not be cut off.
@@ -364,41 +358,6 @@ fn copy(from: &mut impl Read, to: &mut impl io::Write) -> Result<u64, CopyError>
         }
         to.write_all(&buffer[..read]).map_err(CopyError::Write)?;
         bytes += read as u64;
-    }
-}
-
-/// Finds out how the archive is compressed, by its first bytes.
-fn decompressed<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    let start = input.fill_buf()?;
-    Ok(match start {
-        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(input)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            let mut decoder = zstd::Decoder::with_buffer(input)?;
-            decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-            Box::new(decoder)
-        }
-        _ => Box::new(input),
-    })
-}
-
-/// The archive's bytes, whether they have come to an end, and how many may be read now where that is bounded.
-struct Input<R> {
-    input: R,
-    at_end: bool,
-    allowance: Rc<Cell<Option<u64>>>,
-}
-
-impl<R: Read> Read for Input<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let allowed = self.allowance.get();
-        if allowed == Some(0) {
-            return Err(io::Error::other("what stands before a member is too long"));
-        }
-        let length = allowed.map_or(buffer.len(), |allowed| buffer.len().min(allowed as usize));
-        let read = self.input.read(&mut buffer[..length])?;
-        self.allowance.set(allowed.map(|allowed| allowed - read as u64));
-        self.at_end |= read == 0 && !buffer.is_empty();
-        Ok(read)
     }
 }
 

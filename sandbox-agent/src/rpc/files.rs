@@ -187,10 +187,12 @@ impl Files for Service {
     async fn unpack(&self, request: Request<Streaming<v1::UnpackPart>>) -> Reply<v1::UnpackReply> {
         let mut parts = request.into_inner();
         let first = parts.try_next().await?.ok_or_else(|| to_status(cut_off("archive")))?;
-        let _turn = self.files.turn().await?;
+        let turn = self.files.turn().await?;
         let (sender, receiver) = mpsc::channel(PART_QUEUE);
         let path = first.path.clone();
         let unpacked = self.files.act(move |workspace| {
+            // Kept by the thread: it may have a merge to end after its caller has left.
+            let _turn = turn;
             workspace.unpack(
                 &workspace.path(&path)?,
                 Received { parts: receiver, rest: Bytes::new(), is_through: false },
