@@ -23,7 +23,7 @@ pub struct FileToWrite {
     pub path: String,
     /// The content in base64 (RFC 4648 section 4).
     pub content_base64: String,
-    /// Permission bits as a number, 0 to 511 (0o777); default 0o644.
+    /// Permission bits as a number, 0 to 511 (0o777); without it those of the file that is replaced, or 0o644.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
 }

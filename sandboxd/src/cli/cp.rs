@@ -44,7 +44,8 @@ struct Remote {
     path: String,
 }
 
-/// Copies; answers when all of it is there, or none of it.
+/// Copies. What is new appears whole or not at all; a directory of this machine that is there already takes up file by
+/// file, and keeps what it took where that fails.
 pub async fn cp(args: CpArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let session = args.session.as_deref();
     let (from, to) = (Place::parse(&args.from, session), Place::parse(&args.to, session));

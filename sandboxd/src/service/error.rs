@@ -108,7 +108,9 @@ pub enum Error {
         path: String,
     },
     /// A file has other content than the caller thought, or is not there.
-    #[error("{path:?} is not as `if-match` says; it was not changed")]
+    #[error(
+        "{path:?} is not as it must be by `if-match`, `if-none-match` or what was read of it; it was not changed"
+    )]
     ConditionFailed {
         /// As the caller gave it.
         path: String,
@@ -127,7 +129,7 @@ pub enum Error {
     },
     /// A text that must occur once in a file does not.
     #[error(
-        "`edits[{edit}].oldText` occurs {occurrences} times in the file and must occur once; it was not changed"
+        "`edits[{edit}].oldText` occurs {occurrences} times in the file, and without `replaceAll` must occur once; it was not changed"
     )]
     TextCount {
         /// Which edit, counted from 0.

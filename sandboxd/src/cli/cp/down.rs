@@ -42,7 +42,7 @@ pub(super) async fn copy(from: &Remote, to: &str, draw: bool) -> anyhow::Result<
     Ok(())
 }
 
-/// In a directory that is there, or that is meant by a slash, it keeps its name.
+/// In a directory that is there it keeps its name.
 fn target(to: &Path, from: &str) -> anyhow::Result<PathBuf> {
     if !to.is_dir() {
         return Ok(to.to_owned());
