@@ -42,3 +42,7 @@ pub const CONNECTION_WINDOW_BYTES: u32 = MAX_CALLS * STREAM_WINDOW_BYTES;
 
 /// Largest HTTP/2 frame either side accepts; above the protocol's 16 KiB, to copy less often.
 pub const MAX_FRAME_BYTES: u32 = 256 * 1024;
+
+/// What either side asks its socket to hold on its way to the other. The kernel's 208 KiB is less than one frame with
+/// what it costs to keep it, and whoever sends much would be woken for each. It may grant less (socket(7), wmem_max).
+pub const SOCKET_BUFFER_BYTES: usize = 512 * 1024;

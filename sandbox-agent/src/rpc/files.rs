@@ -89,17 +89,24 @@ impl Files for Service {
     async fn write(&self, request: Request<Streaming<v1::FilePart>>) -> Reply<v1::WriteFilesReply> {
         let mut parts = request.into_inner();
         let mut batch = Batch::new(Arc::clone(&self.files.workspace));
-        loop {
-            let part = parts.try_next().await?.ok_or_else(|| to_status(cut_off("files")))?;
-            if part.end {
-                // The last part and the end of it all take one turn of a thread.
-                let change = self.files.workspace.change().await;
-                let reply = blocking(move || batch.add(part).and_then(|()| batch.commit(&change))).await?;
-                return Ok(Response::new(reply));
-            }
-            // What comes meanwhile waits in the connection's window.
-            batch = blocking(move || batch.add(part).map(|()| batch)).await?;
+        let mut part = next_part(&mut parts).await?;
+        while !part.end {
+            // The next part is received while this one is written, and a refusal does not wait for it.
+            let mut adding = Box::pin(blocking(move || batch.add(part).map(|()| batch)));
+            let next = tokio::select! {
+                biased;
+                added = &mut adding => Err(added?),
+                next = next_part(&mut parts) => Ok(next?),
+            };
+            (batch, part) = match next {
+                Ok(next) => (adding.await?, next),
+                Err(added) => (added, next_part(&mut parts).await?),
+            };
         }
+        // The last part and the end of it all take one turn of a thread.
+        let change = self.files.workspace.change().await;
+        let reply = blocking(move || batch.add(part).and_then(|()| batch.commit(&change))).await?;
+        Ok(Response::new(reply))
     }
 
     async fn read(&self, request: Request<v1::ReadFileRequest>) -> Reply<Self::ReadStream> {
@@ -266,6 +273,11 @@ impl Files for Service {
         let messages = messages.into_iter().map(move |entries| Ok(v1::GlobReply { entries, cut }));
         Ok(Response::new(stream::iter(messages).boxed()))
     }
+}
+
+/// The next of a write's parts; until the one that says it is the last there must be one.
+async fn next_part(parts: &mut Streaming<v1::FilePart>) -> Result<v1::FilePart, Status> {
+    parts.try_next().await?.ok_or_else(|| to_status(cut_off("files")))
 }
 
 async fn blocking<T: Send + 'static>(

@@ -8,7 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_protocol::SOCKET_BUFFER_BYTES;
 use futures::future::BoxFuture;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
@@ -92,6 +94,8 @@ async fn accept(listener: UnixListener, secret: String, peer: watch::Receiver<Pe
         tokio::spawn(async move {
             let opened = async {
                 check_peer(&stream, peer).await?;
+                // With less it is slower and no less right.
+                let _ = set_socket_send_buffer_size(&stream, SOCKET_BUFFER_BYTES);
                 link::open(stream, &secret, keeper.stop.clone()).await
             };
             let opened = opened.await;

@@ -73,8 +73,9 @@ pub const MAX_READ_BYTES: u64 = 50 * 1024 * 1024;
 /// Files one `files:write` may carry.
 pub const MAX_FILES_PER_WRITE: usize = 10_000;
 
-/// Size of the parts a written file travels in.
-pub const FILE_PART_BYTES: usize = 512 * 1024;
+/// Size of the parts a written file travels in: half of a stream's window, so that the next part travels while
+/// the agent writes one down.
+pub const FILE_PART_BYTES: usize = 256 * 1024;
 
 /// How long an engine may take to say that it is there.
 pub const ENGINE_PING: Duration = Duration::from_secs(2);
