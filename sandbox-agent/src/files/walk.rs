@@ -134,13 +134,17 @@ impl Walk {
 
     /// Goes on beneath `entry`, the one that came last. What is gone by now, or may not be read, is as good as empty.
     pub(super) fn enter(&mut self, entry: &Entry) {
+        let _ = self.try_enter(entry);
+    }
+
+    /// The same for whom it matters that something was not read.
+    pub(super) fn try_enter(&mut self, entry: &Entry) -> io::Result<()> {
         if self.levels.len() >= MAX_WALK_DEPTH {
             self.cut = true;
-            return;
+            return Ok(());
         }
-        if let Ok(dir) = open_itself(&entry.dir, Path::new(&entry.name)) {
-            let _ = self.open_level(dir, entry.path.clone());
-        }
+        let dir = open_itself(&entry.dir, Path::new(&entry.name))?;
+        self.open_level(dir, entry.path.clone())
     }
 
     fn open_level(&mut self, dir: Dir, path: PathBuf) -> io::Result<()> {
@@ -164,9 +168,12 @@ impl Walk {
             if from.is_some_and(|from| name.as_os_str() < from) {
                 continue;
             }
-            // One that is gone by now is not there.
-            let Ok(kind) = entry.file_type() else { continue };
-            let name = Name { name, is_dir: kind.is_dir() };
+            let is_dir = match entry.file_type() {
+                // One that is gone by now is not there.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                kind => kind.is_ok_and(|kind| kind.is_dir()),
+            };
+            let name = Name { name, is_dir };
             bytes += name.bytes();
             first.push(name);
             if first.len() > self.keep || self.held + bytes > self.max_bytes {

@@ -152,7 +152,7 @@ pub enum Error {
         size_bytes: u64,
     },
     /// The file system refused.
-    #[error("the file {path:?} could not be used: error {errno}")]
+    #[error("the file {path:?} could not be used: {}", std::io::Error::from_raw_os_error(*.errno))]
     FileFailed {
         /// As the caller gave it.
         path: String,

@@ -3,7 +3,6 @@
 //! Conditions and ranges are those of HTTP (RFC 9110 sections 13 and 14). What is served comes from a sandbox, so a
 //! browser must take it for nothing but bytes to keep.
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
@@ -14,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use sandbox_api::files::FileWritten;
 
 use super::precondition::{self, is_not_modified, quoted};
-use super::{MAX_MODE, MODE_PROBLEM, named, wire};
+use super::{MAX_MODE, MODE_PROBLEM, body, named, wire};
 use crate::api::ApiState;
 use crate::api::body::{Json, Upload};
 use crate::api::error::Result;
@@ -50,7 +49,7 @@ pub(in crate::api) async fn get(
         return Ok((StatusCode::NOT_MODIFIED, headers_of(&header, false)).into_response());
     }
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
-    Ok((status, headers_of(&header, range.is_some()), Body::from_stream(bytes)).into_response())
+    Ok((status, headers_of(&header, range.is_some()), body(bytes)).into_response())
 }
 
 /// Write a file as it is
