@@ -393,4 +393,6 @@ pub enum WatchRecord {
     Heartbeat,
     /// Last: what was watched is gone.
     Gone,
+    /// Last: the sandbox was parked or deleted, or its container went away otherwise, and nobody watches any more.
+    Lost,
 }
