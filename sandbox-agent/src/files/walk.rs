@@ -71,31 +71,27 @@ pub(super) struct Entry {
 impl Walk {
     /// Goes through a tree that was bounded when it was made.
     pub(super) fn whole(dir: Dir) -> io::Result<Self> {
-        let (levels, path, keep) = (Vec::new(), PathBuf::new(), usize::MAX);
-        let mut walk = Self {
-            levels,
-            keep,
-            after: None,
-            held: 0,
-            max_bytes: usize::MAX,
-            cut: false,
-            ended_early: false,
-        };
-        walk.open_level(dir, path)?;
+        let mut walk = Self { keep: usize::MAX, max_bytes: usize::MAX, ..Self::nowhere() };
+        walk.open_level(dir, PathBuf::new())?;
         Ok(walk)
     }
 
-    /// Begins in `dir`, which is at `path`.
-    pub(super) fn new(dir: Dir, path: PathBuf, keep: usize, after: Option<PathBuf>) -> io::Result<Self> {
-        let mut walk = Self {
+    /// One that is over before it begins.
+    pub(super) fn nowhere() -> Self {
+        Self {
             levels: Vec::new(),
-            keep,
-            after,
+            keep: 0,
+            after: None,
             held: 0,
             max_bytes: MAX_WALK_BYTES,
             cut: false,
             ended_early: false,
-        };
+        }
+    }
+
+    /// Begins in `dir`, which is at `path`.
+    pub(super) fn new(dir: Dir, path: PathBuf, keep: usize, after: Option<PathBuf>) -> io::Result<Self> {
+        let mut walk = Self { keep, after, ..Self::nowhere() };
         walk.open_level(dir, path)?;
         Ok(walk)
     }
