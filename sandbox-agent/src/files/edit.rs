@@ -92,7 +92,13 @@ fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind
         }
         new = with_crlf(edit.new_text.as_bytes());
     }
-    let occurrences = places.len() as u64;
+    let mut occurrences = places.len() as u64;
+    // Of places that overlap the first alone is among them, and nobody can say which one was meant.
+    if let [place] = places[..]
+        && memmem::find(&content[place + 1..], &old).is_some()
+    {
+        occurrences = 2;
+    }
     if occurrences == 0 || (occurrences > 1 && !edit.replace_all) {
         return Err(Kind::TextCount(v1::TextCount { edit: at, occurrences }));
     }
@@ -266,6 +272,9 @@ mod tests {
         assert_eq!(count(b"a b a", text_edit("a", "x", false)), Some((0, 2)));
         assert_eq!(count(b"a b a", text_edit("c", "x", true)), Some((0, 0)));
         assert_eq!(fs::read(fixture.dir.path().join("file")).unwrap(), b"a b a");
+        assert_eq!(count(b"aaa", text_edit("aa", "x", false)), Some((0, 2)));
+        assert_eq!(count(b"a\r\na\r\na", text_edit("a\na", "x", false)), Some((0, 2)));
+        assert_eq!(edited(&fixture, b"aaa", &[text_edit("aa", "x", true)]).unwrap().0, b"xa");
         assert_eq!(edited(&fixture, b"a b a", &[text_edit("a", "xy", true)]).unwrap().0, b"xy b xy");
         let edits = [text_edit("b", "c", false), text_edit("absent", "", false)];
         assert!(matches!(edited(&fixture, b"a b a", &edits), Err(Kind::TextCount(count)) if count.edit == 1));
