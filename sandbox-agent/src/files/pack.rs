@@ -20,7 +20,7 @@ use tar::{EntryType, Header};
 use super::Workspace;
 use super::path::FilePath;
 use super::walk::{Entry, Walk};
-use crate::limits::{MAX_WALK_DEPTH, MAX_WALK_NAMES, MESSAGE_BYTES};
+use crate::limits::{MAX_WALK_BYTES, MAX_WALK_DEPTH, MAX_WALK_NAMES, MESSAGE_BYTES};
 
 /// An archive consists of blocks of this size (tar(5)).
 const BLOCK_BYTES: u64 = 512;
@@ -78,8 +78,10 @@ impl Packing {
         let mut looked_at = 0;
         self.fill(&mut looked_at)?;
         if self.walk.as_ref().is_some_and(Walk::is_cut) {
-            let limit = format!("levels of directories, or {MAX_WALK_NAMES} names in one,");
-            return Err(Kind::LimitReached(v1::LimitReached { limit, value: MAX_WALK_DEPTH as u64 }));
+            let what = format!(
+                "levels of directories, {MAX_WALK_NAMES} names in one, or {MAX_WALK_BYTES} bytes of names on the way down"
+            );
+            return Err(Kind::TooMany(v1::TooMany { what, limit: MAX_WALK_DEPTH as u64 }));
         }
         let Some(archive) = &mut self.archive else {
             return Ok(None);
@@ -296,7 +298,7 @@ mod tests {
 
     fn shut(fixture: &Fixture, path: &str) {
         let path = fixture.dir.path().join(path);
-        fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
     }
 
     /// What came, and how it ended.
@@ -344,6 +346,14 @@ mod tests {
         let (bytes, ended) = held_to_modes(|| packed(&mut pack(&fixture, "tree").unwrap()));
         assert!(bytes.len() > MESSAGE_BYTES);
         assert!(ended.as_ref().is_err_and(|kind| is_about(kind, "tree/secret")), "{ended:?}");
+    }
+
+    #[test]
+    fn what_goes_down_too_far_refuses_the_archive() {
+        let fixture = fixture();
+        fs::create_dir_all(fixture.dir.path().join("d/".repeat(MAX_WALK_DEPTH + 2))).unwrap();
+        let refused = pack(&fixture, "d").and_then(|mut packing| packing.next());
+        assert!(matches!(&refused, Err(Kind::TooMany(_))), "{refused:?}");
     }
 
     #[test]

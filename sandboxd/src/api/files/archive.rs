@@ -24,7 +24,7 @@ use crate::model::files::Compression;
     params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
         ("format" = Option<String>, Query, description = "How it is packed.")),
     responses((status = 200, description = "The archive.", content(("application/x-tar"), ("application/gzip"), ("application/zstd"))),
-        ByName, ByQuery, BySandbox))]
+        ByName, ByQuery, BySize, BySandbox))]
 pub(in crate::api) async fn pack(
     State(state): State<ApiState>,
     Path(id): Path<String>,

@@ -171,7 +171,7 @@ async fn more_members_or_levels_than_there_may_be_are_refused() {
     }
     let many = many.into_inner().unwrap().finish().unwrap();
     let refused = unpack(&daemon, &sandbox, many).await.unwrap_err();
-    assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted), "{refused}");
+    assert_eq!(refused.code(), Some(ErrorCode::TooLarge), "{refused}");
     let mut deep = Builder::new(Vec::new());
     let path = format!("{}file", "d/".repeat(200));
     deep.append_data(&mut header(EntryType::Regular, 0), path, std::io::empty()).unwrap();
