@@ -158,7 +158,7 @@ pub enum Error {
         size_bytes: u64,
     },
     /// The file system refused.
-    #[error("the file {path:?} could not be used: {}", std::io::Error::from_raw_os_error(*.errno))]
+    #[error("the file {path:?} could not be used: {}", words_of_system(*.errno))]
     FileFailed {
         /// As the caller gave it.
         path: String,
@@ -424,6 +424,15 @@ fn words_for_callers(error: &engine::Error) -> String {
         engine::Error::Conflict { .. } => "the engine has something else of this name".to_owned(),
         error if error.is_away() => "the engine does not answer".to_owned(),
         _ => "the engine failed".to_owned(),
+    }
+}
+
+/// What the system calls an error. Some have no number.
+fn words_of_system(errno: i32) -> String {
+    if errno == 0 {
+        "the system gave no reason".into()
+    } else {
+        std::io::Error::from_raw_os_error(errno).to_string()
     }
 }
 
