@@ -161,8 +161,15 @@ pub(crate) const MAX_WATCHED_DIRS: usize = 8192;
 /// Changes that are told at once; more are told as an overflow.
 pub(crate) const MAX_WATCH_EVENTS: usize = 4096;
 
-/// Edits, searches and archives that are unpacked at once, each of which holds a thread while it goes on.
+/// Edits and searches at once, each of which holds a thread while it goes on.
 pub(crate) const MAX_HEAVY_CALLS: usize = 4;
+
+/// Archives that are unpacked at once, each of which holds a thread from its first byte to its last, however slowly they
+/// come. Few, because these threads count among the sandbox's processes.
+pub(crate) const MAX_UNPACKS: usize = 2;
+
+/// How long nothing of an archive may come. Longer than sandboxd's own patience with its client, which is told then.
+pub(crate) const UNPACK_SILENCE: Duration = Duration::from_secs(90);
 
 /// Archives that are packed at once, and files of more than one message that are read: what a caller leaves unread
 /// takes memory.

@@ -53,7 +53,8 @@ use crate::rpc::FileService;
 use crate::terminals::Terminals;
 
 /// Threads for file work. They stay, because once the sandbox is full of processes no new one could start.
-const FILE_THREADS: usize = 4 + limits::MAX_HEAVY_CALLS;
+/// Four are left to short calls, whatever goes on beside them.
+const FILE_THREADS: usize = 4 + limits::MAX_HEAVY_CALLS + limits::MAX_UNPACKS;
 const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {

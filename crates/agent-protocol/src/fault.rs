@@ -24,7 +24,9 @@ pub fn to_status(kind: Kind) -> Status {
         | Kind::ReadOnlyUnavailable(_) => Code::FailedPrecondition,
         Kind::AlreadyThere(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
-        Kind::LimitReached(_) | Kind::TooLarge(_) | Kind::NoSpace(_) => Code::ResourceExhausted,
+        Kind::LimitReached(_) | Kind::TooLarge(_) | Kind::TooMany(_) | Kind::NoSpace(_) => {
+            Code::ResourceExhausted
+        }
         Kind::OutsideWorkspace(_) => Code::PermissionDenied,
         Kind::FieldInvalid(_) | Kind::ArchiveBad(_) => Code::InvalidArgument,
         Kind::StdinStalled(_) => Code::DeadlineExceeded,

@@ -222,7 +222,7 @@ pub struct ArchiveUnpacked {
 pub struct GrepFiles {
     /// A text, or with `regex` a regular expression, up to 4 KiB.
     pub query: String,
-    /// The directory; default the workspace.
+    /// The directory, or one file; default the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Whether `query` is a regular expression (Rust's syntax, no look-around); default false.
@@ -231,7 +231,8 @@ pub struct GrepFiles {
     /// Whether letters of either case are the same; default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case_insensitive: Option<bool>,
-    /// Globs of which a file's path, seen from `path`, must fit one: a string or up to 100.
+    /// Globs of which a file's path, seen from `path`, must fit one: a string or up to 100. Where `path` is a file, its
+    /// name must.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<Patterns>,
     /// Lines at most, 1 to 10000; default 200.
@@ -393,4 +394,6 @@ pub enum WatchRecord {
     Heartbeat,
     /// Last: what was watched is gone.
     Gone,
+    /// Last: the sandbox was parked or deleted, or its container went away otherwise, and nobody watches any more.
+    Lost,
 }

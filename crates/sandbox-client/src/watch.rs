@@ -28,8 +28,8 @@ impl Client {
     }
 }
 
-/// Changes, in the order they were made. A stream that ends without [`WatchRecord::Gone`] is an error: whoever goes on
-/// must look again.
+/// Changes, in the order they were made. The last is [`WatchRecord::Gone`] or [`WatchRecord::Lost`]; a stream that ends
+/// without one of them is an error. Whoever goes on after the loss or the error must watch and look again.
 pub struct FileChanges {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     lines: Lines,
@@ -53,7 +53,7 @@ impl Stream for FileChanges {
                 Ok(Some(line)) => match serde_json::from_slice(&line) {
                     Err(error) => return self.finish(Error::BadLine(error)),
                     Ok(record) => {
-                        self.done = record == WatchRecord::Gone;
+                        self.done = matches!(record, WatchRecord::Gone | WatchRecord::Lost);
                         return Poll::Ready(Some(Ok(record)));
                     }
                 },

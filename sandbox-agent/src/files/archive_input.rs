@@ -1,5 +1,8 @@
 //! The bytes of an archive as they come, plain, whatever they were compressed with.
 //!
+//! What follows a compressed archive is judged as tar(1) judges it with gzip(1) and zstd(1): more members and more frames,
+//! those to be skipped too, belong to it, zeros behind gzip are padding, and anything else is a fault.
+//!
 //! Whoever reads may be held to so many bytes for a while: the tar library keeps what stands before a member in memory,
 //! however long that says it is.
 
@@ -7,10 +10,13 @@ use std::cell::Cell;
 use std::io::{self, BufRead, Read};
 use std::rc::Rc;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 /// Largest window a zstd frame may ask memory for, as a power of two: 32 MiB.
 const ZSTD_WINDOW_LOG: u32 = 25;
+
+/// Most zeros behind gzip's last member: what a device or a tape fills its last block up with.
+const MAX_PADDING_BYTES: usize = 1024 * 1024;
 
 /// How many bytes may be read; none is any number.
 pub(super) type Allowance = Rc<Cell<Option<u64>>>;
@@ -50,16 +56,145 @@ impl Read for Input<'_> {
     }
 }
 
+/// What a zstd frame begins with (RFC 8878 section 3.1.1).
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// Finds out how the archive is compressed, by its first bytes.
 fn decompressed<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    let start = input.fill_buf()?;
-    Ok(match start {
-        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(input)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+    // They may come one by one.
+    let mut start = Vec::new();
+    input.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut start)?;
+    let kind = start.clone();
+    let input = io::Cursor::new(start).chain(input);
+    Ok(match &kind[..] {
+        [0x1f, 0x8b, ..] => Box::new(Gzip::Member(GzDecoder::new(input))),
+        kind if kind == ZSTD_MAGIC => {
             let mut decoder = zstd::Decoder::with_buffer(input)?;
             decoder.window_log_max(ZSTD_WINDOW_LOG)?;
             Box::new(decoder)
         }
         _ => Box::new(input),
     })
+}
+
+/// Gzip's members, one after the other (RFC 1952 section 2.2).
+enum Gzip<R> {
+    Member(GzDecoder<R>),
+    Ended,
+}
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Self::Member(member) = self {
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            let Self::Member(member) = std::mem::replace(self, Self::Ended) else { break };
+            let mut input = member.into_inner();
+            let padding = skip_zeros(&mut input)?;
+            let is_at_end = input.fill_buf()?.is_empty();
+            if padding > 0 && !is_at_end {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "something follows the gzip data"));
+            }
+            if !is_at_end {
+                *self = Self::Member(GzDecoder::new(input));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// How many there were.
+fn skip_zeros(input: &mut impl BufRead) -> io::Result<usize> {
+    let mut skipped = 0;
+    loop {
+        let bytes = input.fill_buf()?;
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let is_over = zeros < bytes.len() || bytes.is_empty();
+        input.consume(zeros);
+        skipped += zeros;
+        if skipped > MAX_PADDING_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "too many zeros follow the gzip data"));
+        }
+        if is_over {
+            return Ok(skipped);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufReader, Write};
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(bytes: &[u8]) -> Vec<u8> {
+        zstd::encode_all(bytes, 1).unwrap()
+    }
+
+    /// Brings one byte at a time.
+    struct Trickle<'a>(&'a [u8]);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = buffer.len().min(1);
+            self.0.read(&mut buffer[..length])
+        }
+    }
+
+    fn plain(parts: &[&[u8]]) -> io::Result<String> {
+        let packed = parts.concat();
+        let read = |input: &mut dyn Read| {
+            let (mut input, _) = Input::decompressed(BufReader::new(input))?;
+            let mut text = String::new();
+            input.read_to_string(&mut text).map(|_| text)
+        };
+        let (whole, trickled) = (read(&mut &packed[..]), read(&mut Trickle(&packed)));
+        assert_eq!(whole.as_ref().ok(), trickled.as_ref().ok(), "it depends on how it comes");
+        whole
+    }
+
+    /// A frame without content (RFC 8878 section 3.1.2).
+    const SKIPPABLE: &[u8] = b"\x50\x2a\x4d\x18\x04\0\0\0abcd";
+
+    #[test]
+    fn members_and_frames_belong_together() {
+        let zeros = [0; 3000];
+        for parts in [
+            [&gzip(b"one")[..], &gzip(b" two"), b""],
+            [&gzip(b"one two")[..], &zeros, b""],
+            [&gzip(b"one")[..], &gzip(b" two"), &zeros],
+            [&zstd(b"one")[..], &zstd(b" two"), b""],
+            [&zstd(b"one")[..], SKIPPABLE, &zstd(b" two")],
+            [&zstd(b"one two")[..], SKIPPABLE, b""],
+            [&b"one"[..], b" two", b""],
+        ] {
+            assert_eq!(plain(&parts).unwrap(), "one two", "{parts:?}");
+        }
+        // tar(1) takes this for no archive too: it could be of anything.
+        assert_eq!(plain(&[SKIPPABLE, b""]).unwrap().as_bytes(), SKIPPABLE);
+    }
+
+    #[test]
+    fn what_is_no_part_of_it_is_a_fault() {
+        let zeros = vec![0; MAX_PADDING_BYTES + 1];
+        for parts in [
+            [&gzip(b"one")[..], b"garbage"],
+            [&gzip(b"one")[..], b"\x1f\x8b\x08garb"],
+            [&gzip(b"one")[..], b"\0\0garbage"],
+            [&gzip(b"one")[..], &zeros],
+            [&zstd(b"one")[..], b"garbage"],
+            [&zstd(b"one")[..], b"\0\0\0\0"],
+            [&gzip(b"one")[..10], b""],
+        ] {
+            assert!(plain(&parts).is_err(), "{:?}", parts[1].get(..10));
+        }
+    }
 }

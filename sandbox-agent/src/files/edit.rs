@@ -46,7 +46,7 @@ impl Workspace {
             return Ok(v1::EditReply { etag, ..v1::EditReply::default() });
         }
         let diff = diff(&before, &after, path)?;
-        check_length("diff", diff.len(), MAX_DIFF_BYTES)?;
+        check("bytes in the diff", diff.len(), MAX_DIFF_BYTES)?;
         let first_changed_line = first_difference(&before, &after);
         let etag = self.swap(path, after.into_owned(), etag, change)?;
         Ok(v1::EditReply { diff: diff.into(), first_changed_line, etag })
@@ -92,12 +92,18 @@ fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind
         }
         new = with_crlf(edit.new_text.as_bytes());
     }
-    let occurrences = places.len() as u64;
+    let mut occurrences = places.len() as u64;
+    // Of places that overlap the first alone is among them, and nobody can say which one was meant.
+    if let [place] = places[..]
+        && memmem::find(&content[place + 1..], &old).is_some()
+    {
+        occurrences = 2;
+    }
     if occurrences == 0 || (occurrences > 1 && !edit.replace_all) {
         return Err(Kind::TextCount(v1::TextCount { edit: at, occurrences }));
     }
     let length = content.len() - places.len() * old.len() + places.len().saturating_mul(new.len());
-    check_length("file", length, MAX_EDIT_BYTES)?;
+    check("bytes in the edited file", length, MAX_EDIT_BYTES)?;
     let mut result = Vec::with_capacity(length);
     let mut from = 0;
     for place in places {
@@ -109,12 +115,11 @@ fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind
     Ok(result)
 }
 
-fn check_length(what: &str, bytes: usize, max_bytes: usize) -> Result<(), Kind> {
-    if bytes <= max_bytes {
+fn check(what: &str, there_are: usize, max: usize) -> Result<(), Kind> {
+    if there_are <= max {
         return Ok(());
     }
-    let (path, bytes, max_bytes) = (format!("the edited {what}"), bytes as u64, max_bytes as u64);
-    Err(Kind::TooLarge(v1::TooLarge { path, bytes, max_bytes }))
+    Err(Kind::TooMany(v1::TooMany { what: what.into(), limit: max as u64 }))
 }
 
 /// The text with CR LF at the end of each line.
@@ -141,7 +146,7 @@ fn first_difference(before: &[u8], after: &[u8]) -> u64 {
 fn diff(before: &[u8], after: &[u8], path: &FilePath) -> Result<Vec<u8>, Kind> {
     let window = Window::around_difference(before, after);
     let (old, new) = (lines(&before[window.old.clone()]), lines(&after[window.new.clone()]));
-    check_length("lines between the first and the last edit", old.len().max(new.len()), MAX_DIFF_LINES)?;
+    check("lines between the first change and the last", old.len().max(new.len()), MAX_DIFF_LINES)?;
     let diff = TextDiff::configure().timeout(DIFF).newline_terminated(true).diff_slices(&old, &new);
     let name = |side: &str| quoted(side, path.relative.as_os_str().as_bytes());
     let mut text = format!("--- {}\n+++ {}\n", name("a"), name("b")).into_bytes();
@@ -267,6 +272,9 @@ mod tests {
         assert_eq!(count(b"a b a", text_edit("c", "x", true)), Some((0, 0)));
         assert_eq!(fs::read(fixture.dir.path().join("file")).unwrap(), b"a b a");
         assert_eq!(edited(&fixture, b"a b a", &[text_edit("a", "xy", true)]).unwrap().0, b"xy b xy");
+        assert_eq!(count(b"aaa", text_edit("aa", "x", false)), Some((0, 2)));
+        assert_eq!(count(b"a\r\na\r\na", text_edit("a\na", "x", false)), Some((0, 2)));
+        assert_eq!(edited(&fixture, b"aaa", &[text_edit("aa", "x", true)]).unwrap().0, b"xa");
         let edits = [text_edit("b", "c", false), text_edit("absent", "", false)];
         assert!(matches!(edited(&fixture, b"a b a", &edits), Err(Kind::TextCount(count)) if count.edit == 1));
         assert_eq!(fs::read(fixture.dir.path().join("file")).unwrap(), b"a b a");
@@ -299,7 +307,8 @@ mod tests {
         assert!(diff.ends_with("@@ -3999999,7 +3999999,7 @@\n \n \n \n-needle\n+found\n \n \n \n"), "{diff}");
         assert_eq!(patched_back(&fixture, &reply.diff), content.as_bytes());
         let apart = [text_edit("first", "1", false), text_edit("last", "2", false)];
-        assert!(matches!(edited(&fixture, content.as_bytes(), &apart), Err(Kind::TooLarge(_))));
+        let refused = edited(&fixture, content.as_bytes(), &apart);
+        assert!(matches!(refused, Err(Kind::TooMany(fault)) if fault.what.starts_with("lines ")));
     }
 
     proptest! {

@@ -79,8 +79,8 @@ impl<'a> Merge<'a> {
             }
         }
         if walk.is_cut() {
-            let (limit, value) = ("levels of directories".into(), MAX_WALK_DEPTH as u64);
-            return Err(Kind::LimitReached(v1::LimitReached { limit, value }));
+            let (what, limit) = ("levels of directories in the archive".into(), MAX_WALK_DEPTH as u64);
+            return Err(Kind::TooMany(v1::TooMany { what, limit }));
         }
         Ok(())
     }

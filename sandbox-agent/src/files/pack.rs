@@ -1,7 +1,9 @@
 //! Packs a directory or a file into a tar archive, a piece at a time.
 //!
 //! What changes meanwhile is packed as it is found: a file that grows is cut, one that shrinks is filled up with zeros,
-//! as tar(1) does, because its size stands before it. Fifos, sockets and devices are left out.
+//! as tar(1) does, because its size stands before it. What is gone before its turn comes is left out, and so are fifos,
+//! sockets and devices. Nothing else is left out in silence: what cannot be read is the end of the archive, which then
+//! has no end mark, because nobody who unpacks it could see that something is missing.
 
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +20,7 @@ use tar::{EntryType, Header};
 use super::Workspace;
 use super::path::FilePath;
 use super::walk::{Entry, Walk};
-use crate::limits::{MAX_WALK_DEPTH, MAX_WALK_NAMES, MESSAGE_BYTES};
+use crate::limits::{MAX_WALK_BYTES, MAX_WALK_DEPTH, MAX_WALK_NAMES, MESSAGE_BYTES};
 
 /// An archive consists of blocks of this size (tar(5)).
 const BLOCK_BYTES: u64 = 512;
@@ -43,6 +45,7 @@ pub(crate) struct Packing {
 /// A file whose header is written.
 struct Filling {
     file: File,
+    path: FilePath,
     rest: u64,
     padding: u64,
 }
@@ -61,7 +64,7 @@ impl Workspace {
                 let (parent, name) = path.split()?;
                 let dir = self.open_dir(parent).map_err(fail)?;
                 let mut packing = Packing { walk: None, root: PathBuf::new(), file: None, archive };
-                packing.add(&dir, Path::new(name), Path::new(name)).map_err(fail)?;
+                packing.add(&dir, Path::new(name), Path::new(name), path).map_err(fail)?;
                 if packing.file.is_some() { Ok(packing) } else { Err(path.not_a_file()) }
             }
             Err(error) => Err(fail(error)),
@@ -73,10 +76,12 @@ impl Packing {
     /// The next piece of the archive; none after its end.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Kind> {
         let mut looked_at = 0;
-        self.fill(&mut looked_at).map_err(|error| FilePath::found(self.root.clone()).fault(&error))?;
+        self.fill(&mut looked_at)?;
         if self.walk.as_ref().is_some_and(Walk::is_cut) {
-            let limit = format!("levels of directories, or {MAX_WALK_NAMES} names in one,");
-            return Err(Kind::LimitReached(v1::LimitReached { limit, value: MAX_WALK_DEPTH as u64 }));
+            let what = format!(
+                "levels of directories, {MAX_WALK_NAMES} names in one, or {MAX_WALK_BYTES} bytes of names on the way down"
+            );
+            return Err(Kind::TooMany(v1::TooMany { what, limit: MAX_WALK_DEPTH as u64 }));
         }
         let Some(archive) = &mut self.archive else {
             return Ok(None);
@@ -91,7 +96,7 @@ impl Packing {
     }
 
     /// Goes on until there is a message's worth, or everything is packed.
-    fn fill(&mut self, looked_at: &mut usize) -> io::Result<()> {
+    fn fill(&mut self, looked_at: &mut usize) -> Result<(), Kind> {
         while *looked_at < STEP_BYTES
             && self.archive.as_ref().is_some_and(|archive| archive.get_ref().written().len() < MESSAGE_BYTES)
         {
@@ -106,48 +111,54 @@ impl Packing {
         Ok(())
     }
 
-    fn add_next(&mut self) -> io::Result<bool> {
+    fn add_next(&mut self) -> Result<bool, Kind> {
         let Some(entry) = self.walk.as_mut().and_then(Walk::next) else {
             return Ok(false);
         };
-        let Entry { dir, name, path, is_dir, .. } = &entry;
-        let inside = path.strip_prefix(&self.root).unwrap_or(path).to_owned();
-        match self.add(dir, Path::new(name), &inside) {
-            // What is gone by now, or may not be read, is left out; the archive is whole without it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(true),
-            added => added?,
+        let inside = entry.path.strip_prefix(&self.root).unwrap_or(&entry.path).to_owned();
+        let path = FilePath::found(entry.path.clone());
+        match self.add_entry(&entry, &inside, &path) {
+            // What is gone by now was not asked for; the archive is whole without it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            added => added.map(|()| true).map_err(|error| path.fault(&error)),
         }
-        if *is_dir && let Some(walk) = &mut self.walk {
-            walk.enter(&entry);
-        }
-        Ok(true)
     }
 
-    fn add(&mut self, dir: &Dir, name: &Path, inside: &Path) -> io::Result<()> {
+    fn add_entry(&mut self, entry: &Entry, inside: &Path, path: &FilePath) -> io::Result<()> {
+        let is_dir = self.add(&entry.dir, Path::new(&entry.name), inside, path)?;
+        let Some(walk) = self.walk.as_mut().filter(|_| is_dir) else { return Ok(()) };
+        match walk.try_enter(entry) {
+            // Another thing by now. It was empty, as far as we have seen it.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(()),
+            entered => entered,
+        }
+    }
+
+    /// Adds what there is of one entry without what is beneath; whether something may be beneath.
+    fn add(&mut self, dir: &Dir, name: &Path, inside: &Path, path: &FilePath) -> io::Result<bool> {
         let meta = dir.symlink_metadata(name)?;
         if meta.is_dir() {
-            self.add_header(&meta, EntryType::Directory, inside, 0)
-        } else if meta.is_symlink() {
+            self.add_header(&meta, EntryType::Directory, inside, 0)?;
+            return Ok(true);
+        }
+        if meta.is_symlink() {
             let target = rustix::fs::readlinkat(dir, name, Vec::new())?;
             let target = Path::new(std::ffi::OsStr::from_bytes(target.to_bytes())).to_owned();
-            let Some(archive) = &mut self.archive else { return Ok(()) };
-            archive.append_link(&mut header(&meta, EntryType::Symlink, 0), inside, target)
+            let Some(archive) = &mut self.archive else { return Ok(false) };
+            archive.append_link(&mut header(&meta, EntryType::Symlink, 0), inside, target)?;
         } else if meta.is_file() {
             let mut options = OpenOptions::new();
             options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
             let file = dir.open_with(name, &options)?;
             let meta = file.metadata()?;
             if !meta.is_file() {
-                return Ok(());
+                return Ok(false);
             }
             self.add_header(&meta, EntryType::Regular, inside, meta.len())?;
             let padding = meta.len().next_multiple_of(BLOCK_BYTES) - meta.len();
-            self.file = Some(Filling { file, rest: meta.len(), padding });
-            Ok(())
-        } else {
-            Ok(())
+            self.file = Some(Filling { file, path: path.clone(), rest: meta.len(), padding });
         }
+        Ok(false)
     }
 
     fn add_header(&mut self, meta: &Metadata, kind: EntryType, inside: &Path, size: u64) -> io::Result<()> {
@@ -156,20 +167,29 @@ impl Packing {
         archive.append_data(&mut header(meta, kind, size), inside, io::empty())
     }
 
-    fn add_content(&mut self) -> io::Result<()> {
+    fn add_content(&mut self) -> Result<(), Kind> {
         let (Some(filling), Some(archive)) = (&mut self.file, &mut self.archive) else { return Ok(()) };
-        let wanted = filling.rest.min(MESSAGE_BYTES as u64);
-        let mut piece = Vec::with_capacity(wanted as usize);
-        (&filling.file).take(wanted).read_to_end(&mut piece)?;
-        piece.resize(wanted as usize, 0);
-        filling.rest -= wanted;
-        archive.get_mut().write_all(&piece)?;
-        if filling.rest == 0 {
-            let padding = [0; BLOCK_BYTES as usize];
-            archive.get_mut().write_all(&padding[..filling.padding as usize])?;
+        let is_over = filling.move_piece(archive.get_mut()).map_err(|error| filling.path.fault(&error))?;
+        if is_over {
             self.file = None;
         }
         Ok(())
+    }
+}
+
+impl Filling {
+    /// Moves the next piece; whether it was the last.
+    fn move_piece(&mut self, archive: &mut Sink) -> io::Result<bool> {
+        let wanted = self.rest.min(MESSAGE_BYTES as u64);
+        let mut piece = Vec::with_capacity(wanted as usize);
+        (&self.file).take(wanted).read_to_end(&mut piece)?;
+        piece.resize(wanted as usize, 0);
+        self.rest -= wanted;
+        archive.write_all(&piece)?;
+        if self.rest == 0 {
+            archive.write_all(&[0; BLOCK_BYTES as usize][..self.padding as usize])?;
+        }
+        Ok(self.rest == 0)
     }
 }
 
@@ -242,5 +262,112 @@ impl Write for Sink {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
+    use super::super::tests::{Fixture, fixture};
+    use super::*;
+
+    /// Runs `act` as one whom modes hold back, also where the tests are root's.
+    fn held_to_modes<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+        let none = CapabilitySet::empty();
+        let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        let act = || {
+            set_capabilities(None, none).unwrap();
+            act()
+        };
+        std::thread::scope(|scope| scope.spawn(act).join().unwrap())
+    }
+
+    fn tree(files: &[(&str, usize)]) -> Fixture {
+        let fixture = fixture();
+        for (path, bytes) in files {
+            let path = fixture.dir.path().join("tree").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, vec![7; *bytes]).unwrap();
+        }
+        fixture
+    }
+
+    fn shut(fixture: &Fixture, path: &str) {
+        let path = fixture.dir.path().join(path);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+
+    /// What came, and how it ended.
+    fn packed(packing: &mut Packing) -> (Vec<u8>, Result<(), Kind>) {
+        let mut bytes = Vec::new();
+        loop {
+            match packing.next() {
+                Ok(Some(piece)) => bytes.extend_from_slice(&piece),
+                Ok(None) => return (bytes, Ok(())),
+                Err(kind) => return (bytes, Err(kind)),
+            }
+        }
+    }
+
+    fn pack(fixture: &Fixture, path: &str) -> Result<Packing, Kind> {
+        fixture.workspace.pack(&fixture.path(path), Compression::None)
+    }
+
+    fn is_about(refused: &Kind, path: &str) -> bool {
+        let errno = rustix::io::Errno::ACCESS.raw_os_error();
+        matches!(refused, Kind::FileFailed(facts) if facts.path == path && facts.errno == errno)
+    }
+
+    #[test]
+    fn what_may_not_be_read_refuses_the_archive() {
+        for shut_away in ["tree/sub/secret", "tree/sub", "tree"] {
+            let fixture = tree(&[("a", 1), ("sub/secret", 1), ("z", 1)]);
+            shut(&fixture, shut_away);
+            let refused = held_to_modes(|| pack(&fixture, "tree").and_then(|mut packing| packing.next()));
+            assert!(
+                refused.as_ref().is_err_and(|kind| is_about(kind, shut_away)),
+                "{shut_away}: {refused:?}"
+            );
+        }
+        let fixture = tree(&[("alone", 1)]);
+        shut(&fixture, "tree/alone");
+        let refused = held_to_modes(|| pack(&fixture, "tree/alone").map(drop));
+        assert!(refused.as_ref().is_err_and(|kind| is_about(kind, "tree/alone")), "{refused:?}");
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_never_the_end_of_an_archive() {
+        let fixture = tree(&[("large", 3 * MESSAGE_BYTES), ("secret", 1)]);
+        shut(&fixture, "tree/secret");
+        let (bytes, ended) = held_to_modes(|| packed(&mut pack(&fixture, "tree").unwrap()));
+        assert!(bytes.len() > MESSAGE_BYTES);
+        assert!(ended.as_ref().is_err_and(|kind| is_about(kind, "tree/secret")), "{ended:?}");
+    }
+
+    #[test]
+    fn what_goes_down_too_far_refuses_the_archive() {
+        let fixture = fixture();
+        fs::create_dir_all(fixture.dir.path().join("d/".repeat(MAX_WALK_DEPTH + 2))).unwrap();
+        let refused = pack(&fixture, "d").and_then(|mut packing| packing.next());
+        assert!(matches!(&refused, Err(Kind::TooMany(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn what_is_gone_before_its_turn_is_left_out() {
+        let fixture = tree(&[("large", 3 * MESSAGE_BYTES), ("sub/gone", 1), ("vanished", 1), ("z", 1)]);
+        let mut packing = pack(&fixture, "tree").unwrap();
+        let mut bytes = packing.next().unwrap().unwrap().to_vec();
+        fs::remove_dir_all(fixture.dir.path().join("tree/sub")).unwrap();
+        fs::remove_file(fixture.dir.path().join("tree/vanished")).unwrap();
+        let (rest, ended) = packed(&mut packing);
+        bytes.extend(rest);
+        assert_eq!(ended, Ok(()));
+        let mut archive = tar::Archive::new(&bytes[..]);
+        let names = archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned());
+        assert_eq!(names.collect::<Vec<_>>(), ["large", "z"].map(PathBuf::from));
     }
 }

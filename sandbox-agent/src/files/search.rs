@@ -31,37 +31,49 @@ use crate::limits::{
 impl Workspace {
     /// Lines that match, in the order of their files' paths.
     pub(crate) fn grep(&self, path: &FilePath, request: &v1::GrepRequest) -> Result<v1::GrepReply, Kind> {
-        let matcher = matcher(request)?;
+        let mut grep = Grep { matcher: matcher(request)?, searcher: searcher(), found: Vec::new(), bytes: 0 };
         let include = globs("include", &request.include)?;
-        let mut hunt = Hunt::new(self, path, request.max_results, request.include_ignored)?;
-        let mut searcher = searcher();
-        let mut reply = v1::GrepReply::default();
-        let mut bytes = 0;
-        while let Some(entry) = hunt.next() {
-            let fits = include.is_empty() || include.is_match(hunt.seen_from_start(&entry));
-            if entry.is_dir || !fits {
-                continue;
+        let fits = |path: &Path| include.is_empty() || include.is_match(path);
+        let (wanted, everything) = (request.max_results, request.include_ignored);
+        let mut files_searched = 0;
+        let hunt = if let Some(file) = self.alone(path)? {
+            let hunt = Hunt::nowhere(wanted)?;
+            if fits(path.relative.file_name().unwrap_or_default().as_ref()) {
+                files_searched += 1;
+                grep.search(&hunt, &path.relative, file);
             }
-            let Some(file) = open(&entry.dir, Path::new(&entry.name)) else { continue };
-            reply.files_searched += 1;
-            let found = &mut reply.matches;
-            let sink = Lines(|line, text| {
-                let matched = found_in(&matcher, &entry.path, line, text);
-                bytes += matched.path.len() + matched.text.len();
-                found.push(matched);
-                Ok(hunt.is_on(found.len(), bytes))
-            });
-            // A file that cannot be read to its end has been searched as far as it can be.
-            let timed = Timed { file, end: hunt.began + SEARCH };
-            let _ = searcher.search_reader(&matcher, timed, sink);
-            if !hunt.is_on(reply.matches.len(), bytes) {
-                break;
+            hunt
+        } else {
+            let mut hunt = Hunt::new(self, path, wanted, everything)?;
+            while grep.is_on(&hunt)
+                && let Some(entry) = hunt.next()
+            {
+                if entry.is_dir || !fits(hunt.seen_from_start(&entry)) {
+                    continue;
+                }
+                let Some(file) = open(&entry.dir, Path::new(&entry.name)) else { continue };
+                files_searched += 1;
+                grep.search(&hunt, &entry.path, file);
             }
-        }
-        reply.cut = hunt.cut(reply.matches.len(), bytes).into();
+            hunt
+        };
+        let cut = hunt.cut(grep.found.len(), grep.bytes).into();
         // One more than was wanted was looked for, to know whether there is more.
-        reply.matches.truncate(hunt.wanted);
-        Ok(reply)
+        grep.found.truncate(hunt.wanted);
+        Ok(v1::GrepReply { matches: grep.found, cut, files_searched })
+    }
+
+    /// The file that `path` names, if it is one.
+    fn alone(&self, path: &FilePath) -> Result<Option<File>, Kind> {
+        match self.open_dir(path.as_path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+            // Whatever else is wrong with it is told of a directory.
+            _ => return Ok(None),
+        }
+        let _ = path.split()?;
+        let file = self.open_file(path.as_path()).map_err(|error| path.fault(&error))?;
+        let meta = file.metadata().map_err(|error| path.fault(&error))?;
+        if meta.is_file() { Ok(Some(file)) } else { Err(path.not_a_file()) }
     }
 
     /// Files and directories whose path, seen from `path`, fits the pattern.
@@ -93,6 +105,34 @@ impl Workspace {
     }
 }
 
+/// What lines are looked for, and those that were found.
+struct Grep {
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    found: Vec<v1::GrepMatch>,
+    /// Of what was found.
+    bytes: usize,
+}
+
+impl Grep {
+    fn is_on(&self, hunt: &Hunt) -> bool {
+        hunt.is_on(self.found.len(), self.bytes)
+    }
+
+    fn search(&mut self, hunt: &Hunt, path: &Path, file: File) {
+        let Self { matcher, searcher, found, bytes } = self;
+        let sink = Lines(|line, text| {
+            let matched = found_in(matcher, path, line, text);
+            *bytes += matched.path.len() + matched.text.len();
+            found.push(matched);
+            Ok(hunt.is_on(found.len(), *bytes))
+        });
+        // A file that cannot be read to its end has been searched as far as it can be.
+        let timed = Timed { file, end: hunt.began + SEARCH };
+        let _ = searcher.search_reader(&*matcher, timed, sink);
+    }
+}
+
 /// A walk that leaves out what nobody searches, within its limits.
 struct Hunt {
     walk: Walk,
@@ -110,24 +150,38 @@ struct Hunt {
 struct Ignored {
     says: Vec<Gitignore>,
     bytes: usize,
+    /// None of it was too long to be followed.
+    is_whole: bool,
 }
 
 impl Hunt {
     fn new(workspace: &Workspace, path: &FilePath, wanted: u32, everything: bool) -> Result<Self, Kind> {
+        let mut hunt = Self::nowhere(wanted)?;
+        let dir = workspace.open_dir(path.as_path()).map_err(|error| path.dir_fault(&error))?;
+        if !everything {
+            let ignored = Ignored::down_to(workspace, &dir, &path.relative);
+            hunt.cut = !ignored.is_whole;
+            hunt.ignores = Some(vec![ignored]);
+        }
+        let walk = Walk::new(dir, path.relative.clone(), MAX_WALK_NAMES, None);
+        hunt.walk = walk.map_err(|error| path.dir_fault(&error))?;
+        hunt.start = path.relative.clone();
+        Ok(hunt)
+    }
+
+    /// One that finds nothing by itself, and has the limits of every other.
+    fn nowhere(wanted: u32) -> Result<Self, Kind> {
         if wanted == 0 || wanted > MAX_SEARCH_RESULTS {
             return Err(invalid("maxResults", format!("must be 1 to {MAX_SEARCH_RESULTS}")));
         }
-        let dir = workspace.open_dir(path.as_path()).map_err(|error| path.dir_fault(&error))?;
-        let ignores = (!everything).then(|| vec![Ignored::down_to(workspace, &dir, &path.relative)]);
-        let walk = Walk::new(dir, path.relative.clone(), MAX_WALK_NAMES, None);
         Ok(Self {
-            walk: walk.map_err(|error| path.dir_fault(&error))?,
-            start: path.relative.clone(),
+            walk: Walk::nowhere(),
+            start: PathBuf::new(),
             began: Instant::now(),
             wanted: wanted as usize,
             seen: 0,
             exclude: GlobSet::empty(),
-            ignores,
+            ignores: None,
             cut: false,
         })
     }
@@ -172,9 +226,10 @@ impl Hunt {
         let held: usize = ignores.iter().map(|ignored| ignored.bytes).sum();
         let dir = super::tree::open_itself(&entry.dir, Path::new(&entry.name));
         let read = dir.ok().and_then(|dir| gitignore(&dir, &entry.path, MAX_GITIGNORE_BYTES - held));
-        self.cut |= read.as_ref().is_some_and(|(_, _, is_whole)| !is_whole);
-        let (says, bytes) = read.map_or((Vec::new(), 0), |(says, bytes, _)| (vec![says], bytes));
-        ignores.push(Ignored { says, bytes });
+        let mut ignored = Ignored::nothing();
+        ignored.add(read);
+        self.cut |= !ignored.is_whole;
+        ignores.push(ignored);
     }
 
     fn seen_from_start<'a>(&self, entry: &'a Entry) -> &'a Path {
@@ -255,23 +310,28 @@ fn open(dir: &Dir, name: &Path) -> Option<File> {
 }
 
 impl Ignored {
+    fn nothing() -> Self {
+        Self { says: Vec::new(), bytes: 0, is_whole: true }
+    }
+
     /// What holds in `dir`: its own, and those above it up to the workspace.
     fn down_to(workspace: &Workspace, dir: &Dir, path: &Path) -> Self {
-        let mut ignored = Self { says: Vec::new(), bytes: 0 };
+        let mut ignored = Self::nothing();
         for above in path.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
             let at = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             if let Ok(dir) = workspace.open_dir(at) {
-                ignored.add(&dir, above);
+                ignored.add(gitignore(&dir, above, MAX_GITIGNORE_BYTES - ignored.bytes));
             }
         }
-        ignored.add(dir, path);
+        ignored.add(gitignore(dir, path, MAX_GITIGNORE_BYTES - ignored.bytes));
         ignored
     }
 
-    fn add(&mut self, dir: &Dir, path: &Path) {
-        if let Some((says, bytes, _)) = gitignore(dir, path, MAX_GITIGNORE_BYTES - self.bytes) {
+    fn add(&mut self, read: Option<(Gitignore, usize, bool)>) {
+        if let Some((says, bytes, is_whole)) = read {
             self.says.push(says);
             self.bytes += bytes;
+            self.is_whole &= is_whole;
         }
     }
 }
@@ -425,6 +485,46 @@ mod tests {
         fs::write(dir.join("file"), "needle\n").unwrap();
         let (found, cut) = grep(&fixture, query("needle", 9)).unwrap();
         assert_eq!((found.len(), cut), (1, Cut::Files));
+    }
+
+    #[test]
+    fn patterns_above_the_start_that_are_not_followed_are_told() {
+        let fixture = fixture();
+        fs::create_dir(fixture.dir.path().join("d")).unwrap();
+        fs::write(fixture.dir.path().join("d/file"), "needle\n").unwrap();
+        for (patterns, cut) in [(MAX_GITIGNORE_BYTES / 10, Cut::None), (MAX_GITIGNORE_BYTES, Cut::Files)] {
+            fs::write(fixture.dir.path().join(".gitignore"), "pattern-*\n".repeat(patterns)).unwrap();
+            for path in ["", "d"] {
+                let reply = fixture.workspace.grep(&fixture.path(path), &query("needle", 9)).unwrap();
+                assert_eq!((reply.matches.len(), reply.cut()), (1, cut), "{path:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_named_is_searched_alone() {
+        let fixture = tree();
+        let link = fixture.dir.path().join("link");
+        std::os::unix::fs::symlink("target/out.rs", link).unwrap();
+        let lines = |path: &str, request| {
+            let reply = fixture.workspace.grep(&fixture.path(path), &request)?;
+            let found = reply.matches.iter().map(|found| (found.path.clone(), found.line));
+            Ok::<_, Kind>((found.collect::<Vec<_>>(), reply.cut()))
+        };
+        let at = |path: &'static str, line| (bytes::Bytes::from_static(path.as_bytes()), line);
+        let deep = "src/deep/lib.rs";
+        assert_eq!(lines(deep, query("needle", 9)).unwrap(), (vec![at(deep, 1), at(deep, 2)], Cut::None));
+        assert_eq!(lines(deep, query("needle", 1)).unwrap(), (vec![at(deep, 1)], Cut::Results));
+        // What is named is searched, whatever is said of it, also through a link.
+        assert_eq!(lines("link", query("needle", 9)).unwrap().0, [at("link", 1)]);
+        let of = |include: &str| v1::GrepRequest { include: vec![include.into()], ..query("needle", 9) };
+        assert_eq!(lines(deep, of("*.rs")).unwrap().0.len(), 2);
+        assert_eq!(lines(deep, of("*.py")).unwrap().0.len(), 0);
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, fixture.dir.path().join("fifo"), fifo, 0o600.into(), 0).unwrap();
+        assert!(matches!(lines("fifo", query("needle", 9)), Err(Kind::NotAFile(_))));
+        assert!(matches!(lines("src/main.rs/", query("needle", 9)), Err(Kind::NotAFile(_))));
+        assert!(matches!(lines("absent", query("needle", 9)), Err(Kind::FileUnknown(_))));
     }
 
     #[test]

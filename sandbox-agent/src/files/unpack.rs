@@ -130,8 +130,8 @@ impl<'a> Unpacking<'a> {
         let member = entry.path_bytes().into_owned();
         self.members += 1;
         if self.members > MAX_ARCHIVE_MEMBERS {
-            let (limit, value) = ("members of an archive".into(), MAX_ARCHIVE_MEMBERS);
-            return Err(Kind::LimitReached(v1::LimitReached { limit, value }));
+            let (what, limit) = ("members in the archive".into(), MAX_ARCHIVE_MEMBERS);
+            return Err(Kind::TooMany(v1::TooMany { what, limit }));
         }
         let path = inside(&member).map_err(|problem| bad(&member, problem))?;
         let done = match entry.header().entry_type() {

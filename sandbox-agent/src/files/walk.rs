@@ -71,31 +71,27 @@ pub(super) struct Entry {
 impl Walk {
     /// Goes through a tree that was bounded when it was made.
     pub(super) fn whole(dir: Dir) -> io::Result<Self> {
-        let (levels, path, keep) = (Vec::new(), PathBuf::new(), usize::MAX);
-        let mut walk = Self {
-            levels,
-            keep,
-            after: None,
-            held: 0,
-            max_bytes: usize::MAX,
-            cut: false,
-            ended_early: false,
-        };
-        walk.open_level(dir, path)?;
+        let mut walk = Self { keep: usize::MAX, max_bytes: usize::MAX, ..Self::nowhere() };
+        walk.open_level(dir, PathBuf::new())?;
         Ok(walk)
     }
 
-    /// Begins in `dir`, which is at `path`.
-    pub(super) fn new(dir: Dir, path: PathBuf, keep: usize, after: Option<PathBuf>) -> io::Result<Self> {
-        let mut walk = Self {
+    /// One that is over before it begins.
+    pub(super) fn nowhere() -> Self {
+        Self {
             levels: Vec::new(),
-            keep,
-            after,
+            keep: 0,
+            after: None,
             held: 0,
             max_bytes: MAX_WALK_BYTES,
             cut: false,
             ended_early: false,
-        };
+        }
+    }
+
+    /// Begins in `dir`, which is at `path`.
+    pub(super) fn new(dir: Dir, path: PathBuf, keep: usize, after: Option<PathBuf>) -> io::Result<Self> {
+        let mut walk = Self { keep, after, ..Self::nowhere() };
         walk.open_level(dir, path)?;
         Ok(walk)
     }
@@ -134,13 +130,17 @@ impl Walk {
 
     /// Goes on beneath `entry`, the one that came last. What is gone by now, or may not be read, is as good as empty.
     pub(super) fn enter(&mut self, entry: &Entry) {
+        let _ = self.try_enter(entry);
+    }
+
+    /// The same for whom it matters that something was not read.
+    pub(super) fn try_enter(&mut self, entry: &Entry) -> io::Result<()> {
         if self.levels.len() >= MAX_WALK_DEPTH {
             self.cut = true;
-            return;
+            return Ok(());
         }
-        if let Ok(dir) = open_itself(&entry.dir, Path::new(&entry.name)) {
-            let _ = self.open_level(dir, entry.path.clone());
-        }
+        let dir = open_itself(&entry.dir, Path::new(&entry.name))?;
+        self.open_level(dir, entry.path.clone())
     }
 
     fn open_level(&mut self, dir: Dir, path: PathBuf) -> io::Result<()> {
@@ -164,9 +164,12 @@ impl Walk {
             if from.is_some_and(|from| name.as_os_str() < from) {
                 continue;
             }
-            // One that is gone by now is not there.
-            let Ok(kind) = entry.file_type() else { continue };
-            let name = Name { name, is_dir: kind.is_dir() };
+            let is_dir = match entry.file_type() {
+                // One that is gone by now is not there.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                kind => kind.is_ok_and(|kind| kind.is_dir()),
+            };
+            let name = Name { name, is_dir };
             bytes += name.bytes();
             first.push(name);
             if first.len() > self.keep || self.held + bytes > self.max_bytes {

@@ -1,7 +1,8 @@
 //! The workspace's files: decode, call, encode.
 //!
 //! Each call of [`crate::files`] runs on a blocking thread, and holds it only while it has something to do: between
-//! two pieces of a file the thread is free for others. What must hold one for longer takes a turn among few.
+//! two pieces of a file the thread is free for others. What must hold one for longer takes a turn among few; what holds one
+//! while it waits for its caller, among few others.
 
 use std::sync::Arc;
 
@@ -10,23 +11,20 @@ use agent_protocol::v1::files_server::Files;
 use agent_protocol::v1::{self, Change};
 use bytes::{Buf, Bytes};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Events, Reply, Service};
+use super::{Events, Reply, Service, archive};
 use crate::files::Workspace;
 use crate::files::batch::Batch;
 use crate::files::path::invalid;
 use crate::files::search::in_messages;
 use crate::limits::{
-    HEAVY_TURN, MAX_HEAVY_CALLS, MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MAX_PACKS, MAX_READS, MAX_WATCHES,
-    MESSAGE_BYTES,
+    HEAVY_TURN, MAX_HEAVY_CALLS, MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MAX_PACKS, MAX_READS, MAX_UNPACKS,
+    MAX_WATCHES, MESSAGE_BYTES,
 };
-
-/// Parts of an archive between the connection and the thread that unpacks it.
-const PART_QUEUE: usize = 4;
 
 /// The workspace and who may do what is heavy in it.
 #[derive(Debug, Clone)]
@@ -34,6 +32,7 @@ pub(crate) struct FileService {
     workspace: Arc<Workspace>,
     heavy: Arc<Semaphore>,
     packs: Arc<Semaphore>,
+    unpacks: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     watches: Arc<Semaphore>,
 }
@@ -45,6 +44,7 @@ impl FileService {
             workspace,
             heavy: places(MAX_HEAVY_CALLS),
             packs: places(MAX_PACKS),
+            unpacks: places(MAX_UNPACKS),
             reads: places(MAX_READS),
             watches: places(MAX_WATCHES),
         }
@@ -64,7 +64,7 @@ impl FileService {
     }
 
     async fn turn(&self) -> Result<OwnedSemaphorePermit, Status> {
-        place(&self.heavy, "edits, searches and archives at once", MAX_HEAVY_CALLS).await
+        place(&self.heavy, "edits and searches at once", MAX_HEAVY_CALLS).await
     }
 }
 
@@ -193,32 +193,16 @@ impl Files for Service {
 
     async fn unpack(&self, request: Request<Streaming<v1::UnpackPart>>) -> Reply<v1::UnpackReply> {
         let mut parts = request.into_inner();
-        let first = parts.try_next().await?.ok_or_else(|| to_status(cut_off("archive")))?;
-        let turn = self.files.turn().await?;
-        let (sender, receiver) = mpsc::channel(PART_QUEUE);
+        let first = archive::next_part(&mut parts).await?;
+        let held = place(&self.files.unpacks, "archives unpacked at once", MAX_UNPACKS).await?;
+        let (sending, received) = archive::channel();
         let path = first.path.clone();
         let unpacked = self.files.act(move |workspace| {
             // Kept by the thread: it may have a merge to end after its caller has left.
-            let _turn = turn;
-            workspace.unpack(
-                &workspace.path(&path)?,
-                Received { parts: receiver, rest: Bytes::new(), is_through: false },
-            )
+            let _held = held;
+            workspace.unpack(&workspace.path(&path)?, received)
         });
-        let send = async move {
-            let mut next = Some(first);
-            while let Some(part) = next {
-                let end = part.end;
-                // Nobody receives any more where there is an answer already.
-                if sender.send((part.data, part.end)).await.is_err() || end {
-                    return Ok(());
-                }
-                next = parts.try_next().await?;
-            }
-            // Without its last word the sender's end of the channel tells the thread that it was cut off.
-            Err(to_status(cut_off("archive")))
-        };
-        let (sent, unpacked): (Result<(), Status>, _) = tokio::join!(send, unpacked);
+        let (sent, unpacked): (Result<(), Status>, _) = tokio::join!(sending.all(first, parts), unpacked);
         Ok(Response::new(unpacked.map_err(|status| sent.err().unwrap_or(status))?))
     }
 
@@ -321,27 +305,4 @@ fn cut_off(field: &str) -> Kind {
 
 fn limit_reached(limit: &str, value: usize) -> Status {
     to_status(Kind::LimitReached(v1::LimitReached { limit: limit.into(), value: value as u64 }))
-}
-
-/// An archive on its way to the thread that unpacks it.
-struct Received {
-    parts: mpsc::Receiver<(Bytes, bool)>,
-    rest: Bytes,
-    /// The last word has come.
-    is_through: bool,
-}
-
-impl std::io::Read for Received {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        while self.rest.is_empty() {
-            if self.is_through {
-                return Ok(0);
-            }
-            let part = self.parts.blocking_recv().ok_or(std::io::ErrorKind::UnexpectedEof)?;
-            (self.rest, self.is_through) = part;
-        }
-        let length = self.rest.len().min(buffer.len());
-        self.rest.copy_to_slice(&mut buffer[..length]);
-        Ok(length)
-    }
 }

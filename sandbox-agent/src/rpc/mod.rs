@@ -3,6 +3,7 @@
 //! Here are commands and the agent itself, in [`files`] the workspace, in [`terminals`] the terminals; [`Services`] hands each call to the one it
 //! is for.
 
+mod archive;
 mod files;
 mod services;
 mod stdin;

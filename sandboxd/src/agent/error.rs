@@ -100,6 +100,13 @@ pub enum Refusal {
         /// What may be read.
         max_bytes: u64,
     },
+    /// There is more of something than one call may have.
+    TooMany {
+        /// Of what, in the plural.
+        what: String,
+        /// How many there may be.
+        limit: u64,
+    },
     /// The workspace is full.
     NoSpace {
         /// As the caller gave it.
@@ -218,6 +225,7 @@ fn refusal(kind: Kind) -> Refusal {
         Kind::TooLarge(fault) => {
             Refusal::TooLarge { path: fault.path, bytes: fault.bytes, max_bytes: fault.max_bytes }
         }
+        Kind::TooMany(fault) => Refusal::TooMany { what: fault.what, limit: fault.limit },
         Kind::NoSpace(fault) => Refusal::NoSpace { path: fault.path },
         Kind::FileFailed(fault) => Refusal::FileFailed { path: fault.path, errno: fault.errno },
         Kind::NotADirectory(fault) => Refusal::NotADirectory { path: fault.path },

@@ -89,6 +89,16 @@ pub enum ByteRange {
     Last(u64),
 }
 
+impl ByteRange {
+    /// Whether a file of so many bytes has none of it (RFC 9110 section 14.1.2).
+    pub fn is_empty_in(self, size_bytes: u64) -> bool {
+        match self {
+            Self::Span { from, .. } => from >= size_bytes,
+            Self::Last(last) => last == 0 || size_bytes == 0,
+        }
+    }
+}
+
 /// What is about to be read of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHeader {

@@ -127,6 +127,12 @@ pub enum Error {
         /// As the caller gave it.
         path: String,
     },
+    /// A directory that is to be replaced has something in it.
+    #[error("the directory {path:?} is not empty, and only an empty one is replaced")]
+    NotReplaced {
+        /// As the caller gave it.
+        path: String,
+    },
     /// A text that must occur once in a file does not.
     #[error(
         "`edits[{edit}].oldText` occurs {occurrences} times in the file, and without `replaceAll` must occur once; it was not changed"
@@ -152,7 +158,7 @@ pub enum Error {
         size_bytes: u64,
     },
     /// The file system refused.
-    #[error("the file {path:?} could not be used: error {errno}")]
+    #[error("the file {path:?} could not be used: {}", words_of_system(*.errno))]
     FileFailed {
         /// As the caller gave it.
         path: String,
@@ -173,6 +179,14 @@ pub enum Error {
         /// What.
         what: String,
         /// What it may be.
+        limit: u64,
+    },
+    /// There is more of something than one request may have, however often it is tried.
+    #[error("there are more than {limit} {what}")]
+    TooMany {
+        /// Of what, in the plural.
+        what: String,
+        /// How many there may be.
         limit: u64,
     },
     /// The workspace is full.
@@ -298,7 +312,9 @@ impl Error {
             | Self::ArchiveBad { .. }
             | Self::FileFailed { .. } => ErrorCode::Refused,
             Self::AlreadyThere { .. } => ErrorCode::AlreadyExists,
-            Self::NotEmpty { .. } | Self::TextCount { .. } => ErrorCode::WrongState,
+            Self::NotEmpty { .. } | Self::NotReplaced { .. } | Self::TextCount { .. } => {
+                ErrorCode::WrongState
+            }
             Self::ConditionFailed { .. } => ErrorCode::PreconditionFailed,
             Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
             Self::InUse
@@ -307,7 +323,7 @@ impl Error {
             | Self::TerminalEnded
             | Self::InputNotTaken { .. } => ErrorCode::WrongState,
             Self::Unsettled => ErrorCode::Unavailable,
-            Self::TooLarge { .. } => ErrorCode::TooLarge,
+            Self::TooLarge { .. } | Self::TooMany { .. } => ErrorCode::TooLarge,
             Self::NoSpace { .. }
             | Self::DiskShort { .. }
             | Self::Engine(engine::Error::Disk { source: DiskFault::Full(_), .. }) => {
@@ -357,7 +373,8 @@ impl Error {
             | Self::NoSpace { path }
             | Self::ConditionFailed { path }
             | Self::AlreadyThere { path }
-            | Self::NotEmpty { path } => json!({ "path": path }),
+            | Self::NotEmpty { path }
+            | Self::NotReplaced { path } => json!({ "path": path }),
             Self::TextCount { edit, occurrences } => {
                 json!({ "field": format!("edits[{edit}].oldText"), "occurrences": occurrences })
             }
@@ -365,7 +382,7 @@ impl Error {
             Self::RangeEmpty { size_bytes } => json!({ "sizeBytes": size_bytes }),
             Self::FileFailed { path, errno } => json!({ "path": path, "errno": errno }),
             Self::LimitReached { limit, value } => json!({ "limit": limit, "value": value }),
-            Self::TooLarge { limit, .. } => json!({ "limit": limit }),
+            Self::TooLarge { limit, .. } | Self::TooMany { limit, .. } => json!({ "limit": limit }),
             Self::InputNotTaken { taken_bytes } => json!({ "takenBytes": taken_bytes }),
             Self::Full { max } => json!({ "maxConcurrent": max }),
             Self::NotReady { missing } => json!({ "missing": missing }),
@@ -410,6 +427,15 @@ fn words_for_callers(error: &engine::Error) -> String {
     }
 }
 
+/// What the system calls an error. Some have no number.
+fn words_of_system(errno: i32) -> String {
+    if errno == 0 {
+        "the system gave no reason".into()
+    } else {
+        std::io::Error::from_raw_os_error(errno).to_string()
+    }
+}
+
 fn words_for(state: StdinState) -> &'static str {
     match state {
         StdinState::NeverOpened => "it was started without `openStdin`",
@@ -450,6 +476,7 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::TooLarge { path, max_bytes, .. } => {
             Error::TooLarge { what: format!("the file {path:?}"), limit: max_bytes }
         }
+        Refusal::TooMany { what, limit } => Error::TooMany { what, limit },
         Refusal::NoSpace { path } => Error::NoSpace { path },
         Refusal::NotADirectory { path } => Error::NotADirectory { path },
         Refusal::ConditionFailed { path } => Error::ConditionFailed { path },

@@ -108,7 +108,10 @@ impl Service {
         to: FilePath,
         overwrite: bool,
     ) -> Result<(), Error> {
-        Ok(self.in_use(id).await?.agent.move_file(from, to, overwrite).await?)
+        self.in_use(id).await?.agent.move_file(from, to, overwrite).await.map_err(|error| match error {
+            agent::Error::Refused(Refusal::NotEmpty { path }) => Error::NotReplaced { path },
+            error => error.into(),
+        })
     }
 
     /// Removes a file or directory; how many that were.

@@ -1,13 +1,12 @@
 //! Many files at once: `GET` and `PUT …/files:archive?path=`.
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use sandbox_api::files::ArchiveUnpacked;
 
-use super::path_of;
+use super::{body, path_of};
 use crate::api::ApiState;
 use crate::api::body::{Json, Upload};
 use crate::api::error::Result;
@@ -19,12 +18,13 @@ use crate::model::files::Compression;
 
 /// Pack files
 ///
-/// A directory's entries are named from it; a file is packed alone. Fifos, sockets and devices are left out.
+/// A directory's entries are named from it; a file is packed alone. Fifos, sockets and devices are left out. What cannot be
+/// read refuses the archive, or breaks it off.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:archive", operation_id = "packFiles", tag = "files",
     params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
         ("format" = Option<String>, Query, description = "How it is packed.")),
     responses((status = 200, description = "The archive.", content(("application/x-tar"), ("application/gzip"), ("application/zstd"))),
-        ByName, ByQuery, BySandbox))]
+        ByName, ByQuery, BySize, BySandbox))]
 pub(in crate::api) async fn pack(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -40,7 +40,7 @@ pub(in crate::api) async fn pack(
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    Ok((headers, Body::from_stream(bytes)).into_response())
+    Ok((headers, body(bytes)).into_response())
 }
 
 /// Unpack files

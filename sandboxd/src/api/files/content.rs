@@ -3,18 +3,21 @@
 //! Conditions and ranges are those of HTTP (RFC 9110 sections 13 and 14). What is served comes from a sandbox, so a
 //! browser must take it for nothing but bytes to keep.
 
-use axum::body::Body;
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_TYPE, ETAG, IF_RANGE, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_TYPE, ETAG, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use sandbox_api::SandboxId;
 use sandbox_api::files::FileWritten;
 
-use super::precondition::{self, is_not_modified, quoted};
-use super::{MAX_MODE, MODE_PROBLEM, named, wire};
+use super::precondition::{self, is_not_modified, is_range_of, quoted};
+use super::{MAX_MODE, MODE_PROBLEM, body, named, wire};
+use crate::agent::ByteStream;
 use crate::api::ApiState;
 use crate::api::body::{Json, Upload};
 use crate::api::error::Result;
@@ -22,8 +25,8 @@ use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::FieldError;
-use crate::model::files::{ByteRange, FileHeader, FilePath, FileTarget};
-use crate::service::Service;
+use crate::model::files::{FileHeader, FilePath, FileTarget};
+use crate::service::{self, Service};
 
 /// Read a file as it is
 ///
@@ -44,13 +47,12 @@ pub(in crate::api) async fn get(
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let path = named("path", path)?;
-    let range = wanted_range(&state.service, &id, &path, &headers).await?;
-    let (header, bytes) = state.service.read_file(&id, path, range).await?;
+    let Opened { header, bytes, is_part } = open(&state.service, &id, path, &headers).await?;
     if is_not_modified(&headers, header.info.etag.as_deref()) {
         return Ok((StatusCode::NOT_MODIFIED, headers_of(&header, false)).into_response());
     }
-    let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
-    Ok((status, headers_of(&header, range.is_some()), Body::from_stream(bytes)).into_response())
+    let status = if is_part { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    Ok((status, headers_of(&header, is_part), body(bytes)).into_response())
 }
 
 /// Write a file as it is
@@ -101,20 +103,36 @@ fn mode(query: &Params) -> Result<Option<u32>> {
     Ok(Some(mode))
 }
 
-/// The part of a file that is asked for; all of it where the file is not the one that the caller has a part of.
-async fn wanted_range(
-    service: &std::sync::Arc<Service>,
-    id: &sandbox_api::SandboxId,
-    path: &FilePath,
-    headers: &HeaderMap,
-) -> Result<Option<ByteRange>> {
-    let range = precondition::range(headers);
-    let (Some(range), Some(condition)) = (range, headers.get(IF_RANGE)) else {
-        return Ok(range);
-    };
-    let etag = service.stat_file(id, path.clone()).await?.etag;
-    let is_same = etag.and_then(|etag| quoted(&etag)).is_some_and(|etag| etag == *condition);
-    Ok(is_same.then_some(range))
+/// A file that was opened, and what is read of it.
+struct Opened {
+    header: FileHeader,
+    bytes: ByteStream,
+    /// It is the range that was asked for, and not all of it.
+    is_part: bool,
+}
+
+/// Opens the file, at the range where that is to be followed. Conditions are judged by the file that was opened, and in their
+/// order (RFC 9110 section 13.2.2): what the caller has, then whether the range is of this file, and only then whether
+/// there is anything in it.
+async fn open(service: &Arc<Service>, id: &SandboxId, path: FilePath, headers: &HeaderMap) -> Result<Opened> {
+    if let Some(range) = precondition::range(headers) {
+        match service.read_file(id, path.clone(), Some(range)).await {
+            Ok((header, bytes)) if is_range_of(headers, header.info.etag.as_deref()) => {
+                return Ok(Opened { header, bytes, is_part: true });
+            }
+            // Of another file than the one the caller has a part of, all is wanted.
+            Ok(_) | Err(service::Error::RangeEmpty { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let (header, bytes) = service.read_file(id, path, None).await?;
+    let etag = header.info.etag.as_deref();
+    let size_bytes = header.info.size_bytes;
+    let range = precondition::range(headers).filter(|range| range.is_empty_in(size_bytes));
+    if range.is_some() && !is_not_modified(headers, etag) && is_range_of(headers, etag) {
+        return Err(service::Error::RangeEmpty { size_bytes }.into());
+    }
+    Ok(Opened { header, bytes, is_part: false })
 }
 
 fn headers_of(header: &FileHeader, is_part: bool) -> HeaderMap {

@@ -10,15 +10,20 @@ pub(super) mod search;
 pub(super) mod watch;
 mod wire;
 
+use std::error::Error as StdError;
+
+use axum::body::Body;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use futures::TryStreamExt;
 use sandbox_api::Done;
 use sandbox_api::files::{
     DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileList, FileRead, FileToWrite, MakeDir, MoveFile,
     WriteFiles,
 };
+use tracing::{Span, warn};
 
 use super::ApiState;
 use super::body::Json;
@@ -26,9 +31,11 @@ use super::error::Result;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path, PathParam};
+use crate::agent::ByteStream;
 use crate::model::files::{FilePath, FileTarget, ListWish, NewFile, TextEdit};
 use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};
+use crate::service;
 
 /// Write files
 ///
@@ -221,4 +228,13 @@ fn path_of(field: &str, path: Bytes) -> std::result::Result<FilePath, FieldError
         return Err(FieldError::new(field, problem));
     }
     Ok(FilePath(path))
+}
+
+/// What was promised whole. Where it breaks off its client sees the connection end, and only the log can say why.
+fn body(bytes: ByteStream) -> Body {
+    let request = Span::current();
+    let broke_off = move |error: &service::Error| {
+        request.in_scope(|| warn!(error = error as &dyn StdError, "an answer broke off"));
+    };
+    Body::from_stream(bytes.map_err(service::Error::from).inspect_err(broke_off))
 }

@@ -1,6 +1,6 @@
 //! Conditions and ranges in the headers of a request (RFC 9110 sections 13 and 14).
 
-use axum::http::header::{IF_MATCH, IF_NONE_MATCH, RANGE};
+use axum::http::header::{IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE};
 use axum::http::{HeaderMap, HeaderValue};
 
 use crate::model::FieldError;
@@ -31,14 +31,18 @@ fn one<'a>(headers: &'a HeaderMap, field: &str, name: &str) -> Result<Option<&'a
 
 /// Whether the caller has the file as it is.
 pub(super) fn is_not_modified(headers: &HeaderMap, etag: Option<&str>) -> bool {
-    let (Some(known), Some(etag)) = (headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()), etag)
-    else {
-        return false;
-    };
-    known
-        .split(',')
-        .map(str::trim)
-        .any(|known| known == "*" || unquoted(known.strip_prefix("W/").unwrap_or(known)) == Some(etag))
+    let Some(etag) = etag else { return false };
+    // A list may come in several lines (section 5.3).
+    let lines = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut known = lines.flat_map(|line| line.split(',')).map(str::trim);
+    known.any(|known| known == "*" || unquoted(known.strip_prefix("W/").unwrap_or(known)) == Some(etag))
+}
+
+/// Whether a range that is asked for is one of the file as it is. A date is passed over like the etag of another file,
+/// because a file may change twice in a second (section 13.1.5).
+pub(super) fn is_range_of(headers: &HeaderMap, etag: Option<&str>) -> bool {
+    let Some(condition) = headers.get(IF_RANGE) else { return true };
+    etag.and_then(quoted).is_some_and(|etag| etag == *condition)
 }
 
 /// The one range that is asked for. Several, and what is no range of bytes, may be passed over (section 14.2).
@@ -120,5 +124,16 @@ mod tests {
         assert!(fresh("\"a\"") && fresh("*") && fresh("\"b\", W/\"a\""));
         assert!(!fresh("\"b\"") && !fresh("a"));
         assert!(!is_not_modified(&HeaderMap::new(), Some("a")));
+        let mut lines = headers("if-none-match", "\"b\"");
+        lines.append(IF_NONE_MATCH, HeaderValue::from_static("\"a\""));
+        assert!(is_not_modified(&lines, Some("a")));
+    }
+
+    #[test]
+    fn a_range_is_followed_in_the_file_it_is_of() {
+        let holds = |value| is_range_of(&headers("if-range", value), Some("a"));
+        assert!(holds("\"a\"") && is_range_of(&HeaderMap::new(), Some("a")));
+        assert!(!holds("\"b\"") && !holds("W/\"a\"") && !holds("Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert!(!is_range_of(&headers("if-range", "\"a\""), None));
     }
 }

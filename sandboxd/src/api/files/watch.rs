@@ -26,7 +26,7 @@ use crate::model::limits;
 /// Watch files
 ///
 /// Lines of JSON: first `ready`, from which on nothing is missed, then changes, and a heartbeat in the silence between them.
-/// Keeps the sandbox in use until the caller leaves.
+/// The last is `gone` where what was watched is, and `lost` where the sandbox's container went away. Keeps the sandbox in use until the caller leaves.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:watch", operation_id = "watchFiles", tag = "files",
     params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
         ("recursive" = Option<bool>, Query, description = "Also what is beneath.")),
@@ -47,20 +47,22 @@ pub(in crate::api) async fn watch(
     Ok((headers, Body::from_stream(lines(changes))).into_response())
 }
 
-/// The changes, with a heartbeat in the silence between them. Where the sandbox goes away, so does the stream, without
-/// the record that would be its end.
+/// The changes, with a heartbeat in the silence between them. Never fails: where nobody watches any more, it ends as `lost`.
 fn lines(changes: ChangeStream) -> impl Stream<Item = std::result::Result<Bytes, Infallible>> + Send {
-    futures::stream::unfold(changes, |mut changes| async move {
+    futures::stream::unfold(Some(changes), |changes| async move {
+        let mut changes = changes?;
         let records = match timeout(limits::HEARTBEAT, changes.next()).await {
             Err(_) => vec![WatchRecord::Heartbeat],
             Ok(Some(Ok(batch))) => batch.into_iter().map(wire::change).collect(),
             Ok(Some(Err(error))) => {
                 debug!(error = &error as &dyn std::error::Error, "a watch broke off");
-                return None;
+                vec![WatchRecord::Lost]
             }
-            Ok(None) => return None,
+            // A watch has an end; without one it was cut.
+            Ok(None) => vec![WatchRecord::Lost],
         };
-        Some((Ok(encode(&records)), changes))
+        let is_over = matches!(records.last(), Some(WatchRecord::Gone | WatchRecord::Lost));
+        Some((Ok(encode(&records)), Some(changes).filter(|_| !is_over)))
     })
 }
 
@@ -71,4 +73,27 @@ fn encode(records: &[WatchRecord]) -> Bytes {
         lines.push(b'\n');
     }
     lines.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Error;
+    use crate::model::files::Change;
+
+    async fn told(batches: Vec<std::result::Result<Vec<Change>, Error>>) -> String {
+        let lines = lines(futures::stream::iter(batches).boxed()).map(|line| line.unwrap());
+        String::from_utf8(lines.collect::<Vec<_>>().await.concat()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_watch_says_how_it_ended() {
+        let (ready, lost, gone) =
+            ("{\"event\":\"ready\"}\n", "{\"event\":\"lost\"}\n", "{\"event\":\"gone\"}\n");
+        let broken = || Err(Error::Nonsense { missing: "change" });
+        assert_eq!(told(vec![Ok(vec![Change::Ready]), broken()]).await, format!("{ready}{lost}"));
+        assert_eq!(told(vec![Ok(vec![Change::Ready])]).await, format!("{ready}{lost}"));
+        let over = vec![Ok(vec![Change::Ready, Change::Gone]), broken()];
+        assert_eq!(told(over).await, format!("{ready}{gone}"));
+    }
 }

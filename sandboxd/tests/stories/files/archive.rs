@@ -171,7 +171,7 @@ async fn more_members_or_levels_than_there_may_be_are_refused() {
     }
     let many = many.into_inner().unwrap().finish().unwrap();
     let refused = unpack(&daemon, &sandbox, many).await.unwrap_err();
-    assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted), "{refused}");
+    assert_eq!(refused.code(), Some(ErrorCode::TooLarge), "{refused}");
     let mut deep = Builder::new(Vec::new());
     let path = format!("{}file", "d/".repeat(200));
     deep.append_data(&mut header(EntryType::Regular, 0), path, std::io::empty()).unwrap();
@@ -179,6 +179,24 @@ async fn more_members_or_levels_than_there_may_be_are_refused() {
     assert_eq!(refused.code(), Some(ErrorCode::Refused), "{refused}");
     assert_eq!(daemon.output(&sandbox, "ls -A").await, "");
     nothing_half_done(&daemon, &sandbox).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_not_be_read_is_never_missing_from_an_archive_in_silence() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "mkdir tree; echo 1 > tree/a; echo 1 > tree/secret; chmod 0 tree/secret").await;
+    let refused = daemon.client.pack_files(&sandbox, "tree", ArchiveFormat::Tar).await.unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::Refused), "{refused:?}");
+    assert!(refused.to_string().contains("tree/secret\" could not be used: Permission denied"), "{refused}");
+    // What comes after the first bytes cannot be refused any more.
+    daemon.output(&sandbox, "head -c 20M /dev/urandom > tree/b").await;
+    let begun = daemon.client.pack_files(&sandbox, "tree", ArchiveFormat::TarZst).await.unwrap();
+    assert!(begun.bytes(64 * MIB).await.is_err());
+    daemon.output(&sandbox, "chmod 600 tree/secret").await;
+    let packed = daemon.client.pack_files(&sandbox, "tree", ArchiveFormat::TarZst).await.unwrap();
+    packed.bytes(64 * MIB).await.unwrap();
     daemon.stop().await;
 }
 

@@ -78,6 +78,21 @@ async fn a_copy_that_is_fresh_is_not_sent_again() {
     };
     assert_eq!(ranged(&etag).await.body, b"con");
     assert_eq!(ranged("\"other\"").await.body, b"content");
+    // What the caller has comes before what it asks for, and whether there is such a range comes last.
+    let beyond = |name: &'static str, value: &str| {
+        Answer::to(asker.with_token("GET", &path).header("range", "bytes=100-").header(name, value))
+    };
+    let fresh = beyond("if-none-match", &etag).await;
+    assert_eq!((fresh.status, fresh.header("etag")), (304, &etag[..]));
+    assert_eq!(beyond("if-none-match", "\"other\"").await.status, 416);
+    assert_eq!(beyond("if-range", &etag).await.status, 416);
+    let whole = beyond("if-range", "\"other\"").await;
+    assert_eq!((whole.status, &whole.body[..]), (200, &b"content"[..]));
+    // A link is judged by the file that it means.
+    daemon.output(&sandbox, "ln -s file link").await;
+    let link = asker.with_token("GET", &path.replace("=file", "=link"));
+    let part = Answer::to(link.header("range", "bytes=0-2").header("if-range", &etag)).await;
+    assert_eq!((part.status, &part.body[..]), (206, &b"con"[..]));
     let put = asker.with_token("PUT", &path).header("if-match", "\"a\", \"b\"").body("x");
     Answer::to(put).await.faults("if-match", "two etags");
     daemon.stop().await;

@@ -36,6 +36,8 @@ printf 'one\\nlet needle = 1;\\n' > src/a.rs; printf 'NEEDLE\\n' > src/deep/b.tx
     let cut = GrepFiles { max_results: Some(1), ..anywhere };
     let cut = client.grep_files(&sandbox, &cut).await.unwrap();
     assert_eq!((cut.matches.len(), cut.truncated, cut.truncated_by), (1, true, Some(TruncatedBy::Results)));
+    let named = GrepFiles { path: Some("src/a.rs".into()), ..wish.clone() };
+    assert_eq!(client.grep_files(&sandbox, &named).await.unwrap().matches, found.matches);
     let glob = |pattern: &str| GlobFiles {
         pattern: pattern.into(),
         path: Some("src".into()),

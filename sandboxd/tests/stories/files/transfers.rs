@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sandbox_api::command::StartCommand;
+use sandbox_api::files::{EditFile, GrepFiles, TextEdit};
 use sandbox_api::sandbox::{CreateSandbox, Resources};
 use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::WriteOptions;
@@ -137,6 +138,46 @@ async fn readers_who_stand_still_are_in_nobodys_way() {
     }
     assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
     drop(still);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn archives_that_come_slowly_are_in_the_way_of_other_archives_alone() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "echo before > file").await;
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
+        let pieces = futures::stream::unfold(receiver, |mut receiver| async {
+            Some((receiver.recv().await?, receiver))
+        });
+        let (client, sandbox) = (daemon.client.clone(), sandbox.clone());
+        let upload = sandbox_client::upload_stream(pieces);
+        let task = tokio::spawn(async move { client.unpack_files(&sandbox, "to", upload).await });
+        // The head of a member: enough to begin with.
+        sender.send(Ok(Bytes::from_static(&[0; 100]))).await.unwrap();
+        slow.push((sender, task));
+    }
+    // The two that have no place are told so.
+    until("the others are refused", || async {
+        slow.iter().filter(|(_, task)| task.is_finished()).count() == 2
+    })
+    .await;
+    let edit = || async {
+        let edits = vec![TextEdit { old_text: "before".into(), new_text: "after".into(), replace_all: None }];
+        daemon.client.edit_file(&sandbox, &EditFile { path: "file".into(), edits }).await.unwrap();
+        let wish = GrepFiles { query: "after".into(), ..GrepFiles::default() };
+        assert_eq!(daemon.client.grep_files(&sandbox, &wish).await.unwrap().matches.len(), 1);
+    };
+    timeout(Duration::from_secs(5), edit()).await.expect("an upload is in the way");
+    for (sender, task) in slow {
+        drop(sender);
+        let refused = task.await.unwrap().unwrap_err();
+        let code = refused.code();
+        assert!(matches!(code, Some(ErrorCode::CapacityExhausted | ErrorCode::Refused)), "{refused:?}");
+    }
+    nothing_half_done(&daemon, &sandbox).await;
     daemon.stop().await;
 }
 

@@ -80,6 +80,9 @@ async fn directories_are_made_moved_and_removed() {
     moved("two", "a/b/c/one", Some(true)).await.unwrap();
     moved("a/b", "x/y/z", None).await.unwrap();
     assert_eq!(moved("a", "x", Some(true)).await, Err(ErrorCode::WrongState));
+    let wish = MoveFile { from: "a".into(), to: "x".into(), overwrite: Some(true) };
+    let full = client.move_file(sandbox, &wish).await.unwrap_err().to_string();
+    assert!(full.contains("is not empty") && !full.contains("recursive"), "{full}");
     assert_eq!(moved("gone", "there", None).await, Err(ErrorCode::NotFound));
     assert_eq!(moved("x", "x/y/inside", None).await, Err(ErrorCode::Refused));
     assert_eq!(
