@@ -66,8 +66,8 @@ impl Batch {
     fn begin(&mut self, head: v1::FileHead) -> Result<(), Kind> {
         self.seal()?;
         if self.staged.len() >= MAX_FILES_PER_WRITE {
-            let (limit, value) = ("files in one write".into(), MAX_FILES_PER_WRITE as u64);
-            return Err(Kind::LimitReached(v1::LimitReached { limit, value }));
+            let (what, limit) = ("files in one write".into(), MAX_FILES_PER_WRITE as u64);
+            return Err(Kind::TooMany(v1::TooMany { what, limit }));
         }
         let path = self.target(self.workspace.path(&head.path)?)?;
         let file = Staged {
