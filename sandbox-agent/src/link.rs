@@ -106,6 +106,10 @@ async fn serve(mut stream: UnixStream, secret: &str, service: Service) -> io::Re
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_concurrent_streams(MAX_CALLS)
+        // hyper counts calls that are broken off, against strangers. sandboxd is none, and may end any number of
+        // tunnels at once.
+        .max_pending_accept_reset_streams(MAX_CALLS as usize)
+        .max_local_error_reset_streams(None)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(Services::new(&service)))
         .await
         .map_err(io::Error::other)

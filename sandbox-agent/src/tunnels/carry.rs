@@ -87,8 +87,7 @@ where
     S: Socket,
     P: Stream<Item = Result<TunnelPart, Status>> + Unpin + Send + 'static,
 {
-    let state =
-        State { socket: Some(socket), writing: Writing::Open, read_to_end: false, _place: place };
+    let state = State { socket: Some(socket), writing: Writing::Open, read_to_end: false, _place: place };
     let shared = Arc::new(Shared { state: Mutex::new(state), answer: AtomicWaker::new() });
     let (present, gone) = oneshot::channel();
     tokio::spawn(write(Arc::clone(&shared), parts, gone));
@@ -98,7 +97,7 @@ where
         buffer: BytesMut::new(),
         part_bytes: MIN_PART_BYTES,
         phase: Phase::Opening,
-        _present: present,
+        present: Some(present),
     }
 }
 
@@ -120,7 +119,7 @@ struct Answer<S> {
     part_bytes: usize,
     phase: Phase,
     /// Its drop tells [`write`] that nobody reads the answer any more.
-    _present: oneshot::Sender<()>,
+    present: Option<oneshot::Sender<()>>,
 }
 
 impl<S: Socket> Stream for Answer<S> {
@@ -188,6 +187,7 @@ impl<S: Socket> Answer<S> {
     fn reset(&mut self, state: &mut State<S>) -> Part {
         state.reset();
         self.phase = Phase::Over;
+        self.present = None;
         Part::Reset(Reset {})
     }
 }

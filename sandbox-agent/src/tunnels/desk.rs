@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::inner::Inner;
 use super::proxy::Client;
 use super::refusal::{Refusal, Why};
-use crate::limits::{MAX_HOST_BYTES, NOBODY_TO_ASK, TAKE_UP};
+use crate::limits::{MAX_HOST_BYTES, NOBODY_TO_ASK, PROXY_HEAD, TAKE_UP};
 
 /// What a process wants to be connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,23 +79,27 @@ struct Book {
     by_id: BTreeMap<u64, Waiting>,
 }
 
-/// How long processes wait.
+/// How long processes wait, and are waited for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
+    /// With a client's head.
+    pub(crate) head: Duration,
+    /// With nobody to ask.
     pub(crate) nobody: Duration,
+    /// With whoever is asked.
     pub(crate) verdict: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { nobody: NOBODY_TO_ASK, verdict: TAKE_UP }
+        Self { head: PROXY_HEAD, nobody: NOBODY_TO_ASK, verdict: TAKE_UP }
     }
 }
 
 /// See the module. As many wait as the proxy has clients.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    patience: Patience,
+    pub(super) patience: Patience,
     book: Mutex<Book>,
     /// Somebody began to wait, or to be asked.
     changed: Notify,

@@ -155,7 +155,9 @@ mod tests {
     #[test]
     fn only_lines_of_sockets_that_listen_count() {
         let line = |local: &str, state: &str| {
-            format!("   0: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 1000 0 4711 1 0")
+            format!(
+                "   0: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 1000 0 4711 1 0"
+            )
         };
         let parsed = parse(&line("0100007F:1F90", "0A")).unwrap();
         assert_eq!((parsed.address, parsed.inode), ("127.0.0.1:8080".parse().unwrap(), 4711));

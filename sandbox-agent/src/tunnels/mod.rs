@@ -11,6 +11,9 @@ mod listening;
 mod proxy;
 mod refusal;
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};

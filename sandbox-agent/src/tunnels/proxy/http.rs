@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::Client;
 use super::upstream::{self, Upstream};
-use crate::limits::{HAND_OVER, PROXY_HEAD, PROXY_HEAD_BYTES, PROXY_HEADERS};
+use crate::limits::{HAND_OVER, PROXY_HEAD_BYTES, PROXY_HEADERS};
 use crate::tunnels::desk::{Desk, Granted, NearEnd, Wish};
 use crate::tunnels::refusal::Refusal;
 
@@ -30,6 +30,7 @@ const HTTP_PORT: u16 = 80;
 
 /// Serves one client until it leaves, or until its connection is a tunnel's.
 pub(super) async fn serve(client: Client, desk: Arc<Desk>) {
+    let patience = desk.patience.head;
     let session = Arc::new(Session { desk, kept: Mutex::new(None) });
     let service = service_fn(move |request| {
         let session = Arc::clone(&session);
@@ -37,7 +38,7 @@ pub(super) async fn serve(client: Client, desk: Arc<Desk>) {
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PROXY_HEAD)
+        .header_read_timeout(patience)
         .max_buf_size(PROXY_HEAD_BYTES)
         .max_headers(PROXY_HEADERS)
         // A client may have said all it has to say and still wait for the answer.
@@ -74,8 +75,7 @@ impl Session {
         let names_port = uri.authority().is_some_and(|authority| !authority.as_str().ends_with(host));
         // One that is no number of a port is none at all.
         let port = |default| uri.port_u16().unwrap_or(if names_port { 0 } else { default });
-        let invalid =
-            |_| plain(StatusCode::BAD_REQUEST, format!("{uri}: this is not a host and a port\n"));
+        let invalid = |_| plain(StatusCode::BAD_REQUEST, format!("{uri}: this is not a host and a port\n"));
         match uri.scheme_str() {
             _ if request.method() == Method::CONNECT => {
                 Wish::new(host, port(0), Via::Connect).map_err(invalid)

@@ -8,6 +8,9 @@ mod http;
 mod socks;
 mod upstream;
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
@@ -22,7 +25,7 @@ use tokio::time::{sleep, timeout};
 
 use super::carry::Socket;
 use super::desk::Desk;
-use crate::limits::{ACCEPT_PAUSE, PROXY_HEAD};
+use crate::limits::ACCEPT_PAUSE;
 
 /// The first byte of SOCKS5 (RFC 1928, section 3). No request of HTTP begins with it.
 const SOCKS_5: u8 = 5;
@@ -73,7 +76,7 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>, places: Arc<Semaphore>) 
 
 async fn serve(client: Client, desk: Arc<Desk>) {
     let mut first = [0];
-    match timeout(PROXY_HEAD, client.stream.peek(&mut first)).await {
+    match timeout(desk.patience.head, client.stream.peek(&mut first)).await {
         Ok(Ok(1)) if first == [SOCKS_5] => socks::serve(client, &desk).await,
         Ok(Ok(1)) => http::serve(client, desk).await,
         _ => {}

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::{Client, SOCKS_5};
-use crate::limits::{HAND_OVER, PROXY_HEAD};
+use crate::limits::HAND_OVER;
 use crate::tunnels::desk::{Desk, NearEnd, Wish};
 
 const NO_AUTHENTICATION: u8 = 0;
@@ -43,7 +43,7 @@ impl From<io::Error> for Fault {
 }
 
 pub(super) async fn serve(mut client: Client, desk: &Desk) {
-    let wish = match timeout(PROXY_HEAD, read_wish(&mut client)).await {
+    let wish = match timeout(desk.patience.head, read_wish(&mut client)).await {
         Ok(Ok(wish)) => wish,
         Ok(Err(Fault::Reply(code))) => return reply(&mut client, code).await.unwrap_or_default(),
         Ok(Err(Fault::Io)) | Err(_) => return,
