@@ -309,6 +309,10 @@ pub const MAX_VIEWER_ANSWERS: usize = 8;
 /// longer than it gives what it waits for itself.
 pub const TUNNEL_OPEN: Duration = Duration::from_secs(15);
 
+/// How long a tunnel whose two directions have ended may take for its last bytes, after its holder has left. The agent
+/// gives them less.
+pub const TUNNEL_FAREWELL: Duration = Duration::from_secs(45);
+
 /// Parts of what is written into a tunnel that wait to be sent.
 pub const TUNNEL_PARTS: usize = 2;
 

@@ -28,6 +28,9 @@ type Answer = Response<Either<Incoming, Full<Bytes>>>;
 
 const HTTP_PORT: u16 = 80;
 
+const NO_PAGES: &str =
+    "this is a proxy: use it by HTTP_PROXY and HTTPS_PROXY, or as socks5h; it serves no pages\n";
+
 /// Serves one client until it leaves, or until its connection is a tunnel's.
 pub(super) async fn serve(client: Client, desk: Arc<Desk>) {
     let patience = desk.patience.head;
@@ -60,7 +63,7 @@ impl Session {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let wish = match Self::wish(&request) {
             Ok(wish) => wish,
-            Err(answer) => return answer,
+            Err(line) => return plain(StatusCode::BAD_REQUEST, line),
         };
         let done = match wish.via {
             Via::Connect => self.connect(&wish, request).await,
@@ -69,27 +72,23 @@ impl Session {
         done.unwrap_or_else(|refusal| refused(&refusal, &wish))
     }
 
-    fn wish(request: &Request<Incoming>) -> Result<Wish, Answer> {
+    /// What is asked for, or a line that says why it is nothing for a proxy.
+    fn wish(request: &Request<Incoming>) -> Result<Wish, String> {
         let uri = request.uri();
         let host = uri.host().unwrap_or_default();
         let names_port = uri.authority().is_some_and(|authority| !authority.as_str().ends_with(host));
         // One that is no number of a port is none at all.
         let port = |default| uri.port_u16().unwrap_or(if names_port { 0 } else { default });
-        let invalid = |_| plain(StatusCode::BAD_REQUEST, format!("{uri}: this is not a host and a port\n"));
+        let invalid = |_| format!("{uri}: this is not a host and a port\n");
         match uri.scheme_str() {
             _ if request.method() == Method::CONNECT => {
                 Wish::new(host, port(0), Via::Connect).map_err(invalid)
             }
             Some("http") => Wish::new(host, port(HTTP_PORT), Via::Http).map_err(invalid),
-            Some(scheme) => Err(plain(
-                StatusCode::BAD_REQUEST,
-                format!("this proxy carries http, and everything else by CONNECT; not {scheme}\n"),
-            )),
-            None => Err(plain(
-                StatusCode::BAD_REQUEST,
-                "this is a proxy: use it by HTTP_PROXY and HTTPS_PROXY, or as socks5h; it serves no pages\n"
-                    .into(),
-            )),
+            Some(scheme) => {
+                Err(format!("this proxy carries http, and everything else by CONNECT; not {scheme}\n"))
+            }
+            None => Err(NO_PAGES.into()),
         }
     }
 

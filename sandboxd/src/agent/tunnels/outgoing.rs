@@ -7,6 +7,7 @@ use agent_protocol::v1::tunnel_part::Part;
 use agent_protocol::v1::tunnels_client::TunnelsClient;
 use agent_protocol::v1::{self, AcceptConnection, OutgoingConnection, OutgoingRequest, Refused, TunnelPart};
 use futures::{Stream, StreamExt, TryStreamExt};
+use tonic::Streaming;
 
 use super::super::command::within;
 use super::super::link::LinkService;
@@ -52,10 +53,19 @@ impl AgentHandle {
             let mut client = agent.tunnels_client(limits::AGENT_ABSENCE).await?;
             let call = client.outgoing(OutgoingRequest {});
             let wanted = within(limits::AGENT_CALL, call).await?.into_inner();
-            Ok::<_, Error>(wanted.map(move |wire| Outgoing::from_wire(&client, wire?)))
+            Ok::<_, Error>(futures::stream::try_unfold((wanted, client), next))
         };
         futures::stream::once(open).try_flatten().boxed()
     }
+}
+
+type Asked = (Streaming<OutgoingConnection>, TunnelsClient<LinkService>);
+
+/// Nothing comes behind an error.
+async fn next((mut wanted, client): Asked) -> Result<Option<(Outgoing, Asked)>, Error> {
+    let next = wanted.message().await?;
+    let next = next.map(|wire| Outgoing::from_wire(&client, wire)).transpose()?;
+    Ok(next.map(|next| (next, (wanted, client))))
 }
 
 impl Outgoing {

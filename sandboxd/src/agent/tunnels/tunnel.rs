@@ -10,7 +10,9 @@ use agent_protocol::v1::{End, TunnelPart};
 use bytes::{Buf, Bytes, BytesMut};
 use futures::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::PollSender;
 use tonic::{Response, Status, Streaming};
@@ -37,7 +39,8 @@ enum Reading {
 /// of the agent. What is written is on its way at once, so there is nothing to flush.
 #[derive(Debug)]
 pub struct Tunnel {
-    answers: Streaming<TunnelPart>,
+    /// There until the drop.
+    answers: Option<Streaming<TunnelPart>>,
     unread: Bytes,
     reading: Reading,
     parts: PollSender<TunnelPart>,
@@ -61,7 +64,7 @@ impl Tunnel {
         let (answers, opened) = within(limits::TUNNEL_OPEN, opening).await?;
         match opened.and_then(|opened| opened.part) {
             Some(Part::Opened(_)) => Ok(Self {
-                answers,
+                answers: Some(answers),
                 unread: Bytes::new(),
                 reading: Reading::Open,
                 parts: PollSender::new(parts),
@@ -72,8 +75,11 @@ impl Tunnel {
     }
 
     fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.unread.is_empty() && self.reading == Reading::Open {
-            let part = ready!(Pin::new(&mut self.answers).poll_next(context));
+        while let Some(answers) = &mut self.answers
+            && self.unread.is_empty()
+            && self.reading == Reading::Open
+        {
+            let part = ready!(Pin::new(answers).poll_next(context));
             match part.transpose() {
                 Ok(Some(TunnelPart { part: Some(Part::Data(data)) })) => self.unread = data,
                 Ok(Some(TunnelPart { part: Some(Part::End(_)) })) => self.reading = Reading::Ended,
@@ -102,6 +108,18 @@ impl Tunnel {
     fn send(&mut self, part: Part) -> io::Result<()> {
         let part = TunnelPart { part: Some(part) };
         self.parts.send_item(part).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl Drop for Tunnel {
+    /// Where both directions have ended, the call goes on until the last bytes have arrived: HTTP/2 throws away what a
+    /// call that is dropped has not sent yet.
+    fn drop(&mut self) {
+        let both_ended = self.write_ended && self.reading == Reading::Ended;
+        let Some(mut answers) = self.answers.take().filter(|_| both_ended) else { return };
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { timeout(limits::TUNNEL_FAREWELL, answers.message()).await.map(drop) });
+        }
     }
 }
 
