@@ -56,10 +56,11 @@ pub(crate) fn wipe_own() {
     }
 }
 
-/// What tells programs of the proxy: those that look for HTTP's, those that take SOCKS5 for everything else, and Node,
-/// which has to be told to look. npm, pip, git, cargo, Go and curl look for these names.
-const PROXY_NAMES: [&str; 4] = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
-const ANY_PROXY_NAMES: [&str; 2] = ["all_proxy", "ALL_PROXY"];
+/// What tells programs of the proxy, and Node, which has to be told to look. npm, pip, git, cargo, Go and curl look for
+/// these names. The last two do not name SOCKS5, though it is there: Python's httpx fails on that scheme, for every URL,
+/// unless it was installed with more.
+const PROXY_NAMES: [&str; 6] =
+    ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 const NO_PROXY_NAMES: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
 /// What is in the sandbox itself is never asked of the proxy.
@@ -72,7 +73,6 @@ static PRESETS: OnceLock<Vec<(OsString, OsString)>> = OnceLock::new();
 pub(crate) fn preset_proxy(port: u16) {
     let of = |names: &'static [&str], value: String| names.iter().map(move |name| (*name, value.clone()));
     let presets = of(&PROXY_NAMES, format!("http://127.0.0.1:{port}"))
-        .chain(of(&ANY_PROXY_NAMES, format!("socks5h://127.0.0.1:{port}")))
         .chain(of(&NO_PROXY_NAMES, NO_PROXY.into()))
         .chain(of(&["NODE_USE_ENV_PROXY"], "1".into()));
     PRESETS.get_or_init(|| presets.map(|(name, value)| (name.into(), value.into())).collect());
