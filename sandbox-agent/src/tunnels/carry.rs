@@ -42,7 +42,15 @@ impl Socket for TcpStream {
 enum Writing {
     Open,
     Ended,
+    /// The socket takes no more. What it has brought before is there to be read, and then comes the reset.
+    Broken,
     Reset,
+}
+
+/// Why the direction into the socket did not come to its end.
+enum Cut {
+    BySocket,
+    ByCall,
 }
 
 struct State<S> {
@@ -111,7 +119,7 @@ enum Phase {
 }
 
 /// What the socket brings, as the answer of a call.
-struct Answer<S> {
+struct Answer<S: Socket> {
     shared: Arc<Shared<S>>,
     /// What was read and not sent yet.
     ready: Bytes,
@@ -151,7 +159,10 @@ impl<S: Socket> Answer<S> {
                 Poll::Ready(None)
             }
             (Writing::Open, Phase::Ended) => Poll::Pending,
-            (Writing::Open | Writing::Ended, _) => self.poll_socket(&mut state, context).map(Some),
+            (Writing::Broken, Phase::Ended) => Poll::Ready(Some(self.reset(&mut state))),
+            (Writing::Open | Writing::Ended | Writing::Broken, _) => {
+                self.poll_socket(&mut state, context).map(Some)
+            }
         }
     }
 
@@ -169,6 +180,8 @@ impl<S: Socket> Answer<S> {
                 self.buffer = BytesMut::new();
                 Poll::Pending
             }
+            // The kernel tells of a reset once, and has told it to the other direction.
+            Poll::Ready(Ok(0)) if state.writing == Writing::Broken => Poll::Ready(self.reset(state)),
             Poll::Ready(Ok(0)) => {
                 self.phase = Phase::Ended;
                 state.read_to_end = true;
@@ -192,6 +205,15 @@ impl<S: Socket> Answer<S> {
     }
 }
 
+/// Nobody hears the rest of what the socket has to say.
+impl<S: Socket> Drop for Answer<S> {
+    fn drop(&mut self) {
+        if matches!(self.phase, Phase::Opening | Phase::Reading) {
+            self.shared.lock().reset();
+        }
+    }
+}
+
 /// Writes what the call brings into the socket, to its end.
 async fn write<S: Socket>(
     shared: Arc<Shared<S>>,
@@ -201,11 +223,12 @@ async fn write<S: Socket>(
     let ended = tokio::select! {
         biased;
         ended = write_parts(&shared, parts) => ended,
-        () = given_up(&shared, gone) => Err(io::ErrorKind::ConnectionReset.into()),
+        () = given_up(&shared, gone) => Err(Cut::ByCall),
     };
     match ended {
         Ok(()) => shared.lock().writing = Writing::Ended,
-        Err(_) => shared.lock().reset(),
+        Err(Cut::BySocket) => shared.lock().writing = Writing::Broken,
+        Err(Cut::ByCall) => shared.lock().reset(),
     }
     shared.answer.wake();
 }
@@ -223,17 +246,18 @@ async fn given_up<S: Socket>(shared: &Shared<S>, gone: oneshot::Receiver<()>) {
 async fn write_parts<S: Socket>(
     shared: &Shared<S>,
     mut parts: impl Stream<Item = Result<TunnelPart, Status>> + Unpin,
-) -> io::Result<()> {
-    while let Some(part) = parts.next().await {
-        match part.map_err(io::Error::other)?.part {
-            Some(Part::Data(data)) => write_all(shared, data).await?,
+) -> Result<(), Cut> {
+    while let Some(Ok(part)) = parts.next().await {
+        match part.part {
+            Some(Part::Data(data)) => write_all(shared, data).await.map_err(|_| Cut::BySocket)?,
             Some(Part::End(_)) => {
-                return on_socket(shared, |socket, context| socket.poll_shutdown(context)).await;
+                let shutdown = on_socket(shared, |socket, context| socket.poll_shutdown(context));
+                return shutdown.await.map_err(|_| Cut::BySocket);
             }
             Some(Part::Reset(_) | Part::Opened(_) | Part::Connect(_) | Part::Accept(_)) | None => break,
         }
     }
-    Err(io::ErrorKind::ConnectionReset.into())
+    Err(Cut::ByCall)
 }
 
 async fn write_all<S: Socket>(shared: &Shared<S>, mut data: Bytes) -> io::Result<()> {

@@ -159,6 +159,25 @@ async fn a_reset_by_the_server_is_told_as_one() {
 }
 
 #[tokio::test]
+async fn what_a_server_said_before_it_hung_up_on_a_writer_is_heard() {
+    let (mut call, mut server) = open().await;
+    call.send(b"the beginning of something long").await;
+    server.readable().await.unwrap();
+    server.write_all(b"too long").await.unwrap();
+    // With something unread the kernel makes a reset of it.
+    drop(server);
+    let writer = async {
+        while call.parts.send(Ok(data(b"more"))).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, writer).await.expect("nobody takes it any more");
+    assert_eq!(call.read_until("too long").await, "too long");
+    assert_eq!(call.next().await, Some(Part::Reset(Reset {})));
+    assert_eq!(call.next().await, None);
+}
+
+#[tokio::test]
 async fn a_reset_is_told_also_behind_the_end_of_what_the_server_says() {
     let (mut call, mut server) = open().await;
     server.shutdown().await.unwrap();
@@ -199,6 +218,13 @@ async fn a_call_that_breaks_off_in_any_way_resets_the_server() {
     let (call, mut server) = open().await;
     call.parts.send(Err(Status::unavailable("gone"))).await.unwrap();
     assert_reset(read_all(&mut server).await);
+
+    // Also when all was said to the server and not all was heard of it.
+    let (call, mut server) = open().await;
+    call.end().await;
+    assert_eq!(read_all(&mut server).await.unwrap(), b"");
+    drop(call);
+    timeout(SOON, server.ready(tokio::io::Interest::ERROR)).await.expect("a reset").unwrap();
 
     // Also while the server reads nothing and the tunnel is full.
     let (call, mut server) = open().await;
