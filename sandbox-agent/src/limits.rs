@@ -214,6 +214,9 @@ pub(crate) const LOOPBACK_CONNECT: Duration = Duration::from_secs(5);
 /// How long what was sent into a tunnel may take to be read after the other end has left.
 pub(crate) const LAST_BYTES: Duration = Duration::from_secs(30);
 
+/// How long after a tunnel's end the memory that tunnels took is given back to the sandbox.
+pub(crate) const GIVE_BACK: Duration = Duration::from_secs(5);
+
 /// What is read of a tunnel's socket at once at least, in bytes; a busy one is read in parts of the most that may be.
 pub(crate) const MIN_PART_BYTES: usize = 8 * 1024;
 

@@ -22,6 +22,7 @@ use tokio::time::sleep;
 use tokio_util::io::poll_read_buf;
 use tonic::Status;
 
+use super::memory;
 use crate::limits::{LAST_BYTES, MIN_PART_BYTES};
 
 /// What a tunnel ends in.
@@ -66,6 +67,12 @@ struct Shared<S> {
     /// Never locked across an await.
     state: Mutex<State<S>>,
     answer: AtomicWaker,
+}
+
+impl<S> Drop for Shared<S> {
+    fn drop(&mut self) {
+        memory::give_back_soon();
+    }
 }
 
 impl<S: Socket> Shared<S> {

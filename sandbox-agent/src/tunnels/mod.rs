@@ -2,12 +2,13 @@
 //!
 //! Owns how many there may be, and what they connect to. Inward, sandboxd asks for a port; outward, processes ask the
 //! [`proxy`] and wait at the [`desk`] until sandboxd takes them up. In reading order: [`carry`] for the bytes,
-//! [`listening`] for what there is to connect to; [`desk`], [`refusal`], [`proxy`], [`inner`] for the way out.
+//! [`listening`] for what there is to connect to; [`desk`], [`refusal`], [`proxy`], [`inner`] for the way out; [`memory`].
 
 pub(crate) mod carry;
 pub(crate) mod desk;
 mod inner;
 mod listening;
+mod memory;
 mod proxy;
 mod refusal;
 
