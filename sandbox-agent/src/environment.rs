@@ -1,12 +1,12 @@
 //! The agent's own environment: its settings, and what it passes on to commands.
 //!
 //! The container's environment carries both. Names that begin with `SANDBOX_AGENT_` are the agent's and
-//! never reach a command. The kernel's copy is wiped, because a kernel need not close it: Linux does for an
+//! never reach a command. Where the agent's proxy is there, commands are told of it. The kernel's copy is wiped, because a kernel need not close it: Linux does for an
 //! agent that is not dumpable, gVisor shows every process's environment to all.
 
 use std::ffi::{CStr, OsString};
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 const OWN_PREFIX: &str = "SANDBOX_AGENT_";
 
@@ -56,12 +56,34 @@ pub(crate) fn wipe_own() {
     }
 }
 
-/// What every command finds in its environment.
+/// What tells programs of the proxy, and Node, which has to be told to look. npm, pip, git, cargo, Go and curl look for
+/// these names. The last two do not name SOCKS5, though it is there: Python's httpx fails on that scheme, for every URL,
+/// unless it was installed with more.
+const PROXY_NAMES: [&str; 6] =
+    ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+const NO_PROXY_NAMES: [&str; 2] = ["no_proxy", "NO_PROXY"];
+
+/// What is in the sandbox itself is never asked of the proxy.
+const NO_PROXY: &str = "localhost,127.0.0.1,::1";
+
+/// Filled before the first command, or never.
+static PRESETS: OnceLock<Vec<(OsString, OsString)>> = OnceLock::new();
+
+/// Tells commands of the proxy, which listens on `port`.
+pub(crate) fn preset_proxy(port: u16) {
+    let of = |names: &'static [&str], value: String| names.iter().map(move |name| (*name, value.clone()));
+    let presets = of(&PROXY_NAMES, format!("http://127.0.0.1:{port}"))
+        .chain(of(&NO_PROXY_NAMES, NO_PROXY.into()))
+        .chain(of(&["NODE_USE_ENV_PROXY"], "1".into()));
+    PRESETS.get_or_init(|| presets.map(|(name, value)| (name.into(), value.into())).collect());
+}
+
+/// What every command finds in its environment. Of two entries with one name the later counts.
 pub(crate) fn for_commands() -> impl Iterator<Item = (OsString, OsString)> {
     static PASSED_ON: LazyLock<Vec<(OsString, OsString)>> = LazyLock::new(|| {
         std::env::vars_os()
             .filter(|(name, _)| !name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes()))
             .collect()
     });
-    PASSED_ON.iter().cloned()
+    PRESETS.get().into_iter().flatten().chain(PASSED_ON.iter()).cloned()
 }

@@ -182,3 +182,58 @@ pub(crate) const HEAVY_TURN: Duration = Duration::from_secs(10);
 
 /// Watches at once.
 pub(crate) const MAX_WATCHES: usize = 16;
+
+/// Where the agent's proxy listens on the sandbox's loopback. Below the ports that the kernel gives away, and none that
+/// programs for developers are known for.
+pub(crate) const PROXY_PORT: u16 = 13_128;
+
+/// How long a client of the proxy may take for a request's head, and do nothing between two requests.
+pub(crate) const PROXY_HEAD: Duration = Duration::from_secs(30);
+
+/// The head of a request to the proxy, in bytes and in headers; and that of an answer it passes on, in bytes.
+pub(crate) const PROXY_HEAD_BYTES: usize = 64 * 1024;
+/// See [`PROXY_HEAD_BYTES`].
+pub(crate) const PROXY_HEADERS: usize = 100;
+/// See [`PROXY_HEAD_BYTES`].
+pub(crate) const PROXY_ANSWER_HEAD_BYTES: usize = 256 * 1024;
+
+/// How long a connection to the outside waits while no sandboxd is there to be asked.
+pub(crate) const NOBODY_TO_ASK: Duration = Duration::from_secs(5);
+
+/// How long sandboxd may take to open a connection to the outside, or to refuse it. It has shorter deadlines of its own.
+pub(crate) const TAKE_UP: Duration = Duration::from_secs(60);
+
+/// How long a client of the proxy may take to hear that its connection is open.
+pub(crate) const HAND_OVER: Duration = Duration::from_secs(10);
+
+/// Pause of the proxy when no connection can be accepted, for want of descriptors most likely.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Name or address of a host, in bytes: the longest that SOCKS can carry, and longer than a name of DNS.
+pub(crate) const MAX_HOST_BYTES: usize = 255;
+
+/// Why a connection was refused, in bytes.
+pub(crate) const MAX_REFUSAL_BYTES: usize = 512;
+
+/// How long a server in the sandbox may take to accept a connection that the kernel has no room for.
+pub(crate) const LOOPBACK_CONNECT: Duration = Duration::from_secs(5);
+
+/// How long what was sent into a tunnel may take to be read after the other end has left.
+pub(crate) const LAST_BYTES: Duration = Duration::from_secs(30);
+
+/// How long after a tunnel's end the memory that tunnels took is given back to the sandbox.
+pub(crate) const GIVE_BACK: Duration = Duration::from_secs(5);
+
+/// What is read of a tunnel's socket at once at least, in bytes; a busy one is read in parts of the most that may be.
+pub(crate) const MIN_PART_BYTES: usize = 8 * 1024;
+
+/// Bytes between the proxy's own HTTP and a tunnel, for each direction.
+pub(crate) const INNER_BYTES: usize = 64 * 1024;
+
+/// Listening sockets that are told of.
+pub(crate) const MAX_LISTENING: usize = 256;
+
+/// Sockets of the kernel's list that are looked at, and open files of processes, to find whose they are.
+pub(crate) const MAX_LOOKED_AT_SOCKETS: usize = 65_536;
+/// See [`MAX_LOOKED_AT_SOCKETS`].
+pub(crate) const MAX_LOOKED_AT_FILES: usize = 65_536;

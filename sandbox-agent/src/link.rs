@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use agent_protocol::greeting::Greeting;
 use agent_protocol::{
-    CONNECTION_WINDOW_BYTES, GENERATION, MAX_CALLS, MAX_FRAME_BYTES, SOCKET_BUFFER_BYTES, STREAM_WINDOW_BYTES,
+    CONNECTION_WINDOW_BYTES, GENERATION, MAX_CALLS, MAX_FRAME_BYTES, REQUEST_WINDOW_BYTES,
+    SOCKET_BUFFER_BYTES,
 };
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -35,8 +36,9 @@ const REDIAL_MAX: Duration = Duration::from_secs(1);
 /// A connection that lived this long was a good one: the next pause is short again.
 const GOOD_CONNECTION: Duration = Duration::from_secs(5);
 
-/// Bytes on their way to sandboxd per stream before the sender waits.
-const SEND_BUFFER_BYTES: usize = 512 * 1024;
+/// Bytes on their way to sandboxd per stream before the sender waits. Hundreds of tunnels can have as much each, while
+/// sandboxd is slow.
+const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
 /// Connections of `sandbox-agent dial` served at once; an old one may linger while a new one comes.
 const MAX_DIALLED: usize = 4;
@@ -106,11 +108,15 @@ async fn serve(mut stream: UnixStream, secret: &str, service: Service) -> io::Re
     let greeting = Greeting { generation: GENERATION, secret: secret.to_owned() };
     stream.write_all(greeting.to_line().as_bytes()).await?;
     http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_stream_window_size(REQUEST_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_concurrent_streams(MAX_CALLS)
+        // hyper counts calls that are broken off, against strangers. sandboxd is none, and may end any number of
+        // tunnels at once.
+        .max_pending_accept_reset_streams(MAX_CALLS as usize)
+        .max_local_error_reset_streams(None)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(Services::new(&service)))
         .await
         .map_err(io::Error::other)

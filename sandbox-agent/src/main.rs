@@ -9,6 +9,7 @@
 //! - [`stdin`], [`read_only`]: what a command may be given, and what it may be denied
 //! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
 //! - [`terminals`]: programs that people look at and type into
+//! - [`tunnels`]: streams of bytes to servers in the sandbox, and out of it by the agent's proxy
 //! - [`files`]: the workspace; [`environment`], [`limits`], [`signals`]
 //! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
 
@@ -35,6 +36,7 @@ mod stdin;
 mod supervisor;
 mod terminals;
 mod text;
+mod tunnels;
 
 use std::io;
 use std::path::Path;
@@ -51,6 +53,7 @@ use crate::files::Workspace;
 use crate::reaper::Reaper;
 use crate::rpc::FileService;
 use crate::terminals::Terminals;
+use crate::tunnels::Tunnels;
 
 /// Threads for file work. They stay, because once the sandbox is full of processes no new one could start.
 /// Four are left to short calls, whatever goes on beside them.
@@ -103,10 +106,17 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let settings = settings.map_err(|name| io::Error::other(format!("{name} is not set")))?;
     let child_ended = Reaper::subscribe()?;
     let reaper = Arc::new(Reaper::default());
+    let tunnels = Tunnels::new();
+    // Before the first command, which could take the port.
+    match tunnels.start_proxy(limits::PROXY_PORT).await {
+        Ok(()) => environment::preset_proxy(limits::PROXY_PORT),
+        Err(error) => complain(&error),
+    }
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper)),
         terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper)),
         files: FileService::new(Arc::new(Workspace::open(&settings.workspace)?)),
+        tunnels,
         shutdown: Arc::new(Notify::new()),
     };
     // The first file thread, while there is certainly room for it.

@@ -11,7 +11,10 @@ pub use crate::v1::fault::Kind;
 /// The status that carries `kind`.
 pub fn to_status(kind: Kind) -> Status {
     let code = match &kind {
-        Kind::CommandUnknown(_) | Kind::FileUnknown(_) | Kind::TerminalUnknown(_) => Code::NotFound,
+        Kind::CommandUnknown(_)
+        | Kind::FileUnknown(_)
+        | Kind::TerminalUnknown(_)
+        | Kind::ConnectionUnknown(_) => Code::NotFound,
         Kind::StartFailed(_)
         | Kind::NotAFile(_)
         | Kind::NotADirectory(_)
@@ -21,7 +24,8 @@ pub fn to_status(kind: Kind) -> Status {
         | Kind::TerminalEnded(_)
         | Kind::InputNotTaken(_)
         | Kind::StdinNotOpen(_)
-        | Kind::ReadOnlyUnavailable(_) => Code::FailedPrecondition,
+        | Kind::ReadOnlyUnavailable(_)
+        | Kind::PortClosed(_) => Code::FailedPrecondition,
         Kind::AlreadyThere(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
         Kind::LimitReached(_) | Kind::TooLarge(_) | Kind::TooMany(_) | Kind::NoSpace(_) => {

@@ -28,13 +28,27 @@ pub const STDIN_AND_READ_ONLY_SINCE: u32 = 3;
 /// Largest message either side accepts: an 8 MiB script and 8 MiB of standard input with their frame.
 pub const MAX_MESSAGE_BYTES: usize = 20 * 1024 * 1024;
 
-/// Calls at once on one connection: more than sandboxd lets readers have, so that there is always one left
-/// to end a command with.
-pub const MAX_CALLS: u32 = 512;
+/// Calls at once on one connection: more than sandboxd lets readers have and tunnels there may be, so that there is
+/// always one left to end a command with.
+pub const MAX_CALLS: u32 = 1024;
+
+/// Tunnels to ports of one sandbox at once; more are refused.
+pub const MAX_INWARD_TUNNELS: usize = 384;
+
+/// Connections to the agent's proxy at once, each of which asks for one connection to the outside at a time; more wait
+/// to be accepted.
+pub const MAX_OUTWARD_TUNNELS: usize = 256;
+
+/// Data in one part of a tunnel, in bytes.
+pub const MAX_PART_BYTES: usize = 64 * 1024;
 
 /// HTTP/2 flow-control window of one stream. Also the most that a lost connection can have swallowed
 /// of one command's output, which the agent's log must be able to repeat.
 pub const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
+
+/// The same for what sandboxd sends. Smaller, because what is not read yet takes the memory of the sandbox, and of those
+/// calls there are hundreds.
+pub const REQUEST_WINDOW_BYTES: u32 = 128 * 1024;
 
 /// HTTP/2 flow-control window of a connection, shared by its streams: room for all of them. With less, a few readers
 /// that stand still would take it all, and nobody else would hear anything.

@@ -1,13 +1,14 @@
 //! The agent's gRPC services: decode, call, encode.
 //!
-//! Here are commands and the agent itself, in [`files`] the workspace, in [`terminals`] the terminals; [`Services`] hands each call to the one it
-//! is for.
+//! Here are commands and the agent itself, in [`files`] the workspace, in [`terminals`] the terminals, in [`tunnels`] the
+//! tunnels; [`Services`] hands each call to the one it is for.
 
 mod archive;
 mod files;
 mod services;
 mod stdin;
 mod terminals;
+mod tunnels;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::commands::{Commands, StartedCommand};
 use crate::follow::Reader;
 use crate::ladder;
 use crate::terminals::Terminals;
+use crate::tunnels::Tunnels;
 
 type Reply<T> = Result<Response<T>, Status>;
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -38,6 +40,7 @@ pub(crate) struct Service {
     pub(crate) commands: Arc<Commands>,
     pub(crate) terminals: Arc<Terminals>,
     pub(crate) files: FileService,
+    pub(crate) tunnels: Arc<Tunnels>,
     /// Woken when sandboxd asks the agent to end.
     pub(crate) shutdown: Arc<Notify>,
 }

@@ -7,6 +7,7 @@ use agent_protocol::MAX_MESSAGE_BYTES;
 use agent_protocol::v1::agent_server::AgentServer;
 use agent_protocol::v1::files_server::{FilesServer, SERVICE_NAME as FILES};
 use agent_protocol::v1::terminals_server::{SERVICE_NAME as TERMINALS, TerminalsServer};
+use agent_protocol::v1::tunnels_server::{SERVICE_NAME as TUNNELS, TunnelsServer};
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -20,6 +21,7 @@ pub(crate) struct Services {
     agent: AgentServer<Service>,
     files: FilesServer<Service>,
     terminals: TerminalsServer<Service>,
+    tunnels: TunnelsServer<Service>,
 }
 
 impl Services {
@@ -32,6 +34,9 @@ impl Services {
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
             terminals: TerminalsServer::new(service.clone())
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            tunnels: TunnelsServer::new(service.clone())
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
         }
@@ -51,6 +56,7 @@ impl tower::Service<Request<Incoming>> for Services {
         match request.uri().path().split('/').nth(1) {
             Some(FILES) => self.files.call(request),
             Some(TERMINALS) => self.terminals.call(request),
+            Some(TUNNELS) => self.tunnels.call(request),
             _ => self.agent.call(request),
         }
     }

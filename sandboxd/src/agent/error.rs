@@ -181,6 +181,13 @@ pub enum Refusal {
         /// The system's error number.
         errno: i32,
     },
+    /// Nothing listens on the port of the sandbox's loopback, or it does not answer.
+    PortClosed {
+        /// Which.
+        port: u32,
+    },
+    /// Nobody in the sandbox waits for the connection any more.
+    ConnectionUnknown,
     /// A field of the request is not what it must be.
     FieldInvalid {
         /// Which.
@@ -249,6 +256,8 @@ fn refusal(kind: Kind) -> Refusal {
         Kind::TerminalUnknown(_) => Refusal::TerminalUnknown,
         Kind::TerminalEnded(_) => Refusal::TerminalEnded,
         Kind::InputNotTaken(fault) => Refusal::InputNotTaken { taken_bytes: fault.taken_bytes },
+        Kind::PortClosed(fault) => Refusal::PortClosed { port: fault.port },
+        Kind::ConnectionUnknown(_) => Refusal::ConnectionUnknown,
         Kind::FieldInvalid(fault) => Refusal::FieldInvalid { field: fault.field, problem: fault.problem },
     }
 }

@@ -3,9 +3,10 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use agent_protocol::greeting::{self, Greeting};
-use agent_protocol::{CONNECTION_WINDOW_BYTES, MAX_FRAME_BYTES, STREAM_WINDOW_BYTES};
+use agent_protocol::{CONNECTION_WINDOW_BYTES, MAX_CALLS, MAX_FRAME_BYTES, STREAM_WINDOW_BYTES};
 use futures::FutureExt;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -22,6 +23,11 @@ use crate::model::limits;
 
 /// Bytes on their way to an agent per stream before the sender waits.
 const SEND_BUFFER_BYTES: usize = 512 * 1024;
+
+/// Calls that were broken off and are remembered, and for how long: what is still on its way for one that is forgotten
+/// is counted as the other's fault, and in the end costs the connection. Tunnels are broken off often, and many at once.
+const MAX_BROKEN_OFF: usize = 4 * MAX_CALLS as usize;
+const BROKEN_OFF: Duration = Duration::from_secs(30);
 
 /// An open connection.
 #[derive(Debug, Clone)]
@@ -79,6 +85,8 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_concurrent_reset_streams(MAX_BROKEN_OFF)
+        .reset_stream_duration(BROKEN_OFF)
         .handshake(TokioIo::new(Cuttable::new(stream, stop)))
         .await
         .map_err(io::Error::other)?;

@@ -12,6 +12,7 @@ mod files;
 mod link;
 mod stdin;
 mod terminal;
+mod tunnels;
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -29,6 +30,7 @@ pub use error::{Error, Refusal};
 pub use files::{ByteStream, ChangeStream, UploadError};
 pub use stdin::{Cause, StdinData, Unfinished};
 pub use terminal::TerminalEvents;
+pub use tunnels::{Outgoing, OutgoingConnections, Tunnel};
 
 use self::link::{Link, LinkService};
 

@@ -305,3 +305,23 @@ pub const VIEWER_FAREWELL: Duration = Duration::from_secs(2);
 
 /// Answers to one viewer's messages that wait to be sent.
 pub const MAX_VIEWER_ANSWERS: usize = 8;
+
+/// How long an agent may take to connect to a port of its sandbox, or to hand over a connection to the outside: somewhat
+/// longer than it gives what it waits for itself.
+pub const TUNNEL_OPEN: Duration = Duration::from_secs(15);
+
+/// How long a tunnel whose two directions have ended may take for its last bytes, after its holder has left. The agent
+/// gives them less.
+pub const TUNNEL_FAREWELL: Duration = Duration::from_secs(45);
+
+/// Parts of what is written into a tunnel that wait to be sent.
+pub const TUNNEL_PARTS: usize = 2;
+
+/// Name or address of a host that a sandbox asks for, in bytes.
+pub const MAX_HOST_BYTES: usize = 255;
+
+/// Name of a process that an agent tells, in bytes; longer ones are cut.
+pub const MAX_PROCESS_NAME_BYTES: usize = 64;
+
+/// Listening sockets that an agent may tell of.
+pub const MAX_LISTENING: usize = 256;

@@ -6,6 +6,7 @@ pub mod files;
 pub mod instance;
 pub mod layout;
 pub mod limits;
+pub mod port;
 pub mod record;
 pub mod sandbox;
 pub mod session;

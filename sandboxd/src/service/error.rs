@@ -22,7 +22,7 @@ pub enum Error {
     /// There is no such thing.
     #[error("no such {resource}")]
     NotFound {
-        /// `sandbox`, `command`, `terminal` or `file`.
+        /// `sandbox`, `command`, `terminal`, `file` or `connection`.
         resource: &'static str,
     },
     /// There is no such runtime.
@@ -204,6 +204,12 @@ pub enum Error {
         /// How much of it.
         taken_bytes: u64,
     },
+    /// There is no server to connect to.
+    #[error("nothing answers on port {port} in the sandbox")]
+    PortClosed {
+        /// Which.
+        port: u32,
+    },
     /// It is in use and the caller did not say that this does not matter.
     #[error("a command or a program on a terminal runs in the sandbox; end it first, or park with `force`")]
     InUse,
@@ -319,6 +325,7 @@ impl Error {
             Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
             Self::InUse
             | Self::NotParked
+            | Self::PortClosed { .. }
             | Self::StdinNotOpen { .. }
             | Self::TerminalEnded
             | Self::InputNotTaken { .. } => ErrorCode::WrongState,
@@ -384,6 +391,7 @@ impl Error {
             Self::LimitReached { limit, value } => json!({ "limit": limit, "value": value }),
             Self::TooLarge { limit, .. } | Self::TooMany { limit, .. } => json!({ "limit": limit }),
             Self::InputNotTaken { taken_bytes } => json!({ "takenBytes": taken_bytes }),
+            Self::PortClosed { port } => json!({ "port": port }),
             Self::Full { max } => json!({ "maxConcurrent": max }),
             Self::NotReady { missing } => json!({ "missing": missing }),
             Self::ImageNotAllowed { image } | Self::ImageUnavailable { image, .. } => {
@@ -492,6 +500,8 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::TerminalUnknown => Error::NotFound { resource: "terminal" },
         Refusal::TerminalEnded => Error::TerminalEnded,
         Refusal::InputNotTaken { taken_bytes } => Error::InputNotTaken { taken_bytes },
+        Refusal::PortClosed { port } => Error::PortClosed { port },
+        Refusal::ConnectionUnknown => Error::NotFound { resource: "connection" },
         Refusal::FieldInvalid { field, problem } => Error::Field(FieldError { field, problem }),
     }
 }

@@ -48,3 +48,4 @@ mod terminal_bounds;
 mod terminal_life;
 mod terminal_shell;
 mod terminal_socket;
+mod tunnels;

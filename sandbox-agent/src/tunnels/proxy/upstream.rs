@@ -1,0 +1,102 @@
+//! A connection to a host, on which the proxy speaks HTTP for a client.
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+
+use crate::limits::{PROXY_ANSWER_HEAD_BYTES, PROXY_HEADERS};
+use crate::tunnels::desk::{Granted, NearEnd, Wish};
+use crate::tunnels::inner;
+
+/// What is between two neighbours only (RFC 9110, section 7.6.1), and what is for a proxy alone.
+const NOT_PASSED_ON: [HeaderName; 10] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    // Answered here, before the body is read.
+    EXPECT,
+];
+
+/// See the module. Its drop hangs up.
+pub(super) struct Upstream(http1::SendRequest<Incoming>);
+
+impl Upstream {
+    /// Begins to speak HTTP on a connection that is open.
+    pub(super) async fn open(granted: Granted) -> Option<Self> {
+        let (ours, far) = inner::pair();
+        granted.hand_over(NearEnd::Inner(far));
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(PROXY_ANSWER_HEAD_BYTES)
+            .max_headers(PROXY_HEADERS)
+            .handshake(TokioIo::new(ours))
+            .await
+            .ok()?;
+        // It ends with the sender and the last answer.
+        tokio::spawn(connection);
+        Some(Self(sender))
+    }
+
+    /// Sends a request; gives it back where the connection had gone before.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Incoming>, Option<Request<Incoming>>> {
+        if self.0.ready().await.is_err() {
+            return Err(Some(request));
+        }
+        match self.0.try_send_request(request).await {
+            Ok(mut response) => {
+                strip(response.headers_mut());
+                Ok(response)
+            }
+            Err(mut error) => Err(error.take_message()),
+        }
+    }
+}
+
+/// Makes a request to a proxy one to the host.
+pub(super) fn prepare(request: &mut Request<Incoming>, wish: &Wish) {
+    let path = request.uri().path_and_query().cloned();
+    *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    *request.version_mut() = Version::HTTP_11;
+    strip(request.headers_mut());
+    let target = wish.target();
+    let host = match target.strip_suffix(":80") {
+        Some(host) => host.to_owned(),
+        None => target,
+    };
+    // The URL is what counts, whatever the client has put beside it (RFC 9112, section 3.2.2).
+    if let Ok(host) = HeaderValue::from_maybe_shared(Bytes::from(host)) {
+        request.headers_mut().insert(HOST, host);
+    }
+}
+
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    // Of two lengths the chunks' own is the one that was read by.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
+    for name in named.iter().chain(&NOT_PASSED_ON) {
+        headers.remove(name);
+    }
+}

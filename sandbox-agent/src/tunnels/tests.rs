@@ -1,0 +1,390 @@
+//! Tunnels between real sockets and calls that are made of channels.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_protocol::MAX_PART_BYTES;
+use agent_protocol::v1::tunnel_part::Part;
+use agent_protocol::v1::{AcceptConnection, End, Opened, OutgoingConnection, Reset, TunnelPart};
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::carry::carry;
+use super::*;
+
+/// Bound of every wait for a condition.
+pub(super) const SOON: Duration = Duration::from_secs(20);
+
+/// How long something must stand still to count as standing still.
+const STILL: Duration = Duration::from_millis(300);
+
+/// A tunnel's call, as sandboxd has it.
+pub(super) struct Call {
+    parts: mpsc::Sender<Result<TunnelPart, Status>>,
+    answers: Pin<Box<dyn Stream<Item = Result<TunnelPart, Status>> + Send>>,
+}
+
+impl Call {
+    /// To what listens on a port.
+    async fn to(tunnels: &Tunnels, port: u16) -> Self {
+        let (socket, place) = tunnels.connect(port.into()).await.unwrap();
+        Self::around(|parts| carry(socket, Bytes::new(), parts, Some(place)).boxed()).await
+    }
+
+    /// To a process that waits for its connection.
+    pub(super) async fn taking_up(tunnels: &Tunnels, wanted: &OutgoingConnection) -> Self {
+        let accept = AcceptConnection { id: wanted.id, refused: None };
+        let end = tunnels.accept(&accept).await.unwrap().unwrap();
+        Self::around(|parts| match end {
+            NearEnd::Client(client, early) => carry(client, early, parts, None).boxed(),
+            NearEnd::Inner(inner) => carry(inner, Bytes::new(), parts, None).boxed(),
+        })
+        .await
+    }
+
+    async fn around(
+        carry: impl FnOnce(
+            ReceiverStream<Result<TunnelPart, Status>>,
+        ) -> Pin<Box<dyn Stream<Item = Result<TunnelPart, Status>> + Send>>,
+    ) -> Self {
+        let (parts, sent) = mpsc::channel(1);
+        let mut call = Self { parts, answers: carry(ReceiverStream::new(sent)) };
+        assert_eq!(call.next().await, Some(Part::Opened(Opened {})));
+        call
+    }
+
+    async fn part(&self, part: Part) {
+        self.parts.send(Ok(TunnelPart { part: Some(part) })).await.unwrap();
+    }
+
+    pub(super) async fn send(&self, data: &[u8]) {
+        self.part(Part::Data(Bytes::copy_from_slice(data))).await;
+    }
+
+    pub(super) async fn end(&self) {
+        self.part(Part::End(End {})).await;
+    }
+
+    pub(super) async fn reset(&self) {
+        self.part(Part::Reset(Reset {})).await;
+    }
+
+    pub(super) async fn next(&mut self) -> Option<Part> {
+        let next = timeout(SOON, self.answers.next()).await.expect("an answer");
+        next.map(|part| part.unwrap().part.unwrap())
+    }
+
+    /// All data up to and with `last`.
+    pub(super) async fn read_until(&mut self, last: &str) -> String {
+        let mut all = Vec::new();
+        while !all.ends_with(last.as_bytes()) {
+            let Some(Part::Data(data)) = self.next().await else { panic!("no data behind {all:?}") };
+            all.extend(data);
+        }
+        String::from_utf8(all).unwrap()
+    }
+
+    /// All data up to the end.
+    pub(super) async fn read_to_end(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            match self.next().await {
+                Some(Part::Data(data)) => all.extend(data),
+                Some(Part::End(_)) => return all,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// A tunnel and the server's socket at its end.
+async fn open() -> (Call, TcpStream) {
+    open_in(&Tunnels::new()).await
+}
+
+async fn open_in(tunnels: &Tunnels) -> (Call, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let call = Call::to(tunnels, listener.local_addr().unwrap().port()).await;
+    (call, listener.accept().await.unwrap().0)
+}
+
+async fn read_all(server: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    timeout(SOON, server.read_to_end(&mut all)).await.expect("an end")?;
+    Ok(all)
+}
+
+#[track_caller]
+fn assert_reset<T: std::fmt::Debug>(read: io::Result<T>) {
+    assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn each_direction_ends_by_itself() {
+    let (mut call, mut server) = open().await;
+    call.send(b"question").await;
+    call.end().await;
+    assert_eq!(read_all(&mut server).await.unwrap(), b"question");
+    server.write_all(b"answer").await.unwrap();
+    drop(server);
+    assert_eq!(call.read_to_end().await, b"answer");
+    assert_eq!(call.next().await, None);
+
+    let (mut call, mut server) = open().await;
+    server.write_all(b"greeting").await.unwrap();
+    server.shutdown().await.unwrap();
+    assert_eq!(call.read_to_end().await, b"greeting");
+    call.send(b"thanks").await;
+    call.end().await;
+    assert_eq!(read_all(&mut server).await.unwrap(), b"thanks");
+    assert_eq!(call.next().await, None, "the call is over when both have ended");
+}
+
+#[tokio::test]
+async fn a_reset_by_the_server_is_told_as_one() {
+    let (mut call, mut server) = open().await;
+    server.write_all(b"half of").await.unwrap();
+    assert_eq!(call.read_until("half of").await, "half of");
+    server.set_zero_linger().unwrap();
+    drop(server);
+    assert_eq!(call.next().await, Some(Part::Reset(Reset {})));
+    assert_eq!(call.next().await, None);
+    timeout(SOON, call.parts.closed()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_server_said_before_it_hung_up_on_a_writer_is_heard() {
+    let (mut call, mut server) = open().await;
+    call.send(b"the beginning of something long").await;
+    server.readable().await.unwrap();
+    server.write_all(b"too long").await.unwrap();
+    // With something unread the kernel makes a reset of it.
+    drop(server);
+    let writer = async {
+        while call.parts.send(Ok(data(b"more"))).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, writer).await.expect("nobody takes it any more");
+    assert_eq!(call.read_until("too long").await, "too long");
+    assert_eq!(call.next().await, Some(Part::Reset(Reset {})));
+    assert_eq!(call.next().await, None);
+}
+
+#[tokio::test]
+async fn a_reset_is_told_also_behind_the_end_of_what_the_server_says() {
+    let (mut call, mut server) = open().await;
+    server.shutdown().await.unwrap();
+    assert_eq!(call.read_to_end().await, b"");
+    server.set_zero_linger().unwrap();
+    drop(server);
+    // The kernel tells only who writes.
+    let told = async {
+        loop {
+            tokio::select! {
+                part = call.answers.next() => return part.unwrap().unwrap().part,
+                () = async { call.parts.send(Ok(data(b"x"))).await.unwrap_or_default(); tokio::time::sleep(STILL / 10).await } => {}
+            }
+        }
+    };
+    assert_eq!(timeout(SOON, told).await.unwrap(), Some(Part::Reset(Reset {})));
+}
+
+fn data(bytes: &'static [u8]) -> TunnelPart {
+    TunnelPart { part: Some(Part::Data(Bytes::from_static(bytes))) }
+}
+
+#[tokio::test]
+async fn a_call_that_breaks_off_in_any_way_resets_the_server() {
+    let (call, mut server) = open().await;
+    call.reset().await;
+    assert_reset(read_all(&mut server).await);
+
+    let (call, mut server) = open().await;
+    drop(call);
+    assert_reset(read_all(&mut server).await);
+
+    let (mut call, mut server) = open().await;
+    drop(call.parts);
+    assert_reset(read_all(&mut server).await);
+    assert_eq!(call.answers.next().await.unwrap().unwrap().part, Some(Part::Reset(Reset {})));
+
+    let (call, mut server) = open().await;
+    call.parts.send(Err(Status::unavailable("gone"))).await.unwrap();
+    assert_reset(read_all(&mut server).await);
+
+    // Also when all was said to the server and not all was heard of it.
+    let (call, mut server) = open().await;
+    call.end().await;
+    assert_eq!(read_all(&mut server).await.unwrap(), b"");
+    drop(call);
+    timeout(SOON, server.ready(tokio::io::Interest::ERROR)).await.expect("a reset").unwrap();
+
+    // Also while the server reads nothing and the tunnel is full.
+    let (call, mut server) = open().await;
+    while timeout(STILL, call.send(&[0; MAX_PART_BYTES])).await.is_ok() {}
+    drop(call);
+    assert_reset(read_all(&mut server).await);
+}
+
+#[tokio::test]
+async fn who_has_heard_everything_may_leave_before_its_last_bytes_are_written() {
+    let (mut call, mut server) = open().await;
+    server.shutdown().await.unwrap();
+    assert_eq!(call.read_to_end().await, b"");
+    let mut sent = 0;
+    while timeout(STILL, call.send(&[0; MAX_PART_BYTES])).await.is_ok() {
+        sent += MAX_PART_BYTES;
+    }
+    let parts = call.parts.clone();
+    drop(call);
+    let read = tokio::spawn(async move { read_all(&mut server).await });
+    parts.send(Ok(TunnelPart { part: Some(Part::End(End {})) })).await.unwrap();
+    assert_eq!(read.await.unwrap().unwrap().len(), sent);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_stops_its_writer_and_nobody_else() {
+    let tunnels = Tunnels::new();
+    let (stalled, mut server) = open_in(&tunnels).await;
+    let mut sent = 0;
+    while timeout(STILL, stalled.send(&[1; MAX_PART_BYTES])).await.is_ok() {
+        sent += MAX_PART_BYTES;
+        assert!(sent < 64 << 20, "it is not held up");
+    }
+    goes_on(&tunnels).await;
+    let say_the_rest = async {
+        stalled.send(b"last").await;
+        stalled.end().await;
+    };
+    let ((), all) = futures::join!(say_the_rest, read_all(&mut server));
+    let all = all.unwrap();
+    assert_eq!(all.len(), sent + 4);
+    assert!(all.ends_with(b"last"));
+}
+
+#[tokio::test]
+async fn a_reader_that_stands_still_stops_its_server_and_nobody_else() {
+    let tunnels = Tunnels::new();
+    let (mut stalled, mut server) = open_in(&tunnels).await;
+    let mut sent = 0;
+    while timeout(STILL, server.write_all(&[2; MAX_PART_BYTES])).await.is_ok() {
+        sent += MAX_PART_BYTES;
+        assert!(sent < 64 << 20, "it is not held up");
+    }
+    // The other direction of the same tunnel is not held up either.
+    stalled.send(b"to the server").await;
+    let mut heard = [0; 13];
+    timeout(SOON, server.read_exact(&mut heard)).await.unwrap().unwrap();
+    goes_on(&tunnels).await;
+    let reader = tokio::spawn(async move { stalled.read_to_end().await.len() });
+    drop(server);
+    assert!(timeout(SOON, reader).await.unwrap().unwrap() >= sent);
+}
+
+/// Another tunnel works.
+async fn goes_on(tunnels: &Tunnels) {
+    let (mut call, mut server) = open_in(tunnels).await;
+    call.send(b"ping").await;
+    let mut ping = [0; 4];
+    timeout(SOON, server.read_exact(&mut ping)).await.unwrap().unwrap();
+    server.write_all(b"pong").await.unwrap();
+    assert_eq!(call.read_until("pong").await, "pong");
+}
+
+#[tokio::test]
+async fn three_hundred_tunnels_go_on_at_once() {
+    let tunnels = Tunnels::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = socket.split();
+                tokio::io::copy(&mut from, &mut to).await.unwrap();
+                to.shutdown().await.unwrap();
+            });
+        }
+    });
+    let mut calls = Vec::new();
+    for _ in 0..300 {
+        calls.push(Call::to(&tunnels, port).await);
+    }
+    let echoes = calls.into_iter().enumerate().map(|(number, mut call)| async move {
+        let sent = vec![number as u8; 3 * MAX_PART_BYTES / 2];
+        let (parts, whole) = (call.parts.clone(), sent.clone());
+        let writer = tokio::spawn(async move {
+            for part in whole.chunks(MAX_PART_BYTES) {
+                let data = Part::Data(Bytes::copy_from_slice(part));
+                parts.send(Ok(TunnelPart { part: Some(data) })).await.unwrap();
+            }
+            parts.send(Ok(TunnelPart { part: Some(Part::End(End {})) })).await.unwrap();
+        });
+        assert!(call.read_to_end().await == sent, "what came back is not what was sent");
+        writer.await.unwrap();
+        assert_eq!(call.next().await, None);
+    });
+    futures::future::join_all(echoes).await;
+    assert_eq!(tunnels.places.available_permits(), MAX_INWARD_TUNNELS, "every place is free again");
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_and_a_place_comes_back() {
+    let tunnels = Tunnels::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let all: Vec<_> =
+        (1..MAX_INWARD_TUNNELS).map(|_| Arc::clone(&tunnels.places).try_acquire_owned()).collect();
+    let last = Call::to(&tunnels, port).await;
+    let refused = tunnels.connect(port.into()).await.unwrap_err();
+    assert!(matches!(refused, Kind::LimitReached(_)), "{refused:?}");
+    drop(last);
+    let free = async {
+        while tunnels.places.available_permits() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, free).await.unwrap();
+    Call::to(&tunnels, port).await;
+    drop(all);
+}
+
+#[tokio::test]
+async fn a_port_is_found_on_either_loopback_or_told_to_be_closed() {
+    let tunnels = Tunnels::new();
+    let six = TcpListener::bind("[::1]:0").await.unwrap();
+    Call::to(&tunnels, six.local_addr().unwrap().port()).await;
+
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let refused = tunnels.connect(closed.into()).await.unwrap_err();
+    assert_eq!(refused, Kind::PortClosed(PortClosed { port: closed.into(), errno: libc::ECONNREFUSED }));
+    for bad in [0, 65_536, u32::MAX] {
+        let refused = tunnels.connect(bad).await.unwrap_err();
+        assert!(matches!(refused, Kind::FieldInvalid(_)), "{refused:?}");
+    }
+    tunnels.start_proxy(0).await.unwrap();
+    let own = tunnels.proxy_addresses()[0].port();
+    let refused = tunnels.connect(own.into()).await.unwrap_err();
+    assert!(matches!(refused, Kind::PortClosed(_)), "{refused:?}");
+    assert!(tunnels.listening().await.sockets.iter().all(|socket| socket.port != u32::from(own)));
+}
+
+#[tokio::test]
+async fn a_socket_that_would_be_connected_to_itself_is_a_closed_port() {
+    // The kernel gives even ports to those who connect first, so that the chance is one in a few thousand.
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let mut range = range.split_whitespace().map(|port| port.parse::<u16>().unwrap());
+    let (first, last) = (range.next().unwrap(), range.next().unwrap());
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    assert!((first..=last).contains(&free));
+    for _ in 0..1000 {
+        let met = connect_to(Ipv4Addr::LOCALHOST.into(), free).await;
+        assert!(met.is_err(), "{met:?}");
+    }
+}
