@@ -3,7 +3,7 @@
 //! In reading order:
 //!
 //! - [`config`]: settings from the environment; [`state_dir`]: what is kept on disk
-//! - [`api`]: the HTTP door
+//! - [`api`]: the HTTP door; [`preview`]: the visitors' door; [`listen`]: what both have in common
 //! - [`service`]: every decision
 //! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: what outlives the daemon
 //! - [`model`]: what all of it is about
@@ -17,8 +17,10 @@ pub mod api;
 pub mod cli;
 pub mod config;
 pub mod engine;
+mod listen;
 pub mod metrics;
 pub mod model;
+pub mod preview;
 pub mod seam;
 pub mod service;
 pub mod state_dir;
@@ -62,6 +64,14 @@ pub enum Error {
     /// The engine.
     #[error("the engine cannot be used")]
     Engine(#[from] engine::Error),
+    /// The preview gateway's address.
+    #[error("SANDBOXD_PREVIEW_BIND: cannot listen on {address}")]
+    PreviewBind {
+        /// As it is set.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The store.
     #[error("the store cannot be used")]
     Store(#[from] store::Error),
@@ -82,11 +92,16 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let metrics = Arc::new(Metrics::new());
     let runtime = config.oci_runtime.clone();
     let engine = Engine::connect(config.engine.clone(), Arc::clone(&instance), runtime, metrics).await?;
+    let previews = TcpListener::bind(config.preview.bind)
+        .await
+        .map_err(|source| Error::PreviewBind { address: config.preview.bind, source })?;
     let tasks = TaskTracker::new();
     let store = Store::open(&config.state_dir).await?;
-    let service = Service::new(engine, store, instance, setup_of(&config, run_dir), tasks.clone())
-        .await
-        .map_err(Error::Prepare)?;
+    let mut setup = setup_of(&config, run_dir);
+    // With port 0 the system chose one.
+    setup.preview.bind = previews.local_addr().unwrap_or(setup.preview.bind);
+    let service =
+        Service::new(engine, store, instance, setup, tasks.clone()).await.map_err(Error::Prepare)?;
 
     let state = ApiState::new(Arc::clone(&service), token, config.allowed_hosts.clone());
     let serve = api::serve(listener, api::router(state), shutdown.clone());
@@ -100,7 +115,8 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         prepared
     };
     let keep = service.keep(shutdown.clone());
-    let (prepared, (), ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve, keep);
+    let gateway = preview::serve(previews, Arc::clone(&service), shutdown.clone());
+    let (prepared, (), (), ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve, gateway, keep);
     service.stop();
     tasks.close();
     if timeout(limits::DRAIN, tasks.wait()).await.is_err() {
@@ -141,6 +157,7 @@ fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
         image_source: image_source(config).filter(|_| config.autobuild),
         agent_program: config.agent_program.clone(),
         transport: config.transport,
+        preview: config.preview.clone(),
     }
 }
 

@@ -42,6 +42,7 @@ start_fuzzed_daemon() {
   fuzz_home=$(mktemp --directory /tmp/sandboxd-fuzz.XXXXXX)
   SANDBOXD_ADMIN_TOKEN=$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')
   SANDBOXD_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  export SANDBOXD_PREVIEW_BIND=127.0.0.1:0
   export SANDBOXD_ADMIN_TOKEN SANDBOXD_PORT SANDBOXD_BIND_HOST=127.0.0.1 SANDBOXD_URL=http://127.0.0.1:$SANDBOXD_PORT
   export SANDBOXD_STATE_DIR=$fuzz_home/state SANDBOXD_RUN_DIR=$fuzz_home/run SANDBOXD_ADOPT_ORIGINAL=false
   export SANDBOXD_LOG=info SANDBOXD_LOG_FORMAT=text

@@ -100,6 +100,11 @@ id!(
     TerminalId,
     "trm_"
 );
+id!(
+    /// A link to a preview: `lnk_…`. It opens nothing: that is the link's own secret, which is only in its URL.
+    LinkId,
+    "lnk_"
+);
 
 fn is_valid(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|rest| {

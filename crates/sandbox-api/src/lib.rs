@@ -11,11 +11,12 @@ pub mod files;
 pub mod health;
 pub mod id;
 pub mod object;
+pub mod port;
 pub mod sandbox;
 pub mod terminal;
 
 pub use error::{ErrorBody, ErrorCode};
-pub use id::{CommandId, IdError, SandboxId, TerminalId};
+pub use id::{CommandId, IdError, LinkId, SandboxId, TerminalId};
 pub use sandbox::StringMap;
 
 /// Header that carries the admin token. `Authorization: Bearer` works too.

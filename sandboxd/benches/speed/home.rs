@@ -61,6 +61,7 @@ impl Home {
             .env("SANDBOXD_STATE_DIR", self.path("state"))
             .env("SANDBOXD_RUN_DIR", self.path("run"))
             .env("SANDBOXD_PORT", self.port.to_string())
+            .env("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0")
             .env("SANDBOXD_ADMIN_TOKEN", TOKEN)
             .env("SANDBOXD_AGENT_PATH", agent_program())
             .env("SANDBOXD_AGENT_TRANSPORT", "socket")

@@ -13,6 +13,7 @@ use hyper::body::Body as _;
 use sandbox_api::batch::RunBatch;
 use sandbox_api::command::{KillCommand, StartCommand};
 use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles};
+use sandbox_api::port::CreateLink;
 use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, TouchSandbox};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use serde::Serialize;
@@ -36,6 +37,7 @@ impl Wish for ParkSandbox {}
 impl Wish for TouchSandbox {}
 impl Wish for KillCommand {}
 impl Wish for ResizeTerminal {}
+impl Wish for CreateLink {}
 impl Wish for MakeDir {}
 impl Wish for MoveFile {}
 impl Wish for GrepFiles {}

@@ -54,7 +54,8 @@ pub(super) async fn check(State(state): State<ApiState>, request: Request, next:
     }
 }
 
-fn without_port(host: &str) -> &str {
+/// A host as a header has it, without its port.
+pub(super) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
         _ => host,

@@ -14,11 +14,11 @@ mod error;
 mod files;
 mod health;
 mod hosts;
-mod linger;
 mod metrics;
 mod ndjson;
 mod openapi;
 mod params;
+mod port;
 mod request_log;
 mod router;
 mod sandbox;
@@ -26,7 +26,6 @@ mod server;
 mod stdin;
 mod terminal;
 mod terminal_socket;
-mod throttle;
 mod unread;
 mod verb;
 
@@ -40,7 +39,7 @@ pub use router::router;
 pub use server::serve;
 
 use self::hosts::Hosts;
-use self::throttle::Throttle;
+use crate::listen::throttle::Throttle;
 use crate::model::limits;
 use crate::service::Service;
 

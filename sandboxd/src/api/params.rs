@@ -6,7 +6,7 @@ use std::str::FromStr;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use bytes::Bytes;
-use sandbox_api::{CommandId, SandboxId, TerminalId};
+use sandbox_api::{CommandId, LinkId, SandboxId, TerminalId};
 use serde::de::DeserializeOwned;
 
 use super::ApiState;
@@ -63,6 +63,18 @@ pub(super) fn command(text: &str) -> Result<CommandId> {
 /// The terminal a path names.
 pub(super) fn terminal(text: &str) -> Result<TerminalId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "terminal" }.into())
+}
+
+/// The link a path names.
+pub(super) fn link(text: &str) -> Result<LinkId> {
+    text.parse().map_err(|_| service::Error::NotFound { resource: "link" }.into())
+}
+
+/// The port a path names: digits, as everybody writes it.
+pub(super) fn port(text: &str) -> Result<u16> {
+    let port =
+        text.parse().ok().filter(|port: &u16| *port > 0 && text.bytes().all(|byte| byte.is_ascii_digit()));
+    port.ok_or_else(|| FieldError::new("port", "must be 1 to 65535").into())
 }
 
 /// A query's value of another type than text, if it is there.

@@ -8,7 +8,7 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, auth, batch, command, docs, files, health, hosts, metrics, request_log, sandbox, stdin,
+    ApiState, auth, batch, command, docs, files, health, hosts, metrics, port, request_log, sandbox, stdin,
     terminal, verb,
 };
 
@@ -46,6 +46,10 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/terminals/{terminalId}:resize", routes!(terminal::resize))
         .add("/v1/sandboxes/{id}/terminals/{terminalId}/input", routes!(terminal::input))
         .add("/v1/sandboxes/{id}/terminals/{terminalId}/attach", routes!(terminal::attach))
+        .add("/v1/sandboxes/{id}/ports", routes!(port::list))
+        .add("/v1/sandboxes/{id}/ports/{port}", routes!(port::find))
+        .add("/v1/sandboxes/{id}/ports/{port}/links", routes!(port::links, port::create_link))
+        .add("/v1/sandboxes/{id}/ports/{port}/links/{linkId}", routes!(port::link, port::revoke_link))
         .add("/metrics", routes!(metrics::metrics))
         .add("/openapi.json", routes!(docs::document))
         .add("/docs", routes!(docs::page))

@@ -1,9 +1,7 @@
 //! Accepts connections and serves HTTP/1.1 on them.
 
 use std::convert::Infallible;
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,22 +13,19 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
-use super::linger::Lingering;
-use super::throttle::Peer;
 use super::unread;
+use crate::listen::linger::Lingering;
+use crate::listen::throttle::Peer;
+use crate::listen::{self, Places};
 use crate::model::limits;
-
-/// Pause after a failed accept, which most often means that descriptors are short.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a connection holds. A request takes it along where its connection becomes something else (an upgrade), so
 /// that it counts among the connections, and a stop waits for it, for as long as it is open.
@@ -50,50 +45,21 @@ struct Place {
 /// Serves until `shutdown`, then lets requests finish for as long as [`limits::DRAIN`].
 pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) {
     let connections = TaskTracker::new();
-    let places = Arc::new(Semaphore::new(limits::MAX_CONNECTIONS));
+    let places = Places::new(limits::MAX_CONNECTIONS);
     loop {
-        let accepted = tokio::select! {
+        let (stream, peer, place) = tokio::select! {
             () = shutdown.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = listen::accept(&listener, &places) => accepted,
         };
-        match accepted {
-            Ok((stream, peer, place)) => {
-                let place = Place { _permit: place, _counted: connections.token() };
-                let held = Held { _place: Arc::new(place), stopping: shutdown.clone() };
-                tokio::spawn(serve_connection(stream, peer, router.clone(), held));
-            }
-            Err(error) => {
-                warn!(%error, "could not accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let place = Place { _permit: place, _counted: connections.token() };
+        let held = Held { _place: Arc::new(place), stopping: shutdown.clone() };
+        tokio::spawn(serve_connection(stream, Peer(peer), router.clone(), held));
     }
     drop(listener);
     connections.close();
     if timeout(limits::DRAIN, connections.wait()).await.is_err() {
         warn!(open = connections.len(), "requests were cut off at the end of the grace period");
     }
-}
-
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, Peer, OwnedSemaphorePermit)> {
-    // A full house does not refuse: the kernel's queue holds those who come until a place is free.
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, address) = listener.accept().await?;
-    tune(&stream, limits::STALLED_READER)?;
-    Ok((stream, Peer(address.ip()), place))
-}
-
-fn tune(stream: &TcpStream, stalled: Duration) -> io::Result<()> {
-    // Without it the kernel holds short answers back for 40 ms.
-    stream.set_nodelay(true)?;
-    // Only the kernel can tell a slow reader from one that stopped: a megabyte may lie in its buffers, and a
-    // write of ours goes on only after a good part of it was taken. It ends the connection when the client's
-    // window was shut, or what was sent was not acknowledged, for this long (tcp(7), TCP_USER_TIMEOUT).
-    let stalled_ms = u32::try_from(stalled.as_millis()).unwrap_or(u32::MAX);
-    Ok(set_tcp_user_timeout(stream, stalled_ms)?)
 }
 
 async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, held: Held) {
@@ -153,11 +119,13 @@ fn head_too_large() -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::time::Duration;
 
     use axum::body::Body;
     use axum::routing::get;
     use bytes::Bytes;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Semaphore;
     use tokio::task::JoinHandle;
     use tokio::time::interval;
 
@@ -171,7 +139,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, address) = listener.accept().await.unwrap();
-        tune(&stream, STALLED).unwrap();
+        listen::tune(&stream, STALLED).unwrap();
         let endless = || async {
             let part = Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 4096]));
             Body::from_stream(futures::stream::repeat(part))

@@ -16,6 +16,7 @@ pub use reader::{Fault, Report, Row};
 
 use self::reader::Reader;
 use crate::engine::EngineAddress;
+use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, Limits, Transport};
 
 /// Shortest admin token where others than this machine can connect, in characters.
@@ -63,6 +64,8 @@ pub struct Config {
     pub allowed_images: Vec<String>,
     /// Whether sandboxes of the original daemon are taken over at the start.
     pub adopt_original: bool,
+    /// Where previews are found.
+    pub preview: PreviewSettings,
     /// Names under which the API may be asked for, besides addresses.
     pub allowed_hosts: Vec<String>,
     /// What is logged, as tracing-subscriber's `EnvFilter` has it.
@@ -126,7 +129,8 @@ impl Config {
         let agent_program =
             reader.setting("SANDBOXD_AGENT_PATH", &parse::default_agent_program(), parse::directory);
         let transport = reader.setting("SANDBOXD_AGENT_TRANSPORT", "auto", parse::transport);
-        let public_host = reader.optional("SANDBOXD_PUBLIC_HOST", parse::word);
+        let public_host = reader.optional("SANDBOXD_PUBLIC_HOST", parse::host);
+        let preview = read_preview(reader, bind_host.as_ref(), public_host.clone());
         let disk_quota = reader.setting("SANDBOXD_DISK_QUOTA", "auto", parse::disk_quota);
         let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
         let adopt_original = reader.setting("SANDBOXD_ADOPT_ORIGINAL", "false", parse::boolean);
@@ -156,6 +160,7 @@ impl Config {
             transport: transport?,
             disk_quota: disk_quota?,
             allowed_images: allowed_images?,
+            preview: preview?,
             adopt_original: adopt_original?,
             log_filter: log_filter?,
             log_json: log_json?,
@@ -177,6 +182,38 @@ fn check_token(reader: &mut Reader<'_>, bind: Option<&BindHost>, token: Option<&
             ),
         );
     }
+}
+
+fn read_preview(
+    reader: &mut Reader<'_>,
+    bind_host: Option<&BindHost>,
+    public_host: Option<String>,
+) -> Option<PreviewSettings> {
+    let is_local = bind_host.is_none_or(|bind| bind.address.is_loopback());
+    let reach = reader.setting("SANDBOXD_PREVIEW", "gateway", parse::reach);
+    let bind = reader.setting("SANDBOXD_PREVIEW_BIND", "127.0.0.1:8081", parse::socket_address);
+    let domain = reader.setting("SANDBOXD_PREVIEW_DOMAIN", "localhost", parse::domain);
+    let front = reader.optional("SANDBOXD_PREVIEW_PUBLIC_URL", parse::front);
+    let doors = reader.setting("SANDBOXD_PREVIEW_PORTS", "42000-42099", parse::port_range);
+    let proto = reader.setting("SANDBOXD_PUBLIC_PROTO", "http", parse::is_https);
+    let publish = if is_local { "127.0.0.1" } else { "0.0.0.0" };
+    let publish_ip = reader.setting("SANDBOXD_PUBLISH_HOST_IP", publish, parse::bind_host);
+    let domain = match (&front, domain?) {
+        // The front's own name is what its previews are found beneath, unless another is named.
+        (Some((host, _)), domain) if domain == "localhost" => host.clone(),
+        (_, domain) => domain,
+    };
+    Some(PreviewSettings {
+        reach: reach?,
+        bind: bind?,
+        domain,
+        front: front.map(|(_, front)| front),
+        doors: doors?,
+        public_host,
+        is_https: proto?,
+        publish_ip: publish_ip?.address,
+        api_host: bind_host?.address,
+    })
 }
 
 fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {

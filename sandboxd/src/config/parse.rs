@@ -1,16 +1,21 @@
 //! From a setting's text to its value, or what is wrong with it.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::BindHost;
 use crate::engine::EngineAddress;
+use crate::model::preview::{Front, Reach};
 use crate::model::{DiskQuota, Transport};
 
 /// In front of every log filter: bollard logs the bodies of its requests at debug level, and those that make
 /// containers hold the agents' secrets. Who wants them must name it.
 const QUIET: &str = "bollard=info";
+
+/// Longest domain that previews are found beneath: a host name has 253 characters (RFC 1035), of which a preview's own
+/// label takes 39.
+const MAX_DOMAIN_CHARS: usize = 214;
 
 /// Longest run dir: a unix socket's path has 107 bytes and a NUL (unix(7)), of which the instance's, the
 /// sandbox's and the socket's names take 55.
@@ -89,6 +94,76 @@ pub(super) fn docker_host(text: &str) -> Result<EngineAddress, String> {
     match text.strip_prefix("tcp://") {
         Some(address) if !address.is_empty() => Ok(EngineAddress::Tcp(address.trim_end_matches('/').into())),
         _ => Err(format!("must begin with `unix://` or `tcp://`, not {text:?}")),
+    }
+}
+
+/// A host as it is written in a URL.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let is_address = bare.is_some_and(|bare| bare.parse::<std::net::Ipv6Addr>().is_ok());
+    if is_address || is_name(text) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err(format!("must be a host name or an address, without a scheme and a port, not {text:?}"))
+}
+
+/// A domain, without a dot at either end.
+pub(super) fn domain(text: &str) -> Result<String, String> {
+    let name = text.trim_start_matches("*.").trim_matches('.');
+    if is_name(name) { Ok(name.to_ascii_lowercase()) } else { Err(format!("must be a domain, not {text:?}")) }
+}
+
+/// Letters, digits, dashes and dots (RFC 1123), and no label so long that a preview's would not fit before it.
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    text.len() <= MAX_DOMAIN_CHARS && text.split('.').all(is_label)
+}
+
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    named
+        .as_deref()
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| format!("must be an IP address and a port, such as 127.0.0.1:8081, not {text:?}"))
+}
+
+/// The host of a front's URL, and how it is found.
+pub(super) fn front(text: &str) -> Result<(String, Front), String> {
+    let fault = || format!("must be `http://` or `https://`, a domain and perhaps a port, not {text:?}");
+    let uri: http::Uri = text.parse().map_err(|_| fault())?;
+    let is_https = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err(fault()),
+    };
+    let is_bare = matches!(uri.path_and_query().map(|path| path.as_str()), None | Some("/"));
+    match uri.host() {
+        Some(host) if is_bare => Ok((domain(host)?, Front { is_https, port: uri.port_u16() })),
+        _ => Err(fault()),
+    }
+}
+
+pub(super) fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let fault = || format!("must be a range of ports such as 42000-42099, not {text:?}");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = first.trim().parse().map_err(|_| fault())?..=last.trim().parse().map_err(|_| fault())?;
+    if *range.start() == 0 || range.is_empty() { Err(fault()) } else { Ok(range) }
+}
+
+pub(super) fn reach(text: &str) -> Result<Reach, String> {
+    Reach::parse(text).ok_or_else(|| format!("must be `gateway` or `publish`, not {text:?}"))
+}
+
+/// Whether what the operator publishes is found by `https`.
+pub(super) fn is_https(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "http" => Ok(false),
+        "https" => Ok(true),
+        _ => Err(format!("must be `http` or `https`, not {text:?}")),
     }
 }
 

@@ -6,8 +6,10 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
-use sandbox_api::SandboxId;
+use sandbox_api::{LinkId, SandboxId};
 use sha2::Sha256;
+
+use super::preview::PreviewToken;
 
 /// Bytes of an instance key.
 pub const KEY_BYTES: usize = 32;
@@ -39,6 +41,14 @@ impl Instance {
     /// The signature of `text`, 64 hexadecimal digits.
     pub fn sign(&self, text: &str) -> String {
         hex(&mac(&self.key, "labels", text))
+    }
+
+    /// What opens the preview of a link.
+    pub fn preview_token(&self, link: &LinkId) -> PreviewToken {
+        let mac = mac(&self.key, "preview", link.as_str());
+        let mut bytes = [0; 20];
+        bytes.copy_from_slice(&mac[..20]);
+        PreviewToken::new(bytes)
     }
 
     /// What the agent of a sandbox must present, 64 hexadecimal digits.

@@ -306,6 +306,36 @@ pub const VIEWER_FAREWELL: Duration = Duration::from_secs(2);
 /// Answers to one viewer's messages that wait to be sent.
 pub const MAX_VIEWER_ANSWERS: usize = 8;
 
+/// Links of one sandbox that lead there.
+pub const MAX_LINKS: usize = 64;
+
+/// How long a link may be good for where its maker says so, in milliseconds.
+pub const LINK_TTL_MS: std::ops::RangeInclusive<u64> = 1000..=31_536_000_000;
+
+/// How long it is known why a link leads nowhere any more, and of how many links.
+pub const LINK_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// See [`LINK_KEPT`].
+pub const MAX_ENDED_LINKS: usize = 4096;
+
+/// Listening ports of links on their way to the gateway.
+pub const MAX_DOORS_ON_THE_WAY: usize = 16;
+
+/// Connections of visitors to the gateway at once.
+pub const MAX_VISITORS: usize = 1024;
+
+/// How long a server in a sandbox may take to begin its answer.
+pub const PREVIEW_ANSWER: Duration = Duration::from_secs(300);
+
+/// Longest head of an answer from a sandbox, in bytes, and its headers.
+pub const MAX_PREVIEW_HEAD_BYTES: usize = 256 * 1024;
+/// See [`MAX_PREVIEW_HEAD_BYTES`].
+pub const MAX_PREVIEW_HEADERS: usize = 256;
+
+/// Connections to one port of a sandbox that wait for the next request, and for how long.
+pub const MAX_IDLE_TUNNELS: usize = 32;
+/// See [`MAX_IDLE_TUNNELS`].
+pub const IDLE_TUNNEL: Duration = Duration::from_secs(30);
+
 /// How long an agent may take to connect to a port of its sandbox, or to hand over a connection to the outside: somewhat
 /// longer than it gives what it waits for itself.
 pub const TUNNEL_OPEN: Duration = Duration::from_secs(15);

@@ -7,6 +7,7 @@ pub mod instance;
 pub mod layout;
 pub mod limits;
 pub mod port;
+pub mod preview;
 pub mod record;
 pub mod sandbox;
 pub mod session;

@@ -22,9 +22,12 @@ pub enum Error {
     /// There is no such thing.
     #[error("no such {resource}")]
     NotFound {
-        /// `sandbox`, `command`, `terminal`, `file` or `connection`.
+        /// `sandbox`, `command`, `terminal`, `file`, `port`, `link` or `connection`.
         resource: &'static str,
     },
+    /// Ports are not published on the host here.
+    #[error("`style=publish` is not offered here; `style=gateway` is")]
+    NotPublished,
     /// There is no such runtime.
     #[error("the runtime {runtime:?} is not offered, only node24 and python3.13")]
     UnknownRuntime {
@@ -308,6 +311,7 @@ impl Error {
             Self::Field(_) => ErrorCode::InvalidRequest,
             Self::NotFound { .. } => ErrorCode::NotFound,
             Self::UnknownRuntime { .. }
+            | Self::NotPublished
             | Self::ReadOnlyUnavailable { .. }
             | Self::ImageNotAllowed { .. }
             | Self::ImageUnavailable { .. }
@@ -362,6 +366,7 @@ impl Error {
         let facts = match self {
             Self::Field(fault) => json!({ "field": fault.field }),
             Self::NotFound { resource } => json!({ "resource": resource }),
+            Self::NotPublished => json!({ "field": "style" }),
             Self::UnknownRuntime { runtime } => json!({ "field": "runtime", "value": runtime }),
             Self::ReadOnlyUnavailable { errno } => json!({ "field": "readOnly", "errno": errno }),
             Self::StdinNotOpen { state, written_bytes } => {

@@ -42,6 +42,7 @@ impl Service {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            self.end_late_links().await;
             for sandbox in self.registry.all() {
                 if self.is_idle_too_long(&sandbox) || self.is_parked_too_long(&sandbox) {
                     // One that hangs must not keep the others from being looked at.
@@ -93,6 +94,7 @@ impl Service {
             }
             self.park_surplus().await;
             self.write_down().await;
+            self.tidy_links().await;
             if trimmed.elapsed() >= limits::TRIM_EVERY {
                 trimmed = Instant::now();
                 if let Err(error) = self.store.trim().await {

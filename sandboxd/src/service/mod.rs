@@ -17,10 +17,12 @@ mod files;
 mod follow;
 mod history;
 mod keeper;
+mod links;
 mod oom;
 mod order;
 mod originals;
 mod park;
+mod port;
 mod prepare;
 mod reach;
 mod reconcile;
@@ -43,16 +45,20 @@ pub use batch::{Ran, RanToEnd};
 pub use error::Error;
 pub use files::UploadFailed;
 pub use follow::CommandStream;
+pub use links::{Door, Link, LinkWish};
+pub use port::{PreviewTrace, PreviewUse};
 pub use prepare::Readiness;
 pub use sandbox::{Changes, Reconnected};
 pub use terminal_view::{TerminalHand, TerminalView};
 pub use view::{SandboxUsage, SandboxView, Selection};
 
 use self::age::Age;
+use self::links::Links;
 use self::prepare::Prepared;
 use self::registry::Registry;
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Repair;
+use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, Instance, Limits, Transport, limits};
 use crate::store::Store;
 
@@ -77,6 +83,8 @@ pub struct Setup {
     pub disk_quota: DiskQuota,
     /// How agents are reached; `None` finds out.
     pub transport: Option<Transport>,
+    /// Where previews are found.
+    pub preview: PreviewSettings,
 }
 
 /// The daemon without its door.
@@ -87,6 +95,7 @@ pub struct Service {
     instance: Arc<Instance>,
     setup: Setup,
     registry: Registry,
+    links: Links,
     age: Age,
     /// One permit for each sandbox that may run.
     places: Arc<Semaphore>,
@@ -125,6 +134,7 @@ impl Service {
             age: Age::resume(store.age_ms().await?),
             store,
             registry: Registry::new(instance.seed()),
+            links: Links::default(),
             places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
             making_room: Mutex::default(),
             reconciling: Mutex::default(),

@@ -279,6 +279,7 @@ impl Service {
         seam::at("delete.outcome");
         *state = State::Deleted;
         self.registry.remove(sandbox);
+        self.end_links_of(sandbox.id()).await;
         info!(sandbox = %sandbox.id(), "deleted a sandbox");
         Ok(())
     }

@@ -9,6 +9,7 @@ mod commands;
 mod database;
 mod error;
 mod history;
+mod links;
 mod row;
 mod sandboxes;
 mod schema;

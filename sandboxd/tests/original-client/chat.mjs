@@ -158,15 +158,9 @@ const steps = {
     await refused(client.writeFiles(id, []), /^sandboxd 400: /);
   },
 
-  async "an undeclared port has no URL"(id) {
-    // There are no previews yet, and so no such route. Once there is, this is the answer of the contract, and a
-    // declared port has one: `assert.match(await client.getPortUrl(id, 3000), /^http:/)` with a server behind it.
-    const previews = false;
-    if (previews) {
-      assert.equal(await client.getPortUrl(id, 3999), null);
-    } else {
-      await refused(client.getPortUrl(id, 3999), /^sandboxd 404: .*"route"/);
-    }
+  async "a declared port has a URL, and another has none"(id) {
+    assert.equal(await client.getPortUrl(id, 3999), null);
+    assert.match(await client.getPortUrl(id, 3000), /^http:\/\/.+/);
   },
 
   async "what is not there is a 404 and not a surprise"(id) {

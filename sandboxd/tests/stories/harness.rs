@@ -45,6 +45,8 @@ impl Home {
             ("SANDBOXD_ADMIN_TOKEN", TOKEN.to_owned()),
             ("SANDBOXD_AGENT_PATH", agent_program().to_string_lossy().into_owned()),
             ("SANDBOXD_AGENT_TRANSPORT", "socket".to_owned()),
+            // Any free port, because stories run side by side.
+            ("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0".to_owned()),
             ("SANDBOXD_LOG", std::env::var("SANDBOXD_LOG").unwrap_or("warn".into())),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();

@@ -53,6 +53,8 @@ fn filled(path: &str) -> String {
         ("{id}", NO_SANDBOX),
         ("{commandId}", NO_COMMAND),
         ("{terminalId}", NO_TERMINAL),
+        ("{port}", "3000"),
+        ("{linkId}", "lnk_0000000000000000"),
         ("{file}", "page.js"),
     ];
     let path = named.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value));

@@ -96,6 +96,7 @@ impl World {
     /// Starts the daemon and does not wait for it.
     pub(crate) fn spawn(&mut self) {
         let mut command = self.home.program(&["serve"]);
+        command.env("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0");
         command.env("SANDBOXD_PORT", self.port.to_string()).env("SANDBOXD_SEAM_FILE", self.seam_file());
         command.stdout(self.log_file()).stderr(self.log_file());
         self.child = Some(command.spawn().unwrap());

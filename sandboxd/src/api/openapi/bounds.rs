@@ -62,6 +62,7 @@ fn table() -> Vec<Row> {
         ("OpenTerminal", "env", map(MAX_ENV_ENTRIES, variable())),
         ("OpenTerminal", "cols", with_default(range(1..=MAX_TERMINAL_COLS.into()), DEFAULT_TERMINAL_COLS)),
         ("OpenTerminal", "rows", with_default(range(1..=MAX_TERMINAL_ROWS.into()), DEFAULT_TERMINAL_ROWS)),
+        ("CreateLink", "ttlMs", range(LINK_TTL_MS)),
         ("ResizeTerminal", "cols", range(1..=MAX_TERMINAL_COLS.into())),
         ("ResizeTerminal", "rows", range(1..=MAX_TERMINAL_ROWS.into())),
         ("WriteFiles", "files", json!({ "minItems": 1, "maxItems": MAX_FILES_PER_WRITE })),

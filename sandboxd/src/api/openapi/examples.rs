@@ -8,6 +8,7 @@ use sandbox_api::files::{
     EditFile, FileInfo, FileRead, FileWritten, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles,
 };
 use sandbox_api::health::{Health, Ready};
+use sandbox_api::port::{CreateLink, Link, PortFound};
 use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use sandbox_api::{Done, ErrorBody};
@@ -86,6 +87,15 @@ fn all() -> Result<Vec<Example>, Error> {
         example::<GrepFiles>(json!({ "query": "hello", "include": "**/*.txt" }))?,
         example::<GlobFiles>(json!({ "pattern": "**/*.txt", "exclude": ["node_modules"] }))?,
         example::<OpenTerminal>(json!({ "cols": 100, "rows": 30 }))?,
+        example::<CreateLink>(json!({ "ttlMs": 3_600_000 }))?,
+        example::<Link>(json!({
+            "linkId": "lnk_0123456789abcdefghijkl", "port": 3000, "style": "host",
+            "url": "http://3000-abcdefghijklmnopqrstuvwxyz234567.localhost:8081/",
+            "createdAt": "2026-01-01T12:00:00Z", "expiresAt": null,
+        }))?,
+        example::<PortFound>(json!({
+            "found": true, "hostPort": 8081, "url": "http://3000-abcdefghijklmnopqrstuvwxyz234567.localhost:8081/",
+        }))?,
         example::<ResizeTerminal>(json!({ "cols": 132, "rows": 43 }))?,
         example::<ErrorBody>(json!({
             "error": "`sessionKey` is missing", "code": "invalid_request", "details": { "field": "sessionKey" },

@@ -13,7 +13,7 @@ struct Source {
     parameters: &'static [(&'static str, &'static str)],
 }
 
-const SOURCES: [Source; 3] = [
+const SOURCES: [Source; 4] = [
     Source {
         operation_id: "createSandbox",
         path: "/v1/sandboxes/{id}",
@@ -28,6 +28,15 @@ const SOURCES: [Source; 3] = [
         operation_id: "openTerminal",
         path: "/v1/sandboxes/{id}/terminals/{terminalId}",
         parameters: &[("id", "$request.path.id"), ("terminalId", "$response.body#/terminalId")],
+    },
+    Source {
+        operation_id: "createLink",
+        path: "/v1/sandboxes/{id}/ports/{port}/links/{linkId}",
+        parameters: &[
+            ("id", "$request.path.id"),
+            ("port", "$request.path.port"),
+            ("linkId", "$response.body#/linkId"),
+        ],
     },
 ];
 

@@ -19,7 +19,7 @@ use utoipa::openapi::{Components, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-pub(super) use self::params::{InCommand, InSandbox, InTerminal};
+pub(super) use self::params::{InCommand, InLink, InPort, InSandbox, InTerminal};
 use super::{ApiState, auth, verb};
 
 /// What the document says of the whole.
@@ -135,6 +135,7 @@ fn tags() -> Value {
         { "name": "commands", "description": "Programs and scripts in a sandbox, and what they write." },
         { "name": "files", "description": "Files of a sandbox's workspace." },
         { "name": "terminals", "description": "Programs on a terminal, for people to look at and type into." },
+        { "name": "ports", "description": "What listens in a sandbox, and links that lead there from outside." },
         { "name": "daemon", "description": "The daemon itself: whether it works, its numbers, this document." },
     ])
 }

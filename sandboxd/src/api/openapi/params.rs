@@ -1,6 +1,6 @@
 //! What paths name. Each type says it once for all routes below it.
 
-use sandbox_api::{CommandId, SandboxId, TerminalId};
+use sandbox_api::{CommandId, LinkId, SandboxId, TerminalId};
 use utoipa::IntoParams;
 
 /// `/v1/sandboxes/{id}…`
@@ -32,4 +32,30 @@ pub(in crate::api) struct InTerminal {
     id: SandboxId,
     /// The terminal's id.
     terminal_id: TerminalId,
+}
+
+/// `/v1/sandboxes/{id}/ports/{port}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InPort {
+    /// The sandbox's id.
+    id: SandboxId,
+    /// In the sandbox.
+    #[param(minimum = 1)]
+    port: u16,
+}
+
+/// `/v1/sandboxes/{id}/ports/{port}/links/{linkId}`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InLink {
+    /// The sandbox's id.
+    id: SandboxId,
+    /// In the sandbox.
+    #[param(minimum = 1)]
+    port: u16,
+    /// The link's id.
+    link_id: LinkId,
 }

@@ -19,7 +19,7 @@ use crate::model::limits;
 
 /// The address a request came from, as the socket has it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) IpAddr);
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// Failures between two sweeps of addresses that have been quiet.
 const SWEEP_EVERY: u32 = 256;
@@ -49,14 +49,14 @@ impl Source {
 type Limiter<C> = RateLimiter<Source, HashMapStateStore<Source>, C, NoOpMiddleware<<C as Clock>::Instant>>;
 
 /// Counts failures by address, with a bounded memory.
-pub(super) struct Throttle<C: Clock = DefaultClock> {
+pub(crate) struct Throttle<C: Clock = DefaultClock> {
     limiter: Limiter<C>,
     clock: C,
     failures: AtomicU32,
 }
 
 impl Throttle {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_clock(DefaultClock::default())
     }
 }
@@ -71,7 +71,7 @@ impl<C: Clock + Clone> Throttle<C> {
     }
 
     /// Counts a failure; how long to wait, where there were too many.
-    pub(super) fn failed(&self, peer: IpAddr) -> Result<(), Duration> {
+    pub(crate) fn failed(&self, peer: IpAddr) -> Result<(), Duration> {
         let is_full = || self.limiter.len() >= limits::MAX_FAILING_PEERS;
         if self.failures.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) || is_full() {
             self.limiter.retain_recent();

@@ -20,7 +20,7 @@ use crate::model::limits;
 const SCRATCH_BYTES: usize = 4096;
 
 /// A stream whose shutdown lingers.
-pub(super) struct Lingering {
+pub(crate) struct Lingering {
     stream: TcpStream,
     stop: CancellationToken,
     /// Set when nothing more is sent.
@@ -28,7 +28,7 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
-    pub(super) fn new(stream: TcpStream, stop: CancellationToken) -> Self {
+    pub(crate) fn new(stream: TcpStream, stop: CancellationToken) -> Self {
         Self { stream, stop, until: None }
     }
 

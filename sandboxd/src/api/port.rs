@@ -1,0 +1,186 @@
+//! Ports and links to them: wire to model and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::HOST;
+use jiff::Timestamp;
+use sandbox_api::Done;
+use sandbox_api::port::{self as wire, CreateLink, LinkList, LinkStyle, PortFound, Ports};
+
+use super::ApiState;
+use super::body::Json;
+use super::error::Result;
+use super::openapi::answers::*;
+use super::openapi::{InLink, InPort, InSandbox};
+use super::params::{self, Params, Path};
+use crate::model::port::ListeningPort;
+use crate::model::preview::Reach;
+use crate::model::{FieldError, limits};
+use crate::preview::KEY_PARAMETER;
+use crate::service::{self, Link, LinkWish, Service};
+
+/// List ports
+///
+/// What listens in the sandbox, and what leads there from outside. A parked sandbox stays parked.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/ports", operation_id = "listPorts", tag = "ports",
+    params(InSandbox), responses((status = 200, body = Ports), ByName, BySandbox))]
+pub(super) async fn list(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Ports>> {
+    let id = params::sandbox(&id)?;
+    let listening = state.service.listening(&id).await?;
+    let links = state.service.links(&id)?;
+    let host = host_of(&headers);
+    Ok(Json(Ports {
+        truncated: listening.truncated,
+        listening: listening.ports.into_iter().map(listening_port).collect(),
+        published: Vec::new(),
+        links: links.iter().map(|link| to_wire(&state.service, link, host)).collect(),
+    }))
+}
+
+/// Find a port
+///
+/// A URL under which a port of the sandbox is found: a link as good as the sandbox, made when it is first asked for. `found` is
+/// false where the port is not among those that the sandbox may offer.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", operation_id = "findPort", tag = "ports",
+    params(InPort, ("style" = Option<String>, Query, description = "`gateway` or `publish`; without it as the daemon is set up.")),
+    responses((status = 200, body = PortFound), ByName, ByQuery, BySandbox))]
+pub(super) async fn find(
+    State(state): State<ApiState>,
+    Path((id, port)): Path<(String, String)>,
+    query: Params,
+    headers: HeaderMap,
+) -> Result<Json<PortFound>> {
+    let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
+    if reach(&state.service, &query)? == Reach::Publish {
+        return Err(service::Error::NotPublished.into());
+    }
+    let Some(link) = state.service.standing_link(&id, port).await? else {
+        return Ok(Json(PortFound { found: false, host_port: None, url: None }));
+    };
+    let host_port = link.record().door.unwrap_or(state.service.preview_settings().bind.port());
+    let url = url_of(&state.service, &link, host_of(&headers));
+    Ok(Json(PortFound { found: true, host_port: Some(host_port), url: Some(url) }))
+}
+
+/// Make a link
+///
+/// A way to a port that the sandbox may offer, for whoever has it. Nothing needs to listen yet.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/ports/{port}/links", operation_id = "createLink", tag = "ports",
+    params(InPort), request_body = CreateLink,
+    responses((status = 200, body = wire::Link), ByName, ByQuery, ByBody, BySandbox))]
+pub(super) async fn create_link(
+    State(state): State<ApiState>,
+    Path((id, port)): Path<(String, String)>,
+    headers: HeaderMap,
+    Json(wish): Json<CreateLink>,
+) -> Result<Json<wire::Link>> {
+    let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
+    let wish = LinkWish { ttl: wish.ttl_ms.map(ttl).transpose()?, style: wish.style };
+    let link = state.service.make_link(&id, port, wish).await?;
+    Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
+}
+
+/// List a port's links
+///
+/// Those that lead there; neither revoked nor expired ones.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}/links", operation_id = "listLinks", tag = "ports",
+    params(InPort), responses((status = 200, body = LinkList), ByName, ByQuery, BySandbox))]
+pub(super) async fn links(
+    State(state): State<ApiState>,
+    Path((id, port)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Json<LinkList>> {
+    let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
+    let links = state.service.links(&id)?.into_iter().filter(|link| link.record().port == port);
+    let host = host_of(&headers);
+    Ok(Json(LinkList { links: links.map(|link| to_wire(&state.service, &link, host)).collect() }))
+}
+
+/// Inspect a link
+///
+/// One that leads there.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}/links/{linkId}", operation_id = "getLink", tag = "ports",
+    params(InLink), responses((status = 200, body = wire::Link), ByName, ByQuery, BySandbox))]
+pub(super) async fn link(
+    State(state): State<ApiState>,
+    Path((id, port, link)): Path<(String, String, String)>,
+    headers: HeaderMap,
+) -> Result<Json<wire::Link>> {
+    let (id, port, link) = (params::sandbox(&id)?, params::port(&port)?, params::link(&link)?);
+    let link = state.service.link(&id, port, &link)?;
+    Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
+}
+
+/// Revoke a link
+///
+/// Whoever looks at the preview through it is cut off at once.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/ports/{port}/links/{linkId}", operation_id = "revokeLink", tag = "ports",
+    params(InLink), responses((status = 200, body = Done), ByName, ByQuery, BySandbox))]
+pub(super) async fn revoke_link(
+    State(state): State<ApiState>,
+    Path((id, port, link)): Path<(String, String, String)>,
+) -> Result<Json<Done>> {
+    let (id, port, link) = (params::sandbox(&id)?, params::port(&port)?, params::link(&link)?);
+    state.service.revoke_link(&id, port, &link).await?;
+    Ok(Json(Done::OK))
+}
+
+fn reach(service: &Service, query: &Params) -> Result<Reach> {
+    let Some(style) = query.get("style") else {
+        return Ok(service.preview_settings().reach);
+    };
+    let reach = Reach::parse(style);
+    Ok(reach.ok_or_else(|| FieldError::new("style", "must be `gateway` or `publish`"))?)
+}
+
+fn ttl(ttl_ms: u64) -> Result<Duration> {
+    let range = limits::LINK_TTL_MS;
+    if range.contains(&ttl_ms) {
+        return Ok(Duration::from_millis(ttl_ms));
+    }
+    Err(FieldError::new("ttlMs", format!("must be {} to {}", range.start(), range.end())).into())
+}
+
+fn listening_port(listening: ListeningPort) -> wire::ListeningPort {
+    let ListeningPort { port, address, process } = listening;
+    let (process, pid) = process.map(|process| (process.name, process.pid)).unzip();
+    wire::ListeningPort { port, address: address.to_string(), process, pid }
+}
+
+fn to_wire(service: &Service, link: &Arc<Link>, host: Option<&str>) -> wire::Link {
+    let at = |ms| Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
+    let record = link.record();
+    wire::Link {
+        link_id: record.id.clone(),
+        port: record.port,
+        style: record.style,
+        url: url_of(service, link, host),
+        created_at: at(record.created_at_ms),
+        expires_at: record.expires_at_ms.map(at),
+    }
+}
+
+fn url_of(service: &Service, link: &Link, host: Option<&str>) -> String {
+    let (settings, record) = (service.preview_settings(), link.record());
+    match (record.style, record.door) {
+        (LinkStyle::Port, Some(door)) => {
+            let origin = settings.port_origin(settings.bind.ip(), door, host);
+            format!("{origin}/?{KEY_PARAMETER}={}", link.token().expose())
+        }
+        (LinkStyle::Host | LinkStyle::Port, _) => {
+            format!("{}/", settings.host_origin(record.port, link.token()))
+        }
+    }
+}
+
+/// The name under which the caller knows this daemon.
+fn host_of(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST)?.to_str().ok().map(super::hosts::without_port)
+}

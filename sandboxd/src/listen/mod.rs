@@ -1,0 +1,68 @@
+//! Listening on TCP, within bounds: what the API's door and the previews' have in common.
+
+pub(crate) mod linger;
+pub(crate) mod throttle;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_tcp_user_timeout;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::model::limits;
+
+/// Pause after a failed accept, which most often means that descriptors are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections that may be open at once.
+#[derive(Debug, Clone)]
+pub(crate) struct Places(Arc<Semaphore>);
+
+impl Places {
+    pub(crate) fn new(count: usize) -> Self {
+        Self(Arc::new(Semaphore::new(count)))
+    }
+}
+
+/// The next connection, its peer, and the place it takes.
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    places: &Places,
+) -> (TcpStream, IpAddr, OwnedSemaphorePermit) {
+    loop {
+        match try_accept(listener, places).await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                warn!(%error, "could not accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn try_accept(
+    listener: &TcpListener,
+    places: &Places,
+) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
+    // A full house does not refuse: the kernel's queue holds those who come until a place is free.
+    let place = Arc::clone(&places.0).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, address) = listener.accept().await?;
+    tune(&stream, limits::STALLED_READER)?;
+    Ok((stream, address.ip(), place))
+}
+
+/// Makes short answers quick, and ends what stalls.
+pub(crate) fn tune(stream: &TcpStream, stalled: Duration) -> io::Result<()> {
+    // Without it the kernel holds short answers back for 40 ms.
+    stream.set_nodelay(true)?;
+    // Only the kernel can tell a slow reader from one that stopped: a megabyte may lie in its buffers, and a
+    // write of ours goes on only after a good part of it was taken. It ends the connection when the client's
+    // window was shut, or what was sent was not acknowledged, for this long (tcp(7), TCP_USER_TIMEOUT).
+    let stalled_ms = u32::try_from(stalled.as_millis()).unwrap_or(u32::MAX);
+    Ok(set_tcp_user_timeout(stream, stalled_ms)?)
+}

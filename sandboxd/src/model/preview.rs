@@ -1,0 +1,295 @@
+//! Links to previews, and how they are written.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use sandbox_api::port::LinkStyle;
+use sandbox_api::{LinkId, SandboxId};
+
+/// Characters of a token: 160 bits, 5 in each.
+pub const TOKEN_CHARS: usize = 32;
+
+/// RFC 4648 section 6 in lower case, because host names have no case.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// What opens a preview. Whoever has it needs nothing else.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PreviewToken(String);
+
+impl PreviewToken {
+    /// The token that these bytes are.
+    pub fn new(bytes: [u8; 20]) -> Self {
+        let mut text = String::with_capacity(TOKEN_CHARS);
+        for group in bytes.chunks_exact(5) {
+            let number = group.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+            text.extend((0..8).rev().map(|at| char::from(ALPHABET[(number >> (at * 5)) as usize & 31])));
+        }
+        Self(text)
+    }
+
+    /// What a caller brought, if it could be one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let fits = text.len() == TOKEN_CHARS && text.bytes().all(|byte| ALPHABET.contains(&byte));
+        fits.then_some(Self(text))
+    }
+
+    /// As it is written in a URL. Not for a log.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PreviewToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PreviewToken(…)")
+    }
+}
+
+/// A link as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkRecord {
+    /// Its id, from which its token is derived.
+    pub id: LinkId,
+    /// Whose port it leads to.
+    pub sandbox: SandboxId,
+    /// Which.
+    pub port: u16,
+    /// How it is found.
+    pub style: LinkStyle,
+    /// The listening port that is its own, by `LinkStyle::Port`.
+    pub door: Option<u16>,
+    /// Milliseconds since the Unix epoch.
+    pub created_at_ms: i64,
+    /// Milliseconds since the Unix epoch; `None` is as long as the sandbox.
+    pub expires_at_ms: Option<i64>,
+    /// Why it leads nowhere any more, and since when in milliseconds since the Unix epoch.
+    pub ended: Option<(LinkEnd, i64)>,
+}
+
+/// Why a link leads nowhere any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// Its time was over.
+    Expired,
+    /// Somebody took it back.
+    Revoked,
+    /// Its sandbox is deleted.
+    SandboxGone,
+}
+
+impl LinkEnd {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::Expired, Self::Revoked, Self::SandboxGone];
+
+    /// Its name in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::SandboxGone => "sandbox_gone",
+        }
+    }
+
+    /// Reads a name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|end| end.as_str() == text)
+    }
+}
+
+/// How a port is reached where a caller does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// By a link through the gateway.
+    #[default]
+    Gateway,
+    /// By a port of the host that the engine publishes.
+    Publish,
+}
+
+impl Reach {
+    /// Reads a name.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "gateway" => Some(Self::Gateway),
+            "publish" => Some(Self::Publish),
+            _ => None,
+        }
+    }
+}
+
+/// Where previews are found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreviewSettings {
+    /// How a port is reached where a caller does not say.
+    pub reach: Reach,
+    /// Where the gateway listens. A link's own port is of the same address.
+    pub bind: SocketAddr,
+    /// What every name beneath leads to the gateway: lower case, without a dot at either end.
+    pub domain: String,
+    /// The front that visitors see before the gateway, where there is one.
+    pub front: Option<Front>,
+    /// Ports for links that have one of their own.
+    pub doors: RangeInclusive<u16>,
+    /// The host's name for visitors, where the operator gave one.
+    pub public_host: Option<String>,
+    /// Whether a front makes published ports and links' own ports `https`.
+    pub is_https: bool,
+    /// The host's address that published ports are bound to.
+    pub publish_ip: IpAddr,
+    /// Where the API listens.
+    pub api_host: IpAddr,
+}
+
+/// The scheme and port of a front, such as a proxy that ends TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Front {
+    /// `https` or `http`.
+    pub is_https: bool,
+    /// `None` is the scheme's own.
+    pub port: Option<u16>,
+}
+
+impl PreviewSettings {
+    /// What a link is where its maker does not say: by name where names lead here, on this machine or beneath a
+    /// domain that the operator named.
+    pub fn default_style(&self) -> LinkStyle {
+        let is_local = self.bind.ip().is_loopback();
+        if is_local || self.front.is_some() || self.domain != "localhost" {
+            LinkStyle::Host
+        } else {
+            LinkStyle::Port
+        }
+    }
+
+    /// The origin of a preview that is found by name.
+    pub fn host_origin(&self, port: u16, token: &PreviewToken) -> String {
+        let Front { is_https, port: front } =
+            self.front.unwrap_or(Front { is_https: false, port: Some(self.bind.port()) });
+        let (scheme, token) = (scheme(is_https), token.expose());
+        match front {
+            Some(front) => format!("{scheme}://{port}-{token}.{}:{front}", self.domain),
+            None => format!("{scheme}://{port}-{token}.{}", self.domain),
+        }
+    }
+
+    /// The origin of a port of the host that is bound to `bound`, for someone who asked under the name
+    /// `request_host` (without its port).
+    pub fn port_origin(&self, bound: IpAddr, port: u16, request_host: Option<&str>) -> String {
+        format!("{}://{}:{port}", scheme(self.is_https), self.public_name(bound, request_host))
+    }
+
+    /// The original's order: what the operator says, what the port is bound to, what the caller knows us by, where the
+    /// API listens, this machine.
+    fn public_name(&self, bound: IpAddr, request_host: Option<&str>) -> String {
+        let of = |address: IpAddr| (!address.is_unspecified()).then(|| in_url(address));
+        self.public_host
+            .clone()
+            .or_else(|| of(bound))
+            .or_else(|| request_host.filter(|host| !host.is_empty()).map(str::to_owned))
+            .or_else(|| of(self.api_host))
+            .unwrap_or_else(|| in_url(Ipv4Addr::LOCALHOST.into()))
+    }
+}
+
+fn scheme(is_https: bool) -> &'static str {
+    if is_https { "https" } else { "http" }
+}
+
+fn in_url(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+/// A style's name in the store and in queries.
+pub fn style_name(style: LinkStyle) -> &'static str {
+    match style {
+        LinkStyle::Host => "host",
+        LinkStyle::Port => "port",
+    }
+}
+
+/// Reads a style's name.
+pub fn style(text: &str) -> Option<LinkStyle> {
+    [LinkStyle::Host, LinkStyle::Port].into_iter().find(|style| style_name(*style) == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> PreviewSettings {
+        PreviewSettings {
+            reach: Reach::Gateway,
+            bind: "127.0.0.1:8081".parse().unwrap(),
+            domain: "localhost".into(),
+            front: None,
+            doors: 42000..=42099,
+            public_host: None,
+            is_https: false,
+            publish_ip: Ipv4Addr::LOCALHOST.into(),
+            api_host: Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+
+    #[test]
+    fn a_link_by_name_has_an_origin_of_its_own() {
+        let (token, mut settings) = (PreviewToken::new([0; 20]), settings());
+        let text = "a".repeat(32);
+        assert_eq!(settings.host_origin(3000, &token), format!("http://3000-{text}.localhost:8081"));
+        settings.domain = "box.example".into();
+        settings.front = Some(Front { is_https: true, port: None });
+        assert_eq!(settings.host_origin(1, &token), format!("https://1-{text}.box.example"));
+        assert!(format!("65535-{text}").len() <= 63, "a label of a host name (RFC 1035)");
+    }
+
+    #[test]
+    fn without_names_that_lead_here_a_link_has_a_port() {
+        let style = |bind: &str, domain: &str| {
+            PreviewSettings { bind: bind.parse().unwrap(), domain: domain.into(), ..settings() }
+                .default_style()
+        };
+        assert_eq!(style("127.0.0.1:8081", "localhost"), LinkStyle::Host);
+        assert_eq!(style("0.0.0.0:8081", "localhost"), LinkStyle::Port);
+        assert_eq!(style("0.0.0.0:8081", "box.example"), LinkStyle::Host);
+    }
+
+    /// The rows of the original's table, from the first that holds to the last.
+    #[test]
+    fn a_published_port_is_found_under_the_first_name_there_is() {
+        let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();
+        let lan: IpAddr = Ipv4Addr::new(192, 168, 1, 5).into();
+        let origin = |settings: &PreviewSettings, bound, host| settings.port_origin(bound, 42000, host);
+        let named = PreviewSettings { public_host: Some("box.lan".into()), ..settings() };
+        assert_eq!(origin(&named, lan, Some("asked")), "http://box.lan:42000");
+        assert_eq!(origin(&settings(), lan, Some("asked")), "http://192.168.1.5:42000");
+        assert_eq!(origin(&settings(), any, Some("asked")), "http://asked:42000");
+        assert_eq!(
+            origin(&PreviewSettings { api_host: lan, ..settings() }, any, None),
+            "http://192.168.1.5:42000"
+        );
+        assert_eq!(
+            origin(&PreviewSettings { api_host: any, ..settings() }, any, None),
+            "http://127.0.0.1:42000"
+        );
+        let secure = PreviewSettings { is_https: true, ..settings() };
+        assert_eq!(origin(&secure, "::1".parse().unwrap(), None), "https://[::1]:42000");
+    }
+
+    #[test]
+    fn a_token_is_base32_without_case() {
+        assert_eq!(PreviewToken::new([0; 20]).expose(), "a".repeat(32));
+        assert_eq!(PreviewToken::new([255; 20]).expose(), "7".repeat(32));
+        // RFC 4648 section 10: "fooba" is MZXW6YTB.
+        assert_eq!(PreviewToken::new(*b"foobafoobafoobafooba").expose(), "mzxw6ytb".repeat(4));
+        let token = PreviewToken::new([7; 20]);
+        assert_eq!(PreviewToken::parse(&token.expose().to_uppercase()), Some(token.clone()));
+        for wrong in ["", "mzxw6ytb", &"1".repeat(32), &"a".repeat(33), &"é".repeat(16)] {
+            assert_eq!(PreviewToken::parse(wrong), None, "{wrong}");
+        }
+        assert!(!format!("{token:?}").contains(token.expose()));
+    }
+}

@@ -1,0 +1,81 @@
+//! Connections that became something else than HTTP, such as WebSockets.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::service::{Link, PreviewTrace};
+
+/// Bytes in each direction between a read and a write.
+const COPY_BYTES: usize = 64 * 1024;
+
+/// Carries bytes between a visitor and a server until either ends, the link is over, or `stopping`.
+pub(super) async fn carry(
+    visitor: OnUpgrade,
+    server: OnUpgrade,
+    link: Arc<Link>,
+    trace: PreviewTrace,
+    stopping: CancellationToken,
+) {
+    let carried = async {
+        let (visitor, server) = tokio::try_join!(visitor, server).map_err(io::Error::other)?;
+        let mut visitor = Seen { stream: TokioIo::new(visitor), trace };
+        let mut server = TokioIo::new(server);
+        copy_bidirectional_with_sizes(&mut visitor, &mut server, COPY_BYTES, COPY_BYTES).await
+    };
+    tokio::select! {
+        carried = carried => {
+            if let Err(error) = carried {
+                debug!(%error, "an upgraded connection broke");
+            }
+        }
+        () = link.over() => {}
+        () = stopping.cancelled() => {}
+    }
+}
+
+/// A visitor's end. What comes from it counts as use of the sandbox; what a server sends to a page that somebody left
+/// open does not.
+struct Seen<S> {
+    stream: S,
+    trace: PreviewTrace,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Seen<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if polled.is_ready() {
+            self.trace.touch();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Seen<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

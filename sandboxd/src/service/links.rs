@@ -1,0 +1,369 @@
+//! Links to previews: made, found by what they were given, ended.
+//!
+//! A link's token is derived from its id and the instance's key, so the store holds none; it is looked up by its
+//! digest, so that how long a look takes says nothing about it. A link that leads nowhere any more is kept for a
+//! while, so that who follows it is told why.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use sandbox_api::port::LinkStyle;
+use sandbox_api::{LinkId, SandboxId};
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tracing::{info, warn};
+
+use super::activity::now_ms;
+use super::{Error, Service};
+use crate::model::limits;
+use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
+
+/// A link.
+#[derive(Debug)]
+pub struct Link {
+    record: LinkRecord,
+    token: PreviewToken,
+    end: OnceLock<(LinkEnd, i64)>,
+    /// Cancelled when it leads nowhere any more.
+    over: CancellationToken,
+    has_door: AtomicBool,
+}
+
+impl Link {
+    fn new(record: LinkRecord, token: PreviewToken) -> Arc<Self> {
+        let end = record.ended.map_or_else(OnceLock::new, OnceLock::from);
+        let link =
+            Self { record, token, end, over: CancellationToken::new(), has_door: AtomicBool::new(false) };
+        if link.record.ended.is_some() {
+            link.over.cancel();
+        }
+        Arc::new(link)
+    }
+
+    /// What it is made from.
+    pub fn record(&self) -> &LinkRecord {
+        &self.record
+    }
+
+    /// What opens it.
+    pub fn token(&self) -> &PreviewToken {
+        &self.token
+    }
+
+    /// Why it leads nowhere any more, if that is so now.
+    pub fn end(&self) -> Option<LinkEnd> {
+        let is_late = self.record.expires_at_ms.is_some_and(|at| at <= now_ms());
+        self.end.get().map(|(end, _)| *end).or(is_late.then_some(LinkEnd::Expired))
+    }
+
+    /// Resolves when it leads nowhere any more: up to [`limits::KEEPER_TICK`] after its time was over.
+    pub fn over(&self) -> WaitForCancellationFutureOwned {
+        self.over.clone().cancelled_owned()
+    }
+
+    fn finish(&self, end: LinkEnd, at_ms: i64) {
+        // The first reason stays.
+        let _ = self.end.set((end, at_ms));
+        self.over.cancel();
+    }
+}
+
+/// What a caller wants of a link.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LinkWish {
+    /// How long it is good for; `None` is as long as the sandbox.
+    pub ttl: Option<Duration>,
+    /// How it is found; `None` is as the daemon is set up.
+    pub style: Option<LinkStyle>,
+}
+
+/// A listening port that is a link's own, for the gateway to serve until the link is over.
+#[derive(Debug)]
+pub struct Door {
+    /// The link.
+    pub link: Arc<Link>,
+    /// Bound already.
+    pub listener: TcpListener,
+}
+
+/// All links.
+#[derive(Debug)]
+pub(super) struct Links {
+    index: Mutex<Index>,
+    /// Held by the one who makes a link, so that two do not make the same.
+    making: tokio::sync::Mutex<()>,
+    doors: mpsc::Sender<Door>,
+    opened: Mutex<Option<mpsc::Receiver<Door>>>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    by_id: BTreeMap<LinkId, Arc<Link>>,
+    by_token: HashMap<[u8; 32], LinkId>,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        let (doors, opened) = mpsc::channel(limits::MAX_DOORS_ON_THE_WAY);
+        Self {
+            index: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+            doors,
+            opened: Mutex::new(Some(opened)),
+        }
+    }
+}
+
+impl Links {
+    fn lock(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all(&self) -> Vec<Arc<Link>> {
+        self.lock().by_id.values().cloned().collect()
+    }
+
+    /// Those of a sandbox that lead there.
+    fn of(&self, sandbox: &SandboxId) -> Vec<Arc<Link>> {
+        let mut links = self.all();
+        links.retain(|link| link.record.sandbox == *sandbox && link.end().is_none());
+        links.sort_by_key(|link| link.record.created_at_ms);
+        links
+    }
+
+    fn insert(&self, link: &Arc<Link>) {
+        let mut index = self.lock();
+        index.by_token.insert(digest(&link.token), link.record.id.clone());
+        index.by_id.insert(link.record.id.clone(), Arc::clone(link));
+    }
+
+    fn remove(&self, link: &Link) {
+        let mut index = self.lock();
+        index.by_token.remove(&digest(&link.token));
+        index.by_id.remove(&link.record.id);
+    }
+}
+
+fn digest(token: &PreviewToken) -> [u8; 32] {
+    Sha256::digest(token.expose()).into()
+}
+
+impl Service {
+    /// The link that a token opens, whether or not it still leads anywhere.
+    pub fn link_of_token(&self, token: &PreviewToken) -> Option<Arc<Link>> {
+        let index = self.links.lock();
+        index.by_token.get(&digest(token)).and_then(|id| index.by_id.get(id)).cloned()
+    }
+
+    /// The listening ports of links, as they are opened. There is one gateway: for a second caller there is nothing.
+    pub fn doors(&self) -> Option<mpsc::Receiver<Door>> {
+        self.links.opened.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Makes a link to a port that the sandbox may offer.
+    pub async fn make_link(&self, id: &SandboxId, port: u16, wish: LinkWish) -> Result<Arc<Link>, Error> {
+        self.offers(id, port)?;
+        let _making = self.links.making.lock().await;
+        self.make_link_held(id, port, wish).await
+    }
+
+    /// The link that lives as long as the sandbox, made where there is none; `None` where the sandbox may not offer the
+    /// port.
+    pub async fn standing_link(&self, id: &SandboxId, port: u16) -> Result<Option<Arc<Link>>, Error> {
+        if matches!(self.offers(id, port), Err(Error::NotFound { resource: "port" })) {
+            return Ok(None);
+        }
+        self.offers(id, port)?;
+        let _making = self.links.making.lock().await;
+        let style = self.setup.preview.default_style();
+        let stands = |link: &Arc<Link>| {
+            let record = &link.record;
+            (record.port, record.style, record.expires_at_ms) == (port, style, None)
+        };
+        match self.links.of(id).into_iter().find(stands) {
+            Some(link) => Ok(Some(link)),
+            None => self.make_link_held(id, port, LinkWish::default()).await.map(Some),
+        }
+    }
+
+    async fn make_link_held(&self, id: &SandboxId, port: u16, wish: LinkWish) -> Result<Arc<Link>, Error> {
+        if self.links.of(id).len() >= limits::MAX_LINKS {
+            return Err(Error::LimitReached {
+                limit: "links of a sandbox".into(),
+                value: limits::MAX_LINKS as u64,
+            });
+        }
+        let style = wish.style.unwrap_or_else(|| self.setup.preview.default_style());
+        let listener = match style {
+            LinkStyle::Host => None,
+            LinkStyle::Port => Some(self.bind_door().await?),
+        };
+        let created_at_ms = now_ms();
+        let record = LinkRecord {
+            id: LinkId::random().map_err(|source| Error::Randomness { source })?,
+            sandbox: id.clone(),
+            port,
+            style,
+            door: listener.as_ref().and_then(|listener| Some(listener.local_addr().ok()?.port())),
+            created_at_ms,
+            expires_at_ms: wish.ttl.map(|ttl| created_at_ms.saturating_add(ttl.as_millis() as i64)),
+            ended: None,
+        };
+        self.store.add_link(&record).await?;
+        let token = self.instance.preview_token(&record.id);
+        let link = Link::new(record, token);
+        self.links.insert(&link);
+        // It may have been deleted while the link was made.
+        if self.find(id).is_err() {
+            self.end_links(std::slice::from_ref(&link), LinkEnd::SandboxGone).await;
+            return Err(Error::NotFound { resource: "sandbox" });
+        }
+        if let Some(listener) = listener {
+            self.serve_door(&link, listener).await;
+        }
+        info!(sandbox = %id, port, link = %link.record.id, "made a link");
+        Ok(link)
+    }
+
+    /// The links of a sandbox that lead there, the newest last.
+    pub fn links(&self, id: &SandboxId) -> Result<Vec<Arc<Link>>, Error> {
+        self.find(id)?;
+        Ok(self.links.of(id))
+    }
+
+    /// One of them.
+    pub fn link(&self, id: &SandboxId, port: u16, link: &LinkId) -> Result<Arc<Link>, Error> {
+        let found =
+            self.links(id)?.into_iter().find(|found| (&found.record.id, found.record.port) == (link, port));
+        found.ok_or(Error::NotFound { resource: "link" })
+    }
+
+    /// Takes a link back; whoever looks at its preview now is cut off. Done as well where it leads nowhere already.
+    pub async fn revoke_link(&self, id: &SandboxId, port: u16, link: &LinkId) -> Result<(), Error> {
+        match self.link(id, port, link) {
+            Ok(link) => {
+                self.store
+                    .end_links(std::slice::from_ref(&link.record.id), LinkEnd::Revoked, now_ms())
+                    .await?;
+                link.finish(LinkEnd::Revoked, now_ms());
+                Ok(())
+            }
+            Err(Error::NotFound { resource: "link" }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the sandbox may offer the port.
+    pub(super) fn offers(&self, id: &SandboxId, port: u16) -> Result<(), Error> {
+        let offers = self.find(id)?.look(|facts| facts.record.spec.ports.contains(&port));
+        if offers { Ok(()) } else { Err(Error::NotFound { resource: "port" }) }
+    }
+
+    /// Takes in the links of before.
+    pub(super) async fn take_links(&self) -> Result<(), Error> {
+        for record in self.store.links().await? {
+            let token = self.instance.preview_token(&record.id);
+            self.links.insert(&Link::new(record, token));
+        }
+        let all = self.links.all();
+        let lost =
+            |link: &&Arc<Link>| link.end().is_none() && self.registry.get(&link.record.sandbox).is_none();
+        let lost: Vec<_> = all.iter().filter(lost).cloned().collect();
+        self.end_links(&lost, LinkEnd::SandboxGone).await;
+        self.open_doors().await;
+        Ok(())
+    }
+
+    /// Ends the links of a sandbox that is deleted.
+    pub(super) async fn end_links_of(&self, id: &SandboxId) {
+        self.end_links(&self.links.of(id), LinkEnd::SandboxGone).await;
+    }
+
+    /// Ends the links whose time is over.
+    pub(super) async fn end_late_links(&self) {
+        let mut late = self.links.all();
+        late.retain(|link| link.end.get().is_none() && link.end() == Some(LinkEnd::Expired));
+        self.end_links(&late, LinkEnd::Expired).await;
+    }
+
+    async fn end_links(&self, links: &[Arc<Link>], end: LinkEnd) {
+        if links.is_empty() {
+            return;
+        }
+        let at_ms = now_ms();
+        for link in links {
+            link.finish(end, at_ms);
+        }
+        let ids: Vec<LinkId> = links.iter().map(|link| link.record.id.clone()).collect();
+        // What is not written down is found again at the next start: its sandbox is gone, or its time is over.
+        if let Err(error) = self.store.end_links(&ids, end, at_ms).await {
+            warn!(error = &error as &dyn std::error::Error, "could not write down that links ended");
+        }
+    }
+
+    /// Forgets links that ended long ago, and more of them where there are too many; opens ports that could not be.
+    pub(super) async fn tidy_links(&self) {
+        self.open_doors().await;
+        let mut ended: Vec<_> =
+            self.links.all().into_iter().filter_map(|link| Some((link.end.get()?.1, link))).collect();
+        ended.sort_by_key(|(at_ms, _)| *at_ms);
+        let long_ago = now_ms() - limits::LINK_KEPT.as_millis() as i64;
+        let surplus = ended.len().saturating_sub(limits::MAX_ENDED_LINKS);
+        let old =
+            ended.iter().enumerate().filter(|(at, (ended_at, _))| *at < surplus || *ended_at < long_ago);
+        let old: Vec<_> = old.map(|(_, (_, link))| Arc::clone(link)).collect();
+        let ids: Vec<LinkId> = old.iter().map(|link| link.record.id.clone()).collect();
+        match self.store.forget_links(&ids).await {
+            Ok(()) => old.iter().for_each(|link| self.links.remove(link)),
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "could not forget links that ended long ago");
+            }
+        }
+    }
+
+    /// Opens the ports of links that have one of their own and do not have it now.
+    async fn open_doors(&self) {
+        for link in self.links.all() {
+            let Some(door) = link.record.door.filter(|_| link.end().is_none()) else { continue };
+            if link.has_door.load(Ordering::Relaxed) {
+                continue;
+            }
+            match TcpListener::bind(SocketAddr::new(self.setup.preview.bind.ip(), door)).await {
+                Ok(listener) => self.serve_door(&link, listener).await,
+                Err(error) => warn!(port = door, %error, "a link's port cannot be had now"),
+            }
+        }
+    }
+
+    async fn serve_door(&self, link: &Arc<Link>, listener: TcpListener) {
+        link.has_door.store(true, Ordering::Relaxed);
+        // Without a gateway there is nobody to serve it, and no more links to make.
+        let _ = self.links.doors.send(Door { link: Arc::clone(link), listener }).await;
+    }
+
+    /// A port of the range that nobody has. The search goes on after the newest one, because browsers remember for a
+    /// while what they had from a port.
+    async fn bind_door(&self) -> Result<TcpListener, Error> {
+        let range = self.setup.preview.doors.clone();
+        let last = self
+            .links
+            .all()
+            .iter()
+            .max_by_key(|link| link.record.created_at_ms)
+            .and_then(|link| link.record.door);
+        let first =
+            last.map_or(*range.start(), |last| last.saturating_add(1)).clamp(*range.start(), *range.end());
+        for port in (first..=*range.end()).chain(*range.start()..first) {
+            if let Ok(listener) = TcpListener::bind(SocketAddr::new(self.setup.preview.bind.ip(), port)).await
+            {
+                return Ok(listener);
+            }
+        }
+        Err(Error::LimitReached { limit: "ports for links".into(), value: range.len() as u64 })
+    }
+}
