@@ -15,20 +15,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
+use super::admission::Entrance;
 use super::gateway::Gateway;
 use crate::listen::linger::Lingering;
 use crate::listen::{self, Places};
 use crate::model::limits;
-use crate::service::Link;
-
-/// What a listening port leads to.
-#[derive(Debug, Clone)]
-pub(super) enum Entrance {
-    /// To all previews that are found by name.
-    ByName,
-    /// To the one of this link.
-    Own(Arc<Link>),
-}
 
 /// Serves visitors of `listener` until `closed`.
 pub(super) async fn serve(

@@ -6,6 +6,8 @@
 //! reach a sandbox, and bytes pass in both directions without being kept.
 
 mod address;
+mod admission;
+mod body;
 mod cookies;
 mod door;
 mod gateway;
@@ -20,9 +22,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::door::Entrance;
+use self::admission::Entrance;
+pub(crate) use self::admission::KEY_PARAMETER;
 use self::gateway::Gateway;
-pub(crate) use self::gateway::KEY_PARAMETER;
 use crate::listen;
 use crate::model::limits;
 use crate::service::Service;

@@ -2,14 +2,12 @@
 //!
 //! Nothing on these pages comes from a request or a sandbox but a port's number.
 
-use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
 use http::{Response, StatusCode, header};
-use http_body_util::{BodyExt, Full};
 
-use super::gateway::PreviewBody;
+use super::body::{self, PreviewBody};
 use crate::model::preview::LinkEnd;
 
 /// Why a visitor does not get what the server in the sandbox says.
@@ -101,8 +99,7 @@ pub(super) fn answer(trouble: Trouble, request: &HeaderMap) -> Response<PreviewB
     } else {
         ("text/plain; charset=utf-8", format!("{}. {}\n", trouble.title(), trouble.advice()))
     };
-    let mut response =
-        Response::new(Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync());
+    let mut response = Response::new(body::text(text));
     *response.status_mut() = trouble.status();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -143,6 +140,8 @@ const RETRY: &str = "<script>\
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
+
     use super::*;
 
     fn asked(accept: &'static str) -> HeaderMap {

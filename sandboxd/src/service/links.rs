@@ -5,20 +5,19 @@
 //! while, so that who follows it is told why.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sandbox_api::port::LinkStyle;
 use sandbox_api::{LinkId, SandboxId};
 use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::{info, warn};
 
 use super::activity::now_ms;
+use super::doors::Door;
 use super::{Error, Service};
 use crate::model::limits;
 use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
@@ -31,7 +30,7 @@ pub struct Link {
     end: OnceLock<(LinkEnd, i64)>,
     /// Cancelled when it leads nowhere any more.
     over: CancellationToken,
-    has_door: AtomicBool,
+    pub(super) has_door: AtomicBool,
 }
 
 impl Link {
@@ -82,23 +81,14 @@ pub struct LinkWish {
     pub style: Option<LinkStyle>,
 }
 
-/// A listening port that is a link's own, for the gateway to serve until the link is over.
-#[derive(Debug)]
-pub struct Door {
-    /// The link.
-    pub link: Arc<Link>,
-    /// Bound already.
-    pub listener: TcpListener,
-}
-
 /// All links.
 #[derive(Debug)]
 pub(super) struct Links {
     index: Mutex<Index>,
     /// Held by the one who makes a link, so that two do not make the same.
     making: tokio::sync::Mutex<()>,
-    doors: mpsc::Sender<Door>,
-    opened: Mutex<Option<mpsc::Receiver<Door>>>,
+    pub(super) doors: mpsc::Sender<Door>,
+    pub(super) opened: Mutex<Option<mpsc::Receiver<Door>>>,
 }
 
 #[derive(Debug, Default)]
@@ -124,7 +114,7 @@ impl Links {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn all(&self) -> Vec<Arc<Link>> {
+    pub(super) fn all(&self) -> Vec<Arc<Link>> {
         self.lock().by_id.values().cloned().collect()
     }
 
@@ -158,11 +148,6 @@ impl Service {
     pub fn link_of_token(&self, token: &PreviewToken) -> Option<Arc<Link>> {
         let index = self.links.lock();
         index.by_token.get(&digest(token)).and_then(|id| index.by_id.get(id)).cloned()
-    }
-
-    /// The listening ports of links, as they are opened. There is one gateway: for a second caller there is nothing.
-    pub fn doors(&self) -> Option<mpsc::Receiver<Door>> {
-        self.links.opened.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Makes a link to a port that the sandbox may offer.
@@ -324,46 +309,5 @@ impl Service {
                 warn!(error = &error as &dyn std::error::Error, "could not forget links that ended long ago");
             }
         }
-    }
-
-    /// Opens the ports of links that have one of their own and do not have it now.
-    async fn open_doors(&self) {
-        for link in self.links.all() {
-            let Some(door) = link.record.door.filter(|_| link.end().is_none()) else { continue };
-            if link.has_door.load(Ordering::Relaxed) {
-                continue;
-            }
-            match TcpListener::bind(SocketAddr::new(self.setup.preview.bind.ip(), door)).await {
-                Ok(listener) => self.serve_door(&link, listener).await,
-                Err(error) => warn!(port = door, %error, "a link's port cannot be had now"),
-            }
-        }
-    }
-
-    async fn serve_door(&self, link: &Arc<Link>, listener: TcpListener) {
-        link.has_door.store(true, Ordering::Relaxed);
-        // Without a gateway there is nobody to serve it, and no more links to make.
-        let _ = self.links.doors.send(Door { link: Arc::clone(link), listener }).await;
-    }
-
-    /// A port of the range that nobody has. The search goes on after the newest one, because browsers remember for a
-    /// while what they had from a port.
-    async fn bind_door(&self) -> Result<TcpListener, Error> {
-        let range = self.setup.preview.doors.clone();
-        let last = self
-            .links
-            .all()
-            .iter()
-            .max_by_key(|link| link.record.created_at_ms)
-            .and_then(|link| link.record.door);
-        let first =
-            last.map_or(*range.start(), |last| last.saturating_add(1)).clamp(*range.start(), *range.end());
-        for port in (first..=*range.end()).chain(*range.start()..first) {
-            if let Ok(listener) = TcpListener::bind(SocketAddr::new(self.setup.preview.bind.ip(), port)).await
-            {
-                return Ok(listener);
-            }
-        }
-        Err(Error::LimitReached { limit: "ports for links".into(), value: range.len() as u64 })
     }
 }

@@ -1,0 +1,71 @@
+//! What a visitor is sent: pages of ours, and servers' answers for as long as the link holds.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::service::{Link, PreviewUse};
+
+/// What a visitor is sent.
+pub(super) type PreviewBody = UnsyncBoxBody<Bytes, BrokenOff>;
+
+/// Why a body ends before its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BrokenOff {
+    /// The server, or the way to it.
+    #[error("the server broke off")]
+    Server(#[source] hyper::Error),
+    /// The link leads nowhere any more.
+    #[error("the link is over")]
+    Over,
+}
+
+/// Nothing.
+pub(super) fn empty() -> PreviewBody {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A text of ours.
+pub(super) fn text(text: String) -> PreviewBody {
+    Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// What a server answers. The sandbox is in use until its end.
+pub(super) fn answer(body: Incoming, link: &Link, used: PreviewUse) -> PreviewBody {
+    Watched { body, over: Box::pin(link.over()), _used: used }.boxed_unsync()
+}
+
+/// A server's answer on its way, for as long as the link holds. The sandbox is in use until its end.
+struct Watched {
+    body: Incoming,
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
+    _used: PreviewUse,
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(BrokenOff::Over)));
+        }
+        Pin::new(&mut self.body).poll_frame(context).map_err(BrokenOff::Server)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
