@@ -93,9 +93,11 @@ async fn accept(listener: UnixListener, secret: String, peer: watch::Receiver<Pe
         let (keeper, secret, peer) = (Arc::clone(&keeper), Arc::clone(&secret), peer.clone());
         tokio::spawn(async move {
             let opened = async {
-                check_peer(&stream, peer).await?;
-                // With less it is slower and no less right.
-                let _ = set_socket_send_buffer_size(&stream, SOCKET_BUFFER_BYTES);
+                if check_peer(&stream, peer).await? {
+                    // With less it is slower and no less right. gVisor's end of a socket stands still with more than the
+                    // kernel's own buffer, so only a process that this kernel knows gets it.
+                    let _ = set_socket_send_buffer_size(&stream, SOCKET_BUFFER_BYTES);
+                }
                 link::open(stream, &secret, keeper.stop.clone()).await
             };
             let opened = opened.await;
@@ -109,8 +111,9 @@ async fn accept(listener: UnixListener, secret: String, peer: watch::Receiver<Pe
     }
 }
 
-/// Drops whoever is not the container's first process, before a byte of it is read.
-async fn check_peer(stream: &UnixStream, mut peer: watch::Receiver<Peer>) -> io::Result<()> {
+/// Drops whoever is not the container's first process, before a byte of it is read. Whether the kernel has vouched for it:
+/// if not, its secret must.
+async fn check_peer(stream: &UnixStream, mut peer: watch::Receiver<Peer>) -> io::Result<bool> {
     let known = timeout(limits::GREETING, peer.wait_for(|peer| *peer != Peer::NotKnownYet));
     let known = *known.await?.map_err(io::Error::other)?;
     // 0 where the process is of a namespace we cannot see.
@@ -120,7 +123,8 @@ async fn check_peer(stream: &UnixStream, mut peer: watch::Receiver<Peer>) -> io:
             io::ErrorKind::PermissionDenied,
             format!("process {found} is not the agent, {wanted} is"),
         )),
-        _ => Ok(()),
+        (Peer::Pid(_), Some(_)) => Ok(true),
+        _ => Ok(false),
     }
 }
 
