@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use agent_protocol::greeting::Greeting;
 use agent_protocol::{
-    CONNECTION_WINDOW_BYTES, GENERATION, MAX_CALLS, MAX_FRAME_BYTES, REQUEST_WINDOW_BYTES,
-    SOCKET_BUFFER_BYTES,
+    CONNECTION_WINDOW_BYTES, GENERATION, MAX_CALLS, MAX_FRAME_BYTES, SOCKET_BUFFER_BYTES, STREAM_WINDOW_BYTES,
 };
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -108,7 +107,7 @@ async fn serve(mut stream: UnixStream, secret: &str, service: Service) -> io::Re
     let greeting = Greeting { generation: GENERATION, secret: secret.to_owned() };
     stream.write_all(greeting.to_line().as_bytes()).await?;
     http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(REQUEST_WINDOW_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)

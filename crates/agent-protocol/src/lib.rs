@@ -46,10 +46,6 @@ pub const MAX_PART_BYTES: usize = 64 * 1024;
 /// of one command's output, which the agent's log must be able to repeat.
 pub const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 
-/// The same for what sandboxd sends. Smaller, because what is not read yet takes the memory of the sandbox, and of those
-/// calls there are hundreds.
-pub const REQUEST_WINDOW_BYTES: u32 = 128 * 1024;
-
 /// HTTP/2 flow-control window of a connection, shared by its streams: room for all of them. With less, a few readers
 /// that stand still would take it all, and nobody else would hear anything.
 pub const CONNECTION_WINDOW_BYTES: u32 = MAX_CALLS * STREAM_WINDOW_BYTES;
