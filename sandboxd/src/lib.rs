@@ -158,6 +158,8 @@ fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
         agent_program: config.agent_program.clone(),
         transport: config.transport,
         preview: config.preview.clone(),
+        proxy_image: config.proxy_image.clone(),
+        network_name: config.network_name.clone(),
     }
 }
 

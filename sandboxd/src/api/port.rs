@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::header::HOST;
 use jiff::Timestamp;
 use sandbox_api::Done;
-use sandbox_api::port::{self as wire, CreateLink, LinkList, LinkStyle, PortFound, Ports};
+use sandbox_api::port::{self as wire, CreateLink, LinkList, LinkStyle, PortFound, Ports, PublishedPort};
 
 use super::ApiState;
 use super::body::Json;
@@ -20,7 +20,7 @@ use crate::model::port::ListeningPort;
 use crate::model::preview::Reach;
 use crate::model::{FieldError, limits};
 use crate::preview::KEY_PARAMETER;
-use crate::service::{self, Link, LinkWish, Service};
+use crate::service::{Link, LinkWish, Service};
 
 /// List ports
 ///
@@ -36,18 +36,24 @@ pub(super) async fn list(
     let listening = state.service.listening(&id).await?;
     let links = state.service.links(&id)?;
     let host = host_of(&headers);
+    let published = state.service.publications(&id).await;
+    let to_published = |(port, host_port)| PublishedPort {
+        port,
+        host_port,
+        url: published_url(&state.service, host_port, host),
+    };
     Ok(Json(Ports {
         truncated: listening.truncated,
         listening: listening.ports.into_iter().map(listening_port).collect(),
-        published: Vec::new(),
+        published: published.into_iter().map(to_published).collect(),
         links: links.iter().map(|link| to_wire(&state.service, link, host)).collect(),
     }))
 }
 
 /// Find a port
 ///
-/// A URL under which a port of the sandbox is found: a link as good as the sandbox, made when it is first asked for. `found` is
-/// false where the port is not among those that the sandbox may offer.
+/// A URL under which a port of the sandbox is found, made when it is first asked for: a link as good as the sandbox, or a port that is
+/// published on the host. `found` is false where the port is not among those that the sandbox may offer.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", operation_id = "findPort", tag = "ports",
     params(InPort, ("style" = Option<String>, Query, description = "`gateway` or `publish`; without it as the daemon is set up.")),
     responses((status = 200, body = PortFound), ByName, ByQuery, BySandbox))]
@@ -59,7 +65,9 @@ pub(super) async fn find(
 ) -> Result<Json<PortFound>> {
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
     if reach(&state.service, &query)? == Reach::Publish {
-        return Err(service::Error::NotPublished.into());
+        let host_port = state.service.publish(&id, port).await?;
+        let url = host_port.map(|port| published_url(&state.service, port, host_of(&headers)));
+        return Ok(Json(PortFound { found: host_port.is_some(), host_port, url }));
     }
     let Some(link) = state.service.standing_link(&id, port).await? else {
         return Ok(Json(PortFound { found: false, host_port: None, url: None }));
@@ -165,6 +173,11 @@ fn to_wire(service: &Service, link: &Arc<Link>, host: Option<&str>) -> wire::Lin
         created_at: at(record.created_at_ms),
         expires_at: record.expires_at_ms.map(at),
     }
+}
+
+fn published_url(service: &Service, host_port: u16, host: Option<&str>) -> String {
+    let settings = service.preview_settings();
+    settings.port_origin(settings.publish_ip, host_port, host)
 }
 
 fn url_of(service: &Service, link: &Link, host: Option<&str>) -> String {

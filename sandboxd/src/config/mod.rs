@@ -66,6 +66,10 @@ pub struct Config {
     pub adopt_original: bool,
     /// Where previews are found.
     pub preview: PreviewSettings,
+    /// An image that has socat, to publish ports with; `None` finds one.
+    pub proxy_image: Option<String>,
+    /// What the publishers' network is called, before the instance's id.
+    pub network_name: String,
     /// Names under which the API may be asked for, besides addresses.
     pub allowed_hosts: Vec<String>,
     /// What is logged, as tracing-subscriber's `EnvFilter` has it.
@@ -130,6 +134,8 @@ impl Config {
             reader.setting("SANDBOXD_AGENT_PATH", &parse::default_agent_program(), parse::directory);
         let transport = reader.setting("SANDBOXD_AGENT_TRANSPORT", "auto", parse::transport);
         let public_host = reader.optional("SANDBOXD_PUBLIC_HOST", parse::host);
+        let proxy_image = reader.optional("SANDBOXD_PROXY_IMAGE", parse::word);
+        let network_name = reader.setting("SANDBOXD_NETWORK_NAME", "remcochat-sandbox-net", parse::word);
         let preview = read_preview(reader, bind_host.as_ref(), public_host.clone());
         let disk_quota = reader.setting("SANDBOXD_DISK_QUOTA", "auto", parse::disk_quota);
         let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
@@ -161,6 +167,8 @@ impl Config {
             disk_quota: disk_quota?,
             allowed_images: allowed_images?,
             preview: preview?,
+            proxy_image,
+            network_name: network_name?,
             adopt_original: adopt_original?,
             log_filter: log_filter?,
             log_json: log_json?,

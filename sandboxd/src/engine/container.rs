@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::StreamReader;
 use tracing::warn;
 
-use super::labels::{INSTANCE, SANDBOX_ID};
+use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
 use super::posture::{Posture, posture_of};
 use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// Anybody can give a container the name that a sandbox's has.
-    fn is_ours(&self, container: &ContainerInspectResponse) -> bool {
+    pub(super) fn is_ours(&self, container: &ContainerInspectResponse) -> bool {
         let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
         labels.and_then(|labels| labels.get(INSTANCE)).is_some_and(|instance| instance == self.instance.id())
     }
@@ -221,7 +221,7 @@ impl Engine {
         absent_is_done(self.call("remove container", limits::ENGINE_CALL, remove).await)
     }
 
-    /// Every sandbox's container with our instance id, running or not. The daemon's own helpers are none.
+    /// Every sandbox's container with our instance id, running or not. The daemon's own helper and publishers are none.
     pub async fn list(&self) -> Result<Vec<Found>, Error> {
         let options = ListContainersOptions {
             all: true,
@@ -234,7 +234,10 @@ impl Engine {
         let list = self.docker.list_containers(Some(options));
         let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
         let is_helper = |container: &bollard::models::ContainerSummary| {
-            container.labels.as_ref().is_some_and(|labels| !labels.contains_key(SANDBOX_ID))
+            container
+                .labels
+                .as_ref()
+                .is_some_and(|labels| !labels.contains_key(SANDBOX_ID) || labels.contains_key(PROXY_PORT))
         };
         Ok(containers
             .into_iter()

@@ -42,6 +42,12 @@ pub enum Error {
         /// Where it is.
         address: String,
     },
+    /// A container runs, and the engine tells no port of the host for it.
+    #[error("the engine published no port for {name}")]
+    NotPublished {
+        /// The container.
+        name: String,
+    },
     /// A call took longer than it may.
     #[error("the engine did not answer `{call}` within {after:?}")]
     Deadline {

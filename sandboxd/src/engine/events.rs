@@ -7,7 +7,7 @@ use bollard::query_parameters::EventsOptions;
 use futures::{Stream, StreamExt};
 use sandbox_api::SandboxId;
 
-use super::labels::{INSTANCE, SANDBOX_ID};
+use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
 use super::{Engine, Error};
 
 /// What of a container's life concerns us. Docker API 1.41, `GET /events`.
@@ -48,7 +48,12 @@ impl Engine {
 }
 
 fn change_of(event: EventMessage) -> Option<Change> {
-    let sandbox = event.actor?.attributes?.get(SANDBOX_ID)?.parse().ok()?;
+    let attributes = event.actor?.attributes?;
+    // What becomes of a publisher is nothing that the sandbox did.
+    if attributes.contains_key(PROXY_PORT) {
+        return None;
+    }
+    let sandbox = attributes.get(SANDBOX_ID)?.parse().ok()?;
     let is_oom = event.action.as_deref() == Some("oom");
     let at_ms = event.time_nano.map(|nanos| nanos / 1_000_000);
     Some(Change { sandbox, oom_at_ms: at_ms.filter(|_| is_oom) })

@@ -18,6 +18,10 @@ pub(super) const SESSION_KEY: &str = "remcochat.sessionKey";
 pub(super) const RUNTIME: &str = "remcochat.runtime";
 pub(super) const PORTS: &str = "remcochat.ports";
 pub(super) const NETWORK_MODE: &str = "remcochat.networkMode";
+
+/// On a publisher: the sandbox's port. What has it is no sandbox.
+pub(super) const PROXY_PORT: &str = "remcochat.proxyPort";
+
 const UID: &str = "sandboxd.uid";
 const IDLE_TTL_MS: &str = "sandboxd.idleTtlMs";
 const RESOURCES: &str = "sandboxd.resources";

@@ -14,13 +14,10 @@ use futures::TryStreamExt;
 use tokio_util::io::{ReaderStream, StreamReader, SyncIoBridge};
 
 use super::container::absent_is_done;
-use super::labels::{INSTANCE, NETWORK_MODE, PORTS, RUNTIME, SANDBOX_ID, SESSION_KEY};
+use super::labels::{INSTANCE, NETWORK_MODE, PORTS, PROXY_PORT, RUNTIME, SANDBOX_ID, SESSION_KEY};
 use super::{ContainerPlan, Engine, Error};
 use crate::model::layout::{WORKSPACE, container_name};
 use crate::model::{NetworkMode, Runtime, SandboxSpec, SessionKey, limits};
-
-/// Marks the original's containers that only publish a port.
-const PROXY_PORT: &str = "remcochat.proxyPort";
 
 /// Bytes of the copy on their way.
 const COPY_BUFFER_BYTES: usize = 256 * 1024;

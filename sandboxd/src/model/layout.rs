@@ -36,6 +36,11 @@ pub fn container_name(id: &sandbox_api::SandboxId) -> String {
     format!("remcochat-sandbox-{id}")
 }
 
+/// Name of the container that publishes a port of a sandbox.
+pub fn publisher_name(id: &sandbox_api::SandboxId, port: u16) -> String {
+    format!("remcochat-sandbox-proxy-{id}-{port}")
+}
+
 /// Name of the sandbox's volume.
 pub fn volume_name(id: &sandbox_api::SandboxId) -> String {
     format!("remcochat-sandbox-ws-{id}")

@@ -355,3 +355,9 @@ pub const MAX_PROCESS_NAME_BYTES: usize = 64;
 
 /// Listening sockets that an agent may tell of.
 pub const MAX_LISTENING: usize = 256;
+
+/// Connections at once to a published port.
+pub const MAX_PUBLISHED_CONNECTIONS: usize = 128;
+
+/// How long an image that publishes ports may take to be had, where there is another that will do.
+pub const PUBLISHER_PULL: Duration = Duration::from_secs(60);

@@ -26,7 +26,9 @@ pub enum Error {
         resource: &'static str,
     },
     /// Ports are not published on the host here.
-    #[error("`style=publish` is not offered here; `style=gateway` is")]
+    #[error(
+        "a port cannot be published here, because containers do not see the run dir; `style=gateway` works"
+    )]
     NotPublished,
     /// There is no such runtime.
     #[error("the runtime {runtime:?} is not offered, only node24 and python3.13")]

@@ -25,6 +25,7 @@ mod originals;
 mod park;
 mod port;
 mod prepare;
+mod publish;
 mod reach;
 mod reconcile;
 mod registry;
@@ -57,6 +58,7 @@ pub use view::{SandboxUsage, SandboxView, Selection};
 use self::age::Age;
 use self::links::Links;
 use self::prepare::Prepared;
+use self::publish::Publications;
 use self::registry::Registry;
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Repair;
@@ -87,6 +89,10 @@ pub struct Setup {
     pub transport: Option<Transport>,
     /// Where previews are found.
     pub preview: PreviewSettings,
+    /// An image that has socat, to publish ports with; `None` finds one.
+    pub proxy_image: Option<String>,
+    /// What the publishers' network is called, before the instance's id.
+    pub network_name: String,
 }
 
 /// The daemon without its door.
@@ -98,6 +104,7 @@ pub struct Service {
     setup: Setup,
     registry: Registry,
     links: Links,
+    publications: Publications,
     age: Age,
     /// One permit for each sandbox that may run.
     places: Arc<Semaphore>,
@@ -137,6 +144,7 @@ impl Service {
             store,
             registry: Registry::new(instance.seed()),
             links: Links::default(),
+            publications: Publications::default(),
             places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
             making_room: Mutex::default(),
             reconciling: Mutex::default(),

@@ -66,6 +66,7 @@ impl Service {
         self.wait_for("sandboxes of before");
         self.take_back_all().await?;
         self.take_links().await?;
+        self.take_publishers().await?;
         self.make_disks_ahead().await?;
         let prepared = Prepared { image, agent_volume, transport };
         self.meet_originals(&prepared).await?;

@@ -36,7 +36,8 @@ impl Service {
                 self.look_at(&sandbox).await;
             })
             .await;
-        self.sweep(&on_engine).await
+        self.sweep(&on_engine).await?;
+        self.sweep_publishers().await
     }
 
     /// What the engine has of ours. Labels that do not verify make nothing ours.
@@ -124,7 +125,7 @@ impl Service {
                 }
             }
         }
-        let networks = self.engine.remove_networks().await?;
+        let networks = self.engine.remove_networks(Some(&self.publish_network())).await?;
         (0..networks).for_each(|_| self.repaired(Repair::Network));
         self.sweep_disks().await?;
         self.sweep_run_dir()

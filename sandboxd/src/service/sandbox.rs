@@ -273,6 +273,7 @@ impl Service {
         seam::at("delete.intent");
         // A place it has is free from now on, whatever becomes of the rest.
         *state = State::Stuck;
+        self.unpublish_all(sandbox.id()).await?;
         self.take_down(sandbox).await?;
         seam::at("delete.act");
         self.store.remove(sandbox.id()).await?;

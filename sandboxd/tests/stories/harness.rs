@@ -110,6 +110,10 @@ async fn remove_all(instance: &str) {
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
         let _ = docker.remove_container(&container.id.unwrap_or_default(), Some(options)).await;
     }
+    let options = bollard::query_parameters::ListNetworksOptions { filters: Some(filters.clone()) };
+    for network in docker.list_networks(Some(options)).await.unwrap_or_default() {
+        let _ = docker.remove_network(&network.id.unwrap_or_default()).await;
+    }
     // The disks' helper removes itself, and until then it has the volume of disks.
     let deadline = Instant::now() + SOON;
     while Instant::now() < deadline {

@@ -39,6 +39,7 @@ mod pressure;
 mod previews;
 mod process;
 mod promises;
+mod published;
 mod read_only;
 mod rest;
 mod screens;

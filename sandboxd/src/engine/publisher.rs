@@ -1,0 +1,214 @@
+//! A port of the host for a port of a sandbox: a container that listens where the engine publishes, and passes every
+//! connection on to a socket of ours.
+//!
+//! The sandbox keeps its network `none`. The publisher runs socat and nothing of the sandbox's, as hardened as a sandbox
+//! is, and sees one directory of the host, read-only, with one socket in it. Docker API 1.41.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use bollard::models::{
+    ContainerCreateBody, ContainerInspectResponse, HostConfig, HostConfigLogConfig, Mount, MountType,
+    PortBinding,
+};
+use bollard::query_parameters::{
+    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, StartContainerOptions,
+};
+use sandbox_api::SandboxId;
+
+use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID, SESSION_KEY};
+use super::settings::SECCOMP_PROFILE;
+use super::{Engine, Error};
+use crate::model::layout::publisher_name;
+use crate::model::{SessionKey, UidSlot, limits};
+
+/// Where the directory with the socket is in the container.
+const DOOR_DIR: &str = "/.sandbox/door";
+
+/// Name of the socket, on the host and in the container.
+pub const DOOR_NAME: &str = "door.sock";
+
+/// socat has one process for each connection, and one that listens.
+const PIDS: i64 = limits::MAX_PUBLISHED_CONNECTIONS as i64 + 8;
+const MEMORY_BYTES: i64 = 128 * 1024 * 1024;
+const NANO_CPUS: i64 = 1_000_000_000;
+
+/// What a publisher is made from.
+#[derive(Debug, Clone)]
+pub struct PublisherPlan {
+    /// Whose port.
+    pub sandbox: SandboxId,
+    /// Of whom the sandbox is.
+    pub session_key: SessionKey,
+    /// Whose user the publisher is.
+    pub slot: UidSlot,
+    /// Which port.
+    pub port: u16,
+    /// An image that has socat.
+    pub image: String,
+    /// The host's directory with [`DOOR_NAME`] in it.
+    pub door_dir: String,
+    /// The publishers' network, which is there.
+    pub network: String,
+    /// The host's address that the port is published on.
+    pub host_ip: IpAddr,
+}
+
+/// A publisher that there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundPublisher {
+    /// Whose port, as its labels claim.
+    pub sandbox: SandboxId,
+    /// Which port.
+    pub port: u16,
+    /// The engine's id.
+    pub container_id: String,
+}
+
+impl Engine {
+    /// Starts a publisher, in place of one that may be there; the port of the host that the engine chose.
+    pub async fn publish(&self, plan: &PublisherPlan) -> Result<u16, Error> {
+        let name = publisher_name(&plan.sandbox, plan.port);
+        match self.create_publisher(&name, plan).await {
+            Err(Error::Conflict { .. }) => {
+                self.unpublish(&plan.sandbox, plan.port).await?;
+                self.create_publisher(&name, plan).await?;
+            }
+            other => other?,
+        }
+        let start = self.docker.start_container(&name, None::<StartContainerOptions>);
+        self.call("start publisher", limits::ENGINE_CALL, start).await?;
+        let port = self.published(&plan.sandbox, plan.port).await?;
+        port.ok_or_else(|| Error::NotPublished { name })
+    }
+
+    async fn create_publisher(&self, name: &str, plan: &PublisherPlan) -> Result<(), Error> {
+        let options = CreateContainerOptions { name: Some(name.to_owned()), ..Default::default() };
+        let create = self.docker.create_container(Some(options), self.publisher_body(plan));
+        match self.call("create publisher", limits::ENGINE_CALL, create).await {
+            Err(Error::Absent { .. }) => Err(Error::ImageMissing { image: plan.image.clone() }),
+            other => other.map(drop),
+        }
+    }
+
+    /// The port of the host that a sandbox's port is published on, where its publisher runs.
+    pub async fn published(&self, sandbox: &SandboxId, port: u16) -> Result<Option<u16>, Error> {
+        let name = publisher_name(sandbox, port);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        match self.call("inspect publisher", limits::ENGINE_CALL, inspect).await {
+            Ok(container) if self.is_ours(&container) => Ok(host_port(&container, port)),
+            Ok(_) | Err(Error::Absent { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a publisher; done as well where there is none of ours.
+    pub async fn unpublish(&self, sandbox: &SandboxId, port: u16) -> Result<(), Error> {
+        let name = publisher_name(sandbox, port);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        match self.call("inspect publisher", limits::ENGINE_CALL, inspect).await {
+            Ok(container) if self.is_ours(&container) => {
+                self.remove_container(container.id.as_deref().unwrap_or(&name)).await
+            }
+            Ok(_) | Err(Error::Absent { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Every publisher with our instance id, running or not.
+    pub async fn publishers(&self) -> Result<Vec<FoundPublisher>, Error> {
+        let labels = vec![format!("{INSTANCE}={}", self.instance.id()), PROXY_PORT.to_owned()];
+        let filters = HashMap::from([("label".to_owned(), labels)]);
+        let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
+        let list = self.docker.list_containers(Some(options));
+        let containers = self.call("list publishers", limits::ENGINE_CALL, list).await?;
+        let found = |container: bollard::models::ContainerSummary| {
+            let labels = container.labels?;
+            Some(FoundPublisher {
+                sandbox: labels.get(SANDBOX_ID)?.parse().ok()?,
+                port: labels.get(PROXY_PORT)?.parse().ok()?,
+                container_id: container.id?,
+            })
+        };
+        Ok(containers.into_iter().filter_map(found).collect())
+    }
+
+    /// Removes a publisher that was found.
+    pub async fn remove_publisher(&self, found: &FoundPublisher) -> Result<(), Error> {
+        self.remove_container(&found.container_id).await
+    }
+
+    fn publisher_body(&self, plan: &PublisherPlan) -> ContainerCreateBody {
+        let uid = plan.slot.uid();
+        let labels = [
+            (INSTANCE, self.instance.id().to_owned()),
+            (SANDBOX_ID, plan.sandbox.to_string()),
+            (SESSION_KEY, plan.session_key.to_string()),
+            (PROXY_PORT, plan.port.to_string()),
+        ];
+        let listen = format!(
+            "TCP-LISTEN:{},fork,reuseaddr,max-children={}",
+            plan.port,
+            limits::MAX_PUBLISHED_CONNECTIONS
+        );
+        ContainerCreateBody {
+            image: Some(plan.image.clone()),
+            user: Some(format!("{uid}:{uid}")),
+            entrypoint: Some(vec!["socat".into()]),
+            cmd: Some(vec![listen, format!("UNIX-CONNECT:{DOOR_DIR}/{DOOR_NAME}")]),
+            working_dir: Some("/".into()),
+            env: Some(Vec::new()),
+            labels: Some(labels.map(|(name, value)| (name.to_owned(), value)).into()),
+            stop_signal: Some("SIGKILL".into()),
+            stop_timeout: Some(0),
+            exposed_ports: Some(vec![format!("{}/tcp", plan.port)]),
+            host_config: Some(self.publisher_host_config(plan)),
+            ..ContainerCreateBody::default()
+        }
+    }
+
+    fn publisher_host_config(&self, plan: &PublisherPlan) -> HostConfig {
+        // Empty is any port that is free.
+        let binding = PortBinding { host_ip: Some(plan.host_ip.to_string()), host_port: Some(String::new()) };
+        HostConfig {
+            init: Some(false),
+            readonly_rootfs: Some(true),
+            privileged: Some(false),
+            cap_drop: Some(vec!["ALL".into()]),
+            security_opt: Some(vec!["no-new-privileges:true".into(), format!("seccomp={SECCOMP_PROFILE}")]),
+            network_mode: Some(plan.network.clone()),
+            port_bindings: Some(HashMap::from([(format!("{}/tcp", plan.port), Some(vec![binding]))])),
+            // So that an ordinary user can listen on any port of a network that is the container's own.
+            sysctls: Some(HashMap::from([(
+                "net.ipv4.ip_unprivileged_port_start".to_owned(),
+                "0".to_owned(),
+            )])),
+            ipc_mode: Some("none".into()),
+            cgroup_parent: Some(self.host.cgroup_parent.clone()),
+            pids_limit: Some(PIDS),
+            memory: Some(MEMORY_BYTES),
+            memory_swap: Some(MEMORY_BYTES),
+            nano_cpus: Some(NANO_CPUS),
+            mounts: Some(vec![Mount {
+                typ: Some(MountType::BIND),
+                source: Some(plan.door_dir.clone()),
+                target: Some(DOOR_DIR.into()),
+                read_only: Some(true),
+                ..Mount::default()
+            }]),
+            log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+            auto_remove: Some(false),
+            ..HostConfig::default()
+        }
+    }
+}
+
+/// The port that the engine chose; `None` where the container does not run.
+fn host_port(container: &ContainerInspectResponse, port: u16) -> Option<u16> {
+    if container.state.as_ref()?.running != Some(true) {
+        return None;
+    }
+    let ports = container.network_settings.as_ref()?.ports.as_ref()?;
+    let bindings = ports.get(&format!("{port}/tcp"))?.as_ref()?;
+    bindings.iter().find_map(|binding| binding.host_port.as_ref()?.parse().ok())
+}

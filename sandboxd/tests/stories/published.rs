@@ -1,0 +1,115 @@
+//! Ports that are published on the host, as the original did it.
+
+use bollard::query_parameters::{InspectContainerOptions, RemoveContainerOptions};
+use sandbox_api::SandboxId;
+use sandbox_api::port::PortFound;
+use sandbox_api::sandbox::CreateSandbox;
+use sandboxd::model::layout::publisher_name;
+
+use crate::harness::{Daemon, Home, docker, until};
+use crate::http::Asker;
+use crate::visitor::{PORT, node, sandbox_with_port, serve, visit};
+
+/// Publishes the sandbox's port.
+async fn publish(daemon: &Daemon, sandbox: &SandboxId, port: u16) -> PortFound {
+    let answer = Asker::of(daemon).get(&format!("/v1/sandboxes/{sandbox}/ports/{port}?style=publish")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+/// A URL of the contract has no path.
+fn page(found: &PortFound) -> String {
+    format!("{}/", found.url.as_deref().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_is_published_once_and_goes_with_its_sandbox() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &node("res.end('published')")).await;
+    let asked = futures::future::join_all((0..8).map(|_| publish(&daemon, &sandbox, PORT))).await;
+    let found = asked[0].clone();
+    assert!(asked.iter().all(|other| *other == found), "{asked:?}");
+    assert_eq!(found.url, Some(format!("http://127.0.0.1:{}", found.host_port.unwrap())));
+    assert_eq!(visit(&page(&found)).await.body, "published");
+    let ports = daemon.client.ports(&sandbox).await.unwrap();
+    assert_eq!(ports.published.len(), 1);
+    assert_eq!(ports.published[0].url, found.url.clone().unwrap());
+
+    let docker = docker().await;
+    let name = publisher_name(&sandbox, PORT);
+    let container = docker.inspect_container(&name, None::<InspectContainerOptions>).await.unwrap();
+    let host = container.host_config.unwrap();
+    assert_eq!((host.readonly_rootfs, host.privileged), (Some(true), Some(false)));
+    assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
+    assert_ne!(container.config.unwrap().user.unwrap(), "");
+    let labels = ["remcochat.sandboxId", "remcochat.sessionKey", "remcochat.proxyPort", "sandboxd.instance"];
+    let listed =
+        docker.inspect_container(&name, None::<InspectContainerOptions>).await.unwrap().config.unwrap();
+    assert!(labels.iter().all(|label| listed.labels.as_ref().unwrap().contains_key(*label)));
+
+    daemon.client.delete(&sandbox).await.unwrap();
+    assert!(docker.inspect_container(&name, None::<InspectContainerOptions>).await.is_err(), "it went along");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publisher_that_died_is_made_again() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &node("res.end('again')")).await;
+    publish(&daemon, &sandbox, PORT).await;
+    let options = RemoveContainerOptions { force: true, ..Default::default() };
+    docker().await.remove_container(&publisher_name(&sandbox, PORT), Some(options)).await.unwrap();
+    let found = publish(&daemon, &sandbox, PORT).await;
+    assert_eq!(visit(&page(&found)).await.body, "again");
+    assert_eq!(
+        daemon.output(&sandbox, "echo and the sandbox never noticed").await,
+        "and the sandbox never noticed\n"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_published_port_outlives_the_daemon_and_a_rest() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &node("res.end('still here')")).await;
+    let found = publish(&daemon, &sandbox, PORT).await;
+    let daemon = Daemon::start_in(daemon.stop().await).await;
+    assert_eq!(visit(&page(&found)).await.body, "still here");
+    assert_eq!(publish(&daemon, &sandbox, PORT).await, found, "the same one");
+    daemon.client.park(&sandbox, true).await.unwrap();
+    assert_eq!(visit(&page(&found)).await.status, 0, "it wakes, and nothing listens");
+    serve(&daemon, &sandbox, &node("res.end('awake')")).await;
+    assert_eq!(visit(&page(&found)).await.body, "awake");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_is_not_offered_is_not_published() {
+    let home = Home::new().set("SANDBOXD_PREVIEW", "publish").set("SANDBOXD_PUBLIC_HOST", "box.lan");
+    let daemon = Daemon::start_in(home).await;
+    let wish =
+        CreateSandbox { session_key: "chat:1".into(), ports: Some(vec![80]), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    assert!(!publish(&daemon, &sandbox, 81).await.found);
+    let found = daemon.client.find_port(&sandbox, 80).await.unwrap();
+    assert_eq!(found.url, Some(format!("http://box.lan:{}", found.host_port.unwrap())));
+    let name = publisher_name(&sandbox, 80);
+    let docker = docker().await;
+    until("it listens on a port that only root could have elsewhere", || async {
+        let container = docker.inspect_container(&name, None::<InspectContainerOptions>).await.unwrap();
+        container.state.unwrap().running == Some(true)
+    })
+    .await;
+    let none = CreateSandbox { ports: Some(vec![3000]), ..wish };
+    daemon.client.create_or_reconnect(&none).await.unwrap();
+    let here = format!("http://127.0.0.1:{}/", found.host_port.unwrap());
+    assert_eq!(visit(&here).await.status, 0, "nobody is let through to what is not offered any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_containers_do_not_see_the_run_dir_nothing_is_published() {
+    let daemon = Daemon::start_in(Home::new().set("SANDBOXD_AGENT_TRANSPORT", "engine")).await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    let answer = Asker::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish")).await;
+    assert_eq!(answer.status, 422, "{answer:?}");
+}
