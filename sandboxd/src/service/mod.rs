@@ -13,6 +13,7 @@ mod census;
 mod command;
 mod disk;
 mod doors;
+mod egress;
 mod error;
 mod files;
 mod follow;
@@ -35,6 +36,7 @@ mod terminal_view;
 mod view;
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -44,6 +46,7 @@ use tokio_util::task::TaskTracker;
 
 pub use batch::{Ran, RanToEnd};
 pub use doors::Door;
+pub use egress::Denial;
 pub use error::Error;
 pub use files::UploadFailed;
 pub use follow::CommandStream;
@@ -58,6 +61,7 @@ use self::age::Age;
 use self::links::Links;
 use self::prepare::Prepared;
 use self::registry::Registry;
+use crate::egress::{self as egress_room, Gate};
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Repair;
 use crate::model::preview::PreviewSettings;
@@ -87,6 +91,10 @@ pub struct Setup {
     pub transport: Option<Transport>,
     /// Where previews are found.
     pub preview: PreviewSettings,
+    /// What sandboxes reach of the world, as the operator has it.
+    pub egress: egress_room::Settings,
+    /// Ports of this machine that they never reach.
+    pub own_ports: Vec<RangeInclusive<u16>>,
 }
 
 /// The daemon without its door.
@@ -98,6 +106,7 @@ pub struct Service {
     setup: Setup,
     registry: Registry,
     links: Links,
+    gate: Arc<Gate>,
     age: Age,
     /// One permit for each sandbox that may run.
     places: Arc<Semaphore>,
@@ -137,6 +146,7 @@ impl Service {
             store,
             registry: Registry::new(instance.seed()),
             links: Links::default(),
+            gate: Arc::new(Gate::new(setup.egress.clone(), setup.own_ports.clone())),
             places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
             making_room: Mutex::default(),
             reconciling: Mutex::default(),
