@@ -5,6 +5,7 @@
 //! - [`config`]: settings from the environment; [`state_dir`]: what is kept on disk
 //! - [`api`]: the HTTP door; [`preview`]: the visitors' door; [`listen`]: what both have in common
 //! - [`service`]: every decision
+//! - [`egress`]: what sandboxes reach of the world
 //! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: what outlives the daemon
 //! - [`model`]: what all of it is about
 //! - [`cli`]: the commands for people; [`telemetry`]: the log;
@@ -16,6 +17,7 @@ pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod config;
+pub mod egress;
 pub mod engine;
 mod listen;
 pub mod metrics;
@@ -28,6 +30,7 @@ pub mod store;
 pub mod telemetry;
 
 use std::fs::{DirBuilder, Permissions};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +101,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let tasks = TaskTracker::new();
     let store = Store::open(&config.state_dir).await?;
     let mut setup = setup_of(&config, run_dir);
+    setup.own_ports = own_ports(&config, &[&listener, &previews]);
     // With port 0 the system chose one.
     setup.preview.bind = previews.local_addr().unwrap_or(setup.preview.bind);
     let service =
@@ -160,7 +164,18 @@ fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
         preview: config.preview.clone(),
         proxy_image: config.proxy_image.clone(),
         network_name: config.network_name.clone(),
+        egress: config.egress.clone(),
+        own_ports: Vec::new(),
     }
+}
+
+/// Where this machine's doors are that no sandbox is let to, whatever else is opened to it.
+fn own_ports(config: &Config, listeners: &[&TcpListener]) -> Vec<RangeInclusive<u16>> {
+    let listening = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+    let listening = listening.map(|address| address.port());
+    let engine = config.engine.tcp_port();
+    let single = listening.chain(engine).map(|port| port..=port);
+    single.chain([config.preview.doors.clone()]).collect()
 }
 
 /// What the image can be built from, where its folder was found.

@@ -10,6 +10,7 @@ pub mod error;
 pub mod files;
 pub mod health;
 pub mod id;
+pub mod network;
 pub mod object;
 pub mod port;
 pub mod sandbox;

@@ -66,9 +66,13 @@ pub struct Resources {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// `default`, `allowlist` or `none`.
+    /// `default` (the public internet), `allowlist` (the hosts of `allow`) or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// Hosts: `example.com`, `*.example.com` (names beneath it), `*` (every name) or an address, each on ports 80 and 443 or on the
+    /// one behind `:`. With `default` they are more ports, and the addresses that may be asked for without a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
 }
 
 /// The sandbox of a session.

@@ -57,6 +57,7 @@ mod error;
 mod files;
 mod follow;
 mod lines;
+mod network;
 mod port;
 mod sandbox;
 mod stdin;

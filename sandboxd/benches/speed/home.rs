@@ -67,6 +67,8 @@ impl Home {
             .env("SANDBOXD_AGENT_TRANSPORT", "socket")
             .env("SANDBOXD_IMAGE", IMAGE)
             .env("SANDBOXD_MAX_CONCURRENT", "64")
+            // For the server that connections to the outside are measured with.
+            .env("SANDBOXD_EGRESS_ALLOW_CIDR", "127.0.0.1/32")
             .env("SANDBOXD_LOG", "info")
             // An interrupt from the keyboard is the bench's to handle.
             .process_group(0)

@@ -92,7 +92,7 @@ impl Rival {
         let address = EngineAddress::Unix("/var/run/docker.sock".into());
         let connect = Engine::connect(address, home.instance.clone(), None, Default::default());
         let engine = connect.await.unwrap();
-        let agent_volume = engine.ensure_agent_volume(&agent_program(), IMAGE).await.unwrap();
+        let agent_volume = engine.ensure_agent_volume(&agent_program(), None, IMAGE).await.unwrap();
         let disks = engine.open_disks(IMAGE, &agent_volume).await.ok();
         let disks = disks.map(|disks| {
             let pool = DiskPool::new(disks.clone(), Resources::default().disk_mb());
@@ -148,6 +148,7 @@ impl Rival {
             agent_secret: self.home.instance.agent_secret(&id),
             run_dir: Some(self.home.path("run").join(id.as_str()).to_string_lossy().into_owned()),
             disk_device: self.disks.as_ref().zip(disk.as_ref()).map(|((disks, _), disk)| disks.device(disk)),
+            has_ca_bundle: false,
             labels: SandboxLabels { id, slot: UidSlot::LAST, transport: Transport::Socket, disk, spec },
         }
     }

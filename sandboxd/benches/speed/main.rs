@@ -3,7 +3,7 @@
 //! Contenders take turns in blocks, so that a noisy while meets all of them. A block and not a single call,
 //! and a pause after each, because an exec leaves the engine and its shims busy for a while after its answer,
 //! which is its own cost and not its neighbour's. Nothing here fails on a number: it prints them with the
-//! goal beside. An argument names one part: `commands`, `terminals`, `files`, `lifecycle` or `crowd`.
+//! goal beside. An argument names one part: `commands`, `terminals`, `files`, `egress`, `lifecycle` or `crowd`.
 
 #![expect(
     clippy::print_stdout,
@@ -14,6 +14,7 @@
 mod commands;
 mod contenders;
 mod crowd;
+mod egress;
 mod files;
 mod home;
 mod lifecycle;
@@ -55,6 +56,9 @@ async fn measure() {
     }
     if wanted("files") {
         files::measure().await;
+    }
+    if wanted("egress") {
+        egress::measure().await;
     }
     if wanted("lifecycle") {
         lifecycle::measure().await;

@@ -14,7 +14,7 @@ use sandbox_api::batch::RunBatch;
 use sandbox_api::command::{KillCommand, StartCommand};
 use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles};
 use sandbox_api::port::CreateLink;
-use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, TouchSandbox};
+use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,6 +38,7 @@ impl Wish for TouchSandbox {}
 impl Wish for KillCommand {}
 impl Wish for ResizeTerminal {}
 impl Wish for CreateLink {}
+impl Wish for Network {}
 impl Wish for MakeDir {}
 impl Wish for MoveFile {}
 impl Wish for GrepFiles {}

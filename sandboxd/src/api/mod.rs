@@ -16,6 +16,7 @@ mod health;
 mod hosts;
 mod metrics;
 mod ndjson;
+mod network;
 mod openapi;
 mod params;
 mod port;

@@ -5,27 +5,28 @@ use std::time::Duration;
 use axum::extract::State;
 use jiff::Timestamp;
 use sandbox_api::sandbox::{
-    CreateSandbox, ListSandboxes, Network, ParkSandbox, Posture, Resources as WireResources, Sandbox,
-    SandboxCreated, SandboxList, SandboxState, TouchSandbox, Usage,
+    CreateSandbox, ListSandboxes, ParkSandbox, Posture, Resources as WireResources, Sandbox, SandboxCreated,
+    SandboxList, SandboxState, TouchSandbox, Usage,
 };
 use sandbox_api::{Done, SandboxId};
 
-use super::ApiState;
 use super::body::Json;
 use super::error::{ApiError, Result};
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
+use super::{ApiState, network};
 use crate::engine::Seccomp;
+use crate::model::network::NetworkWish;
 use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
-use crate::model::{FieldError, NetworkMode, Resources, Runtime, SandboxSpec, SessionKey, Stage, limits};
+use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, SessionKey, Stage, limits};
 use crate::service::{self, Changes, SandboxView, Selection, Service};
 
 /// Create or reconnect
 ///
 /// The session's sandbox: made if there is none, woken if it was parked. The answer comes when it can be used. An
-/// existing one keeps its container; another `idleTtlMs` or other `ports` apply, and other differences are listed in
-/// `ignored`.
+/// existing one keeps its container; another `idleTtlMs`, other `ports` and another `network` apply, and other differences
+/// are listed in `ignored`.
 #[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
     request_body = CreateSandbox, responses((status = 200, body = SandboxCreated), ByBody, BySandbox))]
 pub(super) async fn create(
@@ -36,6 +37,7 @@ pub(super) async fn create(
     let changes = Changes {
         idle_ttl: wish.idle_ttl_ms.map(|_| spec.idle_ttl),
         ports: wish.ports.as_ref().map(|_| spec.ports.clone()),
+        network: network_of(&wish)?,
     };
     let found = state.service.create_or_reconnect(spec.clone(), &changes).await?;
     Ok(Json(SandboxCreated {
@@ -86,7 +88,7 @@ pub(super) async fn touch(
     Json(wish): Json<TouchSandbox>,
 ) -> Result<Json<Done>> {
     let idle_ttl = wish.idle_ttl_ms.map(idle_ttl_of).transpose()?;
-    state.service.touch(&params::sandbox(&id)?, &Changes { idle_ttl, ports: None }).await?;
+    state.service.touch(&params::sandbox(&id)?, &Changes { idle_ttl, ..Changes::default() }).await?;
     Ok(Json(Done::OK))
 }
 
@@ -147,7 +149,6 @@ async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {
 }
 
 fn spec_of(wish: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
-    let network = wish.network.as_ref().and_then(|network| network.mode.as_deref());
     if let Some(image) = wish.image.as_ref().filter(|image| !service.allows_image(image)) {
         return Err(service::Error::ImageNotAllowed { image: image.clone() }.into());
     }
@@ -157,11 +158,15 @@ fn spec_of(wish: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
         image: wish.image.clone(),
         idle_ttl: wish.idle_ttl_ms.map_or(Ok(service.limits().default_idle_ttl), idle_ttl_of)?,
         resources: Resources::new(wish.resources.unwrap_or_default())?,
-        network: network.map_or(Ok(NetworkMode::Default), |mode| NetworkMode::parse(mode, "network.mode"))?,
+        network: NetworkPolicy::default().with(&network_of(wish)?.unwrap_or_default()),
         ports: ports(wish.ports.as_deref().unwrap_or_default())?,
         env: env("env", wish.env.clone().unwrap_or_default())?,
         metadata: map("metadata", wish.metadata.clone().unwrap_or_default())?,
     })
+}
+
+fn network_of(wish: &CreateSandbox) -> std::result::Result<Option<NetworkWish>, FieldError> {
+    wish.network.as_ref().map(|network| NetworkWish::new(network, "network.")).transpose()
 }
 
 fn idle_ttl_of(ms: u64) -> std::result::Result<Duration, FieldError> {
@@ -201,7 +206,7 @@ fn to_wire(view: SandboxView) -> Sandbox {
             pids: Some(spec.resources.pids().into()),
             disk_mb: Some(spec.resources.disk_mb().into()),
         },
-        network: Network { mode: Some(spec.network.as_str().to_owned()) },
+        network: network::to_wire(&spec.network),
         ports: spec.ports,
         env_keys: spec.env.into_keys().collect(),
         metadata: spec.metadata,
@@ -242,14 +247,12 @@ fn time(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Wishes that the session's sandbox does not follow: those it was made before, and those this version
-/// does not offer.
+/// Wishes that the session's sandbox does not follow, because it was made before.
 fn ignored(wish: &CreateSandbox, asked: &SandboxSpec, found: &SandboxSpec) -> Vec<String> {
     let differs = [
         ("runtime", wish.runtime.is_some() && asked.runtime != found.runtime),
         ("image", wish.image.is_some() && asked.image != found.image),
         ("resources", wish.resources.is_some() && asked.resources != found.resources),
-        ("network", asked.network != found.network || found.network != NetworkMode::None),
         ("env", wish.env.is_some() && asked.env != found.env),
         ("metadata", wish.metadata.is_some() && asked.metadata != found.metadata),
     ];

@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 pub use reader::{Fault, Report, Row};
 
 use self::reader::Reader;
+use crate::egress::{self, Upstreams};
 use crate::engine::EngineAddress;
 use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, Limits, Transport};
@@ -70,6 +71,8 @@ pub struct Config {
     pub proxy_image: Option<String>,
     /// What the publishers' network is called, before the instance's id.
     pub network_name: String,
+    /// What sandboxes reach of the world.
+    pub egress: egress::Settings,
     /// Names under which the API may be asked for, besides addresses.
     pub allowed_hosts: Vec<String>,
     /// What is logged, as tracing-subscriber's `EnvFilter` has it.
@@ -137,6 +140,7 @@ impl Config {
         let proxy_image = reader.optional("SANDBOXD_PROXY_IMAGE", parse::word);
         let network_name = reader.setting("SANDBOXD_NETWORK_NAME", "remcochat-sandbox-net", parse::word);
         let preview = read_preview(reader, bind_host.as_ref(), public_host.clone());
+        let egress = read_egress(reader);
         let disk_quota = reader.setting("SANDBOXD_DISK_QUOTA", "auto", parse::disk_quota);
         let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
         let adopt_original = reader.setting("SANDBOXD_ADOPT_ORIGINAL", "false", parse::boolean);
@@ -169,6 +173,7 @@ impl Config {
             preview: preview?,
             proxy_image,
             network_name: network_name?,
+            egress: egress?,
             adopt_original: adopt_original?,
             log_filter: log_filter?,
             log_json: log_json?,
@@ -221,6 +226,24 @@ fn read_preview(
         is_https: proto?,
         publish_ip: publish_ip?.address,
         api_host: bind_host?.address,
+    })
+}
+
+fn read_egress(reader: &mut Reader<'_>) -> Option<egress::Settings> {
+    let allow_cidr = reader.setting("SANDBOXD_EGRESS_ALLOW_CIDR", "", parse::cidrs);
+    let hosts = reader.setting("SANDBOXD_EGRESS_HOSTS", "", parse::hosts);
+    let max_bytes = reader.setting("SANDBOXD_EGRESS_MAX_MB", "0", parse::number(0..=1_073_741_824));
+    let ca_bundle = reader.optional("SANDBOXD_CA_BUNDLE", parse::ca_bundle);
+    // Under the names that every program has for them.
+    let https = reader.upstream(&["HTTPS_PROXY", "https_proxy"]);
+    let http = reader.upstream(&["HTTP_PROXY", "http_proxy"]);
+    let none_for = reader.first_of(&["NO_PROXY", "no_proxy"], "", parse::no_proxy);
+    Some(egress::Settings {
+        allow_cidr: allow_cidr?,
+        hosts: hosts?,
+        upstreams: Upstreams { http, https, none_for: none_for? },
+        max_bytes: max_bytes.map(|mb| (mb > 0).then_some(mb * 1024 * 1024))?,
+        ca_bundle,
     })
 }
 
@@ -290,6 +313,43 @@ mod tests {
         for loopback in ["127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9"] {
             assert!(load(&[("SANDBOXD_BIND_HOST", loopback)]).0.is_ok(), "{loopback}");
         }
+    }
+
+    #[test]
+    fn egress_is_set_with_checked_values() {
+        let egress = |settings: &[_]| load(settings).0.unwrap().egress;
+        let ranges = egress(&[("SANDBOXD_EGRESS_ALLOW_CIDR", "10.0.0.0/8, fd00::/8,192.168.1.5")]).allow_cidr;
+        assert_eq!(ranges.len(), 3);
+        assert!(ranges[0].contains(&"10.9.9.9".parse::<IpAddr>().unwrap()));
+        let hosts = egress(&[("SANDBOXD_EGRESS_HOSTS", "Git.LAN=10.0.0.1,git.lan=10.0.0.2")]).hosts;
+        assert_eq!(hosts["git.lan"].len(), 2);
+        assert_eq!(egress(&[]).max_bytes, None);
+        assert_eq!(egress(&[("SANDBOXD_EGRESS_MAX_MB", "1")]).max_bytes, Some(1 << 20));
+        let bad = [
+            ("SANDBOXD_EGRESS_ALLOW_CIDR", "10.0.0.0/33"),
+            ("SANDBOXD_EGRESS_ALLOW_CIDR", "0.0.0.0/0"),
+            ("SANDBOXD_EGRESS_ALLOW_CIDR", "10.0.0.0/8 192.168.0.0/16"),
+            ("SANDBOXD_EGRESS_HOSTS", "git.lan"),
+            ("SANDBOXD_EGRESS_HOSTS", "127.1=10.0.0.1"),
+            ("SANDBOXD_EGRESS_HOSTS", "git.lan=10.1"),
+            ("SANDBOXD_EGRESS_MAX_MB", "-1"),
+            ("SANDBOXD_CA_BUNDLE", "/nowhere"),
+            ("SANDBOXD_CA_BUNDLE", "relative.pem"),
+            ("HTTPS_PROXY", "socks5://proxy:1080"),
+        ];
+        for (name, value) in bad {
+            assert_eq!(faulty(&[(name, value)]), [name], "{value}");
+        }
+    }
+
+    #[test]
+    fn a_proxys_password_is_not_in_the_report() {
+        let (config, report) =
+            load(&[("https_proxy", "http://me:hush@proxy:3128"), ("NO_PROXY", "localhost,.lan")]);
+        let upstreams = config.unwrap().egress.upstreams;
+        assert!(upstreams.https.is_some() && upstreams.http.is_none() && upstreams.none_for.len() == 2);
+        let report = report.to_string();
+        assert!(!report.contains("hush") && report.contains("proxy:3128"), "{report}");
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! From a setting's text to its value, or what is wrong with it.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
+
 use super::BindHost;
+use crate::egress::{CaBundle, NoProxy};
 use crate::engine::EngineAddress;
 use crate::model::preview::{Front, Reach};
-use crate::model::{DiskQuota, Transport};
+use crate::model::{DiskQuota, Host, Transport};
 
 /// In front of every log filter: bollard logs the bodies of its requests at debug level, and those that make
 /// containers hold the agents' secrets. Who wants them must name it.
@@ -152,6 +156,40 @@ pub(super) fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let range = first.trim().parse().map_err(|_| fault())?..=last.trim().parse().map_err(|_| fault())?;
     if *range.start() == 0 || range.is_empty() { Err(fault()) } else { Ok(range) }
+}
+
+/// Ranges of addresses, with commas; an address alone is a range of one.
+pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
+    let range = |text: String| {
+        let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        match range {
+            Ok(range) if range.prefix_len() > 0 => Ok(range),
+            Ok(_) => Err("must be ranges of addresses, and not all addresses there are".to_owned()),
+            Err(_) => Err(format!("must be ranges such as 192.168.1.0/24, with commas, not {text:?}")),
+        }
+    };
+    list(text)?.into_iter().map(range).collect()
+}
+
+/// `name=address`, with commas; a name may be there several times.
+pub(super) fn hosts(text: &str) -> Result<HashMap<String, Vec<IpAddr>>, String> {
+    let mut hosts = HashMap::<_, Vec<_>>::new();
+    for pair in list(text)? {
+        let fault = || format!("must be pairs such as git.lan=10.0.0.5, with commas, not {pair:?}");
+        let (name, address) = pair.split_once('=').ok_or_else(fault)?;
+        let Ok(Host::Name(name)) = Host::parse(name.trim()) else { return Err(fault()) };
+        hosts.entry(name).or_default().push(address.trim().parse().map_err(|_| fault())?);
+    }
+    Ok(hosts)
+}
+
+pub(super) fn ca_bundle(text: &str) -> Result<CaBundle, String> {
+    CaBundle::read(&directory(text)?)
+}
+
+pub(super) fn no_proxy(text: &str) -> Result<Vec<NoProxy>, String> {
+    // What others write there and we do not understand is no reason not to start.
+    Ok(list(text)?.iter().filter_map(|entry| NoProxy::parse(entry)).collect())
 }
 
 pub(super) fn reach(text: &str) -> Result<Reach, String> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 use super::parse;
+use crate::egress::Upstream;
 use crate::engine::EngineAddress;
 
 /// Prefix of our settings.
@@ -137,6 +138,26 @@ impl<'a> Reader<'a> {
             None => self.row(name, "-", "not set"),
         }
         value.map(SecretString::from)
+    }
+
+    /// A proxy, whose name and password are never shown.
+    pub(super) fn upstream(&mut self, names: &[&'static str]) -> Option<Upstream> {
+        let found = names.iter().find_map(|name| Some((*name, self.value(name)?)));
+        let Some((name, value)) = found else {
+            self.row(names[0], "-", "not set");
+            return None;
+        };
+        match Upstream::parse(&value) {
+            Ok(upstream) => {
+                self.row(name, &upstream.to_string(), "environment");
+                Some(upstream)
+            }
+            Err(problem) => {
+                self.row(name, "(not a proxy)", "environment");
+                self.fault(name, problem);
+                None
+            }
+        }
     }
 
     /// Where the engine is: named, or the first socket that exists.

@@ -18,6 +18,14 @@ pub enum EngineAddress {
 }
 
 impl EngineAddress {
+    /// The port of an engine that is reached over TCP.
+    pub fn tcp_port(&self) -> Option<u16> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp(address) => address.rsplit_once(':')?.1.parse().ok(),
+        }
+    }
+
     /// Prepares a client; nothing is sent yet.
     pub(super) fn open(&self) -> Result<Docker, Error> {
         let seconds = limits::ENGINE_CALL.as_secs();

@@ -15,24 +15,31 @@ use sha2::{Digest, Sha256};
 use super::labels::INSTANCE;
 use super::tar::Archive;
 use super::{Engine, Error};
-use crate::model::layout::AGENT_DIR;
+use crate::model::layout::{AGENT_DIR, CA_BUNDLE_NAME};
 use crate::model::limits;
 
 const PROGRAM_NAME: &str = "sandbox-agent";
 const MARK_NAME: &str = "complete";
 
-/// Tells an agent volume; its value is the program's digest.
+/// Tells an agent volume; its value is the digest of what is in it.
 const LABEL: &str = "sandboxd.agent";
 
-/// Hexadecimal digits of the program's SHA-256 in the volume's name.
+/// Hexadecimal digits of the content's SHA-256 in the volume's name.
 const DIGEST_CHARS: usize = 16;
 
 impl Engine {
-    /// Makes sure that the agent at `program` is on the engine; the name of its volume.
-    pub async fn ensure_agent_volume(&self, program: &Path, image: &str) -> Result<String, Error> {
+    /// Makes sure that the agent at `program` is on the engine, and beside it certificates in PEM, if any; the name of
+    /// their volume.
+    pub async fn ensure_agent_volume(
+        &self,
+        program: &Path,
+        ca_bundle: Option<&[u8]>,
+        image: &str,
+    ) -> Result<String, Error> {
         let read = tokio::fs::read(program).await;
         let content = read.map_err(|source| Error::AgentProgram { path: program.to_owned(), source })?;
-        let digest: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = Sha256::new().chain_update(&content).chain_update(ca_bundle.unwrap_or_default());
+        let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let digest = &digest[..DIGEST_CHARS];
         let volume = format!("sandboxd-agent-{digest}");
 
@@ -40,7 +47,7 @@ impl Engine {
         // One of a start that was cut off.
         self.remove_container(&carrier).await?;
         self.create_carrier(&carrier, &volume, digest, image).await?;
-        let filled = self.fill(&carrier, &content).await;
+        let filled = self.fill(&carrier, &content, ca_bundle).await;
         let removed = self.remove_container(&carrier).await;
         filled.and(removed).map(|()| volume)
     }
@@ -95,7 +102,7 @@ impl Engine {
         self.call("create agent carrier", limits::ENGINE_CALL, create).await.map(drop)
     }
 
-    async fn fill(&self, carrier: &str, content: &[u8]) -> Result<(), Error> {
+    async fn fill(&self, carrier: &str, content: &[u8], ca_bundle: Option<&[u8]>) -> Result<(), Error> {
         let mark = ContainerArchiveInfoOptions { path: format!("{AGENT_DIR}/{MARK_NAME}") };
         let look = self.docker.get_container_archive_info(carrier, Some(mark));
         match self.call("look for the agent", limits::ENGINE_CALL, look).await {
@@ -106,6 +113,7 @@ impl Engine {
         let mut archive = Archive::new();
         let written = archive
             .file(PROGRAM_NAME, 0o755, content)
+            .and_then(|()| ca_bundle.map_or(Ok(()), |pem| archive.file(CA_BUNDLE_NAME, 0o444, pem)))
             .and_then(|()| archive.file(MARK_NAME, 0o444, b"complete\n"));
         let bytes = written.and_then(|()| archive.finish()).expect("memory takes every write");
         let options = UploadToContainerOptions { path: AGENT_DIR.into(), ..Default::default() };

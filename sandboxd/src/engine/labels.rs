@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use sandbox_api::{SandboxId, StringMap};
 
-use crate::model::{Disk, Instance, NetworkMode, Runtime, SandboxSpec, SessionKey, Transport, UidSlot};
+use crate::model::{
+    Disk, Instance, NetworkMode, NetworkPolicy, Runtime, SandboxSpec, SessionKey, Transport, UidSlot,
+};
 
 /// Carries the instance id; what has another value or none is not ours to touch.
 pub(super) const INSTANCE: &str = "sandboxd.instance";
@@ -29,10 +31,11 @@ const TRANSPORT: &str = "sandboxd.transport";
 const IMAGE: &str = "sandboxd.image";
 const METADATA: &str = "sandboxd.metadata";
 const DISK: &str = "sandboxd.disk";
+const ALLOW: &str = "sandboxd.allow";
 const SIGNATURE: &str = "sandboxd.signature";
 
 /// What is signed, in this order.
-const SIGNED: [&str; 13] = [
+const SIGNED: [&str; 14] = [
     SANDBOX_ID,
     SESSION_KEY,
     RUNTIME,
@@ -46,10 +49,11 @@ const SIGNED: [&str; 13] = [
     IMAGE,
     METADATA,
     DISK,
+    ALLOW,
 ];
 
 /// Those of them that a sandbox need not have.
-const OPTIONAL: [&str; 3] = [IMAGE, METADATA, DISK];
+const OPTIONAL: [&str; 4] = [IMAGE, METADATA, DISK, ALLOW];
 
 /// A sandbox as its labels tell it: everything but its environment, which may hold what is nobody's business.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +80,7 @@ impl SandboxLabels {
             (SESSION_KEY, spec.session_key.to_string()),
             (RUNTIME, spec.runtime.as_str().to_owned()),
             (PORTS, ports.join(",")),
-            (NETWORK_MODE, spec.network.as_str().to_owned()),
+            (NETWORK_MODE, spec.network.mode.as_str().to_owned()),
             (INSTANCE, instance.id().to_owned()),
             (UID, self.slot.uid().to_string()),
             (IDLE_TTL_MS, spec.idle_ttl.as_millis().to_string()),
@@ -86,7 +90,9 @@ impl SandboxLabels {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         let metadata = (!spec.metadata.is_empty()).then(|| serde_json::to_string(&spec.metadata).ok());
-        let optional = [spec.image.clone(), metadata.flatten(), self.disk.as_ref().map(ToString::to_string)];
+        let allow = (!spec.network.allow.is_empty()).then(|| spec.network.allow_texts().join(" "));
+        let disk = self.disk.as_ref().map(ToString::to_string);
+        let optional = [spec.image.clone(), metadata.flatten(), disk, allow];
         let optional = OPTIONAL.into_iter().zip(optional);
         labels.extend(optional.filter_map(|(name, value)| Some((name.to_owned(), value?))));
         labels.insert(SIGNATURE.to_owned(), instance.sign(&signed_text(&labels)));
@@ -103,6 +109,9 @@ impl SandboxLabels {
         let ports: Result<Vec<u16>, _> =
             ports.split(',').filter(|port| !port.is_empty()).map(str::parse).collect();
         let metadata = text(METADATA).map(serde_json::from_str).transpose();
+        let allow: Vec<String> =
+            text(ALLOW).into_iter().flat_map(|rules| rules.split(' ')).map(str::to_owned).collect();
+        let mode = NetworkMode::parse(text(NETWORK_MODE)?, NETWORK_MODE).ok()?;
         Some(Self {
             id: text(SANDBOX_ID)?.parse().ok()?,
             slot: UidSlot::of_uid(text(UID)?.parse().ok()?)?,
@@ -113,7 +122,7 @@ impl SandboxLabels {
                 runtime: text(RUNTIME)?.parse::<Runtime>().ok()?,
                 idle_ttl: Duration::from_millis(text(IDLE_TTL_MS)?.parse().ok()?),
                 resources: text(RESOURCES)?.parse().ok()?,
-                network: NetworkMode::parse(text(NETWORK_MODE)?, NETWORK_MODE).ok()?,
+                network: NetworkPolicy::from_texts(mode, &allow)?,
                 ports: ports.ok()?,
                 image: text(IMAGE).map(str::to_owned),
                 metadata: metadata.ok()?.unwrap_or_default(),
@@ -149,6 +158,11 @@ mod tests {
                 image: Some("other:1".into()),
                 ports: vec![3000, 8080],
                 metadata: [("owner".to_owned(), "me, you".to_owned())].into(),
+                network: NetworkPolicy::from_texts(
+                    NetworkMode::Allowlist,
+                    &["*.example.com:8443".into(), "[2606:4700::1]:443".into()],
+                )
+                .unwrap(),
                 ..SandboxSpec::new(SessionKey::parse("chat:1", "k").unwrap())
             },
         }

@@ -94,6 +94,11 @@ impl Engine {
         &self.metrics
     }
 
+    /// The same, for who outlives the asking.
+    pub fn shared_metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
     /// Asks the engine for its version; fails within two seconds where it does not answer.
     pub async fn version(&self) -> Result<String, Error> {
         let version = self.call("version", limits::ENGINE_PING, self.docker.version()).await?;

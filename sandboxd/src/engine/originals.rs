@@ -17,7 +17,7 @@ use super::container::absent_is_done;
 use super::labels::{INSTANCE, NETWORK_MODE, PORTS, PROXY_PORT, RUNTIME, SANDBOX_ID, SESSION_KEY};
 use super::{ContainerPlan, Engine, Error};
 use crate::model::layout::{WORKSPACE, container_name};
-use crate::model::{NetworkMode, Runtime, SandboxSpec, SessionKey, limits};
+use crate::model::{NetworkMode, NetworkPolicy, Runtime, SandboxSpec, SessionKey, limits};
 
 /// Bytes of the copy on their way.
 const COPY_BUFFER_BYTES: usize = 256 * 1024;
@@ -109,7 +109,7 @@ fn spec_of(labels: &HashMap<String, String>) -> Option<SandboxSpec> {
     let network = text(NETWORK_MODE).and_then(|mode| NetworkMode::parse(mode, NETWORK_MODE).ok());
     Some(SandboxSpec {
         runtime: text(RUNTIME).and_then(|name| name.parse().ok()).unwrap_or(Runtime::Node24),
-        network: network.unwrap_or_default(),
+        network: NetworkPolicy { mode: network.unwrap_or_default(), allow: Vec::new() },
         ports: crate::model::sandbox::ports(&ports).unwrap_or_default(),
         ..SandboxSpec::new(SessionKey::parse(text(SESSION_KEY)?, SESSION_KEY).ok()?)
     })

@@ -14,7 +14,8 @@ use bollard::models::{
 
 use super::{Runtime, SandboxLabels};
 use crate::model::layout::{
-    AGENT_DIR, AGENT_PROGRAM, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR, WORKSPACE, volume_name,
+    AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR, WORKSPACE,
+    volume_name,
 };
 use crate::model::{Instance, Resources};
 
@@ -57,6 +58,19 @@ const NODE_HEAP_PERCENT: u64 = 75;
 /// How a disk is mounted. Nothing on it has more rights than its owner, what is deleted is given back to the
 /// machine, and the kernel has no inode tables to zero in the background: they are holes.
 const DISK_OPTIONS: &str = "nosuid,nodev,noatime,discard,noinit_itable,errors=remount-ro";
+
+/// Where programs look for the certificates they trust: Node and npm, pip and requests, git, curl, OpenSSL with what is built
+/// on it (Python, Ruby) and Go, cargo. All but the first replace what they would trust otherwise.
+const CA_VARIABLES: [&str; 8] = [
+    "NODE_EXTRA_CA_CERTS",
+    "npm_config_cafile",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "CURL_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "CARGO_HTTP_CAINFO",
+];
 
 pub(super) const SECCOMP_PROFILE: &str = include_str!("seccomp.json");
 
@@ -107,6 +121,8 @@ pub struct ContainerPlan {
     /// Where the engine finds the sandbox's disk, which must be attached when the container starts; `None`
     /// is a plain volume without a quota.
     pub disk_device: Option<String>,
+    /// Whether the agent's volume has certificates to trust.
+    pub has_ca_bundle: bool,
 }
 
 /// What the settings depend on besides the plan: the engine's machine and the operator's choice.
@@ -294,6 +310,9 @@ fn environment(plan: &ContainerPlan) -> Vec<String> {
         ["LANG=C.UTF-8", "TERM=xterm-256color", "USER=sandbox", "LOGNAME=sandbox", "SHELL=/bin/bash"]
             .map(Into::into),
     );
+    if plan.has_ca_bundle {
+        environment.extend(CA_VARIABLES.map(|name| format!("{name}={AGENT_DIR}/{CA_BUNDLE_NAME}")));
+    }
     if plan.run_dir.is_some() {
         environment.push(format!("SANDBOX_AGENT_SOCKET={RUN_DIR}/{SOCKET_NAME}"));
     }
@@ -344,6 +363,7 @@ mod tests {
                         agent_secret: "secret".into(),
                         run_dir: socket.then(|| "/run/sandboxd/sbx_0123456789abcdef".into()),
                         disk_device: disk.1.then(|| "/volumes/disks/_data/dsk_1.dev".into()),
+                        has_ca_bundle: disk.1,
                     })
                 },
             )

@@ -3,6 +3,7 @@
 use http::Method;
 use prometheus_client::encoding::EncodeLabelSet;
 use sandbox_api::command::EndReason;
+use sandbox_api::network::DenialReason;
 use sandbox_api::sandbox::SandboxState;
 
 use crate::model::command::Stream;
@@ -51,6 +52,18 @@ pub(super) struct RepairLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DecisionLabels {
+    pub(super) result: &'static str,
+    /// Empty where the result says it all.
+    pub(super) reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DirectionLabels {
+    pub(super) direction: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct BuildLabels {
     pub(super) version: &'static str,
 }
@@ -84,6 +97,59 @@ impl Repair {
             Self::Ended => "ended",
             Self::Workspace => "workspace",
             Self::CutOff => "cut_off",
+        }
+    }
+}
+
+/// What became of a sandbox's wish for a connection to the outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It was made.
+    Allowed,
+    /// It may not be made, or was cut because of what was sent.
+    Denied(DenialReason),
+    /// It may be made and could not.
+    Failed,
+}
+
+impl Decision {
+    pub(super) fn labels(self) -> DecisionLabels {
+        let (result, reason) = match self {
+            Self::Allowed => ("allowed", ""),
+            Self::Denied(reason) => ("denied", denial(reason)),
+            Self::Failed => ("failed", ""),
+        };
+        DecisionLabels { result, reason }
+    }
+}
+
+fn denial(reason: DenialReason) -> &'static str {
+    match reason {
+        DenialReason::Off => "off",
+        DenialReason::HostNotAllowed => "host_not_allowed",
+        DenialReason::PortNotAllowed => "port_not_allowed",
+        DenialReason::AddressNotAllowed => "address_not_allowed",
+        DenialReason::NotPublic => "not_public",
+        DenialReason::NameMismatch => "name_mismatch",
+        DenialReason::Invalid => "invalid",
+        DenialReason::Limit => "limit",
+    }
+}
+
+/// Which way bytes go, as a sandbox sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To the outside.
+    Out,
+    /// From there.
+    In,
+}
+
+impl Direction {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Out => "out",
+            Self::In => "in",
         }
     }
 }

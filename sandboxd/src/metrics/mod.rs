@@ -21,11 +21,11 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use sandbox_api::sandbox::SandboxState;
 
-pub use self::labels::Repair;
 use self::labels::{
-    BuildLabels, CallLabels, EngineErrorLabels, ReasonLabels, RepairLabels, RequestLabels, RouteLabels,
-    StateLabels, StreamLabels,
+    BuildLabels, CallLabels, DecisionLabels, DirectionLabels, EngineErrorLabels, ReasonLabels, RepairLabels,
+    RequestLabels, RouteLabels, StateLabels, StreamLabels,
 };
+pub use self::labels::{Decision, Direction, Repair};
 use self::process::Process;
 use crate::model::{Ended, command};
 
@@ -55,6 +55,9 @@ pub struct Metrics {
     repairs: Family<RepairLabels, Counter>,
     auth_failures: Counter,
     history_dropped: Counter,
+    egress_decisions: Family<DecisionLabels, Counter>,
+    egress_bytes: Family<DirectionLabels, Counter>,
+    egress_open: Gauge,
     process: Process,
 }
 
@@ -73,10 +76,14 @@ impl Metrics {
             repairs: Family::default(),
             auth_failures: Counter::default(),
             history_dropped: Counter::default(),
+            egress_decisions: Family::default(),
+            egress_bytes: Family::default(),
+            egress_open: Gauge::default(),
             process: Process::default(),
         };
         metrics.register_requests();
         metrics.register_work();
+        metrics.register_egress();
         metrics.register_daemon();
         metrics
     }
@@ -135,6 +142,26 @@ impl Metrics {
         );
     }
 
+    fn register_egress(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "egress_decisions",
+            "Connections to the outside that sandboxes asked for, by what became of them",
+            self.egress_decisions.clone(),
+        );
+        registry.register(
+            "egress_open",
+            "Connections of sandboxes to the outside that are open",
+            self.egress_open.clone(),
+        );
+        registry.register_with_unit(
+            "egress",
+            "What sandboxes sent to the outside and got from there",
+            Unit::Bytes,
+            self.egress_bytes.clone(),
+        );
+    }
+
     fn register_daemon(&mut self) {
         let version = BuildLabels { version: env!("CARGO_PKG_VERSION") };
         self.registry.register("build", "The version that runs", Info::new(version));
@@ -186,6 +213,22 @@ impl Metrics {
     /// Something was put right.
     pub fn repaired(&self, what: Repair) {
         self.repairs.get_or_create(&RepairLabels { kind: what.as_str() }).inc();
+    }
+
+    /// A sandbox asked for a connection to the outside.
+    pub fn egress_decided(&self, decision: Decision) {
+        self.egress_decisions.get_or_create(&decision.labels()).inc();
+    }
+
+    /// A connection to the outside was opened or, with -1, has ended.
+    pub fn egress_opened(&self, change: i64) {
+        self.egress_open.inc_by(change);
+    }
+
+    /// Bytes went to the outside or came from there.
+    pub fn egress_moved(&self, direction: Direction, bytes: u64) {
+        let labels = DirectionLabels { direction: direction.as_str() };
+        self.egress_bytes.get_or_create(&labels).inc_by(bytes);
     }
 
     /// How much the history has lost so far.

@@ -25,6 +25,9 @@ pub const AGENT_DIR: &str = "/.sandbox/bin";
 /// The agent's program.
 pub const AGENT_PROGRAM: &str = "/.sandbox/bin/sandbox-agent";
 
+/// Name of the certificates beside it that the operator gives every sandbox.
+pub const CA_BUNDLE_NAME: &str = "ca-bundle.pem";
+
 /// Where the sandbox's directory of the run dir is mounted, read-only.
 pub const RUN_DIR: &str = "/.sandbox/run";
 

@@ -271,9 +271,9 @@ pub const TRIM_EVERY: Duration = Duration::from_secs(3600);
 /// How long the files of an original sandbox may take to be copied.
 pub const COPY_ORIGINAL: Duration = Duration::from_secs(600);
 
-/// Longest body of a request that carries neither a command nor files, in bytes: environment and metadata of a
-/// sandbox at their longest, escaped as far as JSON goes.
-pub const MAX_CONTROL_BODY_BYTES: usize = 512 * 1024;
+/// Longest body of a request that carries neither a command nor files, in bytes: environment, metadata and network of
+/// a sandbox at their longest, escaped as far as JSON goes.
+pub const MAX_CONTROL_BODY_BYTES: usize = 640 * 1024;
 
 /// Longest body of a request that starts a command, in bytes: script, arguments and standard input at their
 /// longest, escaped as far as JSON goes.
@@ -361,3 +361,57 @@ pub const MAX_PUBLISHED_CONNECTIONS: usize = 128;
 
 /// How long an image that publishes ports may take to be had, where there is another that will do.
 pub const PUBLISHER_PULL: Duration = Duration::from_secs(60);
+
+/// Hosts that a sandbox's network policy names, and one of them in bytes: a name and a port.
+pub const MAX_NETWORK_RULES: usize = 128;
+/// See [`MAX_NETWORK_RULES`].
+pub const MAX_NETWORK_RULE_BYTES: usize = MAX_HOST_BYTES + 6;
+
+/// Connections of one sandbox to the outside at once; the agent has as many places.
+pub const MAX_EGRESS_CONNECTIONS: usize = 256;
+
+/// New connections of one sandbox to the outside in a second; a moment's worth may come at once.
+pub const EGRESS_CONNECTIONS_PER_SECOND: u32 = 100;
+
+/// Names that are looked up at once for all sandboxes, each of which takes a thread, and for one sandbox.
+pub const MAX_LOOKUPS: usize = 64;
+/// See [`MAX_LOOKUPS`].
+pub const MAX_LOOKUPS_EACH: usize = 16;
+
+/// How long a name may take to be found.
+pub const EGRESS_RESOLVE: Duration = Duration::from_secs(10);
+
+/// How long a host may take to be connected to, all of its addresses together, and one of them.
+pub const EGRESS_CONNECT: Duration = Duration::from_secs(20);
+/// See [`EGRESS_CONNECT`].
+pub const EGRESS_CONNECT_EACH: Duration = Duration::from_secs(5);
+
+/// Addresses of one name that are tried.
+pub const MAX_ADDRESSES_TRIED: usize = 8;
+
+/// How long nothing may move on a connection to the outside before it is ended.
+pub const EGRESS_SILENCE: Duration = Duration::from_secs(10 * 60);
+
+/// How long a client may take from its first byte to say which host it means, where that is looked at, and in how many bytes.
+pub const EGRESS_INSPECT: Duration = Duration::from_secs(10);
+/// See [`EGRESS_INSPECT`].
+pub const MAX_INSPECTED_BYTES: usize = 64 * 1024;
+
+/// Longest head of plain HTTP that is looked at, in bytes.
+pub const MAX_EGRESS_HEAD_BYTES: usize = 64 * 1024;
+
+/// What is carried to or from the outside at once, in bytes, for each direction of a connection.
+pub const EGRESS_PART_BYTES: usize = 32 * 1024;
+
+/// Pauses before an agent is asked again for what its sandbox wants, from the first to the longest.
+pub const EGRESS_RETRY: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(10);
+
+/// Hosts that a sandbox was refused that are remembered, the last ones.
+pub const MAX_DENIALS: usize = 100;
+
+/// What a process is told of why it is refused, in bytes; the agent cuts what is longer.
+pub const MAX_REFUSAL_BYTES: usize = 512;
+
+/// Longest bundle of certificates, in bytes.
+pub const MAX_CA_BUNDLE_BYTES: u64 = 4 * 1024 * 1024;

@@ -3,9 +3,11 @@
 pub mod command;
 pub mod disk;
 pub mod files;
+pub mod host;
 pub mod instance;
 pub mod layout;
 pub mod limits;
+pub mod network;
 pub mod port;
 pub mod preview;
 pub mod record;
@@ -16,10 +18,12 @@ pub mod terminal;
 
 pub use command::{CommandSpec, Ended, Event, Program};
 pub use disk::{Disk, DiskQuota};
+pub use host::Host;
 pub use instance::Instance;
 pub use limits::Limits;
+pub use network::{NetworkMode, NetworkPolicy};
 pub use record::{CommandRecord, SandboxRecord, Stage};
-pub use sandbox::{NetworkMode, Resources, Runtime, SandboxSpec, Transport, UidSlot};
+pub use sandbox::{Resources, Runtime, SandboxSpec, Transport, UidSlot};
 pub use session::SessionKey;
 pub use tail::Tail;
 pub use terminal::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandbox_api::StringMap;
 
-use super::{FieldError, SessionKey};
+use super::{FieldError, NetworkPolicy, SessionKey};
 
 /// Idle time a caller may ask for, in milliseconds.
 pub const IDLE_TTL_MS: RangeInclusive<u64> = 10_000..=21_600_000;
@@ -46,7 +46,7 @@ pub struct SandboxSpec {
     /// How large it is.
     pub resources: Resources,
     /// What it may reach.
-    pub network: NetworkMode,
+    pub network: NetworkPolicy,
     /// Ports that may be previewed.
     pub ports: Vec<u16>,
     /// Environment of every command, beneath what a command brings itself.
@@ -64,7 +64,7 @@ impl SandboxSpec {
             image: None,
             idle_ttl: DEFAULT_IDLE_TTL,
             resources: Resources::default(),
-            network: NetworkMode::default(),
+            network: NetworkPolicy::default(),
             ports: Vec::new(),
             env: StringMap::new(),
             metadata: StringMap::new(),
@@ -108,40 +108,6 @@ impl FromStr for Runtime {
             .into_iter()
             .find(|runtime| runtime.as_str() == text)
             .ok_or_else(|| UnknownRuntime(text.to_owned()))
-    }
-}
-
-/// What a sandbox may reach. Until egress exists every sandbox is cut off; the wish is kept with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum NetworkMode {
-    /// The public internet.
-    #[default]
-    Default,
-    /// Named hosts.
-    Allowlist,
-    /// Nothing.
-    None,
-}
-
-impl NetworkMode {
-    /// All three.
-    pub const ALL: [Self; 3] = [Self::Default, Self::Allowlist, Self::None];
-
-    /// Its name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Allowlist => "allowlist",
-            Self::None => "none",
-        }
-    }
-
-    /// Reads a name; `field` is what the caller called it.
-    pub fn parse(text: &str, field: &str) -> Result<Self, FieldError> {
-        Self::ALL
-            .into_iter()
-            .find(|mode| mode.as_str() == text)
-            .ok_or_else(|| FieldError::new(field, "must be `default`, `allowlist` or `none`"))
     }
 }
 

@@ -13,6 +13,7 @@ mod census;
 mod command;
 mod disk;
 mod doors;
+mod egress;
 mod error;
 mod files;
 mod follow;
@@ -36,6 +37,7 @@ mod terminal_view;
 mod view;
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -45,6 +47,7 @@ use tokio_util::task::TaskTracker;
 
 pub use batch::{Ran, RanToEnd};
 pub use doors::Door;
+pub use egress::Denial;
 pub use error::Error;
 pub use files::UploadFailed;
 pub use follow::CommandStream;
@@ -60,6 +63,7 @@ use self::links::Links;
 use self::prepare::Prepared;
 use self::publish::Publications;
 use self::registry::Registry;
+use crate::egress::{self as egress_room, Gate};
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Repair;
 use crate::model::preview::PreviewSettings;
@@ -93,6 +97,10 @@ pub struct Setup {
     pub proxy_image: Option<String>,
     /// What the publishers' network is called, before the instance's id.
     pub network_name: String,
+    /// What sandboxes reach of the world, as the operator has it.
+    pub egress: egress_room::Settings,
+    /// Ports of this machine that they never reach.
+    pub own_ports: Vec<RangeInclusive<u16>>,
 }
 
 /// The daemon without its door.
@@ -105,6 +113,7 @@ pub struct Service {
     registry: Registry,
     links: Links,
     publications: Publications,
+    gate: Arc<Gate>,
     age: Age,
     /// One permit for each sandbox that may run.
     places: Arc<Semaphore>,
@@ -145,6 +154,7 @@ impl Service {
             registry: Registry::new(instance.seed()),
             links: Links::default(),
             publications: Publications::default(),
+            gate: Arc::new(Gate::new(setup.egress.clone(), setup.own_ports.clone())),
             places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
             making_room: Mutex::default(),
             reconciling: Mutex::default(),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock};
+use tokio_util::sync::DropGuard;
 
 use super::Error;
 use crate::agent::AgentHandle;
@@ -39,6 +40,9 @@ pub(super) struct Running {
     /// Its place among those that may run; without one where there were more than may be at a start.
     #[expect(dead_code, reason = "it is held, not read")]
     pub(super) place: Option<Place>,
+    /// Ends its way out.
+    #[expect(dead_code, reason = "it is held, not read")]
+    pub(super) egress: DropGuard,
 }
 
 /// Orders the acts on one sandbox and guards its state.

@@ -191,7 +191,8 @@ impl Service {
                     record.stage = Stage::Running;
                     record.parked_at_age_ms = None;
                 });
-                *state = State::Running(Running { agent, place: Some(place) });
+                let egress = self.begin_egress(sandbox, &agent);
+                *state = State::Running(Running { agent, place: Some(place), egress });
                 self.save(sandbox).await;
                 seam::at("wake.outcome");
                 info!(sandbox = %sandbox.id(), "woke a sandbox");

@@ -8,6 +8,7 @@ use tracing::{info, warn};
 use super::disk::Workspace;
 use super::registry::{Sandbox, new_record};
 use super::{Error, Service};
+use crate::egress::CaBundle;
 use crate::engine;
 use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
 
@@ -51,7 +52,10 @@ impl Service {
         self.wait_for("image");
         self.ensure_image().await?;
         self.wait_for("agent");
-        let agent_volume = self.engine.ensure_agent_volume(&self.setup.agent_program, &image).await?;
+        let agent_volume = {
+            let ca_bundle = self.setup.egress.ca_bundle.as_ref().map(CaBundle::pem);
+            self.engine.ensure_agent_volume(&self.setup.agent_program, ca_bundle, &image).await?
+        };
         self.wait_for("transport");
         let (transport, quota) = tokio::try_join!(
             self.choose_transport(&image, &agent_volume),

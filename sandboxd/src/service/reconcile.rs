@@ -223,7 +223,9 @@ impl Service {
             record.stage = Stage::Running;
             record.parked_at_age_ms = None;
         });
-        *sandbox.order.exclusive().await = State::Running(Running { agent, place: self.free_place() });
+        let egress = self.begin_egress(&sandbox, &agent);
+        *sandbox.order.exclusive().await =
+            State::Running(Running { agent, place: self.free_place(), egress });
         if self.registry.adopt(Arc::clone(&sandbox)) {
             info!(sandbox = %id, "took a sandbox back");
         } else {

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Error;
 use super::activity::{Activity, now_ms};
+use super::egress::Egress;
 use super::oom::Ooms;
 use super::order::{Exclusive, OrderLock, State};
 use crate::agent::Peer;
@@ -29,6 +30,8 @@ pub(super) struct Sandbox {
     pub(super) activity: Arc<Activity>,
     /// When its memory was not enough.
     pub(super) ooms: Ooms,
+    /// Its way out.
+    pub(super) egress: Arc<Egress>,
     facts: Mutex<Facts>,
     /// One for each stream or wait, so that they cannot take all calls of the agent's connection.
     readers: Arc<Semaphore>,
@@ -69,6 +72,7 @@ impl Sandbox {
             peer: watch::Sender::new(Peer::NotKnownYet),
             activity: Arc::new(Activity::new(record.last_active_ms)),
             ooms: Ooms::default(),
+            egress: Egress::new(record.spec.network.clone()),
             facts: Mutex::new(Facts { record, posture, unsaved: false }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
             writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),

@@ -14,6 +14,7 @@ use super::registry::{Claim, Sandbox};
 use super::{Error, Service};
 use crate::agent::AgentHandle;
 use crate::engine::ContainerPlan;
+use crate::model::network::NetworkWish;
 use crate::model::{SandboxSpec, Stage, Transport, limits};
 use crate::{engine, seam, store};
 
@@ -40,6 +41,8 @@ pub struct Changes {
     pub idle_ttl: Option<std::time::Duration>,
     /// Ports that may be previewed.
     pub ports: Option<Vec<u16>>,
+    /// What it may reach.
+    pub network: Option<NetworkWish>,
 }
 
 impl Service {
@@ -134,7 +137,8 @@ impl Service {
         seam::at("create.act");
         self.store.put(&sandbox.update(|record| record.stage = Stage::Running)).await?;
         seam::at("create.outcome");
-        Ok(Running { agent, place: Some(place) })
+        let egress = self.begin_egress(sandbox, &agent);
+        Ok(Running { agent, place: Some(place), egress })
     }
 
     /// Removes what a failed create left.
@@ -192,6 +196,7 @@ impl Service {
             agent_secret: self.instance.agent_secret(sandbox.id()),
             disk_device: self.device_of(labels.disk.as_ref()),
             run_dir,
+            has_ca_bundle: self.setup.egress.ca_bundle.is_some(),
             labels,
         }
     }
@@ -229,13 +234,21 @@ impl Service {
         let before = sandbox.labels().spec;
         let idle_ttl = changes.idle_ttl.unwrap_or(before.idle_ttl);
         let ports = changes.ports.clone().unwrap_or_else(|| before.ports.clone());
-        if (idle_ttl, &ports) == (before.idle_ttl, &before.ports) {
+        let wish = changes.network.as_ref();
+        let network = wish.map_or_else(|| before.network.clone(), |wish| before.network.clone().with(wish));
+        if (idle_ttl, &ports, &network) == (before.idle_ttl, &before.ports, &before.network) {
             return Ok(());
         }
         let record = sandbox.update(|record| {
             record.spec.idle_ttl = idle_ttl;
             record.spec.ports = ports;
+            if let Some(wish) = wish {
+                // Somebody else may have changed the rest of it just now.
+                record.spec.network = record.spec.network.clone().with(wish);
+                sandbox.egress.set_policy(record.spec.network.clone());
+            }
         });
+        self.follow_policy(sandbox);
         Ok(self.store.put(&record).await?)
     }
 

@@ -8,21 +8,23 @@ use sqlx::sqlite::SqliteRow;
 
 use super::row::{BadColumn, Columns, saturated};
 use super::{Error, Store};
-use crate::model::{NetworkMode, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot};
+use crate::model::{
+    NetworkMode, NetworkPolicy, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot,
+};
 
 const INSERT: &str = "INSERT INTO sandboxes (id, session_key, uid, transport, runtime, image, idle_ttl_ms, \
-     resources, network, ports, env, metadata, disk, stage, created_at_ms, last_active_ms, \
-     parked_at_age_ms, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+     resources, network, allow, ports, env, metadata, disk, stage, created_at_ms, last_active_ms, \
+     parked_at_age_ms, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 /// As [`INSERT`], and takes the place of the row with its id. (`INSERT OR REPLACE` would delete that row, and
 /// its history with it.)
 const PUT: &str = "INSERT INTO sandboxes (id, session_key, uid, transport, runtime, image, idle_ttl_ms, \
-     resources, network, ports, env, metadata, disk, stage, created_at_ms, last_active_ms, \
-     parked_at_age_ms, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     resources, network, allow, ports, env, metadata, disk, stage, created_at_ms, last_active_ms, \
+     parked_at_age_ms, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
      ON CONFLICT (id) DO UPDATE SET session_key = excluded.session_key, uid = excluded.uid, \
      transport = excluded.transport, runtime = excluded.runtime, image = excluded.image, \
      idle_ttl_ms = excluded.idle_ttl_ms, resources = excluded.resources, network = excluded.network, \
-     ports = excluded.ports, env = excluded.env, metadata = excluded.metadata, disk = excluded.disk, \
+     allow = excluded.allow, ports = excluded.ports, env = excluded.env, metadata = excluded.metadata, disk = excluded.disk, \
      stage = excluded.stage, created_at_ms = excluded.created_at_ms, \
      last_active_ms = excluded.last_active_ms, parked_at_age_ms = excluded.parked_at_age_ms, \
      disk_bytes = excluded.disk_bytes";
@@ -113,7 +115,8 @@ async fn insert(
         .bind(spec.image.as_deref())
         .bind(saturated(spec.idle_ttl.as_millis()))
         .bind(spec.resources.to_string())
-        .bind(spec.network.as_str())
+        .bind(spec.network.mode.as_str())
+        .bind(serde_json::to_string(&spec.network.allow_texts()).map_err(json)?)
         .bind(serde_json::to_string(&spec.ports).map_err(json)?)
         .bind(serde_json::to_string(&spec.env).map_err(json)?)
         .bind(serde_json::to_string(&spec.metadata).map_err(json)?)
@@ -131,6 +134,12 @@ fn read(row: &SqliteRow) -> Result<SandboxRecord, Error> {
     record(&columns).map_err(|bad| columns.name_it("sandboxes", bad))
 }
 
+fn network(columns: &Columns<'_>) -> Result<NetworkPolicy, BadColumn> {
+    let mode = columns.with("network", |text| NetworkMode::parse(text, "network").ok())?;
+    let allow: Vec<String> = columns.json("allow")?;
+    NetworkPolicy::from_texts(mode, &allow).ok_or(BadColumn("allow"))
+}
+
 fn record(columns: &Columns<'_>) -> Result<SandboxRecord, BadColumn> {
     let spec = SandboxSpec {
         session_key: columns.with("session_key", |text| SessionKey::parse(text, "session_key").ok())?,
@@ -138,7 +147,7 @@ fn record(columns: &Columns<'_>) -> Result<SandboxRecord, BadColumn> {
         image: columns.get("image")?,
         idle_ttl: Duration::from_millis(columns.count("idle_ttl_ms")?),
         resources: columns.with("resources", |text| text.parse().ok())?,
-        network: columns.with("network", |text| NetworkMode::parse(text, "network").ok())?,
+        network: network(columns)?,
         ports: columns.json("ports")?,
         env: columns.json("env")?,
         metadata: columns.json("metadata")?,

@@ -44,7 +44,7 @@ impl Ground {
         let address = EngineAddress::Unix("/var/run/docker.sock".into());
         let engine = Engine::connect(address, Arc::clone(&instance), None, Arc::default()).await.unwrap();
         let docker = Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap();
-        let agent_volume = engine.ensure_agent_volume(&agent_program(), IMAGE).await.unwrap();
+        let agent_volume = engine.ensure_agent_volume(&agent_program(), None, IMAGE).await.unwrap();
         Self { engine, docker, instance, agent_volume }
     }
 
@@ -83,6 +83,7 @@ impl Ground {
             agent_secret: "secret".into(),
             run_dir: None,
             disk_device: disk.map(|(disks, disk)| disks.device(disk)),
+            has_ca_bundle: false,
         }
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use proptest::option;
 use proptest::prelude::*;
 use sandboxd::model::{
-    Disk, NetworkMode, Resources, Runtime, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot,
+    Disk, NetworkMode, NetworkPolicy, Resources, Runtime, SandboxRecord, SandboxSpec, SessionKey, Stage,
+    Transport, UidSlot,
 };
 use sandboxd::store::{Error, Store};
 
@@ -164,7 +165,10 @@ fn record() -> impl Strategy<Value = SandboxRecord> {
 
 fn spec() -> impl Strategy<Value = SandboxSpec> {
     let key = "\\PC{1,60}".prop_filter_map("blank", |text| SessionKey::parse(&text, "k").ok());
-    let network = prop::sample::select(vec![NetworkMode::Default, NetworkMode::Allowlist, NetworkMode::None]);
+    let mode = prop::sample::select(NetworkMode::ALL.to_vec());
+    let rule = "(\\*\\.)?[a-z]{1,9}\\.[a-z]{2,5}(:[1-9][0-9]{0,3})?";
+    let network = (mode, prop::collection::vec(rule, 0..4))
+        .prop_filter_map("a rule", |(mode, allow)| NetworkPolicy::from_texts(mode, &allow));
     let runtime = prop::sample::select(vec![Runtime::Node24, Runtime::Python313]);
     let ports = prop::collection::vec(1_u16.., 0..4);
     (

@@ -133,15 +133,18 @@ async fn a_deleted_sandbox_is_gone_for_its_readers_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wishes_a_sandbox_does_not_follow_are_listed() {
     let daemon = Daemon::start().await;
-    let network = |mode: &str| Some(Network { mode: Some(mode.into()) });
+    let network = |mode: &str| Some(Network { mode: Some(mode.into()), allow: None });
     let wish =
         |mode| CreateSandbox { session_key: "chat:1".into(), network: network(mode), ..Default::default() };
     let made = daemon.client.create_or_reconnect(&wish("none")).await.unwrap();
     assert_eq!((made.created, made.ignored.as_slice()), (true, &[][..]));
-    let wish = CreateSandbox { runtime: Some("python3.13".into()), ports: Some(vec![3000]), ..wish("none") };
+    let wish =
+        CreateSandbox { runtime: Some("python3.13".into()), ports: Some(vec![3000]), ..wish("allowlist") };
     let found = daemon.client.create_or_reconnect(&wish).await.unwrap();
     assert_eq!((found.created, found.ignored), (false, vec!["runtime".to_owned()]));
-    assert_eq!(daemon.client.get(&made.sandbox_id).await.unwrap().ports, [3000], "ports do follow");
+    let followed = daemon.client.get(&made.sandbox_id).await.unwrap();
+    assert_eq!(followed.ports, [3000], "ports do follow");
+    assert_eq!(followed.network.mode.as_deref(), Some("allowlist"), "and so does the network");
     daemon.stop().await;
 }
 

@@ -40,6 +40,7 @@ fn table() -> Vec<Row> {
             "mode",
             one_of(NetworkMode::ALL.map(NetworkMode::as_str), NetworkMode::default().as_str()),
         ),
+        ("Network", "allow", json!({ "maxItems": MAX_NETWORK_RULES, "items": rule() })),
         ("TouchSandbox", "idleTtlMs", range(IDLE_TTL_MS)),
         ("ParkSandbox", "force", json!({ "default": false })),
         ("StartCommand", "", either_script_or_program()),
@@ -210,6 +211,22 @@ fn argument() -> Value {
 fn session_key() -> Value {
     let (any, ink) = (r"[^\u0000-\u001f\u007f-\u009f]*", r"[^\u0000-\u001f\u007f-\u009f\s]");
     json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{any}{ink}{any}$") })
+}
+
+/// A host and perhaps a port. Names in other letters, and the shorter forms of IPv6 addresses, are taken as well.
+fn rule() -> Value {
+    let label = "(?![Xx][Nn]--)[A-Za-z0-9_-]{1,63}";
+    let last = "(?![Xx][Nn]--)[A-Za-z_-][A-Za-z0-9_-]{0,62}";
+    let name = format!(r"(?:{label}\.){{0,2}}{last}\.?");
+    let byte = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+    let v4 = format!(r"{byte}(?:\.{byte}){{3}}");
+    let v6 = r"\[(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}\]";
+    let port = "(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?";
+    json!({
+        "type": "string",
+        "maxLength": MAX_NETWORK_RULE_BYTES,
+        "pattern": format!(r"^(?:\*|(?:\*\.)?{name}|{v4}|{v6}){port}$"),
+    })
 }
 
 fn map(max: usize, names: Value) -> Value {

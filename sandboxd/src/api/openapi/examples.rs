@@ -8,8 +8,9 @@ use sandbox_api::files::{
     EditFile, FileInfo, FileRead, FileWritten, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles,
 };
 use sandbox_api::health::{Health, Ready};
+use sandbox_api::network::DenialList;
 use sandbox_api::port::{CreateLink, Link, PortFound};
-use sandbox_api::sandbox::{CreateSandbox, ParkSandbox, SandboxCreated, TouchSandbox};
+use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use sandbox_api::{Done, ErrorBody};
 use serde::Serialize;
@@ -96,6 +97,12 @@ fn all() -> Result<Vec<Example>, Error> {
         example::<PortFound>(json!({
             "found": true, "hostPort": 8081, "url": "http://3000-abcdefghijklmnopqrstuvwxyz234567.localhost:8081/",
         }))?,
+        example::<Network>(
+            json!({ "mode": "allowlist", "allow": ["registry.npmjs.org", "*.example.com:443"] }),
+        )?,
+        example::<DenialList>(json!({ "denials": [{
+            "host": "example.org", "port": 443, "count": 2, "lastAt": "2026-01-01T12:00:00Z", "reason": "hostNotAllowed",
+        }] }))?,
         example::<ResizeTerminal>(json!({ "cols": 132, "rows": 43 }))?,
         example::<ErrorBody>(json!({
             "error": "`sessionKey` is missing", "code": "invalid_request", "details": { "field": "sessionKey" },

@@ -136,6 +136,7 @@ fn tags() -> Value {
         { "name": "files", "description": "Files of a sandbox's workspace." },
         { "name": "terminals", "description": "Programs on a terminal, for people to look at and type into." },
         { "name": "ports", "description": "What listens in a sandbox, and links that lead there from outside." },
+        { "name": "network", "description": "What a sandbox may reach, and what it was refused." },
         { "name": "daemon", "description": "The daemon itself: whether it works, its numbers, this document." },
     ])
 }

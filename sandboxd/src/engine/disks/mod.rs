@@ -125,7 +125,7 @@ impl Engine {
     /// Tries whether disks work here and leaves nothing but the agent's volume, which every daemon shares.
     pub async fn try_disks(&self, image: &str, agent_program: &Path) -> Result<(), Error> {
         let tried = async {
-            let agent_volume = self.ensure_agent_volume(agent_program, image).await?;
+            let agent_volume = self.ensure_agent_volume(agent_program, None, image).await?;
             self.open_disks(image, &agent_volume).await?.close().await;
             Ok(())
         };

@@ -1,0 +1,56 @@
+//! What a sandbox may reach, and what it was refused: wire to model and back.
+
+use axum::extract::State;
+use jiff::Timestamp;
+use sandbox_api::network::{self as wire, DenialList};
+use sandbox_api::sandbox::Network;
+
+use super::ApiState;
+use super::body::Json;
+use super::error::Result;
+use super::openapi::InSandbox;
+use super::openapi::answers::*;
+use super::params::{self, Path};
+use crate::model::NetworkPolicy;
+use crate::model::network::NetworkWish;
+use crate::service::Denial;
+
+/// Change the network
+///
+/// What the sandbox may reach from now on; what is left out stays. Open connections to what it may not reach any more are cut.
+/// A parked sandbox stays parked.
+#[utoipa::path(patch, path = "/v1/sandboxes/{id}/network", operation_id = "changeNetwork", tag = "network",
+    params(InSandbox), request_body = Network, responses((status = 200, body = Network), ByName, ByBody, BySandbox))]
+pub(super) async fn change(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Json(wish): Json<Network>,
+) -> Result<Json<Network>> {
+    let id = params::sandbox(&id)?;
+    let policy = state.service.change_network(&id, NetworkWish::new(&wish, "")?).await?;
+    Ok(Json(to_wire(&policy)))
+}
+
+/// List denials
+///
+/// The latest hosts that the sandbox's processes asked for and were refused, since the daemon was started.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/network/denials", operation_id = "listDenials", tag = "network",
+    params(InSandbox), responses((status = 200, body = DenialList), ByName, BySandbox))]
+pub(super) async fn denials(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+) -> Result<Json<DenialList>> {
+    let denials = state.service.denials(&params::sandbox(&id)?)?;
+    Ok(Json(DenialList { denials: denials.into_iter().map(denial).collect() }))
+}
+
+/// A policy as callers write it.
+pub(super) fn to_wire(policy: &NetworkPolicy) -> Network {
+    Network { mode: Some(policy.mode.as_str().to_owned()), allow: Some(policy.allow_texts()) }
+}
+
+fn denial(denial: Denial) -> wire::Denial {
+    let Denial { host, port, reason, count, last_at_ms } = denial;
+    let last_at = Timestamp::from_millisecond(last_at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    wire::Denial { host, port, count, last_at, reason }
+}

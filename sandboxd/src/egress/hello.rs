@@ -1,0 +1,204 @@
+//! Which name a TLS client says it wants: the server name in its first message (RFC 8446, sections 4.1.2 and 5.1;
+//! RFC 6066, section 3).
+//!
+//! The message may come in several records, and in any pieces. Nothing else of it is looked at. A server that is told another
+//! name in an encrypted part of the message (ECH) or in HTTP's own headers is not seen from here.
+
+const HANDSHAKE_RECORD: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_NAME_EXTENSION: u16 = 0;
+const HOST_NAME: u8 = 0;
+
+/// Content of a record, at most (RFC 8446, section 5.1).
+const MAX_RECORD_BYTES: usize = 1 << 14;
+
+/// What the bytes so far are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hello {
+    /// The beginning of one.
+    Incomplete,
+    /// None.
+    Malformed,
+    /// One that names a server, or none.
+    Complete(Option<String>),
+}
+
+/// Whether bytes can be the beginning of TLS.
+pub(super) fn is_tls(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&HANDSHAKE_RECORD)
+}
+
+/// Reads what a client has sent so far.
+pub(super) fn read(bytes: &[u8]) -> Hello {
+    let Some(message) = message(bytes) else { return Hello::Malformed };
+    let mut head = Bytes(&message);
+    let (Some(kind), Some(length)) = (head.number(1), head.number(3)) else { return Hello::Incomplete };
+    match head.take(length) {
+        _ if kind != usize::from(CLIENT_HELLO) => Hello::Malformed,
+        Some(body) => server_name(Bytes(body)).map_or(Hello::Malformed, Hello::Complete),
+        None => Hello::Incomplete,
+    }
+}
+
+/// The content of the records so far, one behind the other. `None` where they are no records of a handshake.
+fn message(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (mut rest, mut message) = (Bytes(bytes), Vec::new());
+    while !rest.0.is_empty() {
+        if rest.0[0] != HANDSHAKE_RECORD {
+            return None;
+        }
+        let (Some(_), Some(length)) = (rest.number(3), rest.number(2)) else { return Some(message) };
+        if length == 0 || length > MAX_RECORD_BYTES {
+            return None;
+        }
+        match rest.take(length) {
+            Some(content) => message.extend_from_slice(content),
+            None => {
+                message.extend_from_slice(rest.0);
+                return Some(message);
+            }
+        }
+    }
+    Some(message)
+}
+
+/// `None` where it is not what it must be.
+fn server_name(mut hello: Bytes<'_>) -> Option<Option<String>> {
+    // Version and random.
+    hello.take(2 + 32)?;
+    for length_bytes in [1, 2, 1] {
+        // Session, cipher suites, compressions.
+        hello.part(length_bytes)?;
+    }
+    if hello.0.is_empty() {
+        return Some(None);
+    }
+    let mut extensions = Bytes(hello.part(2)?);
+    let mut found = None;
+    while !extensions.0.is_empty() {
+        let kind = extensions.number(2)?;
+        let content = extensions.part(2)?;
+        if kind == usize::from(SERVER_NAME_EXTENSION) {
+            // Of two, one reader would take the first and another the last.
+            if found.is_some() {
+                return None;
+            }
+            found = Some(only_name(content)?);
+        }
+    }
+    hello.0.is_empty().then_some(found)
+}
+
+fn only_name(content: &[u8]) -> Option<String> {
+    let mut content = Bytes(content);
+    let mut list = Bytes(content.part(2)?);
+    if !content.0.is_empty() || list.number(1)? != usize::from(HOST_NAME) {
+        return None;
+    }
+    let name = list.part(2)?;
+    list.0.is_empty().then(|| std::str::from_utf8(name).map(str::to_owned).ok()).flatten()
+}
+
+/// Bytes to be read from the front.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// A number of up to three bytes.
+    fn number(&mut self, bytes: usize) -> Option<usize> {
+        Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    }
+
+    /// What has its length before it.
+    fn part(&mut self, length_bytes: usize) -> Option<&'a [u8]> {
+        let length = self.number(length_bytes)?;
+        self.take(length)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn with_length(length_bytes: usize, content: &[u8]) -> Vec<u8> {
+        let length = (content.len() as u32).to_be_bytes();
+        [&length[4 - length_bytes..], content].concat()
+    }
+
+    fn name_extension(name: &str) -> Vec<u8> {
+        let entry = [&[HOST_NAME][..], &with_length(2, name.as_bytes())].concat();
+        [&[0, 0][..], &with_length(2, &with_length(2, &entry))].concat()
+    }
+
+    fn handshake(extensions: &[u8]) -> Vec<u8> {
+        let body = [&[3, 3][..], &[7; 32], &[0], &with_length(2, &[0x13, 1]), &with_length(1, &[0])].concat();
+        let body = [body, with_length(2, extensions)].concat();
+        [&[CLIENT_HELLO][..], &with_length(3, &body)].concat()
+    }
+
+    fn record(content: &[u8]) -> Vec<u8> {
+        [&[HANDSHAKE_RECORD, 3, 1][..], &with_length(2, content)].concat()
+    }
+
+    /// What a client sends that wants `name`.
+    pub(crate) fn hello(name: &str) -> Vec<u8> {
+        let other = [0, 43, 0, 3, 2, 3, 4];
+        record(&handshake(&[&other[..], &name_extension(name)].concat()))
+    }
+
+    fn named(name: &str) -> Hello {
+        Hello::Complete(Some(name.into()))
+    }
+
+    #[test]
+    fn the_name_is_found_however_the_message_comes() {
+        let whole = hello("example.com");
+        assert_eq!(read(&whole), named("example.com"));
+        for length in 0..whole.len() {
+            assert_eq!(read(&whole[..length]), Hello::Incomplete, "{length}");
+        }
+        let message = handshake(&name_extension("example.com"));
+        for at in 1..message.len() {
+            let split = [record(&message[..at]), record(&message[at..])].concat();
+            assert_eq!(read(&split), named("example.com"), "{at}");
+        }
+        assert_eq!(read(&record(&handshake(&[]))), Hello::Complete(None));
+    }
+
+    #[test]
+    fn what_two_readers_could_read_in_two_ways_is_not_taken() {
+        let twice = [name_extension("a.example"), name_extension("b.example")].concat();
+        assert_eq!(read(&record(&handshake(&twice))), Hello::Malformed);
+        let entry = |name: &str| [&[HOST_NAME][..], &with_length(2, name.as_bytes())].concat();
+        let two_entries = with_length(2, &[entry("a.example"), entry("b.example")].concat());
+        let extension = [&[0, 0][..], &with_length(2, &two_entries)].concat();
+        assert_eq!(read(&record(&handshake(&extension))), Hello::Malformed);
+        for bad in [
+            &b"\x15\x03\x01\x00\x02\x01\x00"[..],
+            b"\x16\x03\x01\x00\x00",
+            b"\x16\x03\x01\xff\xff",
+            b"GET / ",
+        ] {
+            assert_eq!(read(bad), Hello::Malformed, "{bad:?}");
+        }
+        assert_eq!(read(&record(&[2, 0, 0, 1, 0])), Hello::Malformed, "a server's");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_fail(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..80_usize, with: u8) {
+            read(&bytes);
+            let mut changed = hello("example.com");
+            let at = at % changed.len();
+            changed[at] = with;
+            read(&changed);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The gate with real connections on this machine's loopback, which is opened for it where a test needs to get through.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use super::*;
+use crate::metrics::Metrics;
+use crate::model::NetworkMode;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn policy(mode: NetworkMode, allow: &[String]) -> NetworkPolicy {
+    NetworkPolicy::from_texts(mode, allow).unwrap()
+}
+
+fn gate(opened: &[&str], hosts: &[(&str, &str)]) -> Gate {
+    let mut settings = Settings {
+        allow_cidr: opened.iter().map(|range| range.parse().unwrap()).collect(),
+        ..Settings::default()
+    };
+    for (name, address) in hosts {
+        settings.hosts.entry((*name).to_owned()).or_default().push(address.parse().unwrap());
+    }
+    Gate::new(settings, Vec::new())
+}
+
+fn host(text: &str) -> Host {
+    Host::parse(text).unwrap()
+}
+
+async fn reason(gate: &Gate, policy: &NetworkPolicy, name: &str, port: u16) -> Option<DenialReason> {
+    match gate.connect(policy, &host(name), port, &Semaphore::new(1)).await {
+        Err(Error::Denied { reason }) => Some(reason),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_name_with_one_address_that_is_not_public_leads_nowhere() {
+    let addresses = [
+        "10.0.0.1",
+        "127.0.0.1",
+        "169.254.169.254",
+        "192.168.1.1",
+        "::1",
+        "fe80::1",
+        "fd00::1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "0.0.0.0",
+        "100.64.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+    ];
+    let open = policy(NetworkMode::Default, &[]);
+    for address in addresses {
+        let only = gate(&[], &[("a.example", address)]);
+        assert_eq!(reason(&only, &open, "a.example", 443).await, Some(DenialReason::NotPublic), "{address}");
+        let both =
+            gate(&[], &[("a.example", "198.51.100.9"), ("a.example", "8.8.8.8"), ("a.example", address)]);
+        assert_eq!(reason(&both, &open, "a.example", 443).await, Some(DenialReason::NotPublic), "{address}");
+        let named = policy(NetworkMode::Allowlist, &[address.to_owned(), "a.example".into()]);
+        assert_eq!(reason(&only, &named, "a.example", 443).await, Some(DenialReason::NotPublic), "{address}");
+        assert_eq!(reason(&only, &named, address, 443).await, Some(DenialReason::NotPublic), "{address}");
+    }
+}
+
+#[tokio::test]
+async fn the_connection_is_made_to_the_address_that_was_checked() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = server.local_addr().unwrap().port();
+    let gate = gate(&["127.0.0.1/32"], &[]);
+    // What the name means first, and what it means to whoever asks once more.
+    gate.resolver
+        .script
+        .lock()
+        .unwrap()
+        .extend([vec!["127.0.0.1".parse().unwrap()], vec!["127.0.0.2".parse().unwrap()]]);
+    let open = policy(NetworkMode::Default, &[format!("*:{port}")]);
+    let far = gate.connect(&open, &host("a.example"), port, &Semaphore::new(1)).await.unwrap();
+    assert_eq!(far.stream.peer_addr().unwrap(), server.local_addr().unwrap());
+    assert_eq!(gate.resolver.script.lock().unwrap().len(), 1, "it was asked once");
+    assert_eq!(
+        reason(&gate, &open, "a.example", port).await,
+        Some(DenialReason::NotPublic),
+        "the second meaning"
+    );
+}
+
+#[tokio::test]
+async fn what_the_operator_opens_is_reached_but_for_the_daemons_own_doors() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = server.local_addr().unwrap().port();
+    let named = policy(NetworkMode::Allowlist, &[format!("127.0.0.1:{port}")]);
+    assert_eq!(reason(&gate(&[], &[]), &named, "127.0.0.1", port).await, Some(DenialReason::NotPublic));
+    let opened = gate(&["127.0.0.0/8"], &[]);
+    assert!(opened.connect(&named, &host("127.0.0.1"), port, &Semaphore::new(1)).await.is_ok());
+    let door = Gate { own_ports: vec![1..=1, port..=port], ..gate(&["127.0.0.0/8"], &[]) };
+    assert_eq!(reason(&door, &named, "127.0.0.1", port).await, Some(DenialReason::NotPublic));
+    let named = policy(NetworkMode::Allowlist, &[format!("127.0.0.2:{port}")]);
+    assert!(matches!(
+        opened.connect(&named, &host("127.0.0.2"), port, &Semaphore::new(1)).await,
+        Err(Error::ByPeer { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_there_is_no_denial() {
+    let gate = gate(&[], &[]);
+    let open = policy(NetworkMode::Default, &[]);
+    let answer = gate.connect(&open, &host("nowhere.invalid"), 443, &Semaphore::new(1)).await;
+    assert!(matches!(answer, Err(Error::NotFound { .. } | Error::Timeout)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn behind_a_proxy_hosts_are_asked_of_it_and_what_is_not_public_is_not() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = Upstream::parse(&format!("http://me:secret@{}", proxy.local_addr().unwrap())).unwrap();
+    let upstreams = Upstreams { https: Some(upstream), ..Upstreams::default() };
+    let hosts = [("in.example".to_owned(), vec!["10.0.0.1".parse().unwrap()])].into();
+    let gate = Gate::new(Settings { upstreams, hosts, ..Settings::default() }, Vec::new());
+    let open = policy(NetworkMode::Default, &[]);
+    assert_eq!(reason(&gate, &open, "in.example", 443).await, Some(DenialReason::NotPublic));
+    let serve = async {
+        let mut heads = Vec::new();
+        for answer in
+            ["HTTP/1.1 200 OK\r\n\r\nfirst words", "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"]
+        {
+            let (mut stream, _) = proxy.accept().await.unwrap();
+            let mut head = vec![0; 1024];
+            let length = stream.read(&mut head).await.unwrap();
+            heads.push(String::from_utf8(head[..length].to_vec()).unwrap());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        heads
+    };
+    let ask = async {
+        let lookups = Semaphore::new(1);
+        let asked =
+            gate.connect(&open, &host("out.invalid"), 443, &lookups).await.map(|far| far.early.clone());
+        let refused = gate.connect(&open, &host("out.invalid"), 80, &lookups).await.map(drop);
+        (asked, refused)
+    };
+    let (heads, (asked, refused)) = timeout(SOON * 3, async { tokio::join!(serve, ask) }).await.unwrap();
+    assert!(heads[0].starts_with("CONNECT out.invalid:443 HTTP/1.1\r\n"), "{}", heads[0]);
+    assert!(heads[0].contains("proxy-authorization: Basic bWU6c2VjcmV0"), "{}", heads[0]);
+    assert!(heads[1].starts_with("CONNECT out.invalid:80 "), "{}", heads[1]);
+    // Whether it came with the head or after it.
+    assert!(b"first words".starts_with(&asked.unwrap()[..]));
+    assert!(matches!(refused, Err(Error::Upstream { status: 403 })), "{refused:?}");
+}
+
+/// A client's end, a server's end, and how carrying ends.
+async fn carried(
+    expected: Option<Expected>,
+    max: Option<u64>,
+    silence: Duration,
+) -> (DuplexStream, tokio::net::TcpStream, tokio::task::JoinHandle<Result<(), Broken>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (server, _) = listener.accept().await.unwrap();
+    let (client, near) = duplex(1 << 16);
+    let far = Far::new(stream, bytes::Bytes::new());
+    let meter = Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), max)), silence);
+    let carrying = tokio::spawn(async move { carry(near, far, expected.as_ref(), &meter).await });
+    (client, server, carrying)
+}
+
+fn web(name: &str) -> Option<Expected> {
+    Some(Expected { host: host(name), port: 80 })
+}
+
+#[tokio::test]
+async fn both_directions_end_by_themselves() {
+    let (mut client, mut server, carrying) = carried(None, None, SOON).await;
+    client.write_all(b"question").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut heard = String::new();
+    server.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "question");
+    server.write_all(b"answer").await.unwrap();
+    drop(server);
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "answer");
+    assert!(timeout(SOON, carrying).await.unwrap().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn every_request_of_plain_http_is_for_the_host_that_was_asked_for() {
+    let (mut client, mut server, carrying) = carried(web("a.example"), None, SOON).await;
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    let mut buffer = vec![0; 4096];
+    for _ in 0..2 {
+        client
+            .write_all(b"GET /x HTTP/1.1\r\nHost: A.example\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n")
+            .await
+            .unwrap();
+        let length = timeout(SOON, server.read(&mut buffer)).await.unwrap().unwrap();
+        let head = String::from_utf8_lossy(&buffer[..length]).to_ascii_lowercase();
+        assert!(head.starts_with("get /x http/1.1\r\n") && head.contains("host: a.example"), "{head}");
+        assert!(!head.contains("upgrade"), "{head}");
+        server.write_all(answer).await.unwrap();
+        let length = timeout(SOON, client.read(&mut buffer)).await.unwrap().unwrap();
+        assert!(buffer[..length].ends_with(b"ok"));
+    }
+    client.write_all(b"GET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n").await.unwrap();
+    assert!(matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Mismatch)));
+    let mut rest = Vec::new();
+    let _ = timeout(SOON, server.read_to_end(&mut rest)).await.unwrap();
+    assert_eq!(rest, b"", "nothing of it arrived");
+}
+
+#[tokio::test]
+async fn shapes_that_are_read_in_two_ways_do_not_pass() {
+    let shapes = [
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a.example\r\nHost: evil.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: evil.example\r\nHost: a.example\r\n\r\n",
+        "GET http://evil.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a.example, evil.example\r\n\r\n",
+        "CONNECT a.example:80 HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost : a.example\r\n\r\n",
+        "GET / HTTP/1.1\r\n Host: a.example\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.9\r\n",
+    ];
+    for shape in shapes {
+        let (mut client, mut server, carrying) = carried(web("a.example"), None, SOON).await;
+        client.write_all(shape.as_bytes()).await.unwrap();
+        let ended = timeout(SOON, carrying).await.unwrap().unwrap();
+        assert!(ended.is_err(), "{shape:?}");
+        let mut rest = Vec::new();
+        let _ = timeout(SOON, server.read_to_end(&mut rest)).await.unwrap();
+        assert_eq!(rest, b"", "{shape:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_behind_a_body_with_two_lengths_is_part_of_that_body() {
+    let (mut client, mut server, _carrying) = carried(web("a.example"), None, SOON).await;
+    let smuggled = "0\r\n\r\nGET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: a.example\r\ntransfer-encoding: chunked\r\ncontent-length: {}\r\n\r\n{smuggled}",
+        smuggled.len()
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    let mut buffer = vec![0; 4096];
+    while let Ok(Ok(length @ 1..)) = timeout(Duration::from_millis(500), server.read(&mut buffer)).await {
+        heard.extend_from_slice(&buffer[..length]);
+        if heard.ends_with(b"0\r\n\r\n") {
+            let _ = server.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    }
+    let heard = String::from_utf8_lossy(&heard);
+    assert!(
+        !heard.contains("evil.example") && !heard.to_ascii_lowercase().contains("content-length"),
+        "{heard}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_first_is_heard_on_a_port_that_is_named() {
+    let expected = Some(Expected { host: host("a.example"), port: 22 });
+    let (mut client, mut server, carrying) = carried(expected, None, SOON).await;
+    server.write_all(b"SSH-2.0-x\r\n").await.unwrap();
+    let mut heard = [0; 11];
+    timeout(SOON, client.read_exact(&mut heard)).await.unwrap().unwrap();
+    client.write_all(b"SSH-2.0-y\r\n").await.unwrap();
+    timeout(SOON, server.read_exact(&mut heard)).await.unwrap().unwrap();
+    assert_eq!(&heard, b"SSH-2.0-y\r\n");
+    drop((client, server));
+    let _ = timeout(SOON, carrying).await.unwrap();
+}
+
+#[tokio::test]
+async fn more_bytes_than_may_be_cut_the_connection() {
+    let (mut client, mut server, carrying) = carried(None, Some(100), SOON).await;
+    client.write_all(&[7; 101]).await.unwrap();
+    assert!(matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Spent)));
+    let mut all = Vec::new();
+    let ended = timeout(SOON, server.read_to_end(&mut all)).await.unwrap();
+    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_moves_is_ended_and_one_that_moves_is_not() {
+    let silence = Duration::from_millis(400);
+    let (mut client, mut server, carrying) = carried(None, None, silence).await;
+    for _ in 0..8 {
+        client.write_all(b"x").await.unwrap();
+        server.read_exact(&mut [0]).await.unwrap();
+        assert!(!carrying.is_finished());
+        tokio::time::sleep(silence / 4).await;
+    }
+    assert!(matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Silent)));
+}
+
+#[tokio::test]
+async fn whoever_is_reset_resets_the_other() {
+    let (client, mut server, carrying) = carried(None, None, SOON).await;
+    carrying.abort();
+    drop(client);
+    let ended = timeout(SOON, server.read_to_end(&mut Vec::new())).await.unwrap();
+    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset, "a cut is no end");
+}

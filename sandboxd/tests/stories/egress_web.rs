@@ -1,0 +1,103 @@
+//! Tools of a default sandbox without settings of their own, against the registries that this machine reaches.
+
+use std::path::Path;
+
+use crate::harness::{Daemon, Home, over_each_transport};
+
+/// Where the usual distributions keep what the machine trusts.
+const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Whether this machine reaches a host; says so where it does not.
+#[expect(clippy::print_stderr, reason = "a story that is left out is not to look like one that held")]
+async fn reaches(host: &str) -> bool {
+    let connect = tokio::net::TcpStream::connect((host, 443));
+    let reached = tokio::time::timeout(std::time::Duration::from_secs(5), connect).await;
+    let is_reached = matches!(reached, Ok(Ok(_)));
+    if !is_reached {
+        eprintln!("left out: {host} is not reached from here");
+    }
+    is_reached
+}
+
+fn home() -> Home {
+    if Path::new(BUNDLE).exists() { Home::new().set("SANDBOXD_CA_BUNDLE", BUNDLE) } else { Home::new() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_installs_a_package_and_node_fetches() {
+    if !reaches("registry.npmjs.org").await {
+        return;
+    }
+    let daemon = Daemon::start_in(home()).await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let install = "npm install --no-audit --no-fund left-pad >&2 && node -p 'require(\"left-pad\")(7, 3, 0)'";
+    assert_eq!(daemon.output(&sandbox, install).await, "007\n");
+    let fetch = "node -e \"fetch('https://registry.npmjs.org/left-pad').then(r => console.log(r.status))\"";
+    assert_eq!(daemon.output(&sandbox, fetch).await, "200\n");
+    let listed = "curl -sS -m 60 -o /dev/null -w '%{http_code}' https://registry.npmjs.org/left-pad";
+    assert_eq!(daemon.output(&sandbox, listed).await, "200");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_installs_with_a_list_that_names_its_registry() {
+    if !reaches("registry.npmjs.org").await {
+        return;
+    }
+    let daemon = Daemon::start_in(home()).await;
+    let sandbox = crate::egress::sandbox_with(&daemon, "chat:1", "allowlist", &["registry.npmjs.org"]).await;
+    let install = "npm install --no-audit --no-fund left-pad >&2 && node -p 'require(\"left-pad\")(7, 3, 0)'";
+    assert_eq!(daemon.output(&sandbox, install).await, "007\n");
+    assert!(daemon.run(&sandbox, "curl -sS -m 20 https://pypi.org/").await.exit_code != 0);
+    let denials = daemon.client.denials(&sandbox).await.unwrap().denials;
+    assert_eq!(
+        (denials[0].host.as_str(), denials[0].port, denials.len()),
+        ("pypi.org", 443, 1),
+        "{denials:?}"
+    );
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pip_installs_a_package() {
+    if !reaches("pypi.org").await {
+        return;
+    }
+    let daemon = Daemon::start_in(home()).await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let install = "python3 -m venv v && v/bin/pip install -q --disable-pip-version-check six >&2 && \
+                   v/bin/python -c 'import six; print(six.PY3)'";
+    assert_eq!(daemon.output(&sandbox, install).await, "True\n");
+    let urllib =
+        "python3 -c \"import urllib.request as u; print(u.urlopen('https://pypi.org/simple/six/').status)\"";
+    assert_eq!(daemon.output(&sandbox, urllib).await, "200\n");
+    daemon.stop().await;
+}
+
+over_each_transport!(certificates_of_the_operator_are_in_each_sandbox_and_not_its_own);
+
+async fn certificates_of_the_operator_are_in_each_sandbox_and_not_its_own(daemon: &Daemon) {
+    // Without a bundle nothing is set; with one every tool is told, and it cannot be changed from inside.
+    let sandbox = daemon.sandbox("chat:1").await;
+    assert_eq!(daemon.output(&sandbox, "env | grep -c ca-bundle; true").await, "0\n");
+    if !Path::new(BUNDLE).exists() {
+        return;
+    }
+    let transport = daemon.home.config().transport.unwrap();
+    let daemon = Daemon::start_in(home().set("SANDBOXD_AGENT_TRANSPORT", transport.as_str())).await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let told = daemon.output(&sandbox, "env | grep ca-bundle | cut -d= -f1 | sort | tr '\\n' ' '").await;
+    assert_eq!(
+        told,
+        "CARGO_HTTP_CAINFO CURL_CA_BUNDLE GIT_SSL_CAINFO NODE_EXTRA_CA_CERTS PIP_CERT REQUESTS_CA_BUNDLE \
+         SSL_CERT_FILE npm_config_cafile "
+    );
+    let same = daemon.output(&sandbox, "sha256sum <$CURL_CA_BUNDLE | cut -d' ' -f1").await;
+    use sha2::Digest;
+    let digest = sha2::Sha256::digest(std::fs::read(BUNDLE).unwrap());
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(same.trim(), digest);
+    let write = daemon.run(&sandbox, "echo x >>$CURL_CA_BUNDLE || rm -f $CURL_CA_BUNDLE").await;
+    assert_ne!(write.exit_code, 0);
+    daemon.stop().await;
+}
