@@ -117,5 +117,6 @@ nothing_is_left_of() {
   local label=label=sandboxd.instance=$1
   docker ps --all --quiet --filter "$label" | xargs --no-run-if-empty docker rm --force --volumes >/dev/null 2>&1
   docker volume ls --quiet --filter "$label" | xargs --no-run-if-empty docker volume rm >/dev/null 2>&1
+  docker network ls --quiet --filter "$label" | xargs --no-run-if-empty docker network rm >/dev/null 2>&1
   [[ -z $(docker ps --all --quiet --filter "$label")$(docker volume ls --quiet --filter "$label") ]]
 }

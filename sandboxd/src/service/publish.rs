@@ -129,10 +129,13 @@ impl Service {
     pub(super) async fn unpublish_all(&self, id: &SandboxId) -> Result<(), Error> {
         let mut held = self.publications.held.lock().await;
         let keys: Vec<Key> = held.keys().filter(|(sandbox, _)| sandbox == id).cloned().collect();
-        for key in keys {
+        for key in &keys {
             self.engine.unpublish(&key.0, key.1).await?;
-            held.remove(&key);
-            self.remove_door(&key);
+            held.remove(key);
+            self.remove_door(key);
+        }
+        if held.is_empty() && !keys.is_empty() {
+            self.engine.remove_networks(None).await?;
         }
         Ok(())
     }

@@ -104,6 +104,7 @@ fn table() -> Vec<Row> {
         ),
         ("packFiles", "path", text(0, MAX_PATH_BYTES)),
         ("packFiles", "format", one_of(["tar", "tar.gz", "tar.zst"], "tar")),
+        ("findPort", "style", json!({ "enum": ["gateway", "publish"] })),
         ("unpackFiles", "path", text(0, MAX_PATH_BYTES)),
         ("watchFiles", "path", text(0, MAX_PATH_BYTES)),
         ("watchFiles", "recursive", json!({ "default": false })),

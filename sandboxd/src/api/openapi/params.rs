@@ -42,7 +42,7 @@ pub(in crate::api) struct InPort {
     /// The sandbox's id.
     id: SandboxId,
     /// In the sandbox.
-    #[param(minimum = 1)]
+    #[param(minimum = 1, maximum = 65535)]
     port: u16,
 }
 
@@ -54,7 +54,7 @@ pub(in crate::api) struct InLink {
     /// The sandbox's id.
     id: SandboxId,
     /// In the sandbox.
-    #[param(minimum = 1)]
+    #[param(minimum = 1, maximum = 65535)]
     port: u16,
     /// The link's id.
     link_id: LinkId,
