@@ -214,20 +214,38 @@ fn session_key() -> Value {
     json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{any}{ink}{any}$") })
 }
 
-/// A host and perhaps a port. Names in other letters, and the shorter forms of IPv6 addresses, are taken as well.
+/// A host and perhaps a port, in every spelling that is answered. Names in other letters are taken as well.
 fn rule() -> Value {
-    let label = "(?![Xx][Nn]--)[A-Za-z0-9_-]{1,63}";
-    let last = "(?![Xx][Nn]--)[A-Za-z_-][A-Za-z0-9_-]{0,62}";
-    let name = format!(r"(?:{label}\.){{0,2}}{last}\.?");
+    let label = "[A-Za-z0-9_-]{1,63}";
+    // Not what could be a number.
+    let last = "(?!0[Xx])[A-Za-z0-9_-]{0,31}[A-Za-z_-][A-Za-z0-9_-]{0,31}";
+    let name = format!(r"(?![A-Za-z0-9._-]{{254}})(?:{label}\.){{0,126}}{last}\.?");
     let byte = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     let v4 = format!(r"{byte}(?:\.{byte}){{3}}");
-    let v6 = r"\[(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}\]";
-    let port = "(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?";
+    let v6 = ipv6(&v4);
+    let port =
+        "(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?";
     json!({
         "type": "string",
         "maxLength": MAX_NETWORK_RULE_BYTES,
-        "pattern": format!(r"^(?:\*|(?:\*\.)?{name}|{v4}|{v6}){port}$"),
+        "pattern": format!(r"^(?:(?:\*|(?:\*\.)?{name}|{v4}|\[{v6}\]){port}|{v6})$"),
     })
+}
+
+/// RFC 4291, section 2.2, with an IPv4 address only where Rust writes one.
+fn ipv6(v4: &str) -> String {
+    let group = "[0-9A-Fa-f]{1,4}";
+    let mut forms = vec![format!("(?:{group}:){{7}}{group}"), format!("::[Ff]{{4}}:{v4}")];
+    // So many groups before the gap; behind it as many as leave room for one of zeros.
+    for before in 0..8 {
+        let head = if before == 0 { ":".to_owned() } else { format!("(?:{group}:){{{before}}}") };
+        let tail = match 7 - before {
+            0 => ":".to_owned(),
+            room => format!("(?:(?::{group}){{1,{room}}}|:)"),
+        };
+        forms.push(format!("{head}{tail}"));
+    }
+    format!("(?:{})", forms.join("|"))
 }
 
 fn map(max: usize, names: Value) -> Value {
