@@ -112,8 +112,13 @@ impl Error {
 
     /// The daemon's code, where it refused.
     pub fn code(&self) -> Option<ErrorCode> {
+        self.body().map(|body| body.code)
+    }
+
+    /// The daemon's words, where it refused.
+    pub fn body(&self) -> Option<&ErrorBody> {
         match self {
-            Self::Refused { body, .. } => Some(body.code),
+            Self::Refused { body, .. } => Some(body),
             _ => None,
         }
     }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use reqwest::header::{CONTENT_LENGTH, ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
 use reqwest::{Method, RequestBuilder, Response};
 use sandbox_api::files::{
     ArchiveUnpacked, DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileList, FileRead, FileWritten,
@@ -252,6 +252,7 @@ impl ByteRange {
 /// that breaks off is an error and never looks like the end.
 pub struct FileContent {
     length: Option<u64>,
+    total: Option<u64>,
     etag: Option<String>,
     pieces: BoxStream<'static, reqwest::Result<Bytes>>,
 }
@@ -260,13 +261,19 @@ impl FileContent {
     fn new(response: Response) -> Self {
         let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let length = header(CONTENT_LENGTH).and_then(|length| length.parse().ok());
+        let range = header(CONTENT_RANGE).and_then(|range| range.rsplit_once('/')?.1.parse().ok());
         let etag = header(ETAG).map(|etag| etag.trim_matches('"').to_owned());
-        Self { length, etag, pieces: response.bytes_stream().boxed() }
+        Self { length, total: range.or(length), etag, pieces: response.bytes_stream().boxed() }
     }
 
     /// How many bytes come, where that is known beforehand.
     pub fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    /// How many bytes the whole file has, of which this may be a part; where that is known beforehand.
+    pub fn total_bytes(&self) -> Option<u64> {
+        self.total
     }
 
     /// Of the whole file as it was opened.
@@ -304,6 +311,7 @@ impl std::fmt::Debug for FileContent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FileContent")
             .field("length", &self.length)
+            .field("total", &self.total)
             .field("etag", &self.etag)
             .finish_non_exhaustive()
     }

@@ -1,0 +1,14 @@
+//! A real bash for a chat app.
+//!
+//! In reading order: [`config`] is what the operator wrote, checked. [`gates`] decide for each request whether there are
+//! tools at all. [`provider`] is where sandboxes are. [`session`] keeps one for each chat, and [`seed`] puts its first
+//! files there. [`tools`] is what the model calls.
+//!
+//! Nothing here runs a command on the machine it is on.
+
+pub mod config;
+pub mod gates;
+pub mod provider;
+pub mod seed;
+pub mod session;
+pub mod tools;

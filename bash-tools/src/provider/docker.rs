@@ -1,0 +1,203 @@
+//! Sandboxes of sandboxd.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use futures::StreamExt;
+use sandbox_api::command::{self as wire, Output, Record, StartCommand};
+use sandbox_api::sandbox::{CreateSandbox, Network, Resources};
+use sandbox_api::{ErrorCode, IdError};
+use sandbox_client::{ByteRange, Client, WriteOptions, upload_stream};
+
+use super::{
+    Archive, Command, End, EndReason, Error, Event, FilePart, Opened, Provider, Result, Running, SandboxId,
+};
+use crate::session::SessionKey;
+
+/// What sandboxes are to be like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// `node24` or `python3.13`.
+    pub runtime: String,
+    /// How long one may be idle, 10 s to 6 h.
+    pub idle_ttl: Duration,
+    /// 1 to 8.
+    pub vcpus: u64,
+    /// MiB, 256 to 16384.
+    pub memory_mb: u64,
+    /// Whether it may reach the public internet.
+    pub has_network: bool,
+    /// That may be previewed, up to 4.
+    pub ports: Vec<u16>,
+}
+
+/// Sandboxes of one sandboxd.
+#[derive(Debug, Clone)]
+pub struct Docker {
+    client: Client,
+    wish: Wish,
+}
+
+impl Docker {
+    /// Nothing is sent yet.
+    pub fn new(client: Client, wish: Wish) -> Self {
+        Self { client, wish }
+    }
+
+    fn wish_for(&self, key: &SessionKey) -> CreateSandbox {
+        let Wish { runtime, idle_ttl, vcpus, memory_mb, has_network, ports } = &self.wish;
+        let mode = if *has_network { "default" } else { "none" };
+        CreateSandbox {
+            session_key: key.as_str().to_owned(),
+            runtime: Some(runtime.clone()),
+            idle_ttl_ms: Some(u64::try_from(idle_ttl.as_millis()).unwrap_or(u64::MAX)),
+            resources: Some(Resources {
+                vcpus: Some(*vcpus),
+                memory_mb: Some(*memory_mb),
+                ..Resources::default()
+            }),
+            network: Some(Network { mode: Some(mode.to_owned()), allow: None }),
+            ports: Some(ports.iter().copied().map(u32::from).collect()),
+            ..CreateSandbox::default()
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Docker {
+    async fn open(&self, key: &SessionKey) -> Result<Opened> {
+        let made = self.client.create_or_reconnect(&self.wish_for(key)).await.map_err(fault)?;
+        Ok(Opened { sandbox: made.sandbox_id.as_str().to_owned().into(), is_new: made.created })
+    }
+
+    async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running> {
+        let wish = StartCommand {
+            script: Some(command.script),
+            timeout_ms: Some(u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX)),
+            ..StartCommand::default()
+        };
+        let records = self.client.run(&id(sandbox)?, &wish).await.map_err(fault)?;
+        Ok(Running::new(records.map(|record| event(record.map_err(fault)?)).boxed()))
+    }
+
+    async fn read_file(
+        &self,
+        sandbox: &SandboxId,
+        path: &str,
+        offset: u64,
+        max_bytes: usize,
+    ) -> Result<FilePart> {
+        let last = offset.saturating_add(max_bytes as u64).saturating_sub(1);
+        let span = Some(ByteRange::Span(offset, last));
+        let content = match self.client.get_file(&id(sandbox)?, path, span).await {
+            Ok(content) => content,
+            Err(error) if error.code() == Some(ErrorCode::RangeNotSatisfiable) => {
+                return Ok(FilePart { bytes: Bytes::new(), total_bytes: size_told(&error) });
+            }
+            Err(error) => return Err(fault_of_file(error, path)),
+        };
+        let total_bytes = content.total_bytes();
+        let bytes = content.bytes(max_bytes).await.map_err(fault)?.into();
+        Ok(FilePart { bytes, total_bytes })
+    }
+
+    async fn write_file(&self, sandbox: &SandboxId, path: &str, content: Bytes) -> Result<()> {
+        let written = self.client.put_file(&id(sandbox)?, path, content, WriteOptions::default()).await;
+        written.map(drop).map_err(fault)
+    }
+
+    async fn unpack(&self, sandbox: &SandboxId, archive: Archive) -> Result<()> {
+        let unpacked = self.client.unpack_files(&id(sandbox)?, "", upload_stream(archive)).await;
+        unpacked.map(drop).map_err(fault)
+    }
+
+    async fn url(&self, sandbox: &SandboxId, port: u16) -> Result<String> {
+        let found = self.client.find_port(&id(sandbox)?, port).await.map_err(fault)?;
+        found
+            .url
+            .ok_or_else(|| Error::Refused { said: format!("port {port} of the sandbox cannot be reached") })
+    }
+
+    async fn release(&self, sandbox: &SandboxId) -> Result<()> {
+        self.client.park(&id(sandbox)?, false).await.map(drop).map_err(fault)
+    }
+
+    async fn delete(&self, sandbox: &SandboxId) -> Result<()> {
+        self.client.delete(&id(sandbox)?).await.map(drop).map_err(fault)
+    }
+}
+
+/// An id of another kind names nothing that is there.
+fn id(sandbox: &SandboxId) -> Result<sandbox_api::SandboxId> {
+    sandbox.as_str().parse().map_err(|_: IdError| Error::Gone)
+}
+
+fn event(record: Record) -> Result<Event> {
+    Ok(match record {
+        Record::Start { .. } => Event::Started,
+        Record::Stdout(output) => Event::Stdout(bytes(output)?),
+        Record::Stderr(output) => Event::Stderr(bytes(output)?),
+        Record::Gap { dropped_bytes, .. } => Event::Missed { bytes: dropped_bytes },
+        Record::Heartbeat => Event::Heartbeat,
+        Record::Exit { exit_code, reason, .. } => Event::Ended(End { exit_code, reason: end_reason(reason) }),
+    })
+}
+
+fn bytes(output: Output) -> Result<Bytes> {
+    match output.data_base64 {
+        None => Ok(output.data.into()),
+        Some(bytes) => {
+            BASE64_STANDARD.decode(bytes).map(Bytes::from).map_err(|error| Error::Broken(error.into()))
+        }
+    }
+}
+
+fn end_reason(reason: wire::EndReason) -> EndReason {
+    match reason {
+        wire::EndReason::Exited => EndReason::Exited,
+        wire::EndReason::Timeout => EndReason::Timeout,
+        wire::EndReason::Killed => EndReason::Killed,
+        wire::EndReason::Oom => EndReason::Oom,
+        wire::EndReason::Lost => EndReason::Lost,
+    }
+}
+
+fn size_told(error: &sandbox_client::Error) -> Option<u64> {
+    error.body()?.details.get("sizeBytes")?.as_u64()
+}
+
+fn fault_of_file(error: sandbox_client::Error, path: &str) -> Error {
+    let is_of_file =
+        |body: &sandbox_api::ErrorBody| body.details.get("resource").is_some_and(|it| it == "file");
+    if error.code() == Some(ErrorCode::NotFound) && error.body().is_some_and(is_of_file) {
+        return Error::NoFile { path: path.to_owned() };
+    }
+    fault(error)
+}
+
+fn fault(error: sandbox_client::Error) -> Error {
+    let Some(body) = error.body() else { return Error::Broken(error.into()) };
+    let said = body.error.clone();
+    match body.code {
+        ErrorCode::NotFound if body.details.get("resource").is_some_and(|it| it == "sandbox") => Error::Gone,
+        ErrorCode::CapacityExhausted | ErrorCode::RateLimited => Error::Full { said, retry_after: None },
+        ErrorCode::Unauthenticated | ErrorCode::Forbidden => Error::Unauthenticated,
+        ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Internal => {
+            Error::Unavailable { said }
+        }
+        ErrorCode::InvalidRequest
+        | ErrorCode::NotFound
+        | ErrorCode::MethodNotAllowed
+        | ErrorCode::WrongState
+        | ErrorCode::AlreadyExists
+        | ErrorCode::PreconditionFailed
+        | ErrorCode::TooLarge
+        | ErrorCode::UnsupportedMediaType
+        | ErrorCode::RangeNotSatisfiable
+        | ErrorCode::Refused
+        | ErrorCode::InsufficientStorage => Error::Refused { said },
+    }
+}

@@ -1,0 +1,65 @@
+//! What can go wrong between this crate and where sandboxes are.
+
+use std::time::Duration;
+
+/// A provider's answer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// An act did not happen, or nobody knows whether it did.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such sandbox any more.
+    #[error("the sandbox is gone")]
+    Gone,
+    /// There is no such file.
+    #[error("File not found: {path}")]
+    NoFile {
+        /// As it was asked for.
+        path: String,
+    },
+    /// There is no room for another sandbox.
+    #[error("no room for another sandbox at present: {said}")]
+    Full {
+        /// The provider's words.
+        said: String,
+        /// When to ask again, where the provider tells.
+        retry_after: Option<Duration>,
+    },
+    /// What was asked for is understood and not done. The words are the provider's, about the request, and may be shown.
+    #[error("{said}")]
+    Refused {
+        /// The provider's words.
+        said: String,
+    },
+    /// The provider does not let this app in.
+    #[error("the provider of sandboxes refuses this app's credentials")]
+    Unauthenticated,
+    /// The provider cannot do it at present.
+    #[error("the provider of sandboxes cannot be used at present: {said}")]
+    Unavailable {
+        /// The provider's words.
+        said: String,
+    },
+    /// The provider did not answer, answered with something else, or broke off.
+    #[error("the provider of sandboxes does not answer as it should")]
+    Broken(#[source] Source),
+    /// What comes to be sent could not be read.
+    #[error("what was to be sent could not be read")]
+    Unreadable(#[source] Source),
+}
+
+impl Error {
+    /// Whether the same act may work a while later.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::Unavailable { .. } | Self::Broken(_) => true,
+            Self::Gone
+            | Self::NoFile { .. }
+            | Self::Refused { .. }
+            | Self::Unauthenticated
+            | Self::Unreadable(_) => false,
+        }
+    }
+}

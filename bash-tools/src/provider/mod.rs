@@ -1,0 +1,101 @@
+//! Where sandboxes are: sandboxd, or Vercel.
+//!
+//! A provider makes sandboxes and does single acts in them. It keeps nothing between calls and repeats nothing that may have
+//! happened: that a chat has one sandbox, that it is seeded, and that a lost one is made anew is [`session`](crate::session)'s.
+
+mod command;
+mod docker;
+mod error;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+pub use command::{Command, End, EndReason, Event, Running};
+pub use docker::Docker;
+pub use error::{Error, Result};
+
+use crate::session::SessionKey;
+
+/// The workspace inside every sandbox, of either provider.
+pub const WORKSPACE: &str = "/vercel/sandbox/workspace";
+
+/// A sandbox, as its provider names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SandboxId(String);
+
+/// A sandbox that was made or found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// Which one.
+    pub sandbox: SandboxId,
+    /// Whether there was none for the session before.
+    pub is_new: bool,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePart {
+    /// From the place that was asked for, at most as many as were asked for.
+    pub bytes: Bytes,
+    /// Of the whole file, where the provider tells.
+    pub total_bytes: Option<u64>,
+}
+
+/// A tar archive in gzip, as it comes.
+pub type Archive = BoxStream<'static, std::io::Result<Bytes>>;
+
+/// A place for sandboxes. All of them have a [`WORKSPACE`], which paths are relative to; an absolute path stays as it is and may
+/// be refused. Every call has a deadline of its own.
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// The session's sandbox, made where there is none and woken where it sleeps. Safe to repeat.
+    async fn open(&self, key: &SessionKey) -> Result<Opened>;
+
+    /// Starts a command. Dropping what is answered ends it.
+    async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running>;
+
+    /// Reads at most `max_bytes` of a file, `offset` bytes from its start. [`Error::NoFile`] where there is none. Safe to repeat.
+    async fn read_file(
+        &self,
+        sandbox: &SandboxId,
+        path: &str,
+        offset: u64,
+        max_bytes: usize,
+    ) -> Result<FilePart>;
+
+    /// Writes a file as a whole, with the directories that it needs. Safe to repeat.
+    async fn write_file(&self, sandbox: &SandboxId, path: &str, content: Bytes) -> Result<()>;
+
+    /// Unpacks an archive into the workspace.
+    async fn unpack(&self, sandbox: &SandboxId, archive: Archive) -> Result<()>;
+
+    /// A URL under which a browser reaches a port of the sandbox. Nothing needs to listen yet.
+    async fn url(&self, sandbox: &SandboxId, port: u16) -> Result<String>;
+
+    /// Gives back what the sandbox takes and keeps its files, as far as the provider can: the next [`open`](Self::open)
+    /// of the session finds them.
+    async fn release(&self, sandbox: &SandboxId) -> Result<()>;
+
+    /// Removes the sandbox and its files. Safe to repeat.
+    async fn delete(&self, sandbox: &SandboxId) -> Result<()>;
+}
+
+impl SandboxId {
+    /// As the provider writes it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SandboxId {
+    fn from(id: String) -> Self {
+        Self(id)
+    }
+}
+
+impl std::fmt::Display for SandboxId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
