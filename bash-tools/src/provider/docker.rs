@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
 use sandbox_api::command::{self as wire, Output, Record, StartCommand};
-use sandbox_api::sandbox::{CreateSandbox, Network, Resources};
+use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{ByteRange, Client, WriteOptions, upload_stream};
 
@@ -71,6 +71,12 @@ impl Provider for Docker {
     async fn open(&self, key: &SessionKey) -> Result<Opened> {
         let made = self.client.create_or_reconnect(&self.wish_for(key)).await.map_err(fault)?;
         Ok(Opened { sandbox: made.sandbox_id.as_str().to_owned().into(), is_new: made.created })
+    }
+
+    async fn find(&self, key: &SessionKey) -> Result<Option<SandboxId>> {
+        let which = ListSandboxes { session_key: Some(key.as_str().to_owned()), ..ListSandboxes::default() };
+        let found = self.client.list(&which).await.map_err(fault)?.sandboxes;
+        Ok(found.into_iter().next().map(|sandbox| sandbox.sandbox_id.as_str().to_owned().into()))
     }
 
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running> {
