@@ -3,6 +3,7 @@
 //! [`Toolkit`] is the tools of one chat, for any program. [`definitions`] tells a model of them.
 
 mod bash;
+mod definition;
 mod error;
 mod input;
 mod output;
@@ -11,6 +12,7 @@ mod text;
 mod toolkit;
 
 pub use bash::{FLUSH_AFTER, FLUSH_CHARS, FLUSH_PAUSE};
+pub use definition::{Definition, Surroundings, Tool, definitions};
 pub use error::{Error, Result};
 pub use input::{
     BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
