@@ -19,7 +19,7 @@ use crate::session::SessionKey;
 
 /// What sandboxes are to be like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct DockerWish {
     /// `node24` or `python3.13`.
     pub runtime: String,
     /// How long one may be idle, 10 s to 6 h.
@@ -38,17 +38,17 @@ pub struct Wish {
 #[derive(Debug, Clone)]
 pub struct Docker {
     client: Client,
-    wish: Wish,
+    wish: DockerWish,
 }
 
 impl Docker {
     /// Nothing is sent yet.
-    pub fn new(client: Client, wish: Wish) -> Self {
+    pub fn new(client: Client, wish: DockerWish) -> Self {
         Self { client, wish }
     }
 
     fn wish_for(&self, key: &SessionKey) -> CreateSandbox {
-        let Wish { runtime, idle_ttl, vcpus, memory_mb, has_network, ports } = &self.wish;
+        let DockerWish { runtime, idle_ttl, vcpus, memory_mb, has_network, ports } = &self.wish;
         let mode = if *has_network { "default" } else { "none" };
         CreateSandbox {
             session_key: key.as_str().to_owned(),

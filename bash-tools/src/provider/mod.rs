@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 
 pub use command::{Command, End, EndReason, Event, Running};
-pub use docker::Docker;
+pub use docker::{Docker, DockerWish};
 pub use error::{Error, Result};
 
 use crate::session::SessionKey;
