@@ -1,5 +1,7 @@
 //! The file: each key with each thing that can be wrong with it, and what is told of it.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -376,7 +378,7 @@ fn before_the_start_vercel_must_know_us() {
         let all = all.to_vec();
         let find =
             |name: &str| all.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        config::Environment::read(&tools(&vercel), find).vercel
+        config::Environment::read(Some(&tools(&vercel)), find).vercel
     };
     let whole = read(&[("VERCEL_OIDC_TOKEN", "jwt"), token, team, project]);
     let Some(config::VercelCredentials::Token { token, team_id, .. }) = whole else { panic!("{whole:?}") };
@@ -406,7 +408,7 @@ fn before_the_start_there_must_be_something_to_begin_with() {
 #[test]
 fn nothing_secret_is_printed() {
     let text = file("app.bash_tools.seed", &["git_token_env = \"GIT_TOKEN\""]);
-    let environment = config::Environment::read(&tools(&text), |_| Some(LONG.into()));
+    let environment = config::Environment::read(Some(&tools(&text)), |_| Some(LONG.into()));
     assert!(environment.strong_admin_token().is_some() && environment.git_token.is_some());
     let token = LONG;
     let vercel = format!("{environment:?}").replace("team_id", "").replace("project_id", "");

@@ -51,17 +51,19 @@ pub enum VercelCredentials {
 }
 
 impl Environment {
-    /// Reads what these settings need. A variable that is empty or blank is not there; blanks around a value are not part of it.
-    pub fn read(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Self {
+    /// Reads what these settings need; without any the switch and the admin token. A variable that is empty or blank is not there; blanks around a value are not part of it.
+    pub fn read(tools: Option<&BashTools>, env: impl Fn(&str) -> Option<String>) -> Self {
         let secret = |name: &str| value(&env, name).map(SecretString::from);
         Self {
             is_switched_on: value(&env, SWITCH)
                 .is_some_and(|value| ON.contains(&value.to_ascii_lowercase().as_str())),
             admin_token: secret(ADMIN_TOKEN),
-            orchestrator_token: tools.docker().and_then(|docker| secret(&docker.admin_token_env)),
-            git_token: match &tools.seed {
-                Seed::Git(git) => git.token_env.as_deref().and_then(secret),
-                Seed::Upload(_) => None,
+            orchestrator_token: tools
+                .and_then(BashTools::docker)
+                .and_then(|docker| secret(&docker.admin_token_env)),
+            git_token: match tools.map(|tools| &tools.seed) {
+                Some(Seed::Git(git)) => git.token_env.as_deref().and_then(secret),
+                Some(Seed::Upload(_)) | None => None,
             },
             vercel: VercelCredentials::read(&env),
         }

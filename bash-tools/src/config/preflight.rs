@@ -13,7 +13,7 @@ use super::settings::{Access, BashTools, Provider, Seed};
 
 /// Looks for everything that would keep these tools from working.
 pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec<Fault> {
-    let environment = Environment::read(tools, &env);
+    let environment = Environment::read(Some(tools), &env);
     let mut faults = Vec::new();
     if !environment.is_switched_on {
         faults.push(Fault::of_variable(names::SWITCH, Problem::SwitchedOff));
