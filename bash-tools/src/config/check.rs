@@ -7,7 +7,8 @@ use toml::de::DeTable;
 use super::fault::{Fault, Place, Problem};
 use super::forms;
 use super::ranges::{self, Range};
-use super::reader::{Reader, Section, position};
+use super::reader::{Reader, position};
+use super::section::Section;
 use super::settings::{Access, BashTools, DockerSettings, GitSeed, Provider, Sandboxes, Seed, UploadSeed};
 
 /// Where sandboxd's token is, if nothing else is said.

@@ -16,13 +16,18 @@ mod forms;
 mod preflight;
 mod ranges;
 mod reader;
+mod section;
 mod settings;
+mod spelling;
 
 pub use environment::{Environment, MIN_TOKEN_CHARS, VercelCredentials, process_environment};
 pub use fault::{Fault, Place, Problem};
 pub use file::{Error, load, path};
 pub use preflight::preflight;
 pub use settings::{Access, BashTools, DockerSettings, GitSeed, Provider, Sandboxes, Seed, UploadSeed};
+
+/// What the chat app's file calls this section.
+const SECTION: &str = "app.bash_tools";
 
 /// A file that could be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +54,6 @@ pub fn parse(text: &str) -> Result<Config, Vec<Fault>> {
     let notes = notes.into_iter().filter(|note| !note.is_of_something_missing()).collect();
     Ok(Config { tools: checked.is_enabled.then_some(checked.tools).flatten(), notes })
 }
-
-/// What the chat app's file calls this section.
-const SECTION: &str = "app.bash_tools";
 
 #[cfg(test)]
 mod tests {

@@ -8,20 +8,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::fault::{Fault, Place, Problem, shown};
 use super::ranges::{MAX_FAULTS, MAX_TEXT_BYTES, Range};
-
-/// How alike a key must be to be what was meant; 1 is the same.
-const ALIKE: f64 = 0.6;
-
-/// The same for the name of a section, whose neighbours are not ours.
-const VERY_ALIKE: f64 = 0.8;
-
-/// A table of the document, or the place where it would be.
-#[derive(Debug, Clone)]
-pub(super) struct Section<'a> {
-    path: String,
-    line: Option<usize>,
-    table: Option<&'a DeTable<'a>>,
-}
+use super::section::Section;
+use super::spelling;
 
 /// Reads a document.
 #[derive(Debug)]
@@ -71,7 +59,7 @@ impl<'a> Reader<'a> {
             return;
         }
         for key in parent.table.into_iter().flat_map(DeTable::keys) {
-            if likeness(name, key.get_ref()) >= VERY_ALIKE {
+            if spelling::is_very_alike(name, key.get_ref()) {
                 let nearest = Some(section.path.clone());
                 self.fault_at(parent, key.get_ref(), Problem::Unknown { nearest });
             }
@@ -234,7 +222,7 @@ impl<'a> Reader<'a> {
             for key in section.table.into_iter().flat_map(DeTable::keys) {
                 let path = section.path_of(key.get_ref());
                 if !self.asked.contains(&path) && self.faults.len() < MAX_FAULTS {
-                    let nearest = self.nearest(&section, key.get_ref());
+                    let nearest = spelling::nearest(&self.asked, &section.path, key.get_ref());
                     let line = self.line_of(key.span().start);
                     self.fault(&path, Some(line), Problem::Unknown { nearest });
                 }
@@ -242,18 +230,6 @@ impl<'a> Reader<'a> {
         }
         self.faults.sort_by_key(Fault::line);
         (self.faults, self.asked)
-    }
-
-    /// The known key that is most like this one; of equals the one of the same table.
-    fn nearest(&self, section: &Section<'a>, key: &str) -> Option<String> {
-        let score = |path: &String| {
-            let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
-            (likeness(name, key), table == section.path)
-        };
-        let scored = self.asked.iter().map(|path| (score(path), path));
-        let best =
-            scored.max_by(|(one, _), (other, _)| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)))?;
-        (best.0.0 >= ALIKE).then(|| best.1.clone())
     }
 
     fn value(&mut self, section: &Section<'a>, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
@@ -281,24 +257,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Section<'_> {
-    fn path_of(&self, key: &str) -> String {
-        let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_[]".contains(&byte);
-        let key = if key.bytes().all(is_bare) { shown(key) } else { format!("{:?}", shown(key)) };
-        if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
-    }
-}
-
 /// Line and column of a place in a text, both from 1.
 pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     (line, column)
-}
-
-fn likeness(known: &str, found: &str) -> f64 {
-    strsim::normalized_damerau_levenshtein(known, &shown(found).to_lowercase())
 }
 
 fn type_of(value: &DeValue<'_>) -> &'static str {

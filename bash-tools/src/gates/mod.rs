@@ -101,6 +101,7 @@ impl Gates {
             return Soon::Decided(Decision::Disabled(reason));
         }
         if let Err(reason) = self.admit(asked) {
+            tracing::debug!("a request has no bash tools: {reason}");
             return Soon::Decided(Decision::Disabled(reason));
         }
         match self.0.health.as_ref().map(Health::known) {
