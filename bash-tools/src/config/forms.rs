@@ -106,10 +106,19 @@ pub(super) fn glob(text: &str) -> Result<String, Problem> {
 /// A range of addresses; an address alone is a range of one. Never all of them: that would be to believe everybody.
 pub(super) fn addresses(text: &str) -> Result<IpNet, Problem> {
     let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    match range {
-        Ok(range) if range.prefix_len() > 0 => Ok(range.trunc()),
+    match range.map(|range| without_mapping(range.trunc())) {
+        Ok(range) if range.prefix_len() > 0 => Ok(range),
         _ => Err(malformed("an address or a range of some, such as 10.0.0.0/8", text)),
     }
+}
+
+/// IPv4 in the form of IPv6 is IPv4, as it is in the addresses that are compared with it (RFC 4291 section 2.5.5.2).
+fn without_mapping(range: IpNet) -> IpNet {
+    let mapped = range.prefix_len().checked_sub(96).zip(match range.addr() {
+        IpAddr::V6(address) => address.to_ipv4_mapped(),
+        IpAddr::V4(_) => None,
+    });
+    mapped.and_then(|(prefix, address)| IpNet::new(address.into(), prefix).ok()).unwrap_or(range)
 }
 
 fn malformed(wanted: &'static str, text: &str) -> Problem {
@@ -182,7 +191,10 @@ mod tests {
     fn not_everybody_is_a_proxy() {
         assert_eq!(addresses("10.1.2.3").unwrap().to_string(), "10.1.2.3/32");
         assert_eq!(addresses("10.1.2.3/8").unwrap().to_string(), "10.0.0.0/8");
-        for text in ["0.0.0.0/0", "::/0", "10.0.0.0/33", "proxy.lan", ""] {
+        assert_eq!(addresses("::ffff:10.1.2.3").unwrap().to_string(), "10.1.2.3/32");
+        assert_eq!(addresses("::ffff:10.0.0.0/104").unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(addresses("fd00::1/8").unwrap().to_string(), "fd00::/8");
+        for text in ["0.0.0.0/0", "::/0", "::ffff:0:0/96", "10.0.0.0/33", "proxy.lan", ""] {
             assert!(addresses(text).is_err(), "{text:?}");
         }
     }

@@ -60,7 +60,9 @@ struct Answer {
 impl Health {
     pub(super) fn new(orchestrator: &Url) -> Result<Self, reqwest::Error> {
         // sandboxd is a neighbour, found where the operator says and nowhere else.
-        let client = Client::builder().no_proxy().redirect(Policy::none()).build()?;
+        let client = Client::builder().no_proxy().redirect(Policy::none());
+        // Between two looks a connection may have died unnoticed, which would say nothing about sandboxd.
+        let client = client.pool_max_idle_per_host(0).build()?;
         let url = format!("{}/v1/health", orchestrator.as_str().trim_end_matches('/'));
         Ok(Self { url, client, seen: Mutex::new(None), turn: tokio::sync::Mutex::new(()) })
     }

@@ -37,12 +37,15 @@ pub(super) fn check(asked: Asked<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere
     check_page(asked.headers)
 }
 
-/// Whether a chain of hops, the client first, begins here. Of what trusted proxies add, the last that is none of them is the
-/// client; what stands before it is the client's own word, which can only be against it.
+/// Whether a chain of hops, the client first, begins here. Of those that are no trusted proxy the last is the client, and what
+/// stands before it is the client's own word, which can only be against it: so all of them must be this machine. Where every hop
+/// is a proxy, the first is the client.
 fn is_from_here(chain: &[IpAddr], believed: &[IpNet]) -> bool {
-    let client = chain.iter().rev().find(|hop| !is_among(believed, **hop)).or(chain.first());
-    let is_known = |hop: &IpAddr| hop.is_loopback() || is_among(believed, *hop);
-    client.is_some_and(IpAddr::is_loopback) && chain.iter().all(is_known)
+    let mut others = chain.iter().filter(|hop| !is_among(believed, **hop)).peekable();
+    match others.peek() {
+        Some(_) => others.all(IpAddr::is_loopback),
+        None => chain.first().is_some_and(IpAddr::is_loopback),
+    }
 }
 
 fn is_among(ranges: &[IpNet], address: IpAddr) -> bool {

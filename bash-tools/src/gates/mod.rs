@@ -1,10 +1,35 @@
 //! Whether a request has tools at all. Every gate must be open: the file, the switch in the environment, the access policy and,
 //! where sandboxes are sandboxd's, its health.
 //!
-//! Each gate is decided by itself and none makes up for another. The first that is closed is told. Only [`locality`] says who
+//! Each gate is decided by itself and none makes up for another. The first that is closed is told. Only `locality.rs` says who
 //! comes from this machine, and it starts from the socket: what a request says of itself can only take that away.
 //!
 //! A closed gate is no error: the chat goes on without tools, so the layer never refuses a request.
+//!
+//! ```no_run
+//! use std::net::SocketAddr;
+//!
+//! use axum::{Router, routing::post};
+//! use bash_tools::config::{self, Environment, process_environment};
+//! use bash_tools::gates::{BashToolsLayer, Decision, Gates, access_route};
+//!
+//! async fn chat(decision: Decision) -> &'static str {
+//!     if decision.is_enabled() { "with tools" } else { "without" }
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let tools = config::load(process_environment)?.tools;
+//! let gates = Gates::new(tools.as_ref(), &Environment::read(tools.as_ref(), process_environment))?;
+//! let app = Router::new()
+//!     .route("/api/chat", post(chat))
+//!     .route("/api/admin/access", access_route(gates.clone()))
+//!     .layer(BashToolsLayer::new(gates));
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//! // Without the peers' addresses nobody would be local.
+//! axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod access_route;
 mod decision;
