@@ -45,7 +45,7 @@ enum Mode {
 pub(super) fn check(text: &str) -> Checked {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        let faults = errors.iter().map(|error| syntax_fault(text, error)).collect();
+        let faults = errors.iter().take(ranges::MAX_FAULTS).map(|error| syntax_fault(text, error)).collect();
         return Checked { is_enabled: true, tools: None, faults, keys: Vec::new() };
     }
     let mut reader = Reader::new(text);

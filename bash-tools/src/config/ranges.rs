@@ -32,7 +32,7 @@ pub(super) const SEED_BYTES: Range = range(268_435_456, 65_536, 68_719_476_736, 
 pub(super) const MAX_PORTS: usize = 4;
 /// Ranges of addresses.
 pub(super) const MAX_TRUSTED_PROXIES: usize = 64;
-/// Faults that are told. Only unknown keys can be more.
+/// Faults that are told. Only unknown keys, and what is no TOML, can be more.
 pub(super) const MAX_FAULTS: usize = 200;
 /// Longest text of any setting.
 pub(super) const MAX_TEXT_BYTES: usize = 4096;

@@ -1,4 +1,4 @@
-//! The gates in front of a real server: each by itself, what nobody gets past them with, and what they cost.
+//! The gates in front of a real server: each by itself, and what nobody gets past them with.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -6,19 +6,16 @@ mod access;
 mod app;
 mod health;
 
-use std::hint::black_box;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use app::{
     App, HERE, Mood, ON, Sandboxd, TOKEN, elsewhere, enabled, gates, with_sandboxd, with_tools, without_tools,
 };
 use axum::body::Body;
 use axum::extract::{ConnectInfo, FromRequestParts};
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, Response};
 use bash_tools::gates::{BashToolsLayer, Decision, ENABLED_HEADER, Reason, TOOLS_HEADER};
-use futures::FutureExt;
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt, service_fn};
 
 #[tokio::test]
 async fn with_every_gate_open_there_are_tools() {
@@ -172,37 +169,4 @@ async fn a_handler_can_do_without_the_tools_and_cannot_claim_them() {
     };
     assert_eq!(answer_of(enabled(""), "0").await, "0");
     assert_eq!(answer_of(String::new(), "1").await, "0");
-}
-
-/// Of all that a request through the layer costs, with the bare service taken off.
-#[test]
-fn a_closed_gate_costs_less_than_five_microseconds() {
-    const REQUESTS: u32 = 2_000;
-    const LIMIT: Duration = Duration::from_micros(5);
-    const ROUNDS: usize = 500;
-    let bare = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(())) });
-    let sandboxd = SocketAddr::from(([127, 0, 0, 1], 1));
-    for variables in [&[][..], ON] {
-        let file = with_sandboxd(sandboxd, if variables.is_empty() { "" } else { "access = 'lan'" });
-        let mut gated = BashToolsLayer::new(gates(&file, variables)).layer(bare);
-        let mut round = || {
-            let start = Instant::now();
-            for _ in 0..REQUESTS {
-                let answer = gated.call(black_box(Request::new(()))).now_or_never().unwrap().unwrap();
-                assert_eq!(answer.headers()[ENABLED_HEADER], "0");
-                black_box(answer.status() == StatusCode::OK);
-            }
-            start.elapsed() / REQUESTS
-        };
-        // Others use this machine as well, so one round that is quick enough is enough.
-        let mut best = Duration::MAX;
-        for _ in 0..ROUNDS {
-            best = best.min(round());
-            if best < LIMIT {
-                break;
-            }
-        }
-        println!("{best:?} a request");
-        assert!(best < LIMIT, "{best:?}");
-    }
 }
