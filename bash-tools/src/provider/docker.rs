@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
 use sandbox_api::command::{self as wire, Output, Record, StartCommand};
-use sandbox_api::sandbox::{CreateSandbox, Network, Resources};
+use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{ByteRange, Client, WriteOptions, upload_stream};
 
@@ -19,7 +19,7 @@ use crate::session::SessionKey;
 
 /// What sandboxes are to be like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct DockerWish {
     /// `node24` or `python3.13`.
     pub runtime: String,
     /// How long one may be idle, 10 s to 6 h.
@@ -38,17 +38,17 @@ pub struct Wish {
 #[derive(Debug, Clone)]
 pub struct Docker {
     client: Client,
-    wish: Wish,
+    wish: DockerWish,
 }
 
 impl Docker {
     /// Nothing is sent yet.
-    pub fn new(client: Client, wish: Wish) -> Self {
+    pub fn new(client: Client, wish: DockerWish) -> Self {
         Self { client, wish }
     }
 
     fn wish_for(&self, key: &SessionKey) -> CreateSandbox {
-        let Wish { runtime, idle_ttl, vcpus, memory_mb, has_network, ports } = &self.wish;
+        let DockerWish { runtime, idle_ttl, vcpus, memory_mb, has_network, ports } = &self.wish;
         let mode = if *has_network { "default" } else { "none" };
         CreateSandbox {
             session_key: key.as_str().to_owned(),
@@ -71,6 +71,12 @@ impl Provider for Docker {
     async fn open(&self, key: &SessionKey) -> Result<Opened> {
         let made = self.client.create_or_reconnect(&self.wish_for(key)).await.map_err(fault)?;
         Ok(Opened { sandbox: made.sandbox_id.as_str().to_owned().into(), is_new: made.created })
+    }
+
+    async fn find(&self, key: &SessionKey) -> Result<Option<SandboxId>> {
+        let which = ListSandboxes { session_key: Some(key.as_str().to_owned()), ..ListSandboxes::default() };
+        let found = self.client.list(&which).await.map_err(fault)?.sandboxes;
+        Ok(found.into_iter().next().map(|sandbox| sandbox.sandbox_id.as_str().to_owned().into()))
     }
 
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running> {

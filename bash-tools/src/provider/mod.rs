@@ -7,12 +7,14 @@ mod command;
 mod docker;
 mod error;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
 pub use command::{Command, End, EndReason, Event, Running};
-pub use docker::Docker;
+pub use docker::{Docker, DockerWish};
 pub use error::{Error, Result};
 
 use crate::session::SessionKey;
@@ -20,9 +22,9 @@ use crate::session::SessionKey;
 /// The workspace inside every sandbox, of either provider.
 pub const WORKSPACE: &str = "/vercel/sandbox/workspace";
 
-/// A sandbox, as its provider names it.
+/// A sandbox, as its provider names it. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SandboxId(String);
+pub struct SandboxId(Arc<str>);
 
 /// A sandbox that was made or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,9 @@ pub type Archive = BoxStream<'static, std::io::Result<Bytes>>;
 pub trait Provider: Send + Sync + 'static {
     /// The session's sandbox, made where there is none and woken where it sleeps. Safe to repeat.
     async fn open(&self, key: &SessionKey) -> Result<Opened>;
+
+    /// The session's sandbox, where there is one. Makes and wakes nothing.
+    async fn find(&self, key: &SessionKey) -> Result<Option<SandboxId>>;
 
     /// Starts a command. Dropping what is answered ends it.
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running>;
@@ -90,7 +95,7 @@ impl SandboxId {
 
 impl From<String> for SandboxId {
     fn from(id: String) -> Self {
-        Self(id)
+        Self(id.into())
     }
 }
 

@@ -33,6 +33,11 @@ impl SessionKey {
         Self::new("chat:", id)
     }
 
+    /// Of a chat that is not kept; only a ticket leads here, see [`TemporaryChats`](super::TemporaryChats).
+    pub(super) fn temporary(id: &str) -> Result<Self, BadSessionKey> {
+        Self::new("tmp:", id)
+    }
+
     fn new(kind: &str, id: &str) -> Result<Self, BadSessionKey> {
         let id = id.trim();
         let limit = Self::MAX_BYTES - kind.len();
@@ -57,5 +62,22 @@ impl SessionKey {
 impl fmt::Display for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_a_chats_id_with_its_kind() {
+        assert_eq!(SessionKey::chat(" 42 ").unwrap().as_str(), "chat:42");
+        let longest = "x".repeat(SessionKey::MAX_BYTES - 5);
+        assert_eq!(SessionKey::chat(&longest).unwrap().as_str().len(), SessionKey::MAX_BYTES);
+        assert_eq!(SessionKey::chat(&format!("{longest}x")), Err(BadSessionKey::TooLong { limit: 507 }));
+        assert_eq!(SessionKey::chat(" \t "), Err(BadSessionKey::Empty));
+        assert_eq!(SessionKey::chat("a\0b"), Err(BadSessionKey::Control));
+        assert_eq!(SessionKey::chat("a\nb"), Err(BadSessionKey::Control));
+        assert_eq!(SessionKey::chat("../é 🦀").unwrap().as_str(), "chat:../é 🦀");
     }
 }

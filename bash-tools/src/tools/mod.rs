@@ -1,1 +1,23 @@
-//! To come.
+//! What the model calls.
+//!
+//! [`Toolkit`] is the tools of one chat, for any program. [`definitions`] tells a model of them.
+
+pub mod anthropic;
+mod bash;
+mod definition;
+mod error;
+mod input;
+mod output;
+mod read;
+mod text;
+mod toolkit;
+
+pub use bash::{FLUSH_AFTER, FLUSH_CHARS, FLUSH_PAUSE};
+pub use definition::{Definition, Surroundings, Tool, definitions};
+pub use error::{Error, Result};
+pub use input::{
+    BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
+};
+pub use output::{BashOutput, CANCELLED, OutputLimits, RUNNING, TIMED_OUT};
+pub use text::{Head, Tail};
+pub use toolkit::{ToolLimits, Toolkit};

@@ -14,8 +14,8 @@ use sandbox_client::{Client, Error};
 use tokio::time::{sleep, timeout};
 
 use crate::chance::Chance;
-use crate::harness::script;
 use crate::ledger::Ledger;
+use test_daemon::script;
 
 /// Where commands leave their marks.
 const MARKS: &str = "marks";

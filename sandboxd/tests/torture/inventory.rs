@@ -9,7 +9,7 @@ use sandbox_api::sandbox::{ListSandboxes, SandboxState};
 use sandbox_client::Client;
 use sandboxd::model::layout::{AGENT_PROGRAM, container_name, volume_name};
 
-use crate::harness::{Home, docker};
+use test_daemon::{Home, docker};
 
 /// Disks that a daemon makes ahead.
 const DISKS_AHEAD: usize = 2;

@@ -9,9 +9,6 @@
 
 mod chance;
 mod client;
-#[path = "../stories/harness.rs"]
-#[expect(dead_code, unused_macros, unused_imports, reason = "the stories use the rest of it")]
-mod harness;
 mod inventory;
 mod ledger;
 mod seams;

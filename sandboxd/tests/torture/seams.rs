@@ -7,8 +7,8 @@ use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
 use sandboxd::seam;
 
-use crate::harness::{outcome, script};
 use crate::world::World;
+use test_daemon::{outcome, script};
 
 /// How long the way to a seam may take.
 const SEAM: Duration = Duration::from_secs(20);

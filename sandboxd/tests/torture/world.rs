@@ -10,8 +10,8 @@ use sandbox_client::Client;
 use tokio::process::Child;
 use tokio::time::{sleep, timeout};
 
-use crate::harness::{Home, TOKEN, free_port};
 use crate::inventory;
+use test_daemon::{Home, TOKEN, free_port};
 
 /// How long a daemon may take until it is ready, whatever it was killed in.
 const READY: Duration = Duration::from_secs(10);

@@ -1,0 +1,144 @@
+//! One session's place: who uses it, when it was last used, and how its opening went.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::Error;
+use crate::provider::SandboxId;
+use crate::seed::SeedState;
+
+/// How far a session is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "camelCase")]
+pub enum SessionState {
+    /// Nothing is open; the next use opens it.
+    Closed,
+    /// Its sandbox is being made or woken.
+    Opening,
+    /// Its sandbox is there, and its first files are not yet.
+    Seeding {
+        /// How far they are.
+        seed: SeedState,
+    },
+    /// It can be used.
+    Ready,
+    /// It could not be opened; the next use tries again.
+    Failed {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    opened: watch::Sender<Opening>,
+    /// How many use it.
+    pins: AtomicUsize,
+    /// Milliseconds from [`Slot::began`] to its last use.
+    last_used_ms: AtomicU64,
+    began: Instant,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Opening {
+    Under(SessionState),
+    Ready(SandboxId),
+    Failed(Error),
+}
+
+impl Slot {
+    /// `began` is the same for all, so that their uses can be compared.
+    pub(super) fn new(began: Instant) -> Self {
+        let slot = Self {
+            opened: watch::Sender::new(Opening::Under(SessionState::Opening)),
+            pins: AtomicUsize::new(0),
+            last_used_ms: AtomicU64::new(0),
+            began,
+        };
+        slot.touch();
+        slot
+    }
+
+    pub(super) fn tell(&self, opening: Opening) {
+        self.opened.send_replace(opening);
+    }
+
+    pub(super) fn state(&self) -> SessionState {
+        match &*self.opened.borrow() {
+            Opening::Under(state) => state.clone(),
+            Opening::Ready(_) => SessionState::Ready,
+            Opening::Failed(error) => SessionState::Failed { reason: error.to_string() },
+        }
+    }
+
+    pub(super) fn sandbox(&self) -> Option<SandboxId> {
+        match &*self.opened.borrow() {
+            Opening::Ready(sandbox) => Some(sandbox.clone()),
+            Opening::Under(_) | Opening::Failed(_) => None,
+        }
+    }
+
+    /// Waits until it is open, or could not be.
+    pub(super) async fn wait(&self) -> Result<SandboxId, Error> {
+        let mut opened = self.opened.subscribe();
+        let opening = opened.wait_for(|opening| !matches!(opening, Opening::Under(_))).await;
+        match opening.as_deref() {
+            Ok(Opening::Ready(sandbox)) => Ok(sandbox.clone()),
+            Ok(Opening::Failed(error)) => Err(error.clone()),
+            Ok(Opening::Under(_)) | Err(_) => Err(Error::Stopped),
+        }
+    }
+
+    pub(super) fn is_opening(&self) -> bool {
+        matches!(&*self.opened.borrow(), Opening::Under(_))
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(&*self.opened.borrow(), Opening::Failed(_))
+    }
+
+    /// Whether nobody uses it and nobody opens it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pins.load(Ordering::Acquire) == 0 && !self.is_opening()
+    }
+
+    pub(super) fn last_used_ms(&self) -> u64 {
+        self.last_used_ms.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn touch(&self) {
+        self.last_used_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+}
+
+/// A slot in use.
+#[derive(Debug)]
+pub(super) struct Pinned(Arc<Slot>);
+
+impl Pinned {
+    /// Made only under the lock of the map that the slot is in, which is why none makes room between a look and its use.
+    pub(super) fn new(slot: &Arc<Slot>) -> Self {
+        slot.pins.fetch_add(1, Ordering::Relaxed);
+        slot.touch();
+        Self(Arc::clone(slot))
+    }
+
+    pub(super) fn slot(&self) -> &Slot {
+        &self.0
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.pins.fetch_sub(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,96 @@
+//! Temporary chats: what keeps one visitor out of another's sandbox.
+//!
+//! A temporary chat is not stored, so nothing but its id says whose it is, and ids are seen in labels and logs. So the app
+//! issues a ticket, an id with a code that only the app can make, and takes no temporary chat without its ticket.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use uuid::Uuid;
+
+use super::SessionKey;
+
+/// Issues tickets and takes them. Two with the same secret take each other's.
+#[derive(Clone)]
+pub struct TemporaryChats {
+    mac: Hmac<Sha256>,
+}
+
+/// What is no ticket of ours: not issued here, changed, or issued before the secret was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the temporary chat was not begun here, or the app was set up anew since: begin a new one")]
+pub struct BadTicket;
+
+impl TemporaryChats {
+    /// With a secret that outlives the process, so that tickets do; `secret` must come from a source of randomness.
+    pub fn new(secret: &[u8; 32]) -> Self {
+        Self { mac: Hmac::new_from_slice(secret).expect("HMAC takes keys of any length") }
+    }
+
+    /// A ticket for a chat that begins: text for a URL or a header, which the browser keeps and sends.
+    pub fn issue(&self) -> String {
+        let id = Uuid::new_v4().simple().to_string();
+        let code = BASE64_URL_SAFE_NO_PAD.encode(self.code(&id).finalize().into_bytes());
+        format!("{id}.{code}")
+    }
+
+    /// The session of a ticket. Its key has the id alone, so whoever sees the key has no ticket.
+    pub fn key(&self, ticket: &str) -> Result<SessionKey, BadTicket> {
+        let (id, code) = ticket.split_once('.').ok_or(BadTicket)?;
+        let code = BASE64_URL_SAFE_NO_PAD.decode(code).map_err(|_| BadTicket)?;
+        // In constant time.
+        self.code(id).verify_slice(&code).map_err(|_| BadTicket)?;
+        SessionKey::temporary(id).map_err(|_| BadTicket)
+    }
+
+    fn code(&self, id: &str) -> Hmac<Sha256> {
+        let mut mac = self.mac.clone();
+        mac.update(b"temporary chat:");
+        mac.update(id.as_bytes());
+        mac
+    }
+}
+
+impl std::fmt::Debug for TemporaryChats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TemporaryChats").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_opens_its_own_chat_and_no_other() {
+        let chats = TemporaryChats::new(&[7; 32]);
+        let (mine, yours) = (chats.issue(), chats.issue());
+        let key = chats.key(&mine).unwrap();
+        assert!(key.as_str().starts_with("tmp:"));
+        assert_ne!(key, chats.key(&yours).unwrap());
+        assert_eq!(
+            TemporaryChats::new(&[7; 32]).key(&mine),
+            Ok(key.clone()),
+            "another process of the same app"
+        );
+
+        let id = key.as_str().strip_prefix("tmp:").unwrap().to_owned();
+        let (_, my_code) = mine.split_once('.').unwrap();
+        let (your_id, _) = yours.split_once('.').unwrap();
+        let forged = [
+            id.clone(),
+            format!("{id}."),
+            format!("{id}.{}", &my_code[1..]),
+            format!("{your_id}.{my_code}"),
+            format!("{mine}x"),
+            String::new(),
+            ".".into(),
+            "x".repeat(100_000),
+        ];
+        for ticket in forged {
+            assert_eq!(chats.key(&ticket), Err(BadTicket), "{ticket:.80}");
+        }
+        assert_eq!(TemporaryChats::new(&[8; 32]).key(&mine), Err(BadTicket), "another app");
+    }
+}

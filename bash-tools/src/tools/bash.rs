@@ -1,0 +1,189 @@
+//! A command as a stream of what is known of it.
+//!
+//! The first value comes when the command has started, the last one when it has ended; between them one comes whenever
+//! [`FLUSH_AFTER`] has passed since the last and something is new, or as soon as [`FLUSH_CHARS`] characters are. Who does
+//! not take them slows the command and gets fewer; nothing is held back for longer than that.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::Result;
+use super::output::{BashOutput, CANCELLED, Heads, OutputLimits, Tails, notice_of};
+use crate::provider::{End, Error, Event, Running, WORKSPACE};
+
+/// How long new output may wait.
+pub const FLUSH_AFTER: Duration = Duration::from_millis(150);
+
+/// How many new characters do not wait.
+pub const FLUSH_CHARS: u64 = 512;
+
+/// Least time between two values, so that a flood of output is not copied for every line.
+pub const FLUSH_PAUSE: Duration = Duration::from_millis(20);
+
+const CANCELLED_NOTICE: &str = "Command was cancelled.";
+
+/// What is run for a command of the model: the workspace's own programs come first on PATH, and `python` is there.
+pub(super) fn script(command: &str) -> String {
+    let bin = format!("{WORKSPACE}/.remcochat/bin");
+    // The command has lines of its own, because it may begin with a comment and need not be complete.
+    format!(
+        "export PATH={bin}:$PATH; if ! command -v python >/dev/null && command -v python3 >/dev/null; then \
+         mkdir -p {bin} && ln -sf \"$(command -v python3)\" {bin}/python; fi 2>/dev/null\n{command}\n"
+    )
+}
+
+/// A text as one word of a shell.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A command in a sandbox, from before its start.
+pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Running>> + Send>>;
+
+/// A command's values as they come.
+pub(super) fn stream(
+    starting: Starting,
+    timeout: Duration,
+    limits: OutputLimits,
+    cancel: CancellationToken,
+) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
+    let run = Run {
+        starting: Some(starting),
+        running: None,
+        tails: Tails::new(limits),
+        shown: Shown { at: Instant::now(), chars: 0 },
+        timeout,
+        cancel,
+        is_done: false,
+    };
+    futures::stream::unfold(run, |mut run| async move {
+        let output = run.next().await?;
+        Some((output, run))
+    })
+}
+
+/// The same at its end, with the beginnings of its output.
+pub(super) async fn whole(
+    starting: Starting,
+    timeout: Duration,
+    limits: OutputLimits,
+    cancel: CancellationToken,
+) -> Result<BashOutput> {
+    let mut heads = Heads::new(limits);
+    let end = tokio::select! {
+        end = read_to_end(starting, &mut heads) => end?,
+        () = cancel.cancelled() => return Ok(heads.at_end(CANCELLED, Some(CANCELLED_NOTICE))),
+    };
+    Ok(heads.at_end(end.exit_code, notice_of(end, timeout.as_millis()).as_deref()))
+}
+
+async fn read_to_end(starting: Starting, heads: &mut Heads) -> Result<End> {
+    let mut running = starting.await?;
+    loop {
+        match running.next().await.ok_or_else(cut)?? {
+            Event::Stdout(bytes) => heads.stdout.push(&bytes),
+            Event::Stderr(bytes) => heads.stderr.push(&bytes),
+            Event::Missed { bytes } => heads.stdout.push(missed(bytes).as_bytes()),
+            Event::Started | Event::Heartbeat => {}
+            Event::Ended(end) => return Ok(end),
+        }
+    }
+}
+
+struct Run {
+    starting: Option<Starting>,
+    running: Option<Running>,
+    tails: Tails,
+    shown: Shown,
+    timeout: Duration,
+    cancel: CancellationToken,
+    is_done: bool,
+}
+
+/// The last value that was given out.
+struct Shown {
+    at: Instant,
+    chars: u64,
+}
+
+/// Why a value is due.
+enum Due {
+    Started,
+    Flush,
+    Ended(End),
+    Cancelled,
+}
+
+impl Run {
+    async fn next(&mut self) -> Option<Result<BashOutput>> {
+        if self.is_done {
+            return None;
+        }
+        let cancel = self.cancel.clone();
+        let due = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ok(Due::Cancelled),
+            due = self.due() => due,
+        };
+        self.is_done = !matches!(due, Ok(Due::Started | Due::Flush));
+        if self.is_done {
+            // Dropped at once: that is what ends a command which has not ended.
+            (self.starting, self.running) = (None, None);
+        }
+        Some(due.map(|due| self.show(due)))
+    }
+
+    fn show(&mut self, due: Due) -> BashOutput {
+        self.shown = Shown { at: Instant::now(), chars: self.tails.chars() };
+        match due {
+            Due::Started | Due::Flush => self.tails.so_far(),
+            Due::Cancelled => self.tails.at_end(CANCELLED, Some(CANCELLED_NOTICE)),
+            Due::Ended(end) => {
+                let notice = notice_of(end, self.timeout.as_millis());
+                self.tails.at_end(end.exit_code, notice.as_deref())
+            }
+        }
+    }
+
+    async fn due(&mut self) -> Result<Due> {
+        if let Some(starting) = &mut self.starting {
+            self.running = Some(starting.await?);
+            self.starting = None;
+        }
+        let Some(running) = &mut self.running else { return Err(cut()) };
+        loop {
+            let new_chars = self.tails.chars() - self.shown.chars;
+            let flush_at = match new_chars {
+                0 => None,
+                1..FLUSH_CHARS => Some(self.shown.at + FLUSH_AFTER),
+                _ => Some(self.shown.at + FLUSH_PAUSE),
+            };
+            let event = tokio::select! {
+                biased;
+                () = sleep_until(flush_at.unwrap_or(self.shown.at)), if flush_at.is_some() => return Ok(Due::Flush),
+                event = running.next() => event.ok_or_else(cut)??,
+            };
+            match event {
+                Event::Started => return Ok(Due::Started),
+                Event::Stdout(bytes) => self.tails.stdout.push(&bytes),
+                Event::Stderr(bytes) => self.tails.stderr.push(&bytes),
+                Event::Missed { bytes } => self.tails.stdout.push(missed(bytes).as_bytes()),
+                Event::Heartbeat => {}
+                Event::Ended(end) => return Ok(Due::Ended(end)),
+            }
+        }
+    }
+}
+
+fn missed(bytes: u64) -> String {
+    format!("\n[{bytes} bytes of output were not kept]\n")
+}
+
+fn cut() -> super::Error {
+    Error::Broken("the command's output ended before the command did".into()).into()
+}

@@ -1,0 +1,68 @@
+//! What the model sends with a call. Nothing else is taken, so that a slip is told and not passed over.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `bash`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BashInput {
+    /// The bash command or script to run.
+    pub command: String,
+}
+
+/// `readFile`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadFileInput {
+    /// The file's path; relative paths begin in the workspace.
+    pub path: String,
+    /// The first line to read, counted from 1; default 1.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub offset: Option<u64>,
+    /// How many lines to read at most; default as many as fit.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub limit: Option<u64>,
+}
+
+/// `writeFile`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteFileInput {
+    /// The file's path; relative paths begin in the workspace. Missing directories are made.
+    pub path: String,
+    /// All that the file is to hold.
+    pub content: String,
+}
+
+/// `sandboxUrl`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxUrlInput {
+    /// The port that the server listens on inside the sandbox.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+/// What `readFile` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileContent {
+    /// The text, and behind it a notice where that is not all.
+    pub content: String,
+}
+
+/// What `writeFile` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Always true; what fails is an error.
+    pub success: bool,
+}
+
+/// What `sandboxUrl` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SandboxUrl {
+    /// For the person's browser.
+    pub url: String,
+}

@@ -1,0 +1,134 @@
+//! What the model and the UI are told of a command.
+
+use serde::Serialize;
+
+use super::text::{Head, Tail};
+use crate::provider::{End, EndReason};
+
+/// The exit code of a command that runs.
+pub const RUNNING: i32 = -1;
+
+/// The exit code of a command that ran out of time, as `timeout` of coreutils has it.
+pub const TIMED_OUT: i32 = 124;
+
+/// The exit code of a command that was cancelled, as a shell has it for an interrupt.
+pub const CANCELLED: i32 = 130;
+
+/// A command so far, or at its end. Each value stands for itself: it is no difference to the one before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BashOutput {
+    /// The end of standard output: at most as many characters as the configuration says.
+    pub stdout: String,
+    /// The same of standard error, and behind it a sentence where the command did not end by itself.
+    pub stderr: String,
+    /// As a shell would report it; [`RUNNING`] while the command runs.
+    pub exit_code: i32,
+    /// How many characters of standard output are not in `stdout`, where any are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdout_truncated_chars: Option<u64>,
+    /// How many characters of standard error are not in `stderr`, where any are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr_truncated_chars: Option<u64>,
+}
+
+/// Most characters that are kept of each stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputLimits {
+    /// Of standard output, 200 to 200000.
+    pub max_stdout_chars: usize,
+    /// Of standard error, 200 to 200000.
+    pub max_stderr_chars: usize,
+}
+
+/// Both streams of a command, as they come.
+#[derive(Debug)]
+pub(super) struct Tails {
+    pub(super) stdout: Tail,
+    pub(super) stderr: Tail,
+}
+
+impl Tails {
+    pub(super) fn new(limits: OutputLimits) -> Self {
+        Self { stdout: Tail::new(limits.max_stdout_chars), stderr: Tail::new(limits.max_stderr_chars) }
+    }
+
+    /// Characters that came in all.
+    pub(super) fn chars(&self) -> u64 {
+        self.stdout.chars() + self.stderr.chars()
+    }
+
+    pub(super) fn so_far(&self) -> BashOutput {
+        let truncated = |tail: &Tail| Some(tail.dropped_chars()).filter(|dropped| *dropped > 0);
+        BashOutput {
+            stdout: self.stdout.text().to_owned(),
+            stderr: self.stderr.text().to_owned(),
+            exit_code: RUNNING,
+            stdout_truncated_chars: truncated(&self.stdout),
+            stderr_truncated_chars: truncated(&self.stderr),
+        }
+    }
+
+    /// With what is said of the end behind standard error.
+    pub(super) fn at_end(&mut self, exit_code: i32, notice: Option<&str>) -> BashOutput {
+        self.stdout.finish();
+        self.stderr.finish();
+        let mut output = self.so_far();
+        output.exit_code = exit_code;
+        if let Some(notice) = notice {
+            add_notice(&mut output.stderr, notice);
+        }
+        output
+    }
+}
+
+/// The beginnings of both streams, for who wants one answer at the end.
+#[derive(Debug)]
+pub(super) struct Heads {
+    pub(super) stdout: Head,
+    pub(super) stderr: Head,
+}
+
+impl Heads {
+    pub(super) fn new(limits: OutputLimits) -> Self {
+        Self { stdout: Head::new(limits.max_stdout_chars), stderr: Head::new(limits.max_stderr_chars) }
+    }
+
+    pub(super) fn at_end(mut self, exit_code: i32, notice: Option<&str>) -> BashOutput {
+        let stdout = with_notice(&mut self.stdout, "stdout");
+        let mut stderr = with_notice(&mut self.stderr, "stderr");
+        if let Some(notice) = notice {
+            add_notice(&mut stderr, notice);
+        }
+        BashOutput { stdout, stderr, exit_code, stdout_truncated_chars: None, stderr_truncated_chars: None }
+    }
+}
+
+/// The text, and behind it what is left out of it.
+fn with_notice(head: &mut Head, stream: &str) -> String {
+    head.finish();
+    match head.dropped_chars() {
+        0 => head.text().to_owned(),
+        dropped => {
+            format!("{}\n\n[{stream} truncated: {dropped} characters removed]", head.text().trim_end())
+        }
+    }
+}
+
+fn add_notice(text: &mut String, notice: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(notice);
+}
+
+/// What is said of an end that the command did not choose.
+pub(super) fn notice_of(end: End, timeout_ms: u128) -> Option<String> {
+    match end.reason {
+        EndReason::Exited => None,
+        EndReason::Timeout => Some(format!("Command timed out after {timeout_ms}ms.")),
+        EndReason::Killed => Some("Command was ended by a signal.".to_owned()),
+        EndReason::Oom => Some("Command was ended because the sandbox ran out of memory.".to_owned()),
+        EndReason::Lost => Some("Command was lost: its sandbox went away.".to_owned()),
+    }
+}

@@ -1,0 +1,132 @@
+//! Lines of a file, as many as fit, and a word about the rest.
+
+use super::input::ReadFileInput;
+use super::{Error, Result};
+use crate::provider::{Provider, SandboxId};
+
+/// Read at once.
+const PART_BYTES: usize = 256 * 1024;
+
+/// How far into a file lines are looked for, in bytes.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Which lines.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lines {
+    /// From 1.
+    first: u64,
+    limit: u64,
+    max_chars: usize,
+}
+
+/// Whole lines, or the beginning of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Excerpt {
+    /// The number of the first line, from 1.
+    pub(super) first: u64,
+    pub(super) text: String,
+    /// What is not shown and how to see it, where that is so.
+    pub(super) notice: Option<String>,
+}
+
+/// What was read so far.
+struct Found {
+    /// Of the lines that are wanted.
+    bytes: Vec<u8>,
+    /// The line that the next byte is in, from 1.
+    line: u64,
+    ends_in_line: bool,
+}
+
+impl Lines {
+    pub(super) fn new(input: &ReadFileInput, max_chars: usize) -> Result<Self> {
+        let (first, limit) = (input.offset.unwrap_or(1), input.limit.unwrap_or(u64::MAX));
+        for (field, value) in [("offset", first), ("limit", limit)] {
+            if value == 0 {
+                return Err(Error::BadInput { field, problem: "must be at least 1".to_owned() });
+            }
+        }
+        Ok(Self { first, limit, max_chars })
+    }
+
+    pub(super) async fn read(
+        &self,
+        provider: &dyn Provider,
+        sandbox: SandboxId,
+        path: &str,
+    ) -> Result<Excerpt> {
+        let mut found = Found { bytes: Vec::new(), line: 1, ends_in_line: false };
+        let mut at = 0;
+        let is_all = loop {
+            let part = provider.read_file(&sandbox, path, at, PART_BYTES).await?.bytes;
+            if at == 0 && part.contains(&0) {
+                return Err(Error::NotText { path: path.to_owned() });
+            }
+            at += part.len() as u64;
+            let is_enough = self.take(&mut found, &part);
+            if is_enough || part.len() < PART_BYTES {
+                break !is_enough;
+            }
+            if at >= MAX_BYTES {
+                let problem =
+                    format!("leads further into {path} than {MAX_BYTES} bytes: use bash (`sed -n`)");
+                return Err(Error::BadInput { field: "offset", problem });
+            }
+        };
+        let lines = if found.ends_in_line { found.line } else { found.line - 1 };
+        if is_all && self.first > lines.max(1) {
+            return Err(Error::NoLine { path: path.to_owned(), offset: self.first, lines });
+        }
+        Ok(self.excerpt(&found, is_all))
+    }
+
+    /// Whether no more is wanted.
+    fn take(&self, found: &mut Found, part: &[u8]) -> bool {
+        let end = self.first.saturating_add(self.limit);
+        for line in part.split_inclusive(|byte| *byte == b'\n') {
+            if found.line >= end || found.bytes.len() > self.max_chars.saturating_mul(4) {
+                return true;
+            }
+            if found.line >= self.first {
+                found.bytes.extend_from_slice(line);
+            }
+            found.ends_in_line = !line.ends_with(b"\n");
+            found.line += u64::from(!found.ends_in_line);
+        }
+        found.bytes.len() > self.max_chars.saturating_mul(4)
+    }
+
+    fn excerpt(&self, found: &Found, is_all: bool) -> Excerpt {
+        let text = String::from_utf8_lossy(&found.bytes);
+        let Some((cut, _)) = text.char_indices().nth(self.max_chars) else {
+            let notice =
+                (!is_all).then(|| format!("[more lines follow: continue with offset {}]", found.line));
+            return Excerpt { first: self.first, text: text.into_owned(), notice };
+        };
+        // Whole lines, where one fits.
+        let end = text[..cut].rfind('\n').map_or(cut, |at| at + 1);
+        let shown = &text[..end];
+        let next = self.first + shown.matches('\n').count() as u64;
+        let left_out = text[end..].chars().count();
+        let more = if is_all { "" } else { "at least " };
+        let how = if shown.ends_with('\n') {
+            format!("continue with offset {next}")
+        } else {
+            format!("line {next} is longer than an answer may be: use bash (`cut -c`)")
+        };
+        let notice = format!(
+            "[file truncated: {more}{left_out} characters of what was asked for are not shown; {how}]"
+        );
+        Excerpt { first: self.first, text: shown.to_owned(), notice: Some(notice) }
+    }
+}
+
+/// The text, and the notice behind it.
+impl From<Excerpt> for String {
+    fn from(Excerpt { text, notice, .. }: Excerpt) -> Self {
+        match notice {
+            None => text,
+            Some(notice) => format!("{text}\n{notice}"),
+        }
+    }
+}

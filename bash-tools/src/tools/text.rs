@@ -1,0 +1,270 @@
+//! A stream's text out of its bytes, bounded: its end ([`Tail`]) or its beginning ([`Head`]), and how much is left out.
+//!
+//! Lengths are characters (Unicode scalar values), and nothing is cut inside one. Bytes that are no UTF-8 become U+FFFD, as
+//! many as `String::from_utf8_lossy` makes of the whole. A byte costs the same however long the stream is.
+
+use std::str::from_utf8;
+
+/// Keeps the last characters.
+#[derive(Debug)]
+pub struct Tail {
+    decoder: Decoder,
+    /// Ends as the stream does; as long as what is kept, or a few times that.
+    text: String,
+    max_chars: usize,
+    chars: u64,
+}
+
+/// Keeps the first characters.
+#[derive(Debug)]
+pub struct Head {
+    decoder: Decoder,
+    text: String,
+    room: usize,
+    chars_left_out: u64,
+}
+
+impl Tail {
+    /// Of at most `max_chars` characters.
+    pub fn new(max_chars: usize) -> Self {
+        Self { decoder: Decoder::default(), text: String::new(), max_chars, chars: 0 }
+    }
+
+    /// Adds what came, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let Self { decoder, text, max_chars, chars } = self;
+        decoder.decode(bytes, |more| {
+            *chars += count(more);
+            add_to_tail(text, more, *max_chars);
+        });
+    }
+
+    /// Nothing comes any more: a character that is not complete never will be.
+    pub fn finish(&mut self) {
+        let Self { decoder, text, max_chars, chars } = self;
+        decoder.finish(|more| {
+            *chars += count(more);
+            add_to_tail(text, more, *max_chars);
+        });
+    }
+
+    /// The last characters.
+    pub fn text(&self) -> &str {
+        last_chars(&self.text, self.max_chars)
+    }
+
+    /// How many characters came in all, an incomplete one at the end not among them.
+    pub fn chars(&self) -> u64 {
+        self.chars
+    }
+
+    /// How many characters are not in [`text`](Self::text).
+    pub fn dropped_chars(&self) -> u64 {
+        self.chars.saturating_sub(self.max_chars as u64)
+    }
+}
+
+impl Head {
+    /// Of at most `max_chars` characters.
+    pub fn new(max_chars: usize) -> Self {
+        Self { decoder: Decoder::default(), text: String::new(), room: max_chars, chars_left_out: 0 }
+    }
+
+    /// Adds what came, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let Self { decoder, text, room, chars_left_out } = self;
+        decoder.decode(bytes, |more| add_to_head(text, more, room, chars_left_out));
+    }
+
+    /// Nothing comes any more: a character that is not complete never will be.
+    pub fn finish(&mut self) {
+        let Self { decoder, text, room, chars_left_out } = self;
+        decoder.finish(|more| add_to_head(text, more, room, chars_left_out));
+    }
+
+    /// The first characters.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How many characters are not in [`text`](Self::text).
+    pub fn dropped_chars(&self) -> u64 {
+        self.chars_left_out
+    }
+}
+
+/// A text grows to so many times what is kept of it before its beginning goes, so that moving its end costs little.
+const SLACK: usize = 2;
+
+/// Longest character of UTF-8, in bytes.
+const CHAR_BYTES: usize = 4;
+
+fn add_to_tail(text: &mut String, more: &str, max_chars: usize) {
+    let enough = max_chars.saturating_mul(CHAR_BYTES);
+    if more.len() >= enough {
+        text.clear();
+        text.push_str(last_chars(more, max_chars));
+        return;
+    }
+    if text.len() + more.len() > enough.saturating_mul(SLACK) {
+        let start = text.len() - last_chars(text, max_chars).len();
+        text.drain(..start);
+    }
+    text.push_str(more);
+}
+
+fn add_to_head(text: &mut String, more: &str, room: &mut usize, chars_left_out: &mut u64) {
+    let cut = if *room == 0 { 0 } else { more.char_indices().nth(*room).map_or(more.len(), |(at, _)| at) };
+    let (fits, left_out) = more.split_at(cut);
+    text.push_str(fits);
+    *room -= fits.chars().count();
+    *chars_left_out += count(left_out);
+}
+
+fn count(text: &str) -> u64 {
+    text.chars().count() as u64
+}
+
+fn last_chars(text: &str, max_chars: usize) -> &str {
+    if text.len() <= max_chars {
+        return text;
+    }
+    let Some(before) = max_chars.checked_sub(1) else { return "" };
+    text.char_indices().rev().nth(before).map_or(text, |(at, _)| &text[at..])
+}
+
+/// UTF-8 in pieces.
+#[derive(Debug, Default)]
+struct Decoder {
+    /// The beginning of a character, up to three bytes.
+    begun: Vec<u8>,
+}
+
+const REPLACEMENT: &str = "\u{fffd}";
+
+impl Decoder {
+    fn decode(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
+        while !self.begun.is_empty() {
+            let Some((first, rest)) = bytes.split_first() else { return };
+            self.begun.push(*first);
+            match from_utf8(&self.begun) {
+                Ok(character) => text(character),
+                Err(error) if error.error_len().is_none() => {
+                    bytes = rest;
+                    continue;
+                }
+                // The byte that does not go on with it begins something new.
+                Err(_) => {
+                    text(REPLACEMENT);
+                    self.begun.clear();
+                    break;
+                }
+            }
+            self.begun.clear();
+            bytes = rest;
+        }
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            if !chunk.valid().is_empty() {
+                text(chunk.valid());
+            }
+            let is_begun = chunks.peek().is_none()
+                && from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
+            if is_begun {
+                self.begun.extend_from_slice(chunk.invalid());
+            } else if !chunk.invalid().is_empty() {
+                text(REPLACEMENT);
+            }
+        }
+    }
+
+    fn finish(&mut self, mut text: impl FnMut(&str)) {
+        if !std::mem::take(&mut self.begun).is_empty() {
+            text(REPLACEMENT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pieces(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
+        places.extend([0, bytes.len()]);
+        places.sort_unstable();
+        places.windows(2).map(|ends| bytes[ends[0]..ends[1]].to_vec()).collect()
+    }
+
+    fn tail_of(pieces: &[Vec<u8>], max_chars: usize) -> (String, u64) {
+        let mut tail = Tail::new(max_chars);
+        for piece in pieces {
+            tail.push(piece);
+        }
+        tail.finish();
+        (tail.text().to_owned(), tail.dropped_chars())
+    }
+
+    fn head_of(pieces: &[Vec<u8>], max_chars: usize) -> (String, u64) {
+        let mut head = Head::new(max_chars);
+        for piece in pieces {
+            head.push(piece);
+        }
+        head.finish();
+        (head.text().to_owned(), head.dropped_chars())
+    }
+
+    #[test]
+    fn a_character_that_comes_in_two_pieces_is_one() {
+        let mut tail = Tail::new(3);
+        tail.push(b"ab\xf0\x9f");
+        assert_eq!((tail.text(), tail.dropped_chars()), ("ab", 0));
+        tail.push(b"\x98\x80c");
+        assert_eq!((tail.text(), tail.dropped_chars()), ("b\u{1f600}c", 1));
+    }
+
+    #[test]
+    fn what_never_becomes_a_character_is_replaced_at_the_end() {
+        let mut tail = Tail::new(9);
+        tail.push(b"a\xe2\x82");
+        assert_eq!(tail.text(), "a");
+        tail.finish();
+        assert_eq!(tail.text(), "a\u{fffd}");
+    }
+
+    #[test]
+    fn a_long_stream_takes_no_more_memory_than_a_few_times_its_tail() {
+        let mut tail = Tail::new(1000);
+        for at in 0..10_000_u32 {
+            tail.push(format!("{at:0100}é").as_bytes());
+        }
+        assert!(tail.text.capacity() <= 1000 * CHAR_BYTES * SLACK * 2, "{}", tail.text.capacity());
+        assert_eq!(tail.text().chars().count(), 1000);
+        assert_eq!(tail.dropped_chars(), 1_010_000 - 1000);
+    }
+
+    proptest! {
+        /// Cut anywhere, it is the same as at once.
+        #[test]
+        fn pieces_make_no_difference(
+            bytes in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..200),
+                "[aé€\u{1f600}]{0,80}".prop_map(String::into_bytes),
+                "[aé€\u{1f600}]{0,80}".prop_map(|text| text.into_bytes().into_iter().skip(1).collect()),
+            ],
+            cuts in proptest::collection::vec(any::<usize>(), 0..20),
+            max_chars in 0..30_usize,
+        ) {
+            let whole = String::from_utf8_lossy(&bytes).into_owned();
+            let total = whole.chars().count();
+            let left_out = total.saturating_sub(max_chars);
+            let last: String = whole.chars().skip(left_out).collect();
+            let first: String = whole.chars().take(max_chars).collect();
+            let pieces = pieces(&bytes, &cuts);
+            prop_assert_eq!(tail_of(&pieces, max_chars), (last, left_out as u64));
+            prop_assert_eq!(head_of(&pieces, max_chars), (first, left_out as u64));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A provider with nothing in it, and the tools of a chat there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bash_tools::provider::{Docker, DockerWish, Provider};
+use bash_tools::session::{SessionKey, SessionLimits, Sessions};
+use bash_tools::tools::{BashInput, BashOutput, OutputLimits, ToolLimits, Toolkit};
+use futures::{Stream, StreamExt};
+use test_daemon::Daemon;
+use tokio_util::sync::CancellationToken;
+
+/// Where the sandboxes of one story are.
+pub(crate) struct Place {
+    pub(crate) provider: Arc<dyn Provider>,
+    /// What must live as long.
+    _daemon: Daemon,
+}
+
+impl Place {
+    /// With sandboxd, through its client.
+    pub(crate) async fn docker() -> Self {
+        Self::of(Daemon::start().await)
+    }
+
+    pub(crate) fn of(daemon: Daemon) -> Self {
+        let wish = DockerWish {
+            runtime: "node24".into(),
+            idle_ttl: Duration::from_secs(600),
+            vcpus: 1,
+            memory_mb: 512,
+            has_network: false,
+            ports: vec![3000],
+        };
+        let provider = Arc::new(Docker::new(daemon.client.clone(), wish));
+        Self { provider, _daemon: daemon }
+    }
+
+    pub(crate) fn sessions(&self, max_open: usize) -> Sessions {
+        let limits = SessionLimits { max_open, idle_ttl: Duration::from_secs(600) };
+        Sessions::new(Arc::clone(&self.provider), None, limits)
+    }
+
+    pub(crate) fn tools(&self, chat: &str) -> Toolkit {
+        Toolkit::new(self.sessions(2), key(chat), limits())
+    }
+}
+
+pub(crate) fn key(chat: &str) -> SessionKey {
+    SessionKey::chat(chat).unwrap()
+}
+
+/// Small ones, so that stories reach them.
+pub(crate) fn limits() -> ToolLimits {
+    ToolLimits {
+        timeout: Duration::from_secs(20),
+        output: OutputLimits { max_stdout_chars: 1000, max_stderr_chars: 500 },
+        ports: vec![3000],
+    }
+}
+
+pub(crate) fn command(command: &str) -> BashInput {
+    BashInput { command: command.into() }
+}
+
+/// Every value of a command.
+pub(crate) async fn values(tools: &Toolkit, script: &str) -> Vec<BashOutput> {
+    let values = tools.bash(command(script), CancellationToken::new());
+    all(values).await
+}
+
+pub(crate) async fn all(
+    values: impl Stream<Item = bash_tools::tools::Result<BashOutput>>,
+) -> Vec<BashOutput> {
+    values.map(Result::unwrap).collect().await
+}
+
+/// The last value of a command.
+pub(crate) async fn run(tools: &Toolkit, script: &str) -> BashOutput {
+    values(tools, script).await.pop().unwrap()
+}
+
+/// Makes each story a test over each provider.
+macro_rules! over_each_provider {
+    ($($story:ident),* $(,)?) => {
+        mod with_sandboxd {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $story() {
+                super::$story(&$crate::place::Place::docker().await).await;
+            })*
+        }
+    };
+}
+pub(crate) use over_each_provider;
