@@ -4,17 +4,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
-use axum::http::{Request, Response};
+use axum::http::Request;
 use bash_tools::config::{self, Environment};
-use bash_tools::gates::{BashToolsLayer, Decision, ENABLED_HEADER, Gates, Reason};
+use bash_tools::gates::{Decision, Gates, Reason};
 use futures::FutureExt;
-use tower::{Layer, Service, service_fn};
-
-const LIMIT: Duration = Duration::from_micros(5);
 
 const ENABLED: &str = "[app.bash_tools]\nenabled = true\nprovider = 'docker'\naccess = 'lan'\n\
     docker.orchestrator_url = 'http://127.0.0.1:1'\nseed.git_url = 'https://git.lan/x'\n";
@@ -67,33 +62,4 @@ fn a_gate_that_is_closed_for_everybody_allocates_nothing() {
     let before = allocations();
     drop(black_box(Box::new(1)));
     assert_eq!(allocations() - before, 1, "what is not counted cannot be none");
-}
-
-/// The layer and a service that does nothing; the third gate that is closed is the access policy.
-#[test]
-fn a_closed_gate_costs_less_than_five_microseconds() {
-    const REQUESTS: u32 = 2_000;
-    const ROUNDS: usize = 500;
-    let bare = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(())) });
-    for (file, switch) in [("", "1"), (ENABLED, "0"), (ENABLED, "1")] {
-        let mut gated = BashToolsLayer::new(gates(file, switch)).layer(bare);
-        let mut round = || {
-            let start = Instant::now();
-            for _ in 0..REQUESTS {
-                let answer = gated.call(black_box(Request::new(()))).now_or_never().unwrap().unwrap();
-                assert_eq!(answer.headers()[ENABLED_HEADER], "0");
-            }
-            start.elapsed() / REQUESTS
-        };
-        // Others use this machine as well, so one round that is quick enough is enough.
-        let mut best = Duration::MAX;
-        for _ in 0..ROUNDS {
-            best = best.min(round());
-            if best < LIMIT {
-                break;
-            }
-        }
-        println!("{best:?} a request");
-        assert!(best < LIMIT, "{best:?}");
-    }
 }

@@ -1,5 +1,5 @@
 //! How fast the crate is, each number beside a rival's in the same run. Nothing here fails on a number: it prints them with the
-//! goal beside. An argument names one part: `tail`, `sessions` or `tools`.
+//! goal beside. An argument names one part: `gates`, `tail`, `sessions` or `tools`.
 
 #![expect(
     clippy::print_stdout,
@@ -7,6 +7,7 @@
     reason = "a bench prints its table and ends where it cannot go on"
 )]
 
+mod gates;
 mod sessions;
 mod tail;
 mod tools;
@@ -19,6 +20,9 @@ async fn main() {
     }
     let parts: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    if wanted("gates") {
+        gates::measure();
+    }
     if wanted("tail") {
         tail::measure();
     }
