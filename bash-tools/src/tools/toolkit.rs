@@ -127,7 +127,7 @@ impl Toolkit {
     }
 
     fn start(&self, command: &str) -> Starting {
-        let command = Command { script: bash::script(command), timeout: self.limits.timeout };
+        let command = Command::new(bash::script(command), self.limits.timeout);
         self.start_script(command)
     }
 
