@@ -136,7 +136,7 @@ impl Toolkit {
     /// A script as it is, in the chat's sandbox.
     pub(super) fn start_script(&self, script: String) -> Starting {
         let tools = self.clone();
-        let command = Command { script, timeout: self.limits.timeout };
+        let command = Command::new(script, self.limits.timeout);
         Box::pin(async move {
             let provider = tools.sessions.provider();
             let lease = tools.sessions.lease(&tools.key).await?;
