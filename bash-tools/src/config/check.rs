@@ -40,6 +40,7 @@ enum Kind {
 enum Mode {
     Git,
     Upload,
+    None,
 }
 
 pub(super) fn check(text: &str) -> Checked {
@@ -157,7 +158,8 @@ fn read_docker<'a>(
 
 fn read_seed<'a>(reader: &mut Reader<'a>, parent: &Section<'a>, has_network: bool) -> Option<Seed> {
     let section = reader.section(parent, "seed");
-    let mode = reader.choice(&section, "mode", &["git", "upload"], &[Mode::Git, Mode::Upload]);
+    let mode =
+        reader.choice(&section, "mode", &["git", "upload", "none"], &[Mode::Git, Mode::Upload, Mode::None]);
     let git = read_git(reader, &section, mode);
     let upload = read_upload(reader, parent, &section, mode);
     if mode == Some(Mode::Git) && !has_network {
@@ -169,6 +171,7 @@ fn read_seed<'a>(reader: &mut Reader<'a>, parent: &Section<'a>, has_network: boo
     match mode? {
         Mode::Git => git.map(|git| Seed::Git(GitSeed { max_bytes, ..git })),
         Mode::Upload => upload.map(|upload| Seed::Upload(UploadSeed { max_bytes, ..upload })),
+        Mode::None => Some(Seed::None),
     }
 }
 

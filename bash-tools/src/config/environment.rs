@@ -63,7 +63,7 @@ impl Environment {
                 .and_then(|docker| secret(&docker.admin_token_env)),
             git_token: match tools.map(|tools| &tools.seed) {
                 Some(Seed::Git(git)) => git.token_env.as_deref().and_then(secret),
-                Some(Seed::Upload(_)) | None => None,
+                Some(Seed::Upload(_) | Seed::None) | None => None,
             },
             vercel: VercelCredentials::read(&env),
         }

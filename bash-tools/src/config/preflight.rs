@@ -42,6 +42,7 @@ pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec
             faults.extend(name.map(|name| Fault::of_variable(name, Problem::Missing { because })));
         }
         Seed::Upload(upload) => faults.extend(no_directory(&upload.root)),
+        Seed::None => {}
     }
     faults
 }

@@ -82,6 +82,8 @@ pub enum Seed {
     Git(GitSeed),
     /// A directory of this machine.
     Upload(UploadSeed),
+    /// Nothing.
+    None,
 }
 
 /// A repository to begin with.

@@ -117,6 +117,12 @@ fn what_is_written_is_what_holds() {
 }
 
 #[test]
+fn a_workspace_may_begin_empty() {
+    let none = file("app.bash_tools.seed", &["mode = \"none\"", "git_url = \"\""]);
+    assert_eq!(tools(&none).seed, Seed::None);
+}
+
+#[test]
 fn everything_is_told_at_once_and_in_order() {
     let faults = parse(
         "[app.bash_tools]\nenabled = true\nacces = 1\ntimeout_ms = 1\nprovider = 'docker'\n\
