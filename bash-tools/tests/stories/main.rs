@@ -6,3 +6,5 @@ mod bash;
 mod files;
 mod place;
 mod sessions;
+mod vercel;
+mod vercel_fake;

@@ -61,7 +61,7 @@ pub(super) struct Api {
 }
 
 /// A request that can be sent again.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Call {
     method: Method,
     path: String,
@@ -70,7 +70,7 @@ pub(super) struct Call {
     limit: Duration,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Body {
     Empty,
     Json(Bytes),

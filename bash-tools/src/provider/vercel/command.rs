@@ -169,7 +169,7 @@ impl StartCommand {
             args.extend(pieces(&command.script).map(str::to_owned));
         }
         Self {
-            env: BTreeMap::from([(MARK, mark.to_owned())]),
+            env: BTreeMap::from([(MARK.to_owned(), mark.to_owned())]),
             wait: true,
             logs: true,
             ..Self::bash(args, WORKSPACE, command.timeout + TIMEOUT_SLACK)

@@ -69,13 +69,13 @@ pub(super) struct Route {
     pub(super) port: u16,
 }
 
-/// Body of `POST …/cmd`.
-#[derive(Debug, Clone, Serialize)]
+/// Body of `POST …/cmd`. Its environment may hold secrets, so it is not printed.
+#[derive(Clone, Serialize)]
 pub(super) struct StartCommand {
     pub(super) command: &'static str,
     pub(super) args: Vec<String>,
     pub(super) cwd: &'static str,
-    pub(super) env: BTreeMap<&'static str, String>,
+    pub(super) env: BTreeMap<String, String>,
     pub(super) sudo: bool,
     /// Milliseconds.
     pub(super) timeout: u64,
