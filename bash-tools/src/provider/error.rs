@@ -36,6 +36,12 @@ pub enum Error {
     /// The provider does not let this app in.
     #[error("the provider of sandboxes refuses this app's credentials")]
     Unauthenticated,
+    /// The credentials of this app were good.
+    #[error("this app's credentials for the provider of sandboxes expired {} minutes ago: it needs new ones", .ago.as_secs() / 60)]
+    Expired {
+        /// How long they have not been good.
+        ago: Duration,
+    },
     /// The provider cannot do it at present.
     #[error("the provider of sandboxes cannot be used at present: {said}")]
     Unavailable {
@@ -59,6 +65,7 @@ impl Error {
             | Self::NoFile { .. }
             | Self::Refused { .. }
             | Self::Unauthenticated
+            | Self::Expired { .. }
             | Self::Unreadable(_) => false,
         }
     }

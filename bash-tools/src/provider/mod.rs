@@ -6,6 +6,7 @@
 mod command;
 mod docker;
 mod error;
+mod vercel;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use futures::stream::BoxStream;
 pub use command::{Command, End, EndReason, Environment, Event, Running};
 pub use docker::{Docker, DockerWish};
 pub use error::{Error, Result};
+pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelWish};
 
 use crate::session::SessionKey;
 

@@ -7,3 +7,5 @@ mod bash;
 mod files;
 mod place;
 mod sessions;
+mod vercel;
+mod vercel_fake;

@@ -1,5 +1,6 @@
 //! A provider with nothing in it, and the tools of a chat there.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use futures::{Stream, StreamExt};
 use test_daemon::Daemon;
 use tokio_util::sync::CancellationToken;
 
+use crate::vercel_fake::Fake;
+
 /// Where the sandboxes of one story are.
 pub(crate) struct Place {
     pub(crate) provider: Arc<dyn Provider>,
     /// What must live as long.
-    _daemon: Daemon,
+    _home: Box<dyn Any + Send + Sync>,
 }
 
 impl Place {
@@ -33,7 +36,13 @@ impl Place {
             ports: vec![3000],
         };
         let provider = Arc::new(Docker::new(daemon.client.clone(), wish));
-        Self { provider, _daemon: daemon }
+        Self { provider, _home: Box::new(daemon) }
+    }
+
+    /// With what stands in for Vercel.
+    pub(crate) async fn vercel() -> Self {
+        let fake = Fake::start().await;
+        Self { provider: Arc::new(fake.provider()), _home: Box::new(fake) }
     }
 
     pub(crate) fn sessions(&self, max_open: usize) -> Sessions {
@@ -87,6 +96,13 @@ macro_rules! over_each_provider {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $story() {
                 super::$story(&$crate::place::Place::docker().await).await;
+            })*
+        }
+
+        mod with_vercel {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $story() {
+                super::$story(&$crate::place::Place::vercel().await).await;
             })*
         }
     };

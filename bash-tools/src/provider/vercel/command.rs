@@ -1,0 +1,202 @@
+//! Starting a command, and ending it with all that it started.
+//!
+//! Vercel ends what it is told to end, which is one process. So each command has a mark in its environment, which its children
+//! inherit, and whatever in the sandbox has the mark is ended with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::Vercel;
+use super::api::{Api, Call, START, path};
+use super::fault::Fault;
+use super::listen::{Lines, Listener};
+use super::wire::{Kill, StartCommand, millis};
+use crate::provider::{Command, Error, Result as Answer, Running, SandboxId, WORKSPACE};
+
+/// In the environment of a command and its children.
+const MARK: &str = "BASH_TOOLS_COMMAND";
+
+/// Ends all that has the mark, and in the next rounds what that has started meanwhile.
+const SWEEP: &str = "for round in 1 2 3 4 5; do\n\
+    found=$(grep -lsz -- \"^$1=$2\\$\" /proc/[0-9]*/environ) || [ \"$found\" ] || exit 0\n\
+    for file in $found; do pid=${file#/proc/}; kill -KILL \"${pid%/environ}\"; done\n\
+    done 2>/dev/null";
+
+/// Longest time that a sweep takes.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest script.
+const MAX_SCRIPT_BYTES: usize = 1024 * 1024;
+
+/// Longest piece of a script: Linux takes no argument of 128 KiB.
+const MAX_ARGUMENT_BYTES: usize = 96 * 1024;
+
+/// Runs a script that comes in pieces, and hides them from it.
+const JOIN: &str = "eval \"set --\n$(printf %s \"$@\")\"";
+
+/// How much longer than this side Vercel waits until it ends a command: it only has to where this side cannot.
+const TIMEOUT_SLACK: Duration = Duration::from_secs(5);
+
+/// SIGKILL.
+const KILL: u8 = 9;
+
+impl Vercel {
+    /// In a task of its own: who asked may leave while nobody knows yet what the command is called, and it must be ended all
+    /// the same.
+    pub(super) async fn run_script(&self, sandbox: &SandboxId, command: Command) -> Answer<Running> {
+        if command.script.len() > MAX_SCRIPT_BYTES {
+            let said = format!("a command must be at most {MAX_SCRIPT_BYTES} bytes long");
+            return Err(Error::Refused { said });
+        }
+        if command.script.contains('\0') {
+            return Err(Error::Refused { said: "a command must not have NUL characters".to_owned() });
+        }
+        let (vercel, sandbox) = (self.clone(), sandbox.clone());
+        let starting = tokio::spawn(async move { vercel.start(&sandbox, &command).await });
+        let listener = starting.await.map_err(|error| Error::Broken(error.into()))??;
+        Ok(Running::new(listener.events()))
+    }
+
+    async fn start(&self, sandbox: &SandboxId, command: &Command) -> Result<Listener, Fault> {
+        self.in_session(sandbox, |session| {
+            let mark = Uuid::new_v4().simple().to_string();
+            let wish = StartCommand::of(command, &mark);
+            let alive =
+                Alive { api: Arc::clone(&self.api), session, id: String::new(), mark, is_over: false };
+            alive.begin(wish, command.timeout)
+        })
+        .await
+    }
+}
+
+/// A command that runs or may run. Dropping it ends the command, unless it is over.
+#[derive(Debug)]
+pub(super) struct Alive {
+    pub(super) api: Arc<Api>,
+    session: Arc<str>,
+    /// Empty until it is told.
+    id: String,
+    mark: String,
+    pub(super) is_over: bool,
+}
+
+impl Alive {
+    async fn begin(mut self, wish: StartCommand, limit: Duration) -> Result<Listener, Fault> {
+        let call = Call::post(path(&["sessions", &self.session, "cmd"])).json(&wish).within(START);
+        let response = match self.api.send(&call).await {
+            Ok(response) => response,
+            Err(fault) => {
+                self.is_over = !fault.is_uncertain();
+                return Err(fault);
+            }
+        };
+        let mut lines = Lines::of(response);
+        let first = timeout(START, lines.command()).await;
+        self.id = first.unwrap_or(Err(Fault::Deadline { after: START }))?.id;
+        Ok(Listener::new(self, lines, limit))
+    }
+
+    /// Of the command itself.
+    pub(super) fn path(&self) -> String {
+        path(&["sessions", &self.session, "cmd", &self.id])
+    }
+
+    /// Ends it.
+    pub(super) async fn end(&self) {
+        end(&self.api, &self.session, &self.id, &self.mark).await;
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // Without a runtime the program is about to end, and Vercel ends the command in its time.
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !self.is_over {
+            let (api, session) = (Arc::clone(&self.api), Arc::clone(&self.session));
+            let (id, mark) = (std::mem::take(&mut self.id), std::mem::take(&mut self.mark));
+            runtime.spawn(async move { end(&api, &session, &id, &mark).await });
+        }
+    }
+}
+
+async fn end(api: &Api, session: &str, id: &str, mark: &str) {
+    if !id.is_empty() {
+        let kill = Call::post(path(&["sessions", session, "cmd", id, "kill"])).json(&Kill { signal: KILL });
+        warn(id, api.done(&kill).await);
+    }
+    let arguments = ["-c", SWEEP, "sweep", MARK, mark].map(str::to_owned).to_vec();
+    // As root, because the command may have become it.
+    let sweep = StartCommand { sudo: true, ..StartCommand::bash(arguments, "/", SWEEP_TIMEOUT) };
+    warn(id, api.done(&Call::post(path(&["sessions", session, "cmd"])).json(&sweep)).await);
+}
+
+/// What could not be ended ends when its time is over. Where its session or it is gone, that was the aim.
+fn warn(id: &str, ended: Result<(), Fault>) {
+    if let Err(fault) = ended
+        && !fault.is_not_found()
+        && !fault.is_of_stopped_session()
+    {
+        tracing::warn!(command = id, %fault, "a command could not be ended");
+    }
+}
+
+impl StartCommand {
+    /// One whose end nobody waits for.
+    pub(super) fn bash(args: Vec<String>, cwd: &'static str, timeout: Duration) -> Self {
+        Self {
+            command: "bash",
+            args,
+            cwd,
+            env: BTreeMap::new(),
+            sudo: false,
+            timeout: millis(timeout),
+            wait: false,
+            logs: false,
+        }
+    }
+
+    fn of(command: &Command, mark: &str) -> Self {
+        let mut args = vec!["-lc".to_owned()];
+        if command.script.len() <= MAX_ARGUMENT_BYTES {
+            args.push(command.script.clone());
+        } else {
+            args.extend([JOIN.to_owned(), "bash".to_owned()]);
+            args.extend(pieces(&command.script).map(str::to_owned));
+        }
+        let own = command.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self {
+            env: own.chain([(MARK.to_owned(), mark.to_owned())]).collect(),
+            wait: true,
+            logs: true,
+            ..Self::bash(args, WORKSPACE, command.timeout + TIMEOUT_SLACK)
+        }
+    }
+}
+
+/// The script in pieces that are arguments.
+fn pieces(mut script: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (piece, rest) = script.split_at(script.floor_char_boundary(MAX_ARGUMENT_BYTES));
+        script = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_script() {
+        let script = "é🦀x".repeat(100_000);
+        let all: Vec<&str> = pieces(&script).collect();
+        assert_eq!(all.concat(), script);
+        assert!(all.iter().all(|piece| piece.len() <= MAX_ARGUMENT_BYTES));
+        assert_eq!(all.len(), script.len().div_ceil(MAX_ARGUMENT_BYTES));
+    }
+}

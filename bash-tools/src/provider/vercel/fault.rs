@@ -1,0 +1,119 @@
+//! What can go wrong on the way to Vercel, before it is known what that means for the caller.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+
+use crate::provider::Error;
+
+/// A call failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// Vercel says no.
+    #[error("status {status}, {code}: {said}")]
+    Refused { status: StatusCode, code: String, said: String, retry_after: Option<Duration> },
+    /// The connection failed or broke.
+    #[error("vercel does not answer")]
+    Broken(#[source] reqwest::Error),
+    /// Nothing came in time. It may have happened all the same.
+    #[error("vercel does not answer within {after:?}")]
+    Deadline { after: Duration },
+    /// An answer is longer than any of the API.
+    #[error("the answer is longer than {limit} bytes")]
+    TooLong { limit: usize },
+    /// An answer is not what the API promises.
+    #[error("the answer is not what the API promises")]
+    BadAnswer(#[source] serde_json::Error),
+    /// What was answered to the start of a command tells of none.
+    #[error("the answer does not tell which command was started")]
+    NoCommand,
+    /// A command's stream broke off again and again.
+    #[error("a command's output broke off {tries} times without anything new")]
+    Cut { tries: u32 },
+    /// Another sandbox has the name.
+    #[error("the sandbox was deleted, and its name is another's now")]
+    Replaced,
+    /// What was to be sent could not be read.
+    #[error("what was to be sent could not be read")]
+    Unreadable(#[source] std::io::Error),
+    /// The credentials were good.
+    #[error("the credentials expired {ago:?} ago")]
+    Expired { ago: Duration },
+    /// A request that is not even sent.
+    #[error("{said}")]
+    Unsendable { said: String },
+}
+
+impl Fault {
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_not_found(&self) -> bool {
+        self.status() == Some(StatusCode::NOT_FOUND)
+    }
+
+    /// Whether the session has stopped or is about to. Then nothing was done, and what was asked for may be asked again.
+    pub(super) fn is_of_stopped_session(&self) -> bool {
+        self.status() == Some(StatusCode::GONE) || self.is_of_stopping_session()
+    }
+
+    pub(super) fn is_of_stopping_session(&self) -> bool {
+        let Self::Refused { status, code, .. } = self else { return false };
+        *status == StatusCode::UNPROCESSABLE_ENTITY
+            && matches!(code.as_str(), "sandbox_stopping" | "sandbox_snapshotting" | "sandbox_stopped")
+    }
+
+    /// Whether the files of a sandbox that sleeps are lost.
+    pub(super) fn is_of_lost_snapshot(&self) -> bool {
+        matches!(self, Self::Refused { status, code, .. }
+            if *status == StatusCode::GONE && code == "snapshot_not_found")
+    }
+
+    /// Whether nobody knows if it happened.
+    pub(super) fn is_uncertain(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => status.is_server_error(),
+            Self::Broken(_)
+            | Self::Deadline { .. }
+            | Self::TooLong { .. }
+            | Self::BadAnswer(_)
+            | Self::NoCommand
+            | Self::Cut { .. }
+            | Self::Unreadable(_) => true,
+            Self::Replaced | Self::Expired { .. } | Self::Unsendable { .. } => false,
+        }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Refused { status, ref said, retry_after, .. } => {
+                let said = said.clone();
+                match status.as_u16() {
+                    401 | 403 => Self::Unauthenticated,
+                    404 => Self::Gone,
+                    429 => Self::Full { said, retry_after },
+                    408 | 410 | 500..=599 => Self::Unavailable { said },
+                    422 if fault.is_of_stopping_session() => Self::Unavailable { said },
+                    400..=499 => Self::Refused { said },
+                    _ => Self::Broken(fault.into()),
+                }
+            }
+            Fault::Replaced => Self::Gone,
+            Fault::Unsendable { said } => Self::Refused { said },
+            Fault::Unreadable(error) => Self::Unreadable(error.into()),
+            Fault::Expired { ago } => Self::Expired { ago },
+            Fault::Broken(_)
+            | Fault::Deadline { .. }
+            | Fault::TooLong { .. }
+            | Fault::BadAnswer(_)
+            | Fault::NoCommand
+            | Fault::Cut { .. } => Self::Broken(fault.into()),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What is heard of a command, across broken connections.
+//!
+//! A stream that ended says nothing about the command: only its exit code does. Vercel keeps the whole output and tells it again
+//! from its first byte, so what was passed on already is counted and skipped. The clock is this side's, and runs from the
+//! moment that the command is known to run.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::io::StreamReader;
+
+use super::api::{ACT, Call};
+use super::command::Alive;
+use super::fault::Fault;
+use super::wire::{Command, Line, Started};
+use crate::provider::{End, EndReason, Event, Result as Answer};
+
+/// Longest line that is read.
+const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Times that a stream is asked for again without anything new in it.
+const MAX_TRIES: u32 = 5;
+
+/// Pause before the second of them; as much more before each further one.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long the rest of the output may take after the command ran out of time and was ended.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// As a shell reports a process that was ended by SIGKILL.
+const KILLED: i32 = 137;
+
+const TIMED_OUT: End = End { exit_code: 124, reason: EndReason::Timeout };
+const LOST: End = End { exit_code: KILLED, reason: EndReason::Lost };
+
+/// A command's stream: one JSON value a line.
+pub(super) struct Lines {
+    lines: FramedRead<StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>, LinesCodec>,
+}
+
+/// What a stream says next.
+enum Said {
+    Line(Line),
+    /// It ended as streams end.
+    Over,
+    /// It broke off, or went on in a way that is not to be understood.
+    Broken,
+}
+
+impl Lines {
+    pub(super) fn of(response: reqwest::Response) -> Self {
+        let bytes = response.bytes_stream().map_err(io::Error::other).boxed();
+        let codec = LinesCodec::new_with_max_length(MAX_LINE_BYTES);
+        Self { lines: FramedRead::new(StreamReader::new(bytes), codec) }
+    }
+
+    /// The command that the first line tells of.
+    pub(super) async fn command(&mut self) -> Result<Command, Fault> {
+        let Said::Line(Line { command: Some(command), .. }) = self.next().await else {
+            return Err(Fault::NoCommand);
+        };
+        Ok(command)
+    }
+
+    async fn next(&mut self) -> Said {
+        match self.lines.next().await {
+            None => Said::Over,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a command's stream broke off");
+                Said::Broken
+            }
+            // One that is cut is no JSON.
+            Some(Ok(line)) => serde_json::from_str(&line).map_or(Said::Broken, Said::Line),
+        }
+    }
+}
+
+/// Bytes of both streams.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    stdout: u64,
+    stderr: u64,
+}
+
+/// A command's events.
+pub(super) struct Listener {
+    alive: Alive,
+    lines: Option<Lines>,
+    is_replay: bool,
+    passed: Counts,
+    /// Of the present lines, what was passed on before.
+    to_skip: Counts,
+    /// How it ended, where that was known before the present lines began.
+    ended: Option<Command>,
+    ends_at: Instant,
+    limit: Duration,
+    has_timed_out: bool,
+    tries: u32,
+    is_begun: bool,
+    is_done: bool,
+}
+
+impl Listener {
+    /// Of a command whose first line was read.
+    pub(super) fn new(alive: Alive, lines: Lines, limit: Duration) -> Self {
+        Self {
+            alive,
+            lines: Some(lines),
+            is_replay: false,
+            passed: Counts::default(),
+            to_skip: Counts::default(),
+            ended: None,
+            ends_at: Instant::now() + limit,
+            limit,
+            has_timed_out: false,
+            tries: 0,
+            is_begun: false,
+            is_done: false,
+        }
+    }
+
+    pub(super) fn events(self) -> BoxStream<'static, Answer<Event>> {
+        futures::stream::unfold(self, |mut listener| async move {
+            let event = listener.next().await?;
+            Some((event, listener))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Option<Answer<Event>> {
+        if self.is_done {
+            return None;
+        }
+        if !self.is_begun {
+            self.is_begun = true;
+            return Some(Ok(Event::Started));
+        }
+        let event = self.next_heard().await;
+        self.is_done = matches!(event, Err(_) | Ok(Event::Ended(_)));
+        // After an error it may still run, and is ended when this is dropped.
+        self.alive.is_over = matches!(event, Ok(Event::Ended(_)));
+        Some(event.map_err(Into::into))
+    }
+
+    async fn next_heard(&mut self) -> Result<Event, Fault> {
+        loop {
+            let heard = tokio::select! {
+                biased;
+                () = sleep_until(self.ends_at) => None,
+                heard = self.hear() => Some(heard?),
+            };
+            match heard {
+                Some(Some(event)) => return Ok(event),
+                Some(None) => {}
+                None if self.has_timed_out => return Ok(Event::Ended(TIMED_OUT)),
+                None => {
+                    self.has_timed_out = true;
+                    self.alive.end().await;
+                    self.ends_at = Instant::now() + LAST_WORDS;
+                }
+            }
+        }
+    }
+
+    /// Listens for a moment. It can be broken off at every await.
+    async fn hear(&mut self) -> Result<Option<Event>, Fault> {
+        let Some(lines) = &mut self.lines else { return self.listen_again().await };
+        match lines.next().await {
+            Said::Line(line) => Ok(self.take(line)),
+            Said::Over if self.is_replay => self.at_end_of_replay().await,
+            Said::Over | Said::Broken => {
+                self.lines = None;
+                Ok(None)
+            }
+        }
+    }
+
+    fn take(&mut self, line: Line) -> Option<Event> {
+        if let Some(command) = line.command {
+            return command.exit_code.map(|exit_code| self.end(exit_code, command.duration_ms));
+        }
+        match (line.stream?.as_str(), line.data) {
+            ("stdout", Some(Value::String(text))) => {
+                let bytes = fresh(text, &mut self.to_skip.stdout, &mut self.passed.stdout)?;
+                self.tries = 0;
+                Some(Event::Stdout(bytes))
+            }
+            ("stderr", Some(Value::String(text))) => {
+                let bytes = fresh(text, &mut self.to_skip.stderr, &mut self.passed.stderr)?;
+                self.tries = 0;
+                Some(Event::Stderr(bytes))
+            }
+            ("error", said) => {
+                tracing::debug!(?said, "a command's stream tells an error");
+                self.lines = None;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks for the output from its beginning.
+    async fn listen_again(&mut self) -> Result<Option<Event>, Fault> {
+        if self.tries >= MAX_TRIES {
+            return Err(Fault::Cut { tries: self.tries });
+        }
+        sleep(PAUSE * self.tries).await;
+        self.tries += 1;
+        match self.alive.api.send(&Call::get(format!("{}/logs", self.alive.path()))).await {
+            Ok(response) => {
+                self.lines = Some(Lines::of(response));
+                self.is_replay = true;
+                self.to_skip = self.passed;
+                Ok(None)
+            }
+            Err(fault) => lost_or(fault),
+        }
+    }
+
+    /// All output was heard if the command had ended before this replay of it began. Otherwise that is waited for, and the
+    /// output is asked for once more.
+    async fn at_end_of_replay(&mut self) -> Result<Option<Event>, Fault> {
+        self.lines = None;
+        if let Some(Command { exit_code: Some(exit_code), duration_ms, .. }) = self.ended {
+            return Ok(Some(self.end(exit_code, duration_ms)));
+        }
+        let wait = Call::get(self.alive.path()).query("wait", "true").within(ACT);
+        match self.alive.api.json::<Started>(&wait).await {
+            Ok(Started { command }) => {
+                self.ended = Some(command);
+                Ok(None)
+            }
+            Err(fault) => lost_or(fault),
+        }
+    }
+
+    fn end(&self, exit_code: i32, duration_ms: Option<f64>) -> Event {
+        let took = duration_ms.unwrap_or_default();
+        let was_ended_there = exit_code == KILLED && took >= self.limit.as_secs_f64() * 1000.0;
+        if self.has_timed_out || was_ended_there {
+            return Event::Ended(TIMED_OUT);
+        }
+        Event::Ended(End { exit_code, reason: EndReason::Exited })
+    }
+}
+
+/// What of a text is new.
+fn fresh(text: String, to_skip: &mut u64, passed: &mut u64) -> Option<Bytes> {
+    let mut bytes = Bytes::from(text);
+    let skip = (*to_skip).min(bytes.len() as u64);
+    *to_skip -= skip;
+    // At most its length, which memory holds.
+    let fresh = bytes.split_off(skip as usize);
+    *passed += fresh.len() as u64;
+    (!fresh.is_empty()).then_some(fresh)
+}
+
+/// A command goes with its session. What is passing is tried again.
+fn lost_or(fault: Fault) -> Result<Option<Event>, Fault> {
+    if fault.is_not_found() || fault.is_of_stopped_session() {
+        return Ok(Some(Event::Ended(LOST)));
+    }
+    if fault.is_uncertain() { Ok(None) } else { Err(fault) }
+}

@@ -1,0 +1,293 @@
+//! A session's sandbox by its name, and the machine that it has at present.
+//!
+//! What Vercel calls a sandbox has a name and files; what it calls a session is a machine that runs them for a while. So a
+//! sandbox outlives its sessions, and whatever is done names a session. Which one that is, is remembered: only to save a
+//! request, because a wrong one is answered by 410, and then the sandbox is woken.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep};
+
+use super::api::{ACT, Call, LOOK, path};
+use super::fault::Fault;
+use super::wire::{self, CreateSandbox, Found, MakeDirectory, Resources, Source, StartCommand, Started};
+use super::{HOME, Vercel, VercelWish};
+use crate::provider::{Opened, SandboxId, WORKSPACE};
+use crate::session::SessionKey;
+
+/// How long a sandbox that is being stopped is waited for before it can be woken.
+const STOPPING: Duration = Duration::from_secs(30);
+
+/// How often it is asked for meanwhile.
+const STOPPING_POLL: Duration = Duration::from_millis(500);
+
+/// Most sandboxes whose session is remembered.
+const MAX_REMEMBERED: usize = 1024;
+
+/// Of a name, which is Vercel's bound or below it.
+const MAX_NAME_BYTES: usize = 63;
+
+/// Moves a repository that the sandbox was made with from where Vercel puts it into the workspace. It can be cut off anywhere
+/// and run again.
+const MOVE_SOURCE: &str = "set -e\n\
+    if [ -e .git ]; then\n\
+    mkdir -p .bash-tools-source\n\
+    find . -mindepth 1 -maxdepth 1 ! -name .git ! -name .bash-tools-source -exec mv -t .bash-tools-source -- {} +\n\
+    mv .git .bash-tools-source/\n\
+    fi\n\
+    if [ -d .bash-tools-source ]; then mv -T .bash-tools-source workspace; fi\n\
+    mkdir -p workspace\n";
+
+/// Longest time for that, which moves nothing between file systems.
+const MOVE_SOURCE_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Vercel {
+    pub(super) async fn find_or_create(&self, key: &SessionKey) -> Result<Opened, Fault> {
+        let name = name_of(key);
+        let found = match self.look(&name, true).await {
+            Err(fault) if fault.is_of_lost_snapshot() => {
+                self.remove(&name).await?;
+                None
+            }
+            found => found?,
+        };
+        let (found, is_new) = match found {
+            Some(found) => (found, false),
+            None => self.create(&name).await?,
+        };
+        let sandbox = id(&name, &found);
+        self.settle(&sandbox, &found).await?;
+        Ok(Opened { sandbox, is_new })
+    }
+
+    /// Nothing is woken.
+    pub(super) async fn find_by_key(&self, key: &SessionKey) -> Result<Option<SandboxId>, Fault> {
+        let name = name_of(key);
+        match self.look(&name, false).await {
+            Err(fault) if fault.is_of_lost_snapshot() => Ok(None),
+            found => Ok(found?.map(|found| id(&name, &found))),
+        }
+    }
+
+    /// Does something in the sandbox's session, and once more in its next one where it has stopped.
+    pub(super) async fn in_session<T, A>(
+        &self,
+        sandbox: &SandboxId,
+        act: impl Fn(Arc<str>) -> A,
+    ) -> Result<T, Fault>
+    where
+        A: Future<Output = Result<T, Fault>>,
+    {
+        let session = match self.remembered(sandbox) {
+            Some(session) => session,
+            None => self.wake(sandbox).await?.0,
+        };
+        match act(session).await {
+            Err(fault) if fault.is_of_stopped_session() => act(self.wake(sandbox).await?.0).await,
+            Err(fault) => {
+                if fault.is_not_found() {
+                    self.forget(sandbox);
+                }
+                Err(fault)
+            }
+            acted => acted,
+        }
+    }
+
+    /// The sandbox with a session that runs.
+    pub(super) async fn wake(&self, sandbox: &SandboxId) -> Result<(Arc<str>, Found), Fault> {
+        self.forget(sandbox);
+        let found = match self.same(sandbox, true).await {
+            // Its name is there, its files are not: it is as good as deleted, and made anew by who opens it.
+            Err(fault) if fault.is_of_lost_snapshot() => return Err(Fault::Replaced),
+            found => found?,
+        };
+        Ok((self.settle(sandbox, &found).await?, found))
+    }
+
+    /// Stops the machine. Safe to repeat.
+    pub(super) async fn stop(&self, sandbox: &SandboxId) -> Result<(), Fault> {
+        self.forget(sandbox);
+        let found = self.same(sandbox, false).await?;
+        if matches!(found.session.status.as_str(), "stopped" | "stopping" | "snapshotting") {
+            return Ok(());
+        }
+        let stop = Call::post(path(&["sessions", &found.session.id, "stop"])).within(ACT);
+        match self.api.done(&stop).await {
+            Err(fault) if fault.is_of_stopped_session() => Ok(()),
+            stopped => stopped,
+        }
+    }
+
+    /// Safe to repeat.
+    pub(super) async fn delete_same(&self, sandbox: &SandboxId) -> Result<(), Fault> {
+        self.forget(sandbox);
+        match self.same(sandbox, false).await {
+            Err(Fault::Replaced) => Ok(()),
+            Err(fault) if fault.is_not_found() => Ok(()),
+            Err(fault) if !fault.is_of_lost_snapshot() => Err(fault),
+            _ => self.remove(parts(sandbox)?.0).await,
+        }
+    }
+
+    /// Whether the sandbox is still there, whatever was not found in it.
+    pub(super) async fn is_there(&self, sandbox: &SandboxId) -> Result<bool, Fault> {
+        match self.same(sandbox, false).await {
+            Err(Fault::Replaced) => Ok(false),
+            Err(fault) if fault.is_not_found() => Ok(false),
+            found => found.map(|_| true),
+        }
+    }
+
+    /// The sandbox itself, not another that has got its name since.
+    async fn same(&self, sandbox: &SandboxId, resume: bool) -> Result<Found, Fault> {
+        let (name, created_at) = parts(sandbox)?;
+        let found = self.look(name, resume).await?.ok_or(Fault::Replaced)?;
+        if found.sandbox.created_at.to_string() != created_at {
+            return Err(Fault::Replaced);
+        }
+        Ok(found)
+    }
+
+    /// What has the name. Where it is to be woken and is still being stopped, that is waited for.
+    async fn look(&self, name: &str, resume: bool) -> Result<Option<Found>, Fault> {
+        let call = Call::get(path(&[name])).within(if resume { ACT } else { LOOK });
+        let call = call.query("projectId", self.api.project()).query("resume", resume.to_string());
+        let until = Instant::now() + STOPPING;
+        loop {
+            match self.api.json(&call).await {
+                Err(fault) if fault.is_not_found() => return Ok(None),
+                Err(fault) if fault.is_of_stopping_session() && Instant::now() < until => {
+                    sleep(STOPPING_POLL).await;
+                }
+                found => return found.map(Some),
+            }
+        }
+    }
+
+    async fn create(&self, name: &str) -> Result<(Found, bool), Fault> {
+        let wish = self.wish.body(self.api.project(), name);
+        match self.api.json(&Call::post(path(&[])).json(&wish).within(ACT)).await {
+            // Another process of this app was faster.
+            Err(fault) if fault.status() == Some(StatusCode::CONFLICT) => {
+                self.look(name, true).await?.ok_or(fault).map(|found| (found, false))
+            }
+            created => created.map(|created| (created, true)),
+        }
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), Fault> {
+        let call = Call::delete(path(&[name])).within(ACT);
+        let call = call.query("projectId", self.api.project()).query("deleteOrphanSnapshots", "true");
+        match self.api.done(&call).await {
+            Err(fault) if fault.is_not_found() => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Makes the workspace in a session that has just begun, and remembers the session.
+    async fn settle(&self, sandbox: &SandboxId, found: &Found) -> Result<Arc<str>, Fault> {
+        let session: Arc<str> = found.session.id.as_str().into();
+        match self.wish.source {
+            Some(_) => self.move_source(&session).await?,
+            None => {
+                let make = MakeDirectory { path: WORKSPACE, recursive: true };
+                self.api.done(&Call::post(path(&["sessions", &session, "fs", "mkdir"])).json(&make)).await?;
+            }
+        }
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if sessions.len() >= MAX_REMEMBERED {
+            sessions.clear();
+        }
+        sessions.insert(sandbox.clone(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    async fn move_source(&self, session: &str) -> Result<(), Fault> {
+        let wish = StartCommand::bash(vec!["-c".into(), MOVE_SOURCE.into()], HOME, MOVE_SOURCE_TIMEOUT);
+        let started: Started =
+            self.api.json(&Call::post(path(&["sessions", session, "cmd"])).json(&wish)).await?;
+        let wait = Call::get(path(&["sessions", session, "cmd", &started.command.id])).query("wait", "true");
+        let ended: Started = self.api.json(&wait.within(MOVE_SOURCE_TIMEOUT)).await?;
+        match ended.command.exit_code {
+            Some(0) => Ok(()),
+            _ => {
+                Err(Fault::Unsendable { said: "the repository could not be moved into the workspace".into() })
+            }
+        }
+    }
+
+    fn remembered(&self, sandbox: &SandboxId) -> Option<Arc<str>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(sandbox).cloned()
+    }
+
+    pub(super) fn forget(&self, sandbox: &SandboxId) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(sandbox);
+    }
+}
+
+impl VercelWish {
+    fn body<'a>(&'a self, project_id: &'a str, name: &'a str) -> CreateSandbox<'a> {
+        CreateSandbox {
+            project_id,
+            name,
+            runtime: &self.runtime,
+            resources: Resources { vcpus: self.vcpus },
+            timeout: wire::millis(self.timeout),
+            ports: &self.ports,
+            persistent: self.persistent,
+            source: self.source.as_ref().map(|source| Source::Git {
+                url: &source.url,
+                revision: source.revision.as_deref(),
+                depth: source.depth,
+            }),
+        }
+    }
+}
+
+/// A sandbox's name: the key where Vercel takes it, or else what is made of it and nothing else.
+fn name_of(key: &SessionKey) -> String {
+    let readable = key.as_str().replacen(':', "-", 1);
+    let is_plain = readable.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    let name = format!("bash-tools-{readable}");
+    if is_plain && name.len() <= MAX_NAME_BYTES && !name.ends_with('-') {
+        return name;
+    }
+    let digest = Sha256::digest(key.as_str());
+    let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+    format!("bash-tools-key-{hex}")
+}
+
+/// The name and the time at which it was given: who deletes a sandbox and makes another has another id.
+fn id(name: &str, found: &Found) -> SandboxId {
+    format!("{name}@{}", found.sandbox.created_at).into()
+}
+
+/// An id of another kind names nothing that is there.
+fn parts(sandbox: &SandboxId) -> Result<(&str, &str), Fault> {
+    sandbox.as_str().rsplit_once('@').ok_or(Fault::Replaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(chat: &str) -> String {
+        name_of(&SessionKey::chat(chat).unwrap())
+    }
+
+    #[test]
+    fn a_name_tells_its_key_where_it_can() {
+        assert_eq!(name("42"), "bash-tools-chat-42");
+        assert_eq!(name("0f8fad5b-d9cb-469f-a165-70867728950e").len(), 11 + 5 + 36);
+        for odd in ["A", "a b", "a:b", "../é", "a-", "key-1/", &"x".repeat(48)] {
+            let name = name(odd);
+            assert!(name.starts_with("bash-tools-key-") && name.len() == 15 + 40, "{name}");
+        }
+        assert_ne!(name("A"), name("B"));
+        assert_eq!(name(&"x".repeat(47)).len(), MAX_NAME_BYTES);
+    }
+}

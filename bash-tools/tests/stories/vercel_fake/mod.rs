@@ -1,0 +1,169 @@
+//! What stands in for Vercel: its REST API on the loopback, as far as it is used, over commands that really run here.
+//!
+//! It takes nothing for granted: a request that Vercel's own client would not send is refused, and fails the story. And it can
+//! be told to misbehave. It is no sandbox: its commands are root's, in a mount namespace where a directory of the
+//! story's is /vercel/sandbox.
+
+mod door;
+mod files;
+mod machine;
+mod sandbox;
+mod trouble;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use bash_tools::provider::{Credentials, Vercel, VercelWish};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use sandbox::World;
+pub(crate) use trouble::Trouble;
+
+/// What it lets in.
+pub(crate) const TOKEN: &str = "vercel-t0ken-of-the-story";
+pub(crate) const TEAM: &str = "team_story";
+pub(crate) const PROJECT: &str = "prj_story";
+
+/// A Vercel of one story's own.
+pub(crate) struct Fake {
+    /// Its URL, with the path that the API is under.
+    pub(crate) base: String,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    world: Mutex<World>,
+    /// What is to go wrong, and with which requests.
+    troubles: Mutex<Vec<(String, Trouble)>>,
+    /// Requests so far, as `POST …/cmd`.
+    heard: Mutex<Vec<String>>,
+    /// What was wrong with requests.
+    violations: Mutex<Vec<String>>,
+}
+
+type State = axum::extract::State<Arc<Shared>>;
+
+impl Fake {
+    pub(crate) async fn start() -> Self {
+        let shared = Arc::new(Shared {
+            world: Mutex::default(),
+            troubles: Mutex::default(),
+            heard: Mutex::default(),
+            violations: Mutex::default(),
+        });
+        machine::prepare();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let base = format!("http://{}/api", listener.local_addr().unwrap());
+        let router = Router::new().nest("/api/v2/sandboxes", routes());
+        let router = router
+            .route("/api/v3/sandboxes", post(sandbox::create))
+            .with_state(Arc::clone(&shared))
+            .layer(from_fn_with_state(Arc::clone(&shared), trouble::make))
+            .layer(from_fn_with_state(Arc::clone(&shared), door::keep));
+        tokio::spawn(axum::serve(listener, router).into_future());
+        Self { base, shared }
+    }
+
+    /// The provider, as an app has it.
+    pub(crate) fn provider(&self) -> Vercel {
+        self.provider_of(wish())
+    }
+
+    pub(crate) fn provider_of(&self, wish: VercelWish) -> Vercel {
+        let credentials = Credentials::new(TOKEN.into(), TEAM.into(), PROJECT.into()).unwrap();
+        Vercel::new(&self.base, credentials, wish).unwrap()
+    }
+
+    /// Lets the next request that ends like this, such as `POST …/cmd`, meet trouble. Several wait in line.
+    pub(crate) fn meet(&self, method: &str, end: &str, trouble: Trouble) {
+        self.shared.troubles.lock().unwrap().push((format!("{method} {end}"), trouble));
+    }
+
+    /// How many requests ended like this.
+    pub(crate) fn count(&self, method: &str, end: &str) -> usize {
+        let heard = self.shared.heard.lock().unwrap();
+        heard.iter().filter(|it| it.starts_with(&format!("{method} ")) && it.ends_with(end)).count()
+    }
+
+    /// Stops every machine, as Vercel does when its time is over.
+    pub(crate) fn stop_all(&self) {
+        self.shared.world().stop_all();
+    }
+
+    /// What was wrong with requests so far.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        std::mem::take(&mut *self.shared.violations.lock().unwrap())
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.stop_all();
+        let violations = self.violations();
+        assert!(
+            std::thread::panicking() || violations.is_empty(),
+            "Vercel would not take this: {violations:#?}"
+        );
+    }
+}
+
+impl Shared {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    /// Notes what is wrong with a request, and answers it.
+    fn violated(&self, what: String) -> Refusal {
+        self.violations.lock().unwrap().push(what.clone());
+        Refusal(StatusCode::BAD_REQUEST, "bad_request", what)
+    }
+}
+
+/// What stories make sandboxes like.
+pub(crate) fn wish() -> VercelWish {
+    VercelWish {
+        runtime: "node22".into(),
+        vcpus: 2,
+        timeout: std::time::Duration::from_secs(900),
+        ports: vec![3000],
+        persistent: true,
+        source: None,
+    }
+}
+
+fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/", post(sandbox::create))
+        .route("/{name}", get(sandbox::find).delete(sandbox::delete))
+        .route("/sessions/{session}", get(sandbox::session))
+        .route("/sessions/{session}/stop", post(sandbox::stop))
+        .route("/sessions/{session}/cmd", post(machine::start))
+        .route("/sessions/{session}/cmd/{command}", get(machine::command))
+        .route("/sessions/{session}/cmd/{command}/logs", get(machine::logs))
+        .route("/sessions/{session}/cmd/{command}/kill", post(machine::kill))
+        .route("/sessions/{session}/fs/mkdir", post(files::mkdir))
+        .route("/sessions/{session}/fs/write", post(files::write))
+        .route("/sessions/{session}/fs/read", post(files::read))
+}
+
+/// An answer that is no success, in Vercel's form.
+struct Refusal(StatusCode, &'static str, String);
+
+impl Refusal {
+    fn not_found(what: &str) -> Self {
+        Self(StatusCode::NOT_FOUND, "not_found", format!("{what} not found"))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self(status, code, message) = self;
+        let body: Value = json!({"error": {"code": code, "message": message}});
+        (status, axum::Json(body)).into_response()
+    }
+}

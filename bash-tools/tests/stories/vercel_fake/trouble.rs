@@ -1,0 +1,146 @@
+//! What can go wrong with an answer.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use serde_json::Value;
+
+use super::{Refusal, Shared};
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trouble {
+    /// Nothing is done.
+    Refuse(u16, &'static str),
+    /// Nothing is done, and it may be tried again after so many seconds.
+    TooMany(u64),
+    /// It is done, and the answer is lost.
+    LoseAnswer,
+    /// It is done, and the answer says that it was not.
+    FailAfterwards,
+    /// Nothing is done and nothing is said.
+    Hang,
+    /// The answer ends within the line that follows so many, as if the connection broke.
+    BreakAfter(usize),
+    /// The same, as if it were the end.
+    EndAfter(usize),
+    /// It sends elsewhere.
+    Redirect,
+    /// A field is missing: the JSON pointer of what it is in, and its name.
+    Without(&'static str, &'static str),
+    /// The content type says more than it should.
+    Charset,
+    /// One endless line.
+    EndlessLine,
+}
+
+pub(super) async fn make(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let request_line = (request.method().to_string(), request.uri().path().to_owned());
+    let Some(trouble) = shared.next_trouble(&request_line.0, &request_line.1) else {
+        return next.run(request).await;
+    };
+    match trouble {
+        Trouble::Refuse(status, code) => refuse(status, code),
+        Trouble::TooMany(seconds) => {
+            let mut response = refuse(429, "too_many_requests");
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            response
+        }
+        Trouble::Hang => std::future::pending().await,
+        Trouble::Redirect => {
+            let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
+            response.headers_mut().insert("location", HeaderValue::from_static("http://127.0.0.1:9/"));
+            response
+        }
+        Trouble::FailAfterwards => {
+            next.run(request).await;
+            refuse(502, "bad_gateway")
+        }
+        Trouble::LoseAnswer => broken(next.run(request).await, 0, true),
+        Trouble::BreakAfter(lines) => broken(next.run(request).await, lines, true),
+        Trouble::EndAfter(lines) => broken(next.run(request).await, lines, false),
+        Trouble::Without(of, field) => without(next.run(request).await, of, field).await,
+        Trouble::Charset => {
+            let mut response = next.run(request).await;
+            let value = HeaderValue::from_static("application/x-ndjson; charset=utf-8");
+            response.headers_mut().insert(CONTENT_TYPE, value);
+            response
+        }
+        Trouble::EndlessLine => endless(next.run(request).await),
+    }
+}
+
+impl Shared {
+    fn next_trouble(&self, method: &str, path: &str) -> Option<Trouble> {
+        let mut troubles = self.troubles.lock().unwrap();
+        let is_of = |wanted: &str| {
+            wanted.split_once(' ').is_some_and(|(verb, end)| verb == method && path.ends_with(end))
+        };
+        let at = troubles.iter().position(|(wanted, _)| is_of(wanted))?;
+        Some(troubles.remove(at).1)
+    }
+}
+
+fn refuse(status: u16, code: &'static str) -> Response {
+    Refusal(StatusCode::from_u16(status).unwrap(), code, format!("trouble {status}")).into_response()
+}
+
+/// So many lines of the answer, and three bytes of the next.
+fn broken(response: Response, lines: usize, is_error: bool) -> Response {
+    let (mut head, body) = response.into_parts();
+    head.headers.remove("content-length");
+    let mut left = Some(lines);
+    let parts = body.into_data_stream().flat_map(move |part| {
+        let Some(lines) = left else { return futures::stream::iter(Vec::new()) };
+        let part = part.unwrap();
+        let mut ends = part.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let cut = if lines == 0 { Some(0) } else { ends.nth(lines - 1) };
+        let Some(cut) = cut.filter(|cut| *cut < part.len()) else {
+            left = Some(lines - part.iter().filter(|byte| **byte == b'\n').count());
+            return futures::stream::iter(vec![Ok(part)]);
+        };
+        left = None;
+        let last = Ok(part.slice(..(cut + 3).min(part.len())));
+        let end = if is_error { Err(std::io::Error::other("broken")) } else { Ok(Bytes::new()) };
+        futures::stream::iter(vec![last, end])
+    });
+    // Behind the end nothing is waited for.
+    let parts = parts.scan(false, |is_over, part| {
+        let go_on = !*is_over;
+        *is_over = !matches!(&part, Ok(bytes) if !bytes.is_empty());
+        std::future::ready(go_on.then_some(part))
+    });
+    let parts = parts.take_while(|part| std::future::ready(!matches!(part, Ok(bytes) if bytes.is_empty())));
+    Response::from_parts(head, Body::from_stream(parts))
+}
+
+async fn without(response: Response, of: &str, field: &str) -> Response {
+    let (mut head, body) = response.into_parts();
+    head.headers.remove("content-length");
+    let is_stream = head.headers[CONTENT_TYPE] == "application/x-ndjson";
+    let take = |json: &[u8]| {
+        let mut json: Value = serde_json::from_slice(json).unwrap();
+        json.pointer_mut(of).unwrap().as_object_mut().unwrap().remove(field).unwrap();
+        let end = if is_stream { "\n" } else { "" };
+        Bytes::from(format!("{json}{end}"))
+    };
+    if is_stream {
+        let first = body.into_data_stream().next().await.unwrap().unwrap();
+        return Response::from_parts(head, Body::from(take(&first)));
+    }
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    Response::from_parts(head, Body::from(take(&body)))
+}
+
+/// The first line, and then one without an end.
+fn endless(response: Response) -> Response {
+    let (head, body) = response.into_parts();
+    let line = futures::stream::repeat(Bytes::from_static(&[b'x'; 65536])).map(Ok::<_, axum::Error>);
+    Response::from_parts(head, Body::from_stream(body.into_data_stream().take(1).chain(line)))
+}
