@@ -134,8 +134,16 @@ impl Service {
             held.remove(key);
             self.remove_door(key);
         }
-        if held.is_empty() && !keys.is_empty() {
-            self.engine.remove_networks(None).await?;
+        if !keys.is_empty() {
+            self.tidy_publish_network(&held).await?;
+        }
+        Ok(())
+    }
+
+    async fn tidy_publish_network(&self, held: &BTreeMap<Key, Publication>) -> Result<(), Error> {
+        let network = self.publish_network();
+        if held.is_empty() {
+            self.engine.remove_networks(|name| name != network).await?;
         }
         Ok(())
     }
@@ -175,10 +183,7 @@ impl Service {
             self.remove_door(&(found.sandbox.clone(), found.port));
             self.repaired(Repair::Orphan);
         }
-        if held.is_empty() {
-            self.engine.remove_networks(None).await?;
-        }
-        Ok(())
+        self.tidy_publish_network(&held).await
     }
 
     /// The operator's choice, or the pinned one, or the sandbox image, which has socat as well.

@@ -32,6 +32,7 @@ mod links;
 mod log;
 mod logs;
 mod metrics;
+mod open_network;
 mod openapi;
 mod original_client;
 mod originals;
