@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hop_by_hop::is_upgrade;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
@@ -14,7 +15,6 @@ use tracing::debug;
 
 use super::admission::{Admission, Admitted, Entrance, Porter};
 use super::body::{self, PreviewBody};
-use super::headers::is_upgrade;
 use super::pages::{self, Trouble};
 use super::upstream::{self, Upstream};
 use super::{cookies, upgrade};
