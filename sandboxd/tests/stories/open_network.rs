@@ -1,6 +1,6 @@
 //! Sandboxes with a network of their own, which only the operator allows.
 
-use bollard::query_parameters::{InspectContainerOptions, ListNetworksOptions};
+use bollard::query_parameters::InspectContainerOptions;
 use sandbox_api::sandbox::{Network, SandboxState};
 use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::Error;
@@ -8,6 +8,7 @@ use sandboxd::model::layout::container_name;
 use tokio::net::TcpStream;
 
 use crate::egress::{network, sandbox_with};
+use crate::engine_view::networks_of;
 use crate::harness::{Daemon, Home, docker, left_out_under_gvisor, until};
 use crate::sink::{HERE, LAN, METADATA, Sink};
 use crate::visitor::{PORT, node, serve, visit};
@@ -25,15 +26,6 @@ fn code(refused: Result<impl Sized, Error>) -> Option<ErrorCode> {
     let error = refused.err().unwrap();
     assert_ne!(error.to_string(), "");
     error.code()
-}
-
-/// Names of the networks that the daemon has on the engine.
-async fn networks(daemon: &Daemon) -> Vec<String> {
-    let label = format!("sandboxd.instance={}", daemon.home.instance().unwrap().id());
-    let filters = [("label".to_owned(), vec![label])].into();
-    let options = ListNetworksOptions { filters: Some(filters) };
-    let networks = docker().await.list_networks(Some(options)).await.unwrap();
-    networks.into_iter().filter_map(|network| network.name).collect()
 }
 
 /// The address of a sandbox on its bridge.
@@ -70,7 +62,7 @@ async fn a_network_of_its_own_is_refused_unless_the_operator_allows_it() {
     let told = daemon.client.get(&sandbox).await.unwrap();
     assert_eq!(told.network, network("default", &[]).unwrap());
     assert_eq!(told.posture.unwrap().network, "none");
-    assert_eq!(networks(&daemon).await, Vec::<String>::new());
+    assert_eq!(networks_of(&daemon.home).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +97,7 @@ async fn an_open_sandbox_reaches_what_its_machine_does_and_no_other_sandbox() {
 
     let told = daemon.client.get(&one).await.unwrap();
     let posture = told.posture.unwrap();
-    assert_eq!(vec![posture.network.clone()], networks(&daemon).await);
+    assert_eq!(vec![posture.network.clone()], networks_of(&daemon.home).await);
     assert!(posture.network.starts_with("remcochat-sandbox-net-"), "{}", posture.network);
     assert_eq!(posture.unenforced.iter().filter(|it| it.starts_with("network: ")).count(), 4, "{posture:?}");
     assert!(posture.capabilities.is_empty() && posture.readonly_rootfs);
@@ -119,9 +111,9 @@ async fn an_open_sandbox_reaches_what_its_machine_does_and_no_other_sandbox() {
     assert!(!told.iter().any(|it| it.starts_with("network: ")), "{told:?}");
 
     daemon.client.delete(&one).await.unwrap();
-    assert_eq!(networks(&daemon).await, [posture.network], "the other one needs it");
+    assert_eq!(networks_of(&daemon.home).await, [posture.network], "the other one needs it");
     daemon.client.park(&other, true).await.unwrap();
-    assert_eq!(networks(&daemon).await, Vec::<String>::new(), "it goes with the last");
+    assert_eq!(networks_of(&daemon.home).await, Vec::<String>::new(), "it goes with the last");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,7 +181,7 @@ async fn a_sandbox_changes_from_and_to_open_only_while_it_is_parked() {
     let arrived = sink.arrivals(LAN).len();
     assert!(daemon.output(&sandbox, &direct).await.contains("has no network"));
     assert_eq!(sink.arrivals(LAN).len(), arrived);
-    assert_eq!(networks(&daemon).await, Vec::<String>::new());
+    assert_eq!(networks_of(&daemon.home).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +195,7 @@ async fn what_the_operator_allows_no_longer_does_not_run_on() {
     let home = daemon.stop().await.set("SANDBOXD_ALLOW_OPEN_NETWORK", "0");
     let daemon = Daemon::start_in(home).await;
     assert_eq!(state(&daemon, &sandbox).await, SandboxState::Parked);
-    assert_eq!(networks(&daemon).await, Vec::<String>::new());
+    assert_eq!(networks_of(&daemon.home).await, Vec::<String>::new());
     let refused = daemon.client.run(&sandbox, &crate::harness::script("true")).await;
     assert_eq!(code(refused), Some(ErrorCode::Forbidden));
     daemon.client.change_network(&sandbox, &network("none", &[]).unwrap()).await.unwrap();
