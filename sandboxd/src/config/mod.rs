@@ -261,6 +261,8 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let body = reader.setting("SANDBOXD_MAX_BODY_BYTES", "52428800", parse::number(1024..=209_715_200));
     let timeout =
         reader.setting("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", "300000", parse::number(1000..=86_400_000));
+    let preview_answer =
+        reader.setting("SANDBOXD_PREVIEW_ANSWER_MS", "300000", parse::number(1000..=3_600_000));
     Some(Limits {
         max_concurrent: max_concurrent? as usize,
         default_idle_ttl: Duration::from_millis(idle_ttl?),
@@ -268,6 +270,7 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
         disk_budget_bytes: disk_budget.map(|mb| (mb > 0).then_some(mb * 1024 * 1024))?,
         max_body_bytes: body? as usize,
         max_command_timeout: Duration::from_millis(timeout?),
+        preview_answer: Duration::from_millis(preview_answer?),
     })
 }
 

@@ -9,19 +9,19 @@ use std::task::{Context, Poll};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::Uri;
-use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use sandbox_api::SandboxId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::body::Upload;
 use crate::agent::Tunnel;
 use crate::model::limits;
 use crate::service::{Error, Service};
 
 /// Speaks HTTP/1.1 with what listens in sandboxes.
-pub(super) type Upstream = Client<Connector, Incoming>;
+pub(super) type Upstream = Client<Connector, Upload>;
 
 pub(super) fn upstream(service: Arc<Service>) -> Upstream {
     Client::builder(TokioExecutor::new())

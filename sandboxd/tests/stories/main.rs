@@ -40,6 +40,7 @@ mod output;
 mod own_engine;
 mod people;
 mod pressure;
+mod preview_faults;
 mod previews;
 mod process;
 mod promises;
