@@ -42,7 +42,8 @@ pub(super) fn text(text: String) -> PreviewBody {
 
 /// What a visitor sends, as it goes to the server.
 pub(super) struct Upload {
-    body: Incoming,
+    /// `None` is nothing.
+    body: Option<Incoming>,
     moved: watch::Sender<Instant>,
 }
 
@@ -52,7 +53,15 @@ pub(super) struct Sent(watch::Receiver<Instant>);
 /// A request whose body tells how it gets on.
 pub(super) fn sent(request: Request<Incoming>) -> (Request<Upload>, Sent) {
     let (moved, sent) = watch::channel(Instant::now());
-    (request.map(|body| Upload { body, moved }), Sent(sent))
+    (request.map(|body| Upload { body: Some(body).filter(|body| !body.is_end_stream()), moved }), Sent(sent))
+}
+
+impl Upload {
+    /// The same once more, which only nothing can be.
+    pub(super) fn again(&self) -> Option<Self> {
+        let is_nothing = self.body.is_none();
+        is_nothing.then(|| Self { body: None, moved: self.moved.clone() })
+    }
 }
 
 impl Sent {
@@ -76,7 +85,8 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(context);
         if polled.is_ready() {
             self.moved.send_replace(Instant::now());
         }
@@ -84,11 +94,11 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

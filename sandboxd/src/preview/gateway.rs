@@ -44,7 +44,7 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     pub(super) fn new(service: Arc<Service>) -> Self {
-        let upstream = upstream::upstream(Arc::clone(&service));
+        let upstream = Upstream::new(Arc::clone(&service));
         Self { porter: Porter::new(Arc::clone(&service)), service, upstream }
     }
 
@@ -82,7 +82,7 @@ impl Gateway {
         }
         seen.to_sandbox(request.headers_mut());
         let (request, sent) = body::sent(request);
-        let answered = self.upstream.request(request);
+        let answered = self.upstream.ask(request);
         let mut response = tokio::select! {
             answered = answered => answered.map_err(|error| refused(&error, seen.port))?,
             () = sent.silent_for(self.service.limits().preview_answer) => return Err(Trouble::NoAnswer),

@@ -194,6 +194,28 @@ async fn a_server_that_dies_in_its_answer_is_not_taken_for_one_that_has_ended_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_was_closed_meanwhile_is_no_fault_of_the_request() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    // As any server that has just run out of patience with an idle connection: the next request finds it closed.
+    let once = "socket.write('HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok');
+    socket.on('data', () => socket.destroy());";
+    serve(&daemon, &sandbox, &bare(once)).await;
+    let url = link(&daemon, &sandbox).await;
+    for _ in 0..5 {
+        assert_eq!(visit(&url).await.body, "ok");
+    }
+    // What may change something is asked for once, whatever becomes of it.
+    let Place { host, port, .. } = place(&url);
+    visit(&url).await;
+    let post =
+        format!("POST /once HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    let seen = raw(port, post.as_bytes()).await;
+    assert_eq!(seen.status, 502, "{seen:?}");
+    assert_eq!(seen_by_the_server(&daemon, &sandbox).await.matches("POST /once").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_smuggled_past_the_gateway() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
