@@ -8,7 +8,7 @@ use sandboxd::model::layout::{container_name, publisher_name, volume_name};
 
 use crate::engine_proxy::{EngineProxy, Fault};
 use crate::engine_view::networks_of;
-use crate::harness::{Daemon, Home, docker, until};
+use crate::harness::{Daemon, Home, docker, left_out_under_gvisor, until};
 use crate::http::Asker;
 use crate::visitor::{PORT, node, sandbox_with_port, serve, visit};
 
@@ -164,6 +164,10 @@ async fn a_port_that_could_not_be_published_leaves_nothing_and_is_published_late
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_containers_do_not_see_the_run_dir_nothing_is_published() {
+    let reason = "the other end of a socket is not told, so the agent cannot know the engine's call";
+    if left_out_under_gvisor(reason) {
+        return;
+    }
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_AGENT_TRANSPORT", "engine")).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let answer = Asker::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish")).await;
