@@ -191,7 +191,13 @@ impl Service {
                 && self.allows_network(&record.spec.network).is_ok()
         };
         let container = on_engine.containers.get(&record.id);
-        let runs = container.is_some_and(|(labels, runs)| *runs && may_go_on(labels));
+        let runs = match container {
+            Some((labels, true)) if !may_go_on(labels) => {
+                warn!(sandbox = %record.id, "a container has a network that its sandbox may not have; it is parked");
+                false
+            }
+            container => container.is_some_and(|(_, runs)| *runs),
+        };
         match record.stage {
             // Nobody was told that it is there, or somebody was told that it is not.
             Stage::Creating | Stage::Deleting => self.finish_delete(record).await,

@@ -41,6 +41,7 @@ mod own_engine;
 mod people;
 mod pressure;
 mod preview_faults;
+mod preview_shapes;
 mod previews;
 mod process;
 mod promises;
