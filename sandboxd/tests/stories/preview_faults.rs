@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandboxd::model::limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -39,8 +40,15 @@ async fn a_head_that_comes_byte_by_byte_is_cut() {
     assert!(began.elapsed() >= limits::REQUEST_HEAD / 2, "{:?}", began.elapsed());
 }
 
+/// Both ends of all the connections are in this process.
+fn raise_open_files() {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_who_take_their_time_keep_nobody_out() {
+    raise_open_files();
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, ECHO).await;
