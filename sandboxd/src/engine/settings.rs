@@ -104,6 +104,9 @@ const MASKED_PATHS: [&str; 24] = [
 
 const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
+/// What the engine calls a network that is only a loopback.
+pub const NO_NETWORK: &str = "none";
+
 /// What a sandbox's container is made from.
 #[derive(Debug, Clone)]
 pub struct ContainerPlan {
@@ -121,6 +124,8 @@ pub struct ContainerPlan {
     /// Where the engine finds the sandbox's disk, which must be attached when the container starts; `None`
     /// is a plain volume without a quota.
     pub disk_device: Option<String>,
+    /// The bridge that it is on; `None` is no network but its loopback.
+    pub network: Option<String>,
     /// Whether the agent's volume has certificates to trust.
     pub has_ca_bundle: bool,
 }
@@ -152,7 +157,7 @@ pub fn container_body(plan: &ContainerPlan, instance: &Instance, host: &Host) ->
         // A signal the agent handled could come from any command too, so it handles none.
         stop_signal: Some("SIGKILL".into()),
         stop_timeout: Some(0),
-        network_disabled: Some(true),
+        network_disabled: Some(plan.network.is_none()),
         host_config: Some(host_config(plan, instance, host)),
         ..ContainerCreateBody::default()
     }
@@ -170,7 +175,7 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         security_opt: Some(vec!["no-new-privileges:true".into(), format!("seccomp={SECCOMP_PROFILE}")]),
         masked_paths: Some(MASKED_PATHS.map(Into::into).into()),
         readonly_paths: Some(READONLY_PATHS.map(Into::into).into()),
-        network_mode: Some("none".into()),
+        network_mode: Some(plan.network.clone().unwrap_or(NO_NETWORK.into())),
         ipc_mode: Some("private".into()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         cgroup_parent: Some(host.cgroup_parent.clone()),
@@ -313,6 +318,10 @@ fn environment(plan: &ContainerPlan) -> Vec<String> {
     if plan.has_ca_bundle {
         environment.extend(CA_VARIABLES.map(|name| format!("{name}={AGENT_DIR}/{CA_BUNDLE_NAME}")));
     }
+    // What has a network of its own needs no way out through the daemon.
+    if plan.network.is_some() {
+        environment.push("SANDBOX_AGENT_PROXY=off".into());
+    }
     if plan.run_dir.is_some() {
         environment.push(format!("SANDBOX_AGENT_SOCKET={RUN_DIR}/{SOCKET_NAME}"));
     }
@@ -335,7 +344,7 @@ mod tests {
             16..=4096u64,
             proptest::bool::ANY,
             proptest::collection::vec(1..=65_535u16, 0..4),
-            (64..=65_536u64, proptest::bool::ANY),
+            (64..=65_536u64, proptest::bool::ANY, proptest::bool::ANY),
         )
             .prop_filter_map(
                 "a blank key",
@@ -363,6 +372,7 @@ mod tests {
                         agent_secret: "secret".into(),
                         run_dir: socket.then(|| "/run/sandboxd/sbx_0123456789abcdef".into()),
                         disk_device: disk.1.then(|| "/volumes/disks/_data/dsk_1.dev".into()),
+                        network: disk.2.then(|| "sandboxes-open".into()),
                         has_ca_bundle: disk.1,
                     })
                 },
@@ -385,7 +395,9 @@ mod tests {
             prop_assert_eq!(host.readonly_rootfs, Some(true));
             prop_assert_eq!(host.privileged, Some(false));
             prop_assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
-            prop_assert_eq!(host.network_mode.as_deref(), Some("none"));
+            let network = plan.network.as_deref();
+            prop_assert_eq!(host.network_mode.as_deref(), Some(network.unwrap_or("none")));
+            prop_assert_eq!(body.network_disabled, Some(network.is_none()));
             prop_assert_eq!(host.ipc_mode.as_deref(), Some("private"));
             prop_assert_eq!(host.memory, host.memory_swap);
             prop_assert!(host.memory.unwrap() >= 256 * MIB as i64);

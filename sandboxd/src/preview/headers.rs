@@ -4,24 +4,13 @@
 //! and pages of the preview's origin are pages of `http://localhost:<port>`. How it is really found is in
 //! `x-forwarded-*`. What a visitor brought of those names is not believed.
 
-use http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ALT_SVC, CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, REFERRER_POLICY,
-    STRICT_TRANSPORT_SECURITY, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
 use std::net::IpAddr;
 
-/// Headers of one connection and not of the message (RFC 9110 section 7.6.1).
-const HOP_BY_HOP: [HeaderName; 8] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
+use hop_by_hop::is_upgrade;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALT_SVC, CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, ORIGIN, REFERER, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, TRAILER, UPGRADE,
+};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -59,7 +48,7 @@ impl Seen {
     /// Rewrites a request's headers for the server.
     pub(super) fn to_sandbox(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
-        remove_hop_by_hop(headers);
+        hop_by_hop::strip(headers);
         for name in [
             FORWARDED,
             X_FORWARDED_FOR,
@@ -92,7 +81,7 @@ impl Seen {
     /// Rewrites an answer's headers for the visitor.
     pub(super) fn to_visitor(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
-        remove_hop_by_hop(headers);
+        hop_by_hop::strip(headers);
         // They are about the name `localhost`, and would outlive the preview.
         for name in [STRICT_TRANSPORT_SECURITY, ALT_SVC] {
             headers.remove(name);
@@ -113,24 +102,6 @@ impl Seen {
         // By default a browser tells other sites the origin, in which the link's token may be.
         headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("same-origin"));
     }
-}
-
-/// Whether a message changes its connection's protocol.
-pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(UPGRADE) && options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"))
-}
-
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = options(headers).filter_map(|option| option.parse().ok()).collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
-}
-
-/// The options of the Connection headers.
-fn options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let texts = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    texts.flat_map(|text| text.split(',')).map(str::trim)
 }
 
 /// What follows an origin in a URL, if it is one of that origin.

@@ -101,7 +101,7 @@ impl Service {
             return Err(Error::Agent { source: agent::Error::Away { waited: std::time::Duration::ZERO } });
         };
         sandbox.peer.send_replace(self.peer_of(inspected.status));
-        if let Some(weakness) = inspected.posture.weaknesses().first() {
+        if let Some(weakness) = inspected.posture.weaknesses(&self.network_of(sandbox)).first() {
             return Err(Error::NotHardened { weakness });
         }
         sandbox.set_posture(inspected.posture);

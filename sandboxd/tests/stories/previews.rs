@@ -88,9 +88,9 @@ async fn a_websocket_passes(daemon: &Daemon) {
     }
 }
 
-type Socket = tokio_tungstenite::WebSocketStream<TcpStream>;
+pub(crate) type Socket = tokio_tungstenite::WebSocketStream<TcpStream>;
 
-async fn web_socket(url: &str) -> Socket {
+pub(crate) async fn web_socket(url: &str) -> Socket {
     let Place { host, port, .. } = place(url);
     let mut request = format!("ws://{host}/").into_client_request().unwrap();
     request.headers_mut().insert("origin", format!("http://{host}").parse().unwrap());
@@ -99,7 +99,7 @@ async fn web_socket(url: &str) -> Socket {
 }
 
 /// Echoes short text frames (RFC 6455), for who comes from its own page.
-const ECHO: &str = r#"cat >echo.js <<'END'
+pub(crate) const ECHO: &str = r#"cat >echo.js <<'END'
 const { createHash } = require('crypto');
 const server = require('http').createServer((req, res) => res.end('a page'));
 server.on('upgrade', (req, socket) => {
