@@ -14,8 +14,8 @@ use bollard::models::{
 
 use super::{Runtime, SandboxLabels};
 use crate::model::layout::{
-    AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR, WORKSPACE,
-    volume_name,
+    AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, HOSTS_NAME, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR,
+    WORKSPACE, volume_name,
 };
 use crate::model::{Instance, Resources};
 
@@ -157,7 +157,8 @@ pub fn container_body(plan: &ContainerPlan, instance: &Instance, host: &Host) ->
         // A signal the agent handled could come from any command too, so it handles none.
         stop_signal: Some("SIGKILL".into()),
         stop_timeout: Some(0),
-        network_disabled: Some(plan.network.is_none()),
+        // Without a network the engine also writes no names down for the loopback. Where we cannot either, it has to.
+        network_disabled: Some(plan.network.is_none() && plan.run_dir.is_some()),
         host_config: Some(host_config(plan, instance, host)),
         ..ContainerCreateBody::default()
     }
@@ -268,14 +269,16 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
         volume(plan.agent_volume.clone(), AGENT_DIR, true, None, None),
     ];
     if let Some(run_dir) = &plan.run_dir {
-        mounts.push(Mount {
+        // Nothing inside can put something else in the socket's place.
+        let bind = |source: String, target: &str| Mount {
             typ: Some(MountType::BIND),
-            source: Some(run_dir.clone()),
-            target: Some(RUN_DIR.into()),
-            // Nothing inside can put something else in the socket's place.
+            source: Some(source),
+            target: Some(target.into()),
             read_only: Some(true),
             ..Mount::default()
-        });
+        };
+        mounts.push(bind(run_dir.clone(), RUN_DIR));
+        mounts.push(bind(format!("{run_dir}/{HOSTS_NAME}"), "/etc/hosts"));
     }
     mounts
 }
@@ -397,7 +400,7 @@ mod tests {
             prop_assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
             let network = plan.network.as_deref();
             prop_assert_eq!(host.network_mode.as_deref(), Some(network.unwrap_or("none")));
-            prop_assert_eq!(body.network_disabled, Some(network.is_none()));
+            prop_assert_eq!(body.network_disabled, Some(network.is_none() && plan.run_dir.is_some()));
             prop_assert_eq!(host.ipc_mode.as_deref(), Some("private"));
             prop_assert_eq!(host.memory, host.memory_swap);
             prop_assert!(host.memory.unwrap() >= 256 * MIB as i64);
@@ -426,12 +429,13 @@ mod tests {
             let mounts = host.mounts.unwrap();
             let targets: Vec<&str> = mounts.iter().map(|m| m.target.as_deref().unwrap()).collect();
             let socket = plan.run_dir.is_some();
-            prop_assert_eq!(targets.len(), if socket { 3 } else { 2 });
+            prop_assert_eq!(targets.len(), if socket { 4 } else { 2 });
             for mount in &mounts {
                 let writable = mount.read_only == Some(false);
                 prop_assert_eq!(writable, mount.target.as_deref() == Some(VOLUME_DIR));
                 let is_bind = mount.typ == Some(MountType::BIND);
-                prop_assert_eq!(is_bind, mount.target.as_deref() == Some(RUN_DIR));
+                let target = mount.target.as_deref().unwrap();
+                prop_assert_eq!(is_bind, [RUN_DIR, "/etc/hosts"].contains(&target));
                 let driver = mount.volume_options.as_ref().and_then(|options| options.driver_config.as_ref());
                 let device = driver.and_then(|driver| driver.options.as_ref()?.get("device"));
                 let wanted = plan.disk_device.as_ref().filter(|_| writable);

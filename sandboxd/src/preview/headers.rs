@@ -2,7 +2,8 @@
 //!
 //! To the server the gateway is its own machine: it is asked as `localhost`, which every development server lets in,
 //! and pages of the preview's origin are pages of `http://localhost:<port>`. How it is really found is in
-//! `x-forwarded-*`. What a visitor brought of those names is not believed.
+//! `x-forwarded-*`, but for requests that say they come from such a page: those tell one story throughout. What a
+//! visitor brought of those names is not believed.
 
 use std::net::IpAddr;
 
@@ -64,14 +65,20 @@ impl Seen {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
         }
-        set(headers, HOST, format!("localhost:{}", self.port));
-        set(headers, X_FORWARDED_HOST, self.host.clone());
-        set(headers, X_FORWARDED_PROTO, self.scheme().into());
-        set(headers, X_FORWARDED_FOR, self.visitor.to_string());
         let (own, inner) = (self.origin(), self.inner_origin());
-        if headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes())) {
+        let inner_host = format!("localhost:{}", self.port);
+        let is_own = |origin: &HeaderValue| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes());
+        // Who lets in only pages of its own compares their origin with the host it is told first, and that is this one.
+        let (host, scheme) = if headers.get(ORIGIN).is_some_and(is_own) {
             set(headers, ORIGIN, inner.clone());
-        }
+            (inner_host.clone(), "http")
+        } else {
+            (self.host.clone(), self.scheme())
+        };
+        set(headers, HOST, inner_host);
+        set(headers, X_FORWARDED_HOST, host);
+        set(headers, X_FORWARDED_PROTO, scheme.into());
+        set(headers, X_FORWARDED_FOR, self.visitor.to_string());
         // The name may be all that keeps others out of the preview, and servers log where visitors came from.
         if let Some(path) = headers.get(REFERER).and_then(|from| path_beneath(from, &own)) {
             set(headers, REFERER, format!("{inner}{path}"));
@@ -159,11 +166,24 @@ mod tests {
         assert_eq!(get(&sent, "host"), "localhost:3000");
         assert_eq!(get(&sent, "origin"), "http://localhost:3000");
         assert_eq!(get(&sent, "referer"), "http://localhost:3000/a?b");
-        assert_eq!(get(&sent, "x-forwarded-host"), "3000-x.localhost:8081");
-        assert_eq!((get(&sent, "x-forwarded-proto"), get(&sent, "x-forwarded-for")), ("http", "10.0.0.7"));
+        assert_eq!(get(&sent, "x-forwarded-for"), "10.0.0.7");
         for gone in ["connection", "x-private", "te", "forwarded"] {
             assert_eq!(get(&sent, gone), "", "{gone}");
         }
+    }
+
+    #[test]
+    fn a_server_is_told_one_host_by_origin_and_forwarded_host() {
+        let behind_a_front = Seen { is_https: true, ..seen() };
+        let forwarded = |mut sent: HeaderMap| {
+            behind_a_front.to_sandbox(&mut sent);
+            [ORIGIN, X_FORWARDED_HOST, X_FORWARDED_PROTO].map(|name| get(&sent, name.as_str()).to_owned())
+        };
+        assert_eq!(forwarded(HeaderMap::new()), ["", "3000-x.localhost:8081", "https"]);
+        let own = HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static("https://3000-x.localhost:8081"))]);
+        assert_eq!(forwarded(own), ["http://localhost:3000", "localhost:3000", "http"]);
+        let other = HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static("https://localhost:3000"))]);
+        assert_eq!(forwarded(other), ["https://localhost:3000", "3000-x.localhost:8081", "https"]);
     }
 
     #[test]

@@ -5,6 +5,9 @@
 mod bad_input;
 mod batch;
 mod bounds;
+mod browser;
+mod browser_attacks;
+mod browser_tools;
 mod cli;
 mod command;
 mod cp;

@@ -37,7 +37,9 @@ async fn a_link_leads_to_the_server_as_its_own_machine(daemon: &Daemon) {
     assert_eq!(told["url"], "/a/b?c=d");
     assert_eq!(told["headers"]["host"], "localhost:3000");
     assert_eq!(told["headers"]["origin"], "http://localhost:3000");
-    assert_eq!(told["headers"]["x-forwarded-host"], host);
+    assert_eq!(told["headers"]["x-forwarded-host"], "localhost:3000", "the same as in its origin");
+    let person: serde_json::Value = serde_json::from_str(&visit(&url).await.body).unwrap();
+    assert_eq!(person["headers"]["x-forwarded-host"], host);
     assert_eq!(told["headers"]["x-forwarded-for"], "127.0.0.1");
     assert_eq!(told["headers"]["cookie"], "own=1", "a name of its own has cookies of its own");
     assert_eq!(seen.header("referrer-policy"), Some("same-origin"));

@@ -2,6 +2,7 @@
 
 use sandbox_api::SandboxId;
 use sandbox_api::command::StartCommand;
+use sandbox_api::port::{CreateLink, LinkStyle};
 use sandbox_api::sandbox::CreateSandbox;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -33,6 +34,15 @@ pub(crate) async fn serve(daemon: &Daemon, sandbox: &SandboxId, script: &str) {
         ports.listening.iter().any(|listening| listening.port == PORT)
     })
     .await;
+}
+
+/// A link of each style to [`PORT`]: by name and by port.
+pub(crate) async fn links(daemon: &Daemon, sandbox: &SandboxId) -> [String; 2] {
+    let link = async |style| {
+        let wish = CreateLink { style: Some(style), ttl_ms: None };
+        daemon.client.create_link(sandbox, PORT, &wish).await.unwrap().url
+    };
+    [link(LinkStyle::Host).await, link(LinkStyle::Port).await]
 }
 
 /// Node's own server, answering every request with what `answer` does with `req` and `res`.
