@@ -5,4 +5,8 @@
 mod bash;
 mod files;
 mod place;
+mod seed;
+mod seed_git;
+mod seed_server;
+mod seed_upload;
 mod sessions;
