@@ -4,12 +4,44 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bash_tools::provider::{Docker, DockerWish, Event, Provider, SandboxId};
-use bash_tools::seed::{Result, Seed};
+use bash_tools::seed::{GitCredentials, GitSeed, Result, Seed};
 use bash_tools::session::{SessionLimits, Sessions};
 use futures::StreamExt;
 use test_daemon::{Daemon, Home};
 
 use crate::place::key;
+use crate::seed_server::NAME;
+
+/// A script for a repository with branches, tags, and a commit that has no name. It prints its first two commits.
+pub(crate) const PROJECT: &str = "
+  echo one >file; mkdir -p dir 'a b'; echo run >dir/tool; chmod +x dir/tool; ln -s dir/tool link; echo x >'a b/é'
+  git add -A; git commit -qm one; git tag v1; git rev-parse HEAD
+  echo two >file; git commit -qam two; git rev-parse HEAD
+  echo three >file; git commit -qam three; git tag -a v3 -m v3
+  git checkout -q -b feature/x v1; echo x >file; git commit -qam x; git update-ref refs/pull/7/head HEAD~
+  git checkout -q main";
+
+/// A repository of the stories' server.
+pub(crate) fn git(path: &str) -> GitSeed {
+    GitSeed {
+        url: format!("https://{NAME}/{path}"),
+        revision: None,
+        credentials: None,
+        allow_http: false,
+        timeout: Duration::from_secs(60),
+        max_bytes: 1 << 20,
+    }
+}
+
+/// The same at a revision.
+pub(crate) fn at(path: &str, revision: &str) -> Seed {
+    Seed::Git(GitSeed { revision: Some(revision.into()), ..git(path) })
+}
+
+/// The same with a token.
+pub(crate) fn with_token(path: &str, token: &str) -> Seed {
+    Seed::Git(GitSeed { credentials: Some(GitCredentials::token(token.into())), ..git(path) })
+}
 
 /// A provider for sandboxes with a network.
 pub(crate) struct Ground {

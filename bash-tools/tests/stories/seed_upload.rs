@@ -43,9 +43,16 @@ async fn a_directory_arrives_as_it_is_without_what_is_secret() {
     write(&root, "noise", &noise);
     write(&root, "empty", "");
     write(&root, ".gitignore", "*.log\n");
-    for path in
-        [".env", "deep/.ENV.local", "x/ID_RSA", ".ssh/known", "node_modules/x", "x.log", ".git/config"]
-    {
+    for path in [
+        ".env",
+        "deep/.ENV.local",
+        "x/ID_RSA",
+        ".ssh/known",
+        "node_modules/x",
+        "x.log",
+        ".git/config",
+        ".remcochat/seeded",
+    ] {
         write(&root, path, "hunter2");
     }
     fs::set_permissions(root.path().join("tool"), fs::Permissions::from_mode(0o750)).unwrap();
