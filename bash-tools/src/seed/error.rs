@@ -36,9 +36,12 @@ pub enum Error {
     TokenWithoutHttps,
     /// It would not reach the server as it is.
     #[error(
-        "the name and token for the repository must not be empty or have line breaks or control characters"
+        "the name and token for the repository must have 1 to {limit_bytes} bytes each, and no line breaks or control characters"
     )]
-    BadGitCredentials,
+    BadGitCredentials {
+        /// Most that either may have.
+        limit_bytes: usize,
+    },
     /// Servers answer the same for both.
     #[error("the repository needs credentials, or does not exist: set app.bash_tools.seed.git_token_env")]
     NeedsCredentials,
@@ -185,6 +188,12 @@ pub enum GitUrlFault {
     /// Blanks, control characters, quotes, backslashes and others that a URL cannot have as they are.
     #[error("it has a character that no URL has")]
     OddCharacter,
+    /// For one command's environment.
+    #[error("it is longer than {limit_bytes} bytes")]
+    TooLong {
+        /// Most that may be.
+        limit_bytes: usize,
+    },
     /// Such as `ext`, `file` or `ssh`.
     #[error("git may only use https for it")]
     Scheme,

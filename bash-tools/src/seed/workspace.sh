@@ -11,7 +11,7 @@ seeded=.remcochat/seeded seeding=.remcochat/seeding
 
 look() {
   local entry
-  if [ -e "$seeded" ]; then echo done; return; fi
+  if [ -e "$seeded" ]; then echo 'done'; return; fi
   if [ -e "$seeding" ]; then echo partly; return; fi
   for entry in *; do
     if [ "$entry" != .remcochat ]; then echo occupied; return; fi
@@ -54,5 +54,5 @@ settle() {
   done
   mv -- "$seeding" "$seeded" || exit 1
   rm -rf .remcochat/seed.*
-  echo done
+  echo 'done'
 }

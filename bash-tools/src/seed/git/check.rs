@@ -9,6 +9,11 @@ use super::GitSeed;
 /// Longest revision, in bytes: what file systems take as a name, which refs are.
 const MAX_REVISION_BYTES: usize = 250;
 
+/// Longest address, and longest name and token, in bytes: all are variables of one command, which has 32 KiB for them.
+const MAX_URL_BYTES: usize = 4096;
+/// See [`MAX_URL_BYTES`].
+const MAX_CREDENTIAL_BYTES: usize = 4096;
+
 /// What is repeated of a revision that is none, in characters.
 const SHOWN_CHARS: usize = 60;
 
@@ -25,9 +30,11 @@ impl GitSeed {
             if url.scheme() != "https" {
                 return Err(Error::TokenWithoutHttps);
             }
-            let is_wrong = |text: &str| text.is_empty() || text.contains(char::is_control);
+            let is_wrong = |text: &str| {
+                text.is_empty() || text.len() > MAX_CREDENTIAL_BYTES || text.contains(char::is_control)
+            };
             if is_wrong(&credentials.user) || is_wrong(credentials.token.expose_secret()) {
-                return Err(Error::BadGitCredentials);
+                return Err(Error::BadGitCredentials { limit_bytes: MAX_CREDENTIAL_BYTES });
             }
         }
         Ok(url)
@@ -35,11 +42,17 @@ impl GitSeed {
 }
 
 fn check_url(text: &str, allow_http: bool) -> std::result::Result<Url, GitUrlFault> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(GitUrlFault::TooLong { limit_bytes: MAX_URL_BYTES });
+    }
     // The parser would take blanks and control characters out and backslashes for slashes, and git would not.
     let is_odd = |char: char| {
         char.is_whitespace() || char.is_control() || !char.is_ascii() || "\"'`\\<>{}|^".contains(char)
     };
-    if text.contains(is_odd) {
+    // Written in hexadecimal, they are control characters to whoever decodes them: git's credential helpers have a line for each
+    // part of an address.
+    let is_control = |code: &str| matches!(code.as_bytes(), [b'0' | b'1', _, ..] | [b'7', b'f' | b'F', ..]);
+    if text.contains(is_odd) || text.split('%').skip(1).any(is_control) {
         return Err(GitUrlFault::OddCharacter);
     }
     let url = Url::parse(text).map_err(|_| GitUrlFault::NoUrl)?;
@@ -110,11 +123,16 @@ mod tests {
         {
             assert_eq!(fault(url), GitUrlFault::Scheme, "{url:?}");
         }
-        for odd in [" ", "\n", "\t", "\0", "\"", "'", "`", "\\", "\u{a0}", "é", "{x}", "|"] {
+        for odd in [
+            " ", "\n", "\t", "\0", "\"", "'", "`", "\\", "\u{a0}", "é", "{x}", "|", "%0a", "%0D", "%00",
+            "%1f", "%7F",
+        ] {
             assert_eq!(fault(&format!("https://git.example/a{odd}b")), GitUrlFault::OddCharacter, "{odd:?}");
         }
         assert_eq!(fault("ext::sh -c touch% /tmp/x"), GitUrlFault::OddCharacter);
         assert_eq!(fault("http://git.example/a"), GitUrlFault::Http);
+        let long = format!("https://git.example/{}", "a".repeat(4096));
+        assert_eq!(fault(&long), GitUrlFault::TooLong { limit_bytes: 4096 });
         assert!(GitSeed { allow_http: true, ..seed("http://git.example/a") }.check().is_ok());
     }
 
@@ -155,10 +173,11 @@ mod tests {
         };
         assert!(with("https://git.example/a", "hunter2").check().is_ok());
         assert!(matches!(with("http://git.example/a", "hunter2").check(), Err(Error::TokenWithoutHttps)));
-        for token in ["", "hunter2\nhost=evil.example", "hunter2\0"] {
+        let long = "hunter2".repeat(1000);
+        for token in ["", "hunter2\nhost=evil.example", "hunter2\0", &long] {
             let seed = with("https://git.example/a", token);
             let error = seed.check().unwrap_err();
-            assert!(matches!(error, Error::BadGitCredentials), "{token:?}");
+            assert!(matches!(error, Error::BadGitCredentials { .. }), "{token:?}");
             assert!(!format!("{error} {error:?} {seed:?}").contains("hunter2"), "{token:?}");
         }
     }

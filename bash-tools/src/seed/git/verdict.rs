@@ -72,3 +72,49 @@ const UNREACHED: [&str; 10] = [
 fn own_words(line: &str) -> Option<&str> {
     line.strip_prefix("fatal: ").or_else(|| line.strip_prefix("error: "))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::GitCredentials;
+    use super::*;
+
+    fn verdict(complained: &[&str]) -> Error {
+        let seed = GitSeed {
+            url: "https://git.example/a".into(),
+            revision: None,
+            credentials: Some(GitCredentials::token("hunter2".into())),
+            allow_http: false,
+            timeout: Duration::from_secs(1),
+            max_bytes: 7,
+        };
+        let complained = complained.iter().map(|line| (*line).to_owned()).collect();
+        seed.verdict(&Ran { exit_code: 1, said: vec!["step fetching".into()], complained })
+    }
+
+    #[test]
+    fn a_server_has_no_say_in_why_it_failed() {
+        let remote = "remote: fatal: repository 'x' not found";
+        assert!(matches!(verdict(&[remote, "fatal: early EOF"]), Error::Git { said } if said == "early EOF"));
+        let refused =
+            ["remote: Connection refused", "fatal: Authentication failed for 'https://git.example/a/'"];
+        assert!(matches!(verdict(&refused), Error::CredentialsRefused { .. }));
+    }
+
+    #[test]
+    fn a_token_that_a_server_sends_back_is_not_told() {
+        for line in ["fatal: remote error: you sent hunter2", "bash: hunter2: command not found"] {
+            let error = verdict(&[line]);
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+            assert!(error.to_string().contains("***"), "{error}");
+        }
+        let long = verdict(&[&format!("fatal: {}", "é".repeat(5000))]).to_string();
+        assert!(long.chars().count() < MAX_SAID_CHARS + 100, "{long}");
+    }
+
+    #[test]
+    fn nothing_said_is_told_as_that() {
+        assert!(matches!(verdict(&[]), Error::Git { said } if said == "no word of it"));
+    }
+}

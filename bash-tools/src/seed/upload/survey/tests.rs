@@ -132,10 +132,11 @@ fn an_empty_root_is_no_fault_and_a_missing_one_is() {
 fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     use rustix::thread::set_thread_res_uid;
     let nobody = rustix::process::Uid::from_raw(65534);
-    let drop_all = || match rustix::process::geteuid().is_root() {
-        // Of this thread alone, and its capabilities go with it.
-        true => set_thread_res_uid(nobody, nobody, nobody).unwrap(),
-        false => {}
+    let drop_all = || {
+        if rustix::process::geteuid().is_root() {
+            // Of this thread alone, and its capabilities go with it.
+            set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        }
     };
     std::thread::scope(|scope| {
         let act = move || {
@@ -150,7 +151,7 @@ fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
 fn what_cannot_be_read_is_named_before_anything_is_sent() {
     let root = root(&["a", "sub/shut"]);
     let shut =
-        |path: &str| fs::set_permissions(root.path().join(path), fs::Permissions::from_mode(0)).unwrap();
+        |path: &str| fs::set_permissions(root.path().join(path), fs::Permissions::from_mode(0o000)).unwrap();
     shut("sub/shut");
     let error = as_nobody(|| Survey::of(&seed(root.path()))).unwrap_err();
     assert!(matches!(&error, Error::Unreadable { path, .. } if path == Path::new("sub/shut")), "{error:?}");
