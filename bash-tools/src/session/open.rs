@@ -96,6 +96,12 @@ impl Sessions {
         self.inner.slots().get(key).map_or(SessionState::Closed, |slot| slot.state())
     }
 
+    /// How far the session's first files are, where the app has any for it.
+    pub fn seed_state(&self, key: &SessionKey) -> Option<SeedState> {
+        self.inner.seed.as_ref()?;
+        Some(self.inner.slots().get(key).map_or(SeedState::Pending, |slot| slot.seed_state()))
+    }
+
     /// Forgets a sandbox that the provider has lost, so that the next use makes another.
     pub fn forget(&self, key: &SessionKey, lost: &SandboxId) {
         let mut slots = self.inner.slots();

@@ -75,6 +75,15 @@ impl Slot {
         }
     }
 
+    pub(super) fn seed_state(&self) -> SeedState {
+        match &*self.opened.borrow() {
+            Opening::Under(SessionState::Seeding { seed }) => seed.clone(),
+            Opening::Ready(_) => SeedState::Done,
+            Opening::Failed(Error::Seed(error)) => SeedState::Failed { reason: error.to_string() },
+            Opening::Under(_) | Opening::Failed(_) => SeedState::Pending,
+        }
+    }
+
     pub(super) fn sandbox(&self) -> Option<SandboxId> {
         match &*self.opened.borrow() {
             Opening::Ready(sandbox) => Some(sandbox.clone()),

@@ -56,7 +56,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "must be from 30000 to 18000000 milliseconds, not 29999",
     ),
     ("app.bash_tools.sandbox", "timeout_ms = 18000001", "not 18000001"),
-    ("app.bash_tools.seed", "mode = \"svn\"", "must be \"git\", \"upload\" or \"none\", not \"svn\""),
+    ("app.bash_tools.seed", "mode = \"svn\"", "must be \"git\" or \"upload\" or \"none\", not \"svn\""),
     ("app.bash_tools.seed", "git_url = -", "is required where seed.mode is \"git\""),
     ("app.bash_tools.seed", "git_url = \"git@github.com:a/b\"", "must be an https URL of a git repository"),
     ("app.bash_tools.seed", "git_url = \"--upload-pack=x\"", "not \"--upload-pack=x\""),

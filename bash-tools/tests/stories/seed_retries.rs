@@ -24,11 +24,13 @@ async fn a_seed_that_failed_is_told_and_tried_again_by_the_next_call() {
     assert!(matches!(**seed, Error::NotReached { .. }), "{seed:?}");
     assert!(error.to_string().contains("was not reached"), "{error}");
     let SessionState::Failed { reason } = sessions.state(&key("1")) else { panic!("it is not") };
+    assert!(matches!(sessions.seed_state(&key("1")), Some(SeedState::Failed { .. })));
     assert!(reason.contains("was not reached"), "{reason}");
 
     server.serve().await;
     assert!(read().await.unwrap().content.contains("three"));
     assert_eq!(sessions.state(&key("1")), SessionState::Ready);
+    assert_eq!(sessions.seed_state(&key("1")), Some(SeedState::Done));
 }
 
 #[tokio::test(flavor = "multi_thread")]
