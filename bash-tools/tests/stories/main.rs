@@ -8,3 +8,4 @@ mod place;
 mod sessions;
 mod vercel;
 mod vercel_fake;
+mod vercel_npm;
