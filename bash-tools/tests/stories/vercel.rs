@@ -297,6 +297,21 @@ async fn who_leaves_while_a_command_starts_ends_it() {
 }
 
 #[tokio::test]
+async fn a_timeout_is_told_in_time_though_nothing_can_be_ended() {
+    let story = Story::begin().await;
+    let running = story.start("echo so far; exec sleep 1120", 1).await.unwrap();
+    story.fake.meet("POST", "/kill", Trouble::Hang);
+    story.fake.meet("POST", "/cmd", Trouble::Hang);
+    let began = Instant::now();
+    let heard = hear(running).await;
+    assert_eq!(heard.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
+    assert_eq!(heard.stdout, "so far\n");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // Vercel itself ends it.
+    story.nothing_runs("1120").await;
+}
+
+#[tokio::test]
 async fn an_own_exit_code_is_no_timeout() {
     let story = Story::begin().await;
     for code in [124, 137] {

@@ -118,7 +118,10 @@ impl Call {
         {
             return (*pause <= MAX_RETRY_AFTER).then_some(*pause);
         }
-        let is_passing = fault.is_uncertain() || fault.status() == Some(StatusCode::TOO_MANY_REQUESTS);
+        // Who was silent for a whole deadline is not given two more.
+        let is_silent = matches!(fault, Fault::Deadline { .. });
+        let is_passing =
+            fault.is_uncertain() && !is_silent || fault.status() == Some(StatusCode::TOO_MANY_REQUESTS);
         let chance = u32::from(Uuid::new_v4().as_bytes()[0]);
         (self.method == Method::GET && is_passing)
             .then(|| (PAUSE + PAUSE * chance / (2 * u32::from(u8::MAX))) * 2u32.pow(tries))

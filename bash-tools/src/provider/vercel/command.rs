@@ -106,20 +106,21 @@ impl Alive {
         path(&["sessions", &self.session, "cmd", &self.id])
     }
 
-    /// Ends it.
-    pub(super) async fn end(&self) {
-        end(&self.api, &self.session, &self.id, &self.mark).await;
+    /// Ends it, and all that it started, without waiting for that.
+    pub(super) fn end(&mut self) {
+        // Without a runtime the program is about to end, and Vercel ends the command in its time.
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.is_over = true;
+        let (api, session) = (Arc::clone(&self.api), Arc::clone(&self.session));
+        let (id, mark) = (self.id.clone(), self.mark.clone());
+        runtime.spawn(async move { end(&api, &session, &id, &mark).await });
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        // Without a runtime the program is about to end, and Vercel ends the command in its time.
-        let Ok(runtime) = Handle::try_current() else { return };
         if !self.is_over {
-            let (api, session) = (Arc::clone(&self.api), Arc::clone(&self.session));
-            let (id, mark) = (std::mem::take(&mut self.id), std::mem::take(&mut self.mark));
-            runtime.spawn(async move { end(&api, &session, &id, &mark).await });
+            self.end();
         }
     }
 }

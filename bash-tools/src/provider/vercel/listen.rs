@@ -144,7 +144,7 @@ impl Listener {
         let event = self.next_heard().await;
         self.is_done = matches!(event, Err(_) | Ok(Event::Ended(_)));
         // After an error it may still run, and is ended when this is dropped.
-        self.alive.is_over = matches!(event, Ok(Event::Ended(_)));
+        self.alive.is_over |= matches!(event, Ok(Event::Ended(_)));
         Some(event.map_err(Into::into))
     }
 
@@ -161,7 +161,7 @@ impl Listener {
                 None if self.has_timed_out => return Ok(Event::Ended(TIMED_OUT)),
                 None => {
                     self.has_timed_out = true;
-                    self.alive.end().await;
+                    self.alive.end();
                     self.ends_at = Instant::now() + LAST_WORDS;
                 }
             }
