@@ -307,6 +307,7 @@ async fn a_timeout_is_told_in_time_though_nothing_can_be_ended() {
     assert_eq!(heard.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
     assert_eq!(heard.stdout, "so far\n");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    until("both were tried", || async { story.fake.count("POST", "/cmd") == 2 }).await;
     // Vercel itself ends it.
     story.nothing_runs("1120").await;
 }

@@ -125,15 +125,19 @@ impl Drop for Alive {
     }
 }
 
+/// Neither waits for the other, because either may be all that works.
 async fn end(api: &Api, session: &str, id: &str, mark: &str) {
-    if !id.is_empty() {
+    let kill = async {
         let kill = Call::post(path(&["sessions", session, "cmd", id, "kill"])).json(&Kill { signal: KILL });
-        warn(id, api.done(&kill).await);
-    }
+        if id.is_empty() { Ok(()) } else { api.done(&kill).await }
+    };
     let arguments = ["-c", SWEEP, "sweep", MARK, mark].map(str::to_owned).to_vec();
     // As root, because the command may have become it.
     let sweep = StartCommand { sudo: true, ..StartCommand::bash(arguments, "/", SWEEP_TIMEOUT) };
-    warn(id, api.done(&Call::post(path(&["sessions", session, "cmd"])).json(&sweep)).await);
+    let sweep = Call::post(path(&["sessions", session, "cmd"])).json(&sweep);
+    let (killed, swept) = tokio::join!(kill, api.done(&sweep));
+    warn(id, killed);
+    warn(id, swept);
 }
 
 /// What could not be ended ends when its time is over. Where its session or it is gone, that was the aim.
