@@ -1,47 +1,23 @@
-//! Calls of Vercel's REST API: who asks, for how long, and what is asked twice.
+//! The way to Vercel's REST API: who asks, and what is read of the answers.
 //!
-//! Only a GET is sent again where nobody knows what became of it. A 429 says that nothing was done, so whatever it refused is
-//! sent again after the time it names, unless that is long.
+//! Nobody but the API gets the token: no redirect is followed, and no text of Vercel's is passed on with it.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, redirect};
-use serde::Serialize;
+use reqwest::{Method, RequestBuilder, Response, redirect};
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
-use uuid::Uuid;
 
+use super::call::{Body, Call, TRANSFER};
 use super::credentials::Credentials;
 use super::fault::Fault;
 use super::wire::ErrorBody;
 use crate::provider::{Error, Result as Answer};
 
-/// Deadline of a call that only looks, or ends a command.
-pub(super) const LOOK: Duration = Duration::from_secs(30);
-
-/// How long Vercel may take to say that a command has started.
-pub(super) const START: Duration = Duration::from_secs(20);
-
-/// Deadline of a call that makes or wakes a sandbox, which may fetch a repository or a snapshot first.
-pub(super) const ACT: Duration = Duration::from_secs(120);
-
-/// Deadline of a call that carries files.
-pub(super) const TRANSFER: Duration = Duration::from_secs(300);
-
 /// How long a connection may take to stand.
 const CONNECT: Duration = Duration::from_secs(10);
-
-/// Times that a call is sent again.
-const MAX_RETRIES: u32 = 2;
-
-/// Pause before the first of them, and twice that before the second; half as much again by chance.
-const PAUSE: Duration = Duration::from_millis(400);
-
-/// Longest time that Vercel may ask to wait for. Whoever must wait longer is told so.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(20);
 
 /// Longest JSON answer that is read.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -49,83 +25,12 @@ const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 /// Longest text of Vercel's that is passed on, in characters.
 const MAX_SAID_CHARS: usize = 500;
 
-/// What an id or a name keeps in a path.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-
 /// A connection pool to Vercel for one project.
 #[derive(Debug)]
 pub(super) struct Api {
     http: reqwest::Client,
     base: String,
     credentials: Credentials,
-}
-
-/// A request that can be sent again.
-#[derive(Clone)]
-pub(super) struct Call {
-    method: Method,
-    path: String,
-    query: Vec<(&'static str, String)>,
-    body: Body,
-    limit: Duration,
-}
-
-#[derive(Clone)]
-enum Body {
-    Empty,
-    Json(Bytes),
-    /// A tar archive in gzip, to be unpacked there.
-    Archive(Bytes, &'static str),
-}
-
-impl Call {
-    pub(super) fn get(path: String) -> Self {
-        Self { method: Method::GET, path, query: Vec::new(), body: Body::Empty, limit: LOOK }
-    }
-
-    pub(super) fn delete(path: String) -> Self {
-        Self { method: Method::DELETE, ..Self::get(path) }
-    }
-
-    pub(super) fn post(path: String) -> Self {
-        Self { method: Method::POST, ..Self::get(path) }
-    }
-
-    pub(super) fn json(self, body: &impl Serialize) -> Self {
-        let body = serde_json::to_vec(body).expect("bodies are maps of text and numbers, which JSON has");
-        Self { body: Body::Json(body.into()), ..self }
-    }
-
-    pub(super) fn archive(self, archive: Bytes, into: &'static str) -> Self {
-        Self { body: Body::Archive(archive, into), ..self }
-    }
-
-    pub(super) fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.query.push((name, value.into()));
-        self
-    }
-
-    pub(super) fn within(self, limit: Duration) -> Self {
-        Self { limit, ..self }
-    }
-
-    /// How long to wait before the call is sent again, where it is.
-    fn pause_after(&self, fault: &Fault, tries: u32) -> Option<Duration> {
-        if tries >= MAX_RETRIES {
-            return None;
-        }
-        if let Fault::Refused { status: StatusCode::TOO_MANY_REQUESTS, retry_after: Some(pause), .. } = fault
-        {
-            return (*pause <= MAX_RETRY_AFTER).then_some(*pause);
-        }
-        // Who was silent for a whole deadline is not given two more.
-        let is_silent = matches!(fault, Fault::Deadline { .. });
-        let is_passing =
-            fault.is_uncertain() && !is_silent || fault.status() == Some(StatusCode::TOO_MANY_REQUESTS);
-        let chance = u32::from(Uuid::new_v4().as_bytes()[0]);
-        (self.method == Method::GET && is_passing)
-            .then(|| (PAUSE + PAUSE * chance / (2 * u32::from(u8::MAX))) * 2u32.pow(tries))
-    }
 }
 
 impl Api {
@@ -244,16 +149,6 @@ const GZIP: &str = "application/gzip";
 
 /// Says where an archive is unpacked.
 const CWD: &str = "x-cwd";
-
-/// A path of the API's second version, whose ids may be anything.
-pub(super) fn path(segments: &[&str]) -> String {
-    let mut path = "/v2/sandboxes".to_owned();
-    for segment in segments {
-        path.push('/');
-        path.extend(utf8_percent_encode(segment, SEGMENT));
-    }
-    path
-}
 
 pub(super) fn broken(error: reqwest::Error) -> Fault {
     // It names team and project.

@@ -12,9 +12,11 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Vercel;
-use super::api::{Api, Call, START, path};
+use super::api::Api;
+use super::call::{Call, START, path};
 use super::fault::Fault;
-use super::listen::{Lines, Listener};
+use super::lines::Lines;
+use super::listen::Listener;
 use super::wire::{Kill, StartCommand, millis};
 use crate::provider::{Command, Error, Result as Answer, Running, SandboxId, WORKSPACE};
 
