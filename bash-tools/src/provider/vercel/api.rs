@@ -52,9 +52,17 @@ impl Api {
 
     /// Sends a call and reads its answer.
     pub(super) async fn json<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Fault> {
-        let response = self.send(call).await?;
-        let body = in_time(call.limit, self.body(response)).await?;
-        serde_json::from_slice(&body).map_err(Fault::BadAnswer)
+        let mut tries = 0;
+        loop {
+            let answer = match self.send_in_time(call).await {
+                Ok(response) => in_time(call.limit, self.body(response)).await,
+                Err(fault) => Err(fault),
+            };
+            match answer {
+                Ok(body) => return serde_json::from_slice(&body).map_err(Fault::BadAnswer),
+                Err(fault) => rest(call, fault, &mut tries).await?,
+            }
+        }
     }
 
     /// Sends a call whose answer says nothing but that it worked.
@@ -66,14 +74,10 @@ impl Api {
     pub(super) async fn send(&self, call: &Call) -> Result<Response, Fault> {
         let mut tries = 0;
         loop {
-            let fault = match in_time(call.limit, self.send_once(self.request(call)?)).await {
+            match self.send_in_time(call).await {
                 Ok(response) => return Ok(response),
-                Err(fault) => fault,
-            };
-            let Some(pause) = call.pause_after(&fault, tries) else { return Err(fault) };
-            tracing::debug!(path = call.path, %fault, ?pause, "a call of Vercel's API is sent again");
-            sleep(pause).await;
-            tries += 1;
+                Err(fault) => rest(call, fault, &mut tries).await?,
+            }
         }
     }
 
@@ -109,6 +113,10 @@ impl Api {
         let authorization = authorization.expect("credentials are made only of what is a header's value");
         let request = self.http.request(method, format!("{}{path}", self.base));
         Ok(request.header(AUTHORIZATION, authorization).query(&[("teamId", &self.credentials.team)]))
+    }
+
+    async fn send_in_time(&self, call: &Call) -> Result<Response, Fault> {
+        in_time(call.limit, self.send_once(self.request(call)?)).await
     }
 
     async fn send_once(&self, request: RequestBuilder) -> Result<Response, Fault> {
@@ -159,6 +167,15 @@ pub(super) fn broken(error: reqwest::Error) -> Fault {
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Waits until the call is sent again, or gives the fault back where it is not.
+async fn rest(call: &Call, fault: Fault, tries: &mut u32) -> Result<(), Fault> {
+    let Some(pause) = call.pause_after(&fault, *tries) else { return Err(fault) };
+    tracing::debug!(path = call.path, %fault, ?pause, "a call of Vercel's API is sent again");
+    sleep(pause).await;
+    *tries += 1;
+    Ok(())
 }
 
 async fn in_time<T>(limit: Duration, act: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {

@@ -23,10 +23,14 @@ use crate::provider::{Command, Error, Result as Answer, Running, SandboxId, WORK
 /// In the environment of a command and its children.
 const MARK: &str = "BASH_TOOLS_COMMAND";
 
-/// Ends all that has the mark, and in the next rounds what that has started meanwhile.
-const SWEEP: &str = "for round in 1 2 3 4 5; do\n\
-    found=$(grep -lsz -- \"^$1=$2\\$\" /proc/[0-9]*/environ) || [ \"$found\" ] || exit 0\n\
-    for file in $found; do pid=${file#/proc/}; kill -KILL \"${pid%/environ}\"; done\n\
+/// Ends all that has the mark, until nothing was found a few times: what is being started has no environment for a moment.
+const SWEEP: &str = "empty=0\n\
+    for round in {1..50}; do\n\
+    found=$(grep -lsz -- \"^$1=$2\\$\" /proc/[0-9]*/environ)\n\
+    for file in $found; do empty=-1; pid=${file#/proc/}; kill -KILL \"${pid%/environ}\"; done\n\
+    empty=$((empty + 1))\n\
+    [ $empty -lt 4 ] || exit 0\n\
+    sleep 0.1\n\
     done 2>/dev/null";
 
 /// Longest time that a sweep takes.

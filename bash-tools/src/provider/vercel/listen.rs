@@ -180,6 +180,10 @@ impl Listener {
     /// output is asked for once more.
     async fn at_end_of_replay(&mut self) -> Result<Option<Event>, Fault> {
         self.lines = None;
+        if self.to_skip.stdout > 0 || self.to_skip.stderr > 0 {
+            // It did not even get as far as the one before.
+            return Ok(None);
+        }
         if let Some(Command { exit_code: Some(exit_code), duration_ms, .. }) = self.ended {
             return Ok(Some(self.end(exit_code, duration_ms)));
         }
