@@ -2,13 +2,16 @@
 //!
 //! In reading order: [`config`] is what the operator wrote, checked. [`gates`] decide for each request whether there are
 //! tools at all. [`provider`] is where sandboxes are. [`session`] keeps one for each chat, and [`seed`] puts its first
-//! files there. [`tools`] is what the model calls.
+//! files there. [`tools`] is what the model calls. [`App`] puts them together.
 //!
 //! Nothing here runs a command on the machine it is on.
 
+mod app;
 pub mod config;
 pub mod gates;
 pub mod provider;
 pub mod seed;
 pub mod session;
 pub mod tools;
+
+pub use app::{App, SetupError};

@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     /// The socket to dial; without it the agent waits for `sandbox-agent dial`.
     pub(crate) socket: Option<PathBuf>,
     pub(crate) workspace: PathBuf,
+    /// Whether there is a way out through sandboxd. Without it the sandbox has a network of its own.
+    pub(crate) has_proxy: bool,
 }
 
 impl Settings {
@@ -32,6 +34,7 @@ impl Settings {
             secret: required("SANDBOX_AGENT_SECRET")?,
             socket: std::env::var_os("SANDBOX_AGENT_SOCKET").map(PathBuf::from),
             workspace: required("SANDBOX_AGENT_WORKSPACE")?.into(),
+            has_proxy: std::env::var_os("SANDBOX_AGENT_PROXY").is_none_or(|proxy| proxy != "off"),
         })
     }
 }

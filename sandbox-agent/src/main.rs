@@ -108,9 +108,11 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let reaper = Arc::new(Reaper::default());
     let tunnels = Tunnels::new();
     // Before the first command, which could take the port.
-    match tunnels.start_proxy(limits::PROXY_PORT).await {
-        Ok(()) => environment::preset_proxy(limits::PROXY_PORT),
-        Err(error) => complain(&error),
+    if settings.has_proxy {
+        match tunnels.start_proxy(limits::PROXY_PORT).await {
+            Ok(()) => environment::preset_proxy(limits::PROXY_PORT),
+            Err(error) => complain(&error),
+        }
     }
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper)),

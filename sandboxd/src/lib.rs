@@ -164,6 +164,7 @@ fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
         preview: config.preview.clone(),
         proxy_image: config.proxy_image.clone(),
         network_name: config.network_name.clone(),
+        open_network: config.open_network,
         egress: config.egress.clone(),
         own_ports: Vec::new(),
     }

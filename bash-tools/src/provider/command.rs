@@ -1,5 +1,7 @@
 //! A command in a sandbox, and what is heard of it.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,6 +19,38 @@ pub struct Command {
     pub script: String,
     /// From its start on; then it is ended, with all that it started.
     pub timeout: Duration,
+    /// On top of what every command of the sandbox has: up to 64 variables, 32 KiB together.
+    pub environment: Environment,
+}
+
+impl Command {
+    /// Without variables of its own.
+    pub fn new(script: impl Into<String>, timeout: Duration) -> Self {
+        Self { script: script.into(), timeout, environment: Environment::default() }
+    }
+}
+
+/// Variables by name. Here secrets go into a sandbox, so values are never printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// With one more.
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.0.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Names with values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// What is heard of a command, in order: that it started, its output, its end.
@@ -83,8 +117,8 @@ impl Stream for Running {
     }
 }
 
-impl std::fmt::Debug for Running {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running").finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
 use sandbox_api::command::{self as wire, Output, Record, StartCommand};
-use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources};
+use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources, StringMap};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{ByteRange, Client, WriteOptions, upload_stream};
 
@@ -80,8 +80,11 @@ impl Provider for Docker {
     }
 
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running> {
+        let environment = command.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment: StringMap = environment.collect();
         let wish = StartCommand {
             script: Some(command.script),
+            env: Some(environment).filter(|environment| !environment.is_empty()),
             timeout_ms: Some(u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX)),
             ..StartCommand::default()
         };

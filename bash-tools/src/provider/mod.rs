@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-pub use command::{Command, End, EndReason, Event, Running};
+pub use command::{Command, End, EndReason, Environment, Event, Running};
 pub use docker::{Docker, DockerWish};
 pub use error::{Error, Result};
 pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelWish};

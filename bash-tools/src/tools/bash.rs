@@ -37,6 +37,11 @@ pub(super) fn script(command: &str) -> String {
     )
 }
 
+/// A text as one word of a shell.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// A command in a sandbox, from before its start.
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Running>> + Send>>;
 

@@ -2,6 +2,7 @@
 //!
 //! [`Toolkit`] is the tools of one chat, for any program. [`definitions`] tells a model of them.
 
+pub mod anthropic;
 mod bash;
 mod definition;
 mod error;

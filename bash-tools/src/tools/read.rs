@@ -19,6 +19,16 @@ pub(super) struct Lines {
     max_chars: usize,
 }
 
+/// Whole lines, or the beginning of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Excerpt {
+    /// The number of the first line, from 1.
+    pub(super) first: u64,
+    pub(super) text: String,
+    /// What is not shown and how to see it, where that is so.
+    pub(super) notice: Option<String>,
+}
+
 /// What was read so far.
 struct Found {
     /// Of the lines that are wanted.
@@ -44,7 +54,7 @@ impl Lines {
         provider: &dyn Provider,
         sandbox: SandboxId,
         path: &str,
-    ) -> Result<String> {
+    ) -> Result<Excerpt> {
         let mut found = Found { bytes: Vec::new(), line: 1, ends_in_line: false };
         let mut at = 0;
         let is_all = loop {
@@ -67,7 +77,7 @@ impl Lines {
         if is_all && self.first > lines.max(1) {
             return Err(Error::NoLine { path: path.to_owned(), offset: self.first, lines });
         }
-        Ok(self.text(&found, is_all))
+        Ok(self.excerpt(&found, is_all))
     }
 
     /// Whether no more is wanted.
@@ -86,14 +96,12 @@ impl Lines {
         found.bytes.len() > self.max_chars.saturating_mul(4)
     }
 
-    fn text(&self, found: &Found, is_all: bool) -> String {
+    fn excerpt(&self, found: &Found, is_all: bool) -> Excerpt {
         let text = String::from_utf8_lossy(&found.bytes);
         let Some((cut, _)) = text.char_indices().nth(self.max_chars) else {
-            if is_all {
-                return text.into_owned();
-            }
-            let next = found.line;
-            return format!("{text}\n[more lines follow: continue with offset {next}]");
+            let notice =
+                (!is_all).then(|| format!("[more lines follow: continue with offset {}]", found.line));
+            return Excerpt { first: self.first, text: text.into_owned(), notice };
         };
         // Whole lines, where one fits.
         let end = text[..cut].rfind('\n').map_or(cut, |at| at + 1);
@@ -106,8 +114,19 @@ impl Lines {
         } else {
             format!("line {next} is longer than an answer may be: use bash (`cut -c`)")
         };
-        format!(
-            "{shown}\n[file truncated: {more}{left_out} characters of what was asked for are not shown; {how}]"
-        )
+        let notice = format!(
+            "[file truncated: {more}{left_out} characters of what was asked for are not shown; {how}]"
+        );
+        Excerpt { first: self.first, text: shown.to_owned(), notice: Some(notice) }
+    }
+}
+
+/// The text, and the notice behind it.
+impl From<Excerpt> for String {
+    fn from(Excerpt { text, notice, .. }: Excerpt) -> Self {
+        match notice {
+            None => text,
+            Some(notice) => format!("{text}\n{notice}"),
+        }
     }
 }

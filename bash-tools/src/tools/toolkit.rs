@@ -67,9 +67,12 @@ impl Toolkit {
 
     /// Reads lines of a text file, as many as fit into an answer.
     pub async fn read_file(&self, input: ReadFileInput) -> Result<FileContent> {
-        let lines = read::Lines::new(&input, self.max_file_chars())?;
-        let content = self.act(|sandbox| lines.read(self.provider(), sandbox, &input.path)).await?;
-        Ok(FileContent { content })
+        Ok(FileContent { content: self.excerpt(&input).await?.into() })
+    }
+
+    pub(super) async fn excerpt(&self, input: &ReadFileInput) -> Result<read::Excerpt> {
+        let lines = read::Lines::new(input, self.max_file_chars())?;
+        self.act(|sandbox| lines.read(self.provider(), sandbox, &input.path)).await
     }
 
     /// Writes a file as a whole.
@@ -127,12 +130,13 @@ impl Toolkit {
     }
 
     fn start(&self, command: &str) -> Starting {
-        let command = Command { script: bash::script(command), timeout: self.limits.timeout };
-        self.start_script(command)
+        self.start_script(bash::script(command))
     }
 
-    pub(super) fn start_script(&self, command: Command) -> Starting {
+    /// A script as it is, in the chat's sandbox.
+    pub(super) fn start_script(&self, script: String) -> Starting {
         let tools = self.clone();
+        let command = Command::new(script, self.limits.timeout);
         Box::pin(async move {
             let provider = tools.sessions.provider();
             let lease = tools.sessions.lease(&tools.key).await?;

@@ -2,9 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
+mod anthropic;
 mod bash;
 mod files;
 mod place;
+mod seed;
+mod seed_faults;
+mod seed_git;
+mod seed_retries;
+mod seed_server;
+mod seed_upload;
 mod sessions;
 mod vercel;
 mod vercel_fake;

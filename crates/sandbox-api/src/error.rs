@@ -31,7 +31,7 @@ pub enum ErrorCode {
     InvalidRequest,
     /// 401: no valid token.
     Unauthenticated,
-    /// 403: a host or an origin that is not allowed.
+    /// 403: a host or an origin that is not allowed, or what only the operator can allow.
     Forbidden,
     /// 404: `details.resource` says of what kind.
     NotFound,

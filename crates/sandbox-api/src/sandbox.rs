@@ -66,7 +66,8 @@ pub struct Resources {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// `default` (the public internet), `allowlist` (the hosts of `allow`) or `none`.
+    /// `default` (the public internet), `allowlist` (the hosts of `allow`), `none`, or where the operator allows it `open` (whatever
+    /// the daemon's machine reaches; from and to it only while the sandbox is parked).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Hosts: `example.com`, `*.example.com` (names beneath it), `*` (every name) or an address, each on ports 80 and 443 or on the
@@ -203,7 +204,7 @@ pub struct Posture {
     /// What the workspace may hold; null where nothing holds it.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_quota_bytes: Option<u64>,
-    /// `none`
+    /// `none`; the name of a bridge where it is open.
     pub network: String,
     /// OCI runtime.
     pub runtime: String,

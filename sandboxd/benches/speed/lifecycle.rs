@@ -148,6 +148,7 @@ impl Rival {
             agent_secret: self.home.instance.agent_secret(&id),
             run_dir: Some(self.home.path("run").join(id.as_str()).to_string_lossy().into_owned()),
             disk_device: self.disks.as_ref().zip(disk.as_ref()).map(|((disks, _), disk)| disks.device(disk)),
+            network: None,
             has_ca_bundle: false,
             labels: SandboxLabels { id, slot: UidSlot::LAST, transport: Transport::Socket, disk, spec },
         }

@@ -3,7 +3,7 @@
 //! Contenders take turns in blocks, so that a noisy while meets all of them. A block and not a single call,
 //! and a pause after each, because an exec leaves the engine and its shims busy for a while after its answer,
 //! which is its own cost and not its neighbour's. Nothing here fails on a number: it prints them with the
-//! goal beside. An argument names one part: `commands`, `terminals`, `files`, `egress`, `lifecycle` or `crowd`.
+//! goal beside. An argument names one part: `commands`, `terminals`, `files`, `previews`, `egress`, `lifecycle` or `crowd`.
 
 #![expect(
     clippy::print_stdout,
@@ -19,8 +19,10 @@ mod files;
 mod home;
 mod lifecycle;
 mod memory;
+mod previews;
 mod table;
 mod terminals;
+mod web;
 
 use std::process::ExitCode;
 
@@ -56,6 +58,9 @@ async fn measure() {
     }
     if wanted("files") {
         files::measure().await;
+    }
+    if wanted("previews") {
+        previews::measure().await;
     }
     if wanted("egress") {
         egress::measure().await;

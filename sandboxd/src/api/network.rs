@@ -18,7 +18,7 @@ use crate::service::Denial;
 /// Change the network
 ///
 /// What the sandbox may reach from now on; what is left out stays. Open connections to what it may not reach any more are cut.
-/// A parked sandbox stays parked.
+/// A parked sandbox stays parked, and only while it is does `mode` change from or to `open`.
 #[utoipa::path(patch, path = "/v1/sandboxes/{id}/network", operation_id = "changeNetwork", tag = "network",
     params(InSandbox), request_body = Network, responses((status = 200, body = Network), ByName, ByBody, BySandbox))]
 pub(super) async fn change(

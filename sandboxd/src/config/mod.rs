@@ -69,8 +69,10 @@ pub struct Config {
     pub preview: PreviewSettings,
     /// An image that has socat, to publish ports with; `None` finds one.
     pub proxy_image: Option<String>,
-    /// What the publishers' network is called, before the instance's id.
+    /// What networks of ours are called, before the instance's id.
     pub network_name: String,
+    /// Whether a sandbox may have a network of its own.
+    pub open_network: bool,
     /// What sandboxes reach of the world.
     pub egress: egress::Settings,
     /// Names under which the API may be asked for, besides addresses.
@@ -139,6 +141,7 @@ impl Config {
         let public_host = reader.optional("SANDBOXD_PUBLIC_HOST", parse::host);
         let proxy_image = reader.optional("SANDBOXD_PROXY_IMAGE", parse::word);
         let network_name = reader.setting("SANDBOXD_NETWORK_NAME", "remcochat-sandbox-net", parse::word);
+        let open_network = reader.setting("SANDBOXD_ALLOW_OPEN_NETWORK", "false", parse::boolean);
         let preview = read_preview(reader, bind_host.as_ref(), public_host.clone());
         let egress = read_egress(reader);
         let disk_quota = reader.setting("SANDBOXD_DISK_QUOTA", "auto", parse::disk_quota);
@@ -173,6 +176,7 @@ impl Config {
             preview: preview?,
             proxy_image,
             network_name: network_name?,
+            open_network: open_network?,
             egress: egress?,
             adopt_original: adopt_original?,
             log_filter: log_filter?,
@@ -257,6 +261,8 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let body = reader.setting("SANDBOXD_MAX_BODY_BYTES", "52428800", parse::number(1024..=209_715_200));
     let timeout =
         reader.setting("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", "300000", parse::number(1000..=86_400_000));
+    let preview_answer =
+        reader.setting("SANDBOXD_PREVIEW_ANSWER_MS", "300000", parse::number(1000..=3_600_000));
     Some(Limits {
         max_concurrent: max_concurrent? as usize,
         default_idle_ttl: Duration::from_millis(idle_ttl?),
@@ -264,6 +270,7 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
         disk_budget_bytes: disk_budget.map(|mb| (mb > 0).then_some(mb * 1024 * 1024))?,
         max_body_bytes: body? as usize,
         max_command_timeout: Duration::from_millis(timeout?),
+        preview_answer: Duration::from_millis(preview_answer?),
     })
 }
 

@@ -8,10 +8,8 @@ use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
-};
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::header::{EXPECT, HOST};
+use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self as client, SendRequest};
 use hyper::server::conn::http1 as server;
@@ -24,18 +22,6 @@ use tokio_util::io::{InspectReader, InspectWriter};
 use super::{Broken, Expected, Far, Meter};
 use crate::metrics::Direction;
 use crate::model::limits;
-
-/// What is between two neighbours only (RFC 9110, section 7.6.1), and what would change the protocol.
-const NOT_PASSED_ON: [HeaderName; 7] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    PROXY_AUTHORIZATION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    // Answered here, before the body is read.
-    EXPECT,
-];
 
 type Boxed = Box<dyn Error + Send + Sync>;
 
@@ -94,14 +80,16 @@ async fn pass(
     if !is_for(&request, expected) {
         return Err(OfAnother.into());
     }
-    strip(request.headers_mut());
+    hop_by_hop::strip(request.headers_mut());
+    // Answered here, before the body is read.
+    request.headers_mut().remove(EXPECT);
     *request.version_mut() = Version::HTTP_11;
     let place = || sender.lock().unwrap_or_else(PoisonError::into_inner);
     let mut sender = place().take().ok_or("two requests at once")?;
     sender.ready().await?;
     let mut answer = sender.send_request(request).await?;
     *place() = Some(sender);
-    strip(answer.headers_mut());
+    hop_by_hop::strip(answer.headers_mut());
     Ok(answer)
 }
 
@@ -111,25 +99,6 @@ fn is_for(request: &Request<Incoming>, expected: &Expected) -> bool {
     let (only, more) = (hosts.next(), hosts.next());
     let is_host = only.and_then(|host| host.to_str().ok()).is_some_and(|host| expected.is_host(host));
     is_host && more.is_none() && request.uri().authority().is_none() && request.method() != Method::CONNECT
-}
-
-fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        // Without it a request would be anybody's, and without its length a body would be the next request.
-        .filter(|name| ![HOST, CONTENT_LENGTH].contains(name))
-        .collect();
-    // Of two lengths the chunks' own is the one that was read by.
-    if headers.contains_key(TRANSFER_ENCODING) {
-        headers.remove(CONTENT_LENGTH);
-    }
-    for name in named.iter().chain(&NOT_PASSED_ON) {
-        headers.remove(name);
-    }
 }
 
 fn broken(error: hyper::Error) -> Broken {

@@ -72,6 +72,12 @@ pub enum Error {
         /// What the engine said.
         source: BollardError,
     },
+    /// A network has the name of one of ours and is not as ours are.
+    #[error("the network {name} is not one that sandboxd made; remove it")]
+    OtherNetwork {
+        /// Its name.
+        name: String,
+    },
     /// The engine refused.
     #[error("the engine refused `{call}`")]
     Refused {

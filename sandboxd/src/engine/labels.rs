@@ -21,6 +21,9 @@ pub(super) const RUNTIME: &str = "remcochat.runtime";
 pub(super) const PORTS: &str = "remcochat.ports";
 pub(super) const NETWORK_MODE: &str = "remcochat.networkMode";
 
+/// On a network.
+pub(super) const SYSTEM: &str = "remcochat.system";
+
 /// On a publisher: the sandbox's port. What has it is no sandbox.
 pub(super) const PROXY_PORT: &str = "remcochat.proxyPort";
 

@@ -42,7 +42,7 @@ pub use originals::Original;
 pub use posture::{Posture, Seccomp};
 pub use publisher::{DOOR_NAME, FoundPublisher, PublisherPlan};
 pub use runtime::Runtime;
-pub use settings::{ContainerPlan, Host, container_body};
+pub use settings::{ContainerPlan, Host, NO_NETWORK, container_body};
 pub use usage::Usage;
 
 use crate::metrics::Metrics;

@@ -41,8 +41,8 @@ pub enum Seccomp {
 }
 
 impl Posture {
-    /// What of it is softer than any sandbox of ours may be; nothing, where the engine did as it was told.
-    pub fn weaknesses(&self) -> Vec<&'static str> {
+    /// What of it is softer than a sandbox of ours on `network` may be; nothing, where the engine did as it was told.
+    pub fn weaknesses(&self, network: &str) -> Vec<&'static str> {
         let root = ["0:0", "root", ""].contains(&self.user.as_str());
         let checks = [
             (self.readonly_rootfs, "the root file system can be written"),
@@ -50,7 +50,7 @@ impl Posture {
             (self.no_new_privileges, "programs can give it privileges"),
             (self.seccomp == Seccomp::Own, "it has another seccomp profile"),
             (!root, "it runs as root"),
-            (self.network == "none", "it has a network"),
+            (self.network == network, "it has another network"),
         ];
         checks.into_iter().filter(|(holds, _)| !holds).map(|(_, weakness)| weakness).collect()
     }

@@ -14,8 +14,8 @@ use bollard::models::{
 
 use super::{Runtime, SandboxLabels};
 use crate::model::layout::{
-    AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR, WORKSPACE,
-    volume_name,
+    AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, HOSTS_NAME, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR,
+    WORKSPACE, volume_name,
 };
 use crate::model::{Instance, Resources};
 
@@ -104,6 +104,9 @@ const MASKED_PATHS: [&str; 24] = [
 
 const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
+/// What the engine calls a network that is only a loopback.
+pub const NO_NETWORK: &str = "none";
+
 /// What a sandbox's container is made from.
 #[derive(Debug, Clone)]
 pub struct ContainerPlan {
@@ -121,6 +124,8 @@ pub struct ContainerPlan {
     /// Where the engine finds the sandbox's disk, which must be attached when the container starts; `None`
     /// is a plain volume without a quota.
     pub disk_device: Option<String>,
+    /// The bridge that it is on; `None` is no network but its loopback.
+    pub network: Option<String>,
     /// Whether the agent's volume has certificates to trust.
     pub has_ca_bundle: bool,
 }
@@ -152,7 +157,8 @@ pub fn container_body(plan: &ContainerPlan, instance: &Instance, host: &Host) ->
         // A signal the agent handled could come from any command too, so it handles none.
         stop_signal: Some("SIGKILL".into()),
         stop_timeout: Some(0),
-        network_disabled: Some(true),
+        // Without a network the engine also writes no names down for the loopback. Where we cannot either, it has to.
+        network_disabled: Some(plan.network.is_none() && plan.run_dir.is_some()),
         host_config: Some(host_config(plan, instance, host)),
         ..ContainerCreateBody::default()
     }
@@ -170,7 +176,7 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         security_opt: Some(vec!["no-new-privileges:true".into(), format!("seccomp={SECCOMP_PROFILE}")]),
         masked_paths: Some(MASKED_PATHS.map(Into::into).into()),
         readonly_paths: Some(READONLY_PATHS.map(Into::into).into()),
-        network_mode: Some("none".into()),
+        network_mode: Some(plan.network.clone().unwrap_or(NO_NETWORK.into())),
         ipc_mode: Some("private".into()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         cgroup_parent: Some(host.cgroup_parent.clone()),
@@ -263,14 +269,16 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
         volume(plan.agent_volume.clone(), AGENT_DIR, true, None, None),
     ];
     if let Some(run_dir) = &plan.run_dir {
-        mounts.push(Mount {
+        // Nothing inside can put something else in the socket's place.
+        let bind = |source: String, target: &str| Mount {
             typ: Some(MountType::BIND),
-            source: Some(run_dir.clone()),
-            target: Some(RUN_DIR.into()),
-            // Nothing inside can put something else in the socket's place.
+            source: Some(source),
+            target: Some(target.into()),
             read_only: Some(true),
             ..Mount::default()
-        });
+        };
+        mounts.push(bind(run_dir.clone(), RUN_DIR));
+        mounts.push(bind(format!("{run_dir}/{HOSTS_NAME}"), "/etc/hosts"));
     }
     mounts
 }
@@ -313,6 +321,10 @@ fn environment(plan: &ContainerPlan) -> Vec<String> {
     if plan.has_ca_bundle {
         environment.extend(CA_VARIABLES.map(|name| format!("{name}={AGENT_DIR}/{CA_BUNDLE_NAME}")));
     }
+    // What has a network of its own needs no way out through the daemon.
+    if plan.network.is_some() {
+        environment.push("SANDBOX_AGENT_PROXY=off".into());
+    }
     if plan.run_dir.is_some() {
         environment.push(format!("SANDBOX_AGENT_SOCKET={RUN_DIR}/{SOCKET_NAME}"));
     }
@@ -335,7 +347,7 @@ mod tests {
             16..=4096u64,
             proptest::bool::ANY,
             proptest::collection::vec(1..=65_535u16, 0..4),
-            (64..=65_536u64, proptest::bool::ANY),
+            (64..=65_536u64, proptest::bool::ANY, proptest::bool::ANY),
         )
             .prop_filter_map(
                 "a blank key",
@@ -363,6 +375,7 @@ mod tests {
                         agent_secret: "secret".into(),
                         run_dir: socket.then(|| "/run/sandboxd/sbx_0123456789abcdef".into()),
                         disk_device: disk.1.then(|| "/volumes/disks/_data/dsk_1.dev".into()),
+                        network: disk.2.then(|| "sandboxes-open".into()),
                         has_ca_bundle: disk.1,
                     })
                 },
@@ -385,7 +398,9 @@ mod tests {
             prop_assert_eq!(host.readonly_rootfs, Some(true));
             prop_assert_eq!(host.privileged, Some(false));
             prop_assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
-            prop_assert_eq!(host.network_mode.as_deref(), Some("none"));
+            let network = plan.network.as_deref();
+            prop_assert_eq!(host.network_mode.as_deref(), Some(network.unwrap_or("none")));
+            prop_assert_eq!(body.network_disabled, Some(network.is_none() && plan.run_dir.is_some()));
             prop_assert_eq!(host.ipc_mode.as_deref(), Some("private"));
             prop_assert_eq!(host.memory, host.memory_swap);
             prop_assert!(host.memory.unwrap() >= 256 * MIB as i64);
@@ -414,12 +429,13 @@ mod tests {
             let mounts = host.mounts.unwrap();
             let targets: Vec<&str> = mounts.iter().map(|m| m.target.as_deref().unwrap()).collect();
             let socket = plan.run_dir.is_some();
-            prop_assert_eq!(targets.len(), if socket { 3 } else { 2 });
+            prop_assert_eq!(targets.len(), if socket { 4 } else { 2 });
             for mount in &mounts {
                 let writable = mount.read_only == Some(false);
                 prop_assert_eq!(writable, mount.target.as_deref() == Some(VOLUME_DIR));
                 let is_bind = mount.typ == Some(MountType::BIND);
-                prop_assert_eq!(is_bind, mount.target.as_deref() == Some(RUN_DIR));
+                let target = mount.target.as_deref().unwrap();
+                prop_assert_eq!(is_bind, [RUN_DIR, "/etc/hosts"].contains(&target));
                 let driver = mount.volume_options.as_ref().and_then(|options| options.driver_config.as_ref());
                 let device = driver.and_then(|driver| driver.options.as_ref()?.get("device"));
                 let wanted = plan.disk_device.as_ref().filter(|_| writable);

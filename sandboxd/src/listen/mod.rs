@@ -2,6 +2,7 @@
 
 pub(crate) mod linger;
 pub(crate) mod throttle;
+pub(crate) mod waiting;
 
 use std::io;
 use std::net::IpAddr;
@@ -14,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tracing::warn;
 
+use self::waiting::Waiting;
 use crate::model::limits;
 
 /// Pause after a failed accept, which most often means that descriptors are short.
@@ -21,11 +23,28 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections that may be open at once.
 #[derive(Debug, Clone)]
-pub(crate) struct Places(Arc<Semaphore>);
+pub(crate) struct Places {
+    free: Arc<Semaphore>,
+    /// Those of them that may have to make place for others. Whoever does not tell of his has none.
+    pub(crate) waiting: Waiting,
+}
 
 impl Places {
     pub(crate) fn new(count: usize) -> Self {
-        Self(Arc::new(Semaphore::new(count)))
+        Self { free: Arc::new(Semaphore::new(count)), waiting: Waiting::default() }
+    }
+
+    async fn take(&self) -> io::Result<OwnedSemaphorePermit> {
+        loop {
+            if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+                return Ok(place);
+            }
+            self.waiting.hang_up_on_one();
+            tokio::select! {
+                place = Arc::clone(&self.free).acquire_owned() => return place.map_err(io::Error::other),
+                () = self.waiting.another() => {}
+            }
+        }
     }
 }
 
@@ -50,7 +69,7 @@ async fn try_accept(
     places: &Places,
 ) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
     // A full house does not refuse: the kernel's queue holds those who come until a place is free.
-    let place = Arc::clone(&places.0).acquire_owned().await.map_err(io::Error::other)?;
+    let place = places.take().await?;
     let (stream, address) = listener.accept().await?;
     tune(&stream, limits::STALLED_READER)?;
     Ok((stream, address.ip(), place))

@@ -34,6 +34,13 @@ pub const RUN_DIR: &str = "/.sandbox/run";
 /// Name of the socket in the run dir, on the host and inside.
 pub const SOCKET_NAME: &str = "agent.sock";
 
+/// Name of [`HOSTS`] in the run dir, on the host.
+pub const HOSTS_NAME: &str = "hosts";
+
+/// What a sandbox's `/etc/hosts` says. An engine writes one only for a container that has a network, for which it takes
+/// longer than for all the rest of the start; and many a development server listens on `localhost`.
+pub const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n";
+
 /// Name of the sandbox's container.
 pub fn container_name(id: &sandbox_api::SandboxId) -> String {
     format!("remcochat-sandbox-{id}")

@@ -17,6 +17,8 @@ pub struct Limits {
     pub max_body_bytes: usize,
     /// Longest time a command may be given.
     pub max_command_timeout: Duration,
+    /// How long a server in a sandbox may take to begin its answer to a visitor.
+    pub preview_answer: Duration,
 }
 
 /// Time a command gets where the caller names none.
@@ -322,9 +324,6 @@ pub const MAX_DOORS_ON_THE_WAY: usize = 16;
 
 /// Connections of visitors to the gateway at once.
 pub const MAX_VISITORS: usize = 1024;
-
-/// How long a server in a sandbox may take to begin its answer.
-pub const PREVIEW_ANSWER: Duration = Duration::from_secs(300);
 
 /// Longest head of an answer from a sandbox, in bytes, and its headers.
 pub const MAX_PREVIEW_HEAD_BYTES: usize = 256 * 1024;

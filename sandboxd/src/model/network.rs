@@ -22,11 +22,13 @@ pub enum NetworkMode {
     Allowlist,
     /// Nothing.
     None,
+    /// Whatever the host's network reaches, through a bridge and not through the daemon.
+    Open,
 }
 
 impl NetworkMode {
-    /// All three.
-    pub const ALL: [Self; 3] = [Self::Default, Self::Allowlist, Self::None];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Default, Self::Allowlist, Self::None, Self::Open];
 
     /// Its name on the wire.
     pub fn as_str(self) -> &'static str {
@@ -34,6 +36,7 @@ impl NetworkMode {
             Self::Default => "default",
             Self::Allowlist => "allowlist",
             Self::None => "none",
+            Self::Open => "open",
         }
     }
 
@@ -42,7 +45,7 @@ impl NetworkMode {
         Self::ALL
             .into_iter()
             .find(|mode| mode.as_str() == text)
-            .ok_or_else(|| FieldError::new(field, "must be `default`, `allowlist` or `none`"))
+            .ok_or_else(|| FieldError::new(field, "must be `default`, `allowlist`, `none` or `open`"))
     }
 }
 
@@ -83,7 +86,8 @@ impl NetworkPolicy {
     /// Whether a process may connect there, as far as host and port go. `is_opened` is an address that the operator has
     /// opened to all sandboxes.
     pub fn judge(&self, host: &Host, port: u16, is_opened: bool) -> Result<(), DenialReason> {
-        if self.mode == NetworkMode::None {
+        // What is open does not ask the daemon; where it does, it gets no more than by itself.
+        if matches!(self.mode, NetworkMode::None | NetworkMode::Open) {
             return Err(DenialReason::Off);
         }
         let (mut is_named, mut is_web_or_named) = (false, false);
@@ -99,6 +103,11 @@ impl NetworkPolicy {
             Host::Name(_) => Err(DenialReason::HostNotAllowed),
             Host::Address(_) => Err(DenialReason::AddressNotAllowed),
         }
+    }
+
+    /// Whether the sandbox has a network interface instead of the daemon's way out.
+    pub fn is_open(&self) -> bool {
+        self.mode == NetworkMode::Open
     }
 
     /// With what a caller wants of it.
@@ -280,9 +289,11 @@ mod tests {
     }
 
     #[test]
-    fn without_a_network_nothing_is_reached_whatever_is_named() {
-        let policy = policy(NetworkMode::None, &["*", "a.b"]);
-        assert_eq!(judge(&policy, "a.b", 443), Err(DenialReason::Off));
+    fn without_a_way_out_through_the_daemon_nothing_is_reached_by_it_whatever_is_named() {
+        for mode in [NetworkMode::None, NetworkMode::Open] {
+            let policy = policy(mode, &["*", "a.b"]);
+            assert_eq!(judge(&policy, "a.b", 443), Err(DenialReason::Off), "{mode:?}");
+        }
     }
 
     #[test]

@@ -1,14 +1,19 @@
-//! What a visitor is sent: pages of ours, and servers' answers for as long as the link holds.
+//! What a visitor is sent: pages of ours, and servers' answers for as long as the link holds. And what he sends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
+use http::Request;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
+use crate::listen::waiting::Busy;
 use crate::service::{Link, PreviewUse};
 
 /// What a visitor is sent.
@@ -33,6 +38,99 @@ pub(super) fn empty() -> PreviewBody {
 /// A text of ours.
 pub(super) fn text(text: String) -> PreviewBody {
     Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// What a visitor sends, as it goes to the server.
+pub(super) struct Upload {
+    /// `None` is nothing.
+    body: Option<Incoming>,
+    moved: watch::Sender<Instant>,
+}
+
+/// When something of it was taken last.
+pub(super) struct Sent(watch::Receiver<Instant>);
+
+/// A request whose body tells how it gets on.
+pub(super) fn sent(request: Request<Incoming>) -> (Request<Upload>, Sent) {
+    let (moved, sent) = watch::channel(Instant::now());
+    (request.map(|body| Upload { body: Some(body).filter(|body| !body.is_end_stream()), moved }), Sent(sent))
+}
+
+impl Upload {
+    /// The same once more, which only nothing can be.
+    pub(super) fn again(&self) -> Option<Self> {
+        let is_nothing = self.body.is_none();
+        is_nothing.then(|| Self { body: None, moved: self.moved.clone() })
+    }
+}
+
+impl Sent {
+    /// Resolves when nothing of it was taken for so long: a large body on a slow line is no silence of the server's.
+    pub(super) async fn silent_for(&self, bound: Duration) {
+        loop {
+            let until = *self.0.borrow() + bound;
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(context);
+        if polled.is_ready() {
+            self.moved.send_replace(Instant::now());
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+/// An answer on its connection, which is busy with the request until the body's end.
+pub(super) fn of_request(body: PreviewBody, busy: Busy) -> PreviewBody {
+    OfRequest { body, _busy: busy }.boxed_unsync()
+}
+
+/// See [`of_request`].
+struct OfRequest {
+    body: PreviewBody,
+    _busy: Busy,
+}
+
+impl Body for OfRequest {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// What a server answers. The sandbox is in use until its end.

@@ -4,20 +4,23 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::admission::Entrance;
-use super::gateway::Gateway;
+use super::body::{self, PreviewBody};
+use super::gateway::{Gateway, Held};
 use crate::listen::linger::Lingering;
+use crate::listen::waiting::Seat;
 use crate::listen::{self, Places};
 use crate::model::limits;
 
@@ -35,12 +38,14 @@ pub(super) async fn serve(
             () = closed.cancelled() => break,
             accepted = listen::accept(&listener, &places) => accepted,
         };
-        let connection =
-            serve_visitor(stream, visitor, entrance.clone(), Arc::clone(&gateway), closed.clone());
-        visitors.spawn(async move {
-            let _place = place;
-            connection.await;
-        });
+        let connection = Connection {
+            visitor,
+            entrance: entrance.clone(),
+            gateway: Arc::clone(&gateway),
+            seat: places.waiting.sit_down(),
+            place: Arc::new(place),
+        };
+        visitors.spawn(connection.serve(stream, closed.clone()));
     }
     drop(listener);
     visitors.close();
@@ -48,34 +53,49 @@ pub(super) async fn serve(
     let _ = timeout(limits::DRAIN, visitors.wait()).await;
 }
 
-async fn serve_visitor(
-    stream: TcpStream,
+/// A visitor's connection, and what it holds.
+struct Connection {
     visitor: IpAddr,
     entrance: Entrance,
     gateway: Arc<Gateway>,
-    closed: CancellationToken,
-) {
-    let stopping = closed.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (gateway, entrance, stopping) = (Arc::clone(&gateway), entrance.clone(), stopping.clone());
-        async move { Ok::<_, Infallible>(gateway.answer(request, &entrance, visitor, stopping).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits::REQUEST_HEAD)
-        .max_headers(limits::MAX_HEADERS)
-        .max_buf_size(limits::READ_BYTES)
-        .serve_connection(TokioIo::new(Lingering::new(stream, closed.clone())), service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = closed.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    seat: Arc<Seat>,
+    place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, closed: CancellationToken) {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits::REQUEST_HEAD)
+            .max_headers(limits::MAX_HEADERS)
+            .max_buf_size(limits::READ_BYTES)
+            .serve_connection(
+                TokioIo::new(Lingering::new(stream, closed.clone())),
+                service_fn(|request| self.answer(request, closed.clone())),
+            )
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.seat.hung_up() => return,
+            () = closed.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            debug!(error = &error as &dyn std::error::Error, "a visitor's connection ended early");
         }
-    };
-    if let Err(error) = ended {
-        debug!(error = &error as &dyn std::error::Error, "a visitor's connection ended early");
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        stopping: CancellationToken,
+    ) -> Result<Response<PreviewBody>, Infallible> {
+        let busy = self.seat.busy();
+        let held = Held { _place: Arc::clone(&self.place), stopping };
+        let response = self.gateway.answer(request, &self.entrance, self.visitor, held).await;
+        Ok(response.map(|body| body::of_request(body, busy)))
     }
 }

@@ -5,22 +5,29 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hop_by_hop::is_upgrade;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
-use tokio::time::timeout;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::admission::{Admission, Admitted, Entrance, Porter};
 use super::body::{self, PreviewBody};
-use super::headers::is_upgrade;
 use super::pages::{self, Trouble};
 use super::upstream::{self, Upstream};
 use super::{cookies, upgrade};
-use crate::model::limits;
 use crate::model::preview::LinkEnd;
 use crate::service::{self, Service};
+
+/// What a connection holds. It goes along where the connection becomes something else, so that it counts among the
+/// visitors for as long as it is open.
+pub(super) struct Held {
+    pub(super) _place: Arc<OwnedSemaphorePermit>,
+    /// Cancelled when the entrance is closed.
+    pub(super) stopping: CancellationToken,
+}
 
 /// Passes requests on.
 pub(super) struct Gateway {
@@ -37,7 +44,7 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     pub(super) fn new(service: Arc<Service>) -> Self {
-        let upstream = upstream::upstream(Arc::clone(&service));
+        let upstream = Upstream::new(Arc::clone(&service));
         Self { porter: Porter::new(Arc::clone(&service)), service, upstream }
     }
 
@@ -47,11 +54,11 @@ impl Gateway {
         request: Request<Incoming>,
         entrance: &Entrance,
         visitor: IpAddr,
-        stopping: CancellationToken,
+        held: Held,
     ) -> Response<PreviewBody> {
         let headers = request.headers().clone();
         let answered = match self.porter.admit(&request, entrance, visitor) {
-            Ok(Admission::Admitted(admitted)) => self.pass_on(request, admitted, stopping).await,
+            Ok(Admission::Admitted(admitted)) => self.pass_on(request, admitted, held).await,
             Ok(Admission::Answered(response)) => Ok(response),
             Err(trouble) => Err(trouble),
         };
@@ -62,7 +69,7 @@ impl Gateway {
         &self,
         mut request: Request<Incoming>,
         Admitted { link, seen, jar }: Admitted,
-        stopping: CancellationToken,
+        held: Held,
     ) -> Result<Response<PreviewBody>, Trouble> {
         let used = self.service.use_preview(&link).await.map_err(|error| trouble_of(&error, seen.port))?;
         let visitor = is_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
@@ -74,9 +81,11 @@ impl Gateway {
             jar.let_in(request.headers_mut());
         }
         seen.to_sandbox(request.headers_mut());
-        let answered = timeout(limits::PREVIEW_ANSWER, self.upstream.request(request));
+        let (request, sent) = body::sent(request);
+        let answered = self.upstream.ask(request);
         let mut response = tokio::select! {
-            answered = answered => answered.map_err(|_| Trouble::NoAnswer)?.map_err(|error| refused(&error, seen.port))?,
+            answered = answered => answered.map_err(|error| refused(&error, seen.port))?,
+            () = sent.silent_for(self.service.limits().preview_answer) => return Err(Trouble::NoAnswer),
             () = link.over() => return Err(link.end().map_or(Trouble::BrokeOff, Trouble::Ended)),
         };
         cookies::untie(response.headers_mut());
@@ -87,7 +96,7 @@ impl Gateway {
         match visitor {
             Some(visitor) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 let server = hyper::upgrade::on(&mut response);
-                tokio::spawn(upgrade::carry(visitor, server, Arc::clone(&link), used.into_trace(), stopping));
+                tokio::spawn(upgrade::carry(visitor, server, Arc::clone(&link), used.into_trace(), held));
                 Ok(response.map(|_| body::empty()))
             }
             // Nobody asked for it.

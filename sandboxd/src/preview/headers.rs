@@ -2,26 +2,16 @@
 //!
 //! To the server the gateway is its own machine: it is asked as `localhost`, which every development server lets in,
 //! and pages of the preview's origin are pages of `http://localhost:<port>`. How it is really found is in
-//! `x-forwarded-*`. What a visitor brought of those names is not believed.
+//! `x-forwarded-*`, but for requests that say they come from such a page: those tell one story throughout. What a
+//! visitor brought of those names is not believed.
 
-use http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ALT_SVC, CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, REFERRER_POLICY,
-    STRICT_TRANSPORT_SECURITY, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
 use std::net::IpAddr;
 
-/// Headers of one connection and not of the message (RFC 9110 section 7.6.1).
-const HOP_BY_HOP: [HeaderName; 8] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
+use hop_by_hop::is_upgrade;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALT_SVC, CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, ORIGIN, REFERER, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, TRAILER, UPGRADE,
+};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -59,7 +49,7 @@ impl Seen {
     /// Rewrites a request's headers for the server.
     pub(super) fn to_sandbox(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
-        remove_hop_by_hop(headers);
+        hop_by_hop::strip(headers);
         for name in [
             FORWARDED,
             X_FORWARDED_FOR,
@@ -75,14 +65,20 @@ impl Seen {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
         }
-        set(headers, HOST, format!("localhost:{}", self.port));
-        set(headers, X_FORWARDED_HOST, self.host.clone());
-        set(headers, X_FORWARDED_PROTO, self.scheme().into());
-        set(headers, X_FORWARDED_FOR, self.visitor.to_string());
         let (own, inner) = (self.origin(), self.inner_origin());
-        if headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes())) {
+        let inner_host = format!("localhost:{}", self.port);
+        let is_own = |origin: &HeaderValue| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes());
+        // Who lets in only pages of its own compares their origin with the host it is told first, and that is this one.
+        let (host, scheme) = if headers.get(ORIGIN).is_some_and(is_own) {
             set(headers, ORIGIN, inner.clone());
-        }
+            (inner_host.clone(), "http")
+        } else {
+            (self.host.clone(), self.scheme())
+        };
+        set(headers, HOST, inner_host);
+        set(headers, X_FORWARDED_HOST, host);
+        set(headers, X_FORWARDED_PROTO, scheme.into());
+        set(headers, X_FORWARDED_FOR, self.visitor.to_string());
         // The name may be all that keeps others out of the preview, and servers log where visitors came from.
         if let Some(path) = headers.get(REFERER).and_then(|from| path_beneath(from, &own)) {
             set(headers, REFERER, format!("{inner}{path}"));
@@ -92,7 +88,7 @@ impl Seen {
     /// Rewrites an answer's headers for the visitor.
     pub(super) fn to_visitor(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
-        remove_hop_by_hop(headers);
+        hop_by_hop::strip(headers);
         // They are about the name `localhost`, and would outlive the preview.
         for name in [STRICT_TRANSPORT_SECURITY, ALT_SVC] {
             headers.remove(name);
@@ -113,24 +109,6 @@ impl Seen {
         // By default a browser tells other sites the origin, in which the link's token may be.
         headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("same-origin"));
     }
-}
-
-/// Whether a message changes its connection's protocol.
-pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(UPGRADE) && options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"))
-}
-
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = options(headers).filter_map(|option| option.parse().ok()).collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
-}
-
-/// The options of the Connection headers.
-fn options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let texts = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    texts.flat_map(|text| text.split(',')).map(str::trim)
 }
 
 /// What follows an origin in a URL, if it is one of that origin.
@@ -188,11 +166,24 @@ mod tests {
         assert_eq!(get(&sent, "host"), "localhost:3000");
         assert_eq!(get(&sent, "origin"), "http://localhost:3000");
         assert_eq!(get(&sent, "referer"), "http://localhost:3000/a?b");
-        assert_eq!(get(&sent, "x-forwarded-host"), "3000-x.localhost:8081");
-        assert_eq!((get(&sent, "x-forwarded-proto"), get(&sent, "x-forwarded-for")), ("http", "10.0.0.7"));
+        assert_eq!(get(&sent, "x-forwarded-for"), "10.0.0.7");
         for gone in ["connection", "x-private", "te", "forwarded"] {
             assert_eq!(get(&sent, gone), "", "{gone}");
         }
+    }
+
+    #[test]
+    fn a_server_is_told_one_host_by_origin_and_forwarded_host() {
+        let behind_a_front = Seen { is_https: true, ..seen() };
+        let forwarded = |mut sent: HeaderMap| {
+            behind_a_front.to_sandbox(&mut sent);
+            [ORIGIN, X_FORWARDED_HOST, X_FORWARDED_PROTO].map(|name| get(&sent, name.as_str()).to_owned())
+        };
+        assert_eq!(forwarded(HeaderMap::new()), ["", "3000-x.localhost:8081", "https"]);
+        let own = HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static("https://3000-x.localhost:8081"))]);
+        assert_eq!(forwarded(own), ["http://localhost:3000", "localhost:3000", "http"]);
+        let other = HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static("https://localhost:3000"))]);
+        assert_eq!(forwarded(other), ["https://localhost:3000", "3000-x.localhost:8081", "https"]);
     }
 
     #[test]

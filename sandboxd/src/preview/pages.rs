@@ -131,10 +131,13 @@ fn page(trouble: Trouble) -> String {
 const STYLE: &str = ":root{color-scheme:light dark}body{margin:0;min-height:100vh;display:grid;place-items:center;\
     font:16px/1.5 system-ui,sans-serif}main{max-width:32rem;padding:2rem}h1{font-size:1.4rem;margin:0 0 .5rem}p{margin:0}";
 
-/// Half a second at first, doubled up to eight. How often is kept for the tab; where a page may keep nothing, as in a
-/// frame that is walled in, each wait is the first.
+/// Half a second at first, doubled up to eight. How often is kept for the tab, under a name that is no page's own, and
+/// forgotten when it was long ago: something else showed meanwhile. Where a page may keep nothing, as in a frame that is
+/// walled in, each wait is the first.
 const RETRY: &str = "<script>\
-    let tries=0;try{tries=Number(sessionStorage.getItem('tries'))||0;sessionStorage.setItem('tries',tries+1)}catch{}\
+    let tries=0;try{const name='sandboxd-preview-tries',now=Date.now(),\
+    [before,when]=JSON.parse(sessionStorage.getItem(name))||[];tries=now-when<20000?before:0;\
+    sessionStorage.setItem(name,JSON.stringify([tries+1,now]))}catch{}\
     setTimeout(()=>location.reload(),Math.min(500*2**tries,8000))</script>\
     <noscript><meta http-equiv=\"refresh\" content=\"2\"></noscript>";
 

@@ -8,21 +8,21 @@ use std::task::{Context, Poll};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
-use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::gateway::Held;
 use crate::service::{Link, PreviewTrace};
 
 /// Bytes in each direction between a read and a write.
 const COPY_BYTES: usize = 64 * 1024;
 
-/// Carries bytes between a visitor and a server until either ends, the link is over, or `stopping`.
+/// Carries bytes between a visitor and a server until either ends, the link is over, or the entrance is closed.
 pub(super) async fn carry(
     visitor: OnUpgrade,
     server: OnUpgrade,
     link: Arc<Link>,
     trace: PreviewTrace,
-    stopping: CancellationToken,
+    held: Held,
 ) {
     let carried = async {
         let (visitor, server) = tokio::try_join!(visitor, server).map_err(io::Error::other)?;
@@ -37,7 +37,7 @@ pub(super) async fn carry(
             }
         }
         () = link.over() => {}
-        () = stopping.cancelled() => {}
+        () = held.stopping.cancelled() => {}
     }
 }
 

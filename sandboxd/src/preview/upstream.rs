@@ -1,5 +1,6 @@
 //! Connections to servers in sandboxes, kept open between requests.
 
+use std::error::Error as _;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,30 +9,65 @@ use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::Uri;
+use http::{Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use sandbox_api::SandboxId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::body::Upload;
 use crate::agent::Tunnel;
 use crate::model::limits;
 use crate::service::{Error, Service};
 
 /// Speaks HTTP/1.1 with what listens in sandboxes.
-pub(super) type Upstream = Client<Connector, Incoming>;
+pub(super) struct Upstream(Client<Connector, Upload>);
 
-pub(super) fn upstream(service: Arc<Service>) -> Upstream {
-    Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(limits::IDLE_TUNNEL)
-        .pool_max_idle_per_host(limits::MAX_IDLE_TUNNELS)
-        .http1_max_headers(limits::MAX_PREVIEW_HEADERS)
-        .http1_max_buf_size(limits::MAX_PREVIEW_HEAD_BYTES)
-        .set_host(false)
-        .build(Connector { service })
+impl Upstream {
+    pub(super) fn new(service: Arc<Service>) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(limits::IDLE_TUNNEL)
+            .pool_max_idle_per_host(limits::MAX_IDLE_TUNNELS)
+            .http1_max_headers(limits::MAX_PREVIEW_HEADERS)
+            .http1_max_buf_size(limits::MAX_PREVIEW_HEAD_BYTES)
+            .set_host(false)
+            .build(Connector { service });
+        Self(client)
+    }
+
+    /// What the server answers. It may have closed a connection that was kept just when the request was on its way, and
+    /// nobody can tell that from one that it ends instead of an answer. So what does no harm is asked twice.
+    pub(super) async fn ask(&self, request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
+        let again = again(&request);
+        match (self.0.request(request).await, again) {
+            (Err(error), Some(again)) if was_closed(&error) => self.0.request(again).await,
+            (answered, _) => answered,
+        }
+    }
+}
+
+/// The same request, if it has no body and its method is safe (RFC 9110, section 9.2.1).
+fn again(request: &Request<Upload>) -> Option<Request<Upload>> {
+    let mut again = Request::new(request.body().again()?);
+    *again.method_mut() = request.method().clone();
+    *again.uri_mut() = request.uri().clone();
+    *again.headers_mut() = request.headers().clone();
+    request.method().is_safe().then_some(again)
+}
+
+fn was_closed(error: &legacy::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let is_cut = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
+        if is_cut || error.is::<io::Error>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// The URI under which [`Upstream`] knows a port of a sandbox. Hosts have no case and ids do, so an id is written in

@@ -30,6 +30,12 @@ pub enum Error {
         "a port cannot be published here, because containers do not see the run dir; `style=gateway` works"
     )]
     NotPublished,
+    /// The operator does not allow sandboxes with a network of their own.
+    #[error("the network mode `open` is not allowed here; SANDBOXD_ALLOW_OPEN_NETWORK=1 allows it")]
+    OpenNotAllowed,
+    /// A sandbox with a container keeps the network that the container has.
+    #[error("the network mode changes from or to `open` only while the sandbox is parked; park it first")]
+    NetworkHeld,
     /// There is no such runtime.
     #[error("the runtime {runtime:?} is not offered, only node24 and python3.13")]
     UnknownRuntime {
@@ -323,6 +329,7 @@ impl Error {
             | Self::NotADirectory { .. }
             | Self::ArchiveBad { .. }
             | Self::FileFailed { .. } => ErrorCode::Refused,
+            Self::OpenNotAllowed => ErrorCode::Forbidden,
             Self::AlreadyThere { .. } => ErrorCode::AlreadyExists,
             Self::NotEmpty { .. } | Self::NotReplaced { .. } | Self::TextCount { .. } => {
                 ErrorCode::WrongState
@@ -330,6 +337,7 @@ impl Error {
             Self::ConditionFailed { .. } => ErrorCode::PreconditionFailed,
             Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
             Self::InUse
+            | Self::NetworkHeld
             | Self::NotParked
             | Self::PortClosed { .. }
             | Self::StdinNotOpen { .. }
@@ -369,6 +377,7 @@ impl Error {
             Self::Field(fault) => json!({ "field": fault.field }),
             Self::NotFound { resource } => json!({ "resource": resource }),
             Self::NotPublished => json!({ "field": "style" }),
+            Self::OpenNotAllowed | Self::NetworkHeld => json!({ "field": "network.mode" }),
             Self::UnknownRuntime { runtime } => json!({ "field": "runtime", "value": runtime }),
             Self::ReadOnlyUnavailable { errno } => json!({ "field": "readOnly", "errno": errno }),
             Self::StdinNotOpen { state, written_bytes } => {

@@ -8,6 +8,7 @@
 mod activity;
 mod age;
 mod batch;
+mod bridge;
 mod capacity;
 mod census;
 mod command;
@@ -23,12 +24,14 @@ mod links;
 mod oom;
 mod order;
 mod originals;
+mod outlet;
 mod park;
 mod port;
 mod prepare;
 mod publish;
 mod reach;
 mod reconcile;
+mod refusal;
 mod registry;
 mod sandbox;
 mod stdin;
@@ -95,8 +98,10 @@ pub struct Setup {
     pub preview: PreviewSettings,
     /// An image that has socat, to publish ports with; `None` finds one.
     pub proxy_image: Option<String>,
-    /// What the publishers' network is called, before the instance's id.
+    /// What networks of ours are called, before the instance's id.
     pub network_name: String,
+    /// Whether a sandbox may have a network of its own.
+    pub open_network: bool,
     /// What sandboxes reach of the world, as the operator has it.
     pub egress: egress_room::Settings,
     /// Ports of this machine that they never reach.
@@ -119,6 +124,8 @@ pub struct Service {
     places: Arc<Semaphore>,
     /// Held by the one who parks a sandbox for another.
     making_room: Mutex<()>,
+    /// Held by the one who makes or removes the open sandboxes' bridge.
+    bridging: Mutex<()>,
     /// Held by the one who compares what is with what should be.
     reconciling: Mutex<()>,
     /// Whether workspaces have a quota, from when that is known.
@@ -157,6 +164,7 @@ impl Service {
             gate: Arc::new(Gate::new(setup.egress.clone(), setup.own_ports.clone())),
             places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
             making_room: Mutex::default(),
+            bridging: Mutex::default(),
             reconciling: Mutex::default(),
             quota: OnceLock::new(),
             weaknesses: OnceLock::new(),

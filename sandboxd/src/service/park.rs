@@ -116,6 +116,7 @@ impl Service {
         });
         self.end_history_of(sandbox).await;
         self.save(sandbox).await;
+        self.leave_bridge(sandbox).await;
         seam::at("park.outcome");
         info!(sandbox = %sandbox.id(), "parked a sandbox");
         Ok(())
@@ -172,6 +173,7 @@ impl Service {
 
     async fn wake_held(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {
         let prepared = self.prepared()?.clone();
+        self.allows_network(&sandbox.labels().spec.network)?;
         if !self.has_workspace(sandbox).await? {
             warn!(sandbox = %sandbox.id(), "the workspace of a parked sandbox is gone, and so is the sandbox");
             self.delete_held(sandbox, state).await?;
@@ -201,6 +203,7 @@ impl Service {
             Err(error) => {
                 sandbox.update(|record| record.stage = Stage::Parked);
                 self.save(sandbox).await;
+                self.leave_bridge(sandbox).await;
                 Err(error)
             }
         }

@@ -24,7 +24,7 @@ use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::engine::{DOOR_NAME, FoundPublisher, PublisherPlan};
 use crate::metrics::Repair;
-use crate::model::{Transport, limits};
+use crate::model::{Stage, Transport, limits};
 
 /// What publishes where the operator names no image, and can be had.
 const PUBLISHER_IMAGE: &str = "alpine/socat:1.8.0.0";
@@ -68,6 +68,10 @@ impl Service {
         }
         let image = self.publisher_image().await?;
         let mut held = self.publications.held.lock().await;
+        // Whoever deletes it says so before it comes here to take back what is published.
+        if sandbox.stage() == Stage::Deleting {
+            return Err(Error::NotFound { resource: "sandbox" });
+        }
         let key = (sandbox.id().clone(), port);
         if let Some(there) = held.get(&key)
             && self.engine.published(sandbox.id(), port).await? == Some(there.host_port)
@@ -76,27 +80,28 @@ impl Service {
         }
         // The old door closes first: the new one has its place.
         held.remove(&key);
-        let plan = self.publisher_plan(sandbox, port, image);
-        let door = self.open_publishers_door(&key)?;
-        self.engine.ensure_network(&plan.network).await?;
-        let published = self.engine.publish(&plan).await;
-        let host_port = match published {
-            Ok(host_port) => host_port,
+        match self.make_publisher(&key, &self.publisher_plan(sandbox, port, image)).await {
+            Ok(publication) => {
+                let host_port = publication.host_port;
+                held.insert(key, publication);
+                info!(sandbox = %sandbox.id(), port, host_port, "published a port");
+                Ok(host_port)
+            }
             Err(error) => {
                 // The first error is the one to tell; the next sweep tries again.
                 let _ = self.engine.unpublish(sandbox.id(), port).await;
-                return Err(error.into());
+                let _ = self.tidy_publish_network(&held).await;
+                self.remove_door(&key);
+                Err(error)
             }
-        };
-        held.insert(key, Publication { host_port, _door: door });
-        drop(held);
-        info!(sandbox = %sandbox.id(), port, host_port, "published a port");
-        // It may have been deleted while its port was published.
-        if self.find(sandbox.id()).is_err() {
-            self.unpublish_all(sandbox.id()).await?;
-            return Err(Error::NotFound { resource: "sandbox" });
         }
-        Ok(host_port)
+    }
+
+    /// What a failure leaves is the caller's to remove.
+    async fn make_publisher(self: &Arc<Self>, key: &Key, plan: &PublisherPlan) -> Result<Publication, Error> {
+        let door = self.open_publishers_door(key)?;
+        self.engine.ensure_network(&plan.network).await?;
+        Ok(Publication { host_port: self.engine.publish(plan).await?, _door: door })
     }
 
     /// The publishers' network of this instance.
@@ -134,8 +139,16 @@ impl Service {
             held.remove(key);
             self.remove_door(key);
         }
-        if held.is_empty() && !keys.is_empty() {
-            self.engine.remove_networks(None).await?;
+        if !keys.is_empty() {
+            self.tidy_publish_network(&held).await?;
+        }
+        Ok(())
+    }
+
+    async fn tidy_publish_network(&self, held: &BTreeMap<Key, Publication>) -> Result<(), Error> {
+        let network = self.publish_network();
+        if held.is_empty() {
+            self.engine.remove_networks(|name| name != network).await?;
         }
         Ok(())
     }
@@ -175,10 +188,7 @@ impl Service {
             self.remove_door(&(found.sandbox.clone(), found.port));
             self.repaired(Repair::Orphan);
         }
-        if held.is_empty() {
-            self.engine.remove_networks(None).await?;
-        }
-        Ok(())
+        self.tidy_publish_network(&held).await
     }
 
     /// The operator's choice, or the pinned one, or the sandbox image, which has socat as well.

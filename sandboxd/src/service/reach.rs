@@ -3,6 +3,7 @@
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -14,6 +15,7 @@ use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::{self, AgentHandle, Duplex, Peer};
 use crate::engine::Status;
+use crate::model::layout::{HOSTS, HOSTS_NAME};
 use crate::model::{Transport, limits};
 
 /// Times a request looks again after it brought its sandbox back, because somebody parked it meanwhile.
@@ -101,7 +103,7 @@ impl Service {
             return Err(Error::Agent { source: agent::Error::Away { waited: std::time::Duration::ZERO } });
         };
         sandbox.peer.send_replace(self.peer_of(inspected.status));
-        if let Some(weakness) = inspected.posture.weaknesses().first() {
+        if let Some(weakness) = inspected.posture.weaknesses(&self.network_of(sandbox)).first() {
             return Err(Error::NotHardened { weakness });
         }
         sandbox.set_posture(inspected.posture);
@@ -126,6 +128,7 @@ impl Service {
                     std::fs::create_dir_all(&dir)?;
                     // Whatever the umask: the sandbox's user must get in, and nobody gets here but by its mount.
                     std::fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
+                    write_hosts(&dir.join(HOSTS_NAME))?;
                     AgentHandle::listen(&dir, secret, sandbox.peer.subscribe())
                 };
                 open().map_err(|source| Error::RunDir { source })
@@ -157,4 +160,13 @@ impl Service {
             _ => Ok(()),
         }
     }
+}
+
+/// Writes a sandbox's `/etc/hosts`, unless it is there: a container that runs has it mounted.
+fn write_hosts(path: &Path) -> io::Result<()> {
+    if std::fs::read(path).is_ok_and(|there| there == HOSTS.as_bytes()) {
+        return Ok(());
+    }
+    std::fs::write(path, HOSTS)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o644))
 }

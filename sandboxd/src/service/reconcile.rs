@@ -125,7 +125,9 @@ impl Service {
                 }
             }
         }
-        let networks = self.engine.remove_networks(Some(&self.publish_network())).await?;
+        let kept = [self.publish_network(), self.bridge_name()];
+        let relics = self.engine.remove_networks(|name| kept.iter().any(|kept| kept == name)).await?;
+        let networks = relics + self.tidy_bridge().await?;
         (0..networks).for_each(|_| self.repaired(Repair::Network));
         self.sweep_disks().await?;
         self.sweep_run_dir()
@@ -183,7 +185,19 @@ impl Service {
 
     /// Takes one sandbox back as what it turns out to be.
     async fn settle(self: &Arc<Self>, record: SandboxRecord, on_engine: &OnEngine) -> Result<(), Error> {
-        let runs = on_engine.containers.get(&record.id).is_some_and(|(_, runs)| *runs);
+        let may_go_on = |labels: &SandboxLabels| {
+            // Its container is on the network that it was made with.
+            labels.spec.network.is_open() == record.spec.network.is_open()
+                && self.allows_network(&record.spec.network).is_ok()
+        };
+        let container = on_engine.containers.get(&record.id);
+        let runs = match container {
+            Some((labels, true)) if !may_go_on(labels) => {
+                warn!(sandbox = %record.id, "a container has a network that its sandbox may not have; it is parked");
+                false
+            }
+            container => container.is_some_and(|(_, runs)| *runs),
+        };
         match record.stage {
             // Nobody was told that it is there, or somebody was told that it is not.
             Stage::Creating | Stage::Deleting => self.finish_delete(record).await,

@@ -54,6 +54,7 @@ impl Service {
         changes: &Changes,
     ) -> Result<Reconnected, Error> {
         let prepared = self.prepared()?.clone();
+        self.allows_network(&spec.network)?;
         for _ in 0..CREATE_TRIES {
             match self.registry.claim(spec.clone(), prepared.transport)? {
                 Claim::New(sandbox, guard) => return self.create(sandbox, guard, prepared).await,
@@ -147,6 +148,7 @@ impl Service {
         self.take_down(sandbox).await?;
         self.store.remove(sandbox.id()).await?;
         self.registry.remove(sandbox);
+        self.leave_bridge(sandbox).await;
         Ok(())
     }
 
@@ -164,6 +166,9 @@ impl Service {
             let attached = self.attach(sandbox).await?;
             seam::at("start.attached");
             let plan = self.plan_of(sandbox, prepared);
+            if plan.network.is_some() {
+                self.ensure_bridge().await?;
+            }
             match workspace {
                 Workspace::New => self.engine.create_and_start(&plan).await?,
                 Workspace::Kept => self.engine.create_again_and_start(&plan).await?,
@@ -196,6 +201,7 @@ impl Service {
             agent_secret: self.instance.agent_secret(sandbox.id()),
             disk_device: self.device_of(labels.disk.as_ref()),
             run_dir,
+            network: labels.spec.network.is_open().then(|| self.bridge_name()),
             has_ca_bundle: self.setup.egress.ca_bundle.is_some(),
             labels,
         }
@@ -208,6 +214,10 @@ impl Service {
         changes: &Changes,
     ) -> Result<Option<Reconnected>, Error> {
         let _mark = InUseMark::request(&sandbox.activity);
+        // Before it is woken, because its next container is made of it.
+        if let State::Parked = &*sandbox.order.shared().await {
+            self.apply(sandbox, changes).await?;
+        }
         let woken = match self.wake(sandbox).await {
             Err(Error::NotFound { .. }) => false,
             other => other?,
@@ -239,6 +249,7 @@ impl Service {
         if (idle_ttl, &ports, &network) == (before.idle_ttl, &before.ports, &before.network) {
             return Ok(());
         }
+        self.allows_change(sandbox, &network)?;
         let record = sandbox.update(|record| {
             record.spec.idle_ttl = idle_ttl;
             record.spec.ports = ports;
@@ -293,6 +304,7 @@ impl Service {
         seam::at("delete.outcome");
         *state = State::Deleted;
         self.registry.remove(sandbox);
+        self.leave_bridge(sandbox).await;
         self.end_links_of(sandbox.id()).await;
         info!(sandbox = %sandbox.id(), "deleted a sandbox");
         Ok(())

@@ -11,8 +11,16 @@ use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::{AgentHandle, AgentInfo};
-use crate::engine::{Posture, Usage};
+use crate::engine::{NO_NETWORK, Posture, Usage};
 use crate::model::{SandboxRecord, SessionKey, Stage, limits};
+
+/// What an open sandbox reaches that no other one does, and nobody counts.
+const NOT_BLOCKED: [&str; 4] = [
+    "network: it is open, and no policy, list or bound holds",
+    "network: this machine, the local network and metadata services may be reached",
+    "network: every protocol and port may be used, DNS and UDP too",
+    "network: what it listens on beyond its loopback may be reached from this machine",
+];
 
 /// A sandbox at one moment.
 #[derive(Debug, Clone)]
@@ -142,6 +150,9 @@ impl Service {
             ("cpu limit", posture.nano_cpus.is_some()),
         ];
         unenforced.extend(limits.into_iter().filter(|(_, held)| !held).map(|(name, _)| name.to_owned()));
+        if posture.network != NO_NETWORK {
+            unenforced.extend(NOT_BLOCKED.map(str::to_owned));
+        }
         let promised = i64::from(record.spec.resources.vcpus()) * 1_000_000_000;
         if posture.nano_cpus.is_some_and(|given| given < promised) {
             unenforced.push(format!("{} vcpus: the host has fewer", record.spec.resources.vcpus()));

@@ -83,6 +83,7 @@ impl Ground {
             agent_secret: "secret".into(),
             run_dir: None,
             disk_device: disk.map(|(disks, disk)| disks.device(disk)),
+            network: None,
             has_ca_bundle: false,
         }
     }

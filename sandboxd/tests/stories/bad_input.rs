@@ -48,7 +48,7 @@ async fn a_bad_wish_for_a_sandbox_names_its_field() {
         ("resources", json!({ "pids": 4_097 }), "resources.pids"),
         ("resources", json!({ "pids": -1 }), "resources.pids"),
         ("network", json!("none"), "network"),
-        ("network", json!({ "mode": "open" }), "network.mode"),
+        ("network", json!({ "mode": "all" }), "network.mode"),
         ("network", json!({ "mode": "" }), "network.mode"),
         ("network", json!({ "mode": 1 }), "network.mode"),
         ("network", json!({ "allow": "example.com" }), "network.allow"),

@@ -173,7 +173,7 @@ async fn a_bad_change_of_the_network_names_its_field_and_changes_nothing() {
     let path = format!("/v1/sandboxes/{sandbox}/network");
     let patch = |body: serde_json::Value| Answer::to(asker.with_token("PATCH", &path).json(&body));
     let cases = [
-        (json!({ "mode": "open" }), "mode"),
+        (json!({ "mode": "all" }), "mode"),
         (json!({ "mode": 1 }), "mode"),
         (json!({ "allow": "a.example" }), "allow"),
         (json!({ "allow": ["b.example", "10.0.0.0/8"] }), "allow[1]"),

@@ -9,7 +9,7 @@ const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Whether this machine reaches a host; says so where it does not.
 #[expect(clippy::print_stderr, reason = "a story that is left out is not to look like one that held")]
-async fn reaches(host: &str) -> bool {
+pub(crate) async fn reaches(host: &str) -> bool {
     let connect = tokio::net::TcpStream::connect((host, 443));
     let reached = tokio::time::timeout(std::time::Duration::from_secs(5), connect).await;
     let is_reached = matches!(reached, Ok(Ok(_)));
@@ -19,7 +19,7 @@ async fn reaches(host: &str) -> bool {
     is_reached
 }
 
-fn home() -> Home {
+pub(crate) fn home() -> Home {
     if Path::new(BUNDLE).exists() { Home::new().set("SANDBOXD_CA_BUNDLE", BUNDLE) } else { Home::new() }
 }
 

@@ -2,9 +2,17 @@
 
 use std::collections::HashMap;
 
-use bollard::query_parameters::{ListContainersOptions, ListVolumesOptions};
+use bollard::query_parameters::{ListContainersOptions, ListNetworksOptions, ListVolumesOptions};
 
 use crate::harness::{Home, docker};
+
+/// Names of all networks of this home's daemon.
+pub(crate) async fn networks_of(home: &Home) -> Vec<String> {
+    let label = format!("sandboxd.instance={}", home.instance().unwrap().id());
+    let options = ListNetworksOptions { filters: Some(HashMap::from([("label".to_owned(), vec![label])])) };
+    let networks = docker().await.list_networks(Some(options)).await.unwrap();
+    networks.into_iter().filter_map(|network| network.name).collect()
+}
 
 /// Names of all containers and volumes of this home's daemon. The agent's volume is not among them: it is
 /// every daemon's of the same version, and neither are the disks' helper and volume.

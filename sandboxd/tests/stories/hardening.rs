@@ -148,16 +148,16 @@ for greeting in [b"sandbox-agent 1 {secret}\n", b"sandbox-agent 1 wrong\n", b"x"
     except OSError as error:
         print(type(error).__name__)
 END
-rm -f /.sandbox/run/agent.sock; ln -sf /tmp/x /.sandbox/run/agent.sock; ls /.sandbox/run"#
+rm -f /.sandbox/run/agent.sock; ln -sf /tmp/x /.sandbox/run/agent.sock; ls /.sandbox/run/agent.sock; ls -l /.sandbox/run | grep -c ^l"#
     );
     let outcome = daemon.run(&sandbox, &impostor).await;
     let text = outcome.text();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 5, "{outcome:?}");
+    assert_eq!(lines.len(), 6, "{outcome:?}");
     for line in &lines[..4] {
         assert!(["b''", "ConnectionResetError", "BrokenPipeError"].contains(line), "{line}");
     }
-    assert_eq!(lines[4], "agent.sock");
+    assert_eq!(lines[4..], ["/.sandbox/run/agent.sock", "0"], "it is there, and no link");
     assert_eq!(daemon.output(&sandbox, "echo alive").await, "alive\n");
     daemon.stop().await;
 }
@@ -239,7 +239,7 @@ async fn the_engine_confirms_every_setting() {
     for (target, writable) in &targets {
         assert_eq!(*writable, target == "/vercel/sandbox", "{targets:?}");
     }
-    assert_eq!(targets.len(), 3);
+    assert_eq!(targets.len(), 4);
     let labels = config.labels.unwrap();
     assert_eq!(labels["remcochat.sessionKey"], "chat:1");
     assert_eq!(labels["sandboxd.instance"], daemon.home.instance().unwrap().id());

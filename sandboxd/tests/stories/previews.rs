@@ -37,7 +37,9 @@ async fn a_link_leads_to_the_server_as_its_own_machine(daemon: &Daemon) {
     assert_eq!(told["url"], "/a/b?c=d");
     assert_eq!(told["headers"]["host"], "localhost:3000");
     assert_eq!(told["headers"]["origin"], "http://localhost:3000");
-    assert_eq!(told["headers"]["x-forwarded-host"], host);
+    assert_eq!(told["headers"]["x-forwarded-host"], "localhost:3000", "the same as in its origin");
+    let person: serde_json::Value = serde_json::from_str(&visit(&url).await.body).unwrap();
+    assert_eq!(person["headers"]["x-forwarded-host"], host);
     assert_eq!(told["headers"]["x-forwarded-for"], "127.0.0.1");
     assert_eq!(told["headers"]["cookie"], "own=1", "a name of its own has cookies of its own");
     assert_eq!(seen.header("referrer-policy"), Some("same-origin"));
@@ -88,9 +90,9 @@ async fn a_websocket_passes(daemon: &Daemon) {
     }
 }
 
-type Socket = tokio_tungstenite::WebSocketStream<TcpStream>;
+pub(crate) type Socket = tokio_tungstenite::WebSocketStream<TcpStream>;
 
-async fn web_socket(url: &str) -> Socket {
+pub(crate) async fn web_socket(url: &str) -> Socket {
     let Place { host, port, .. } = place(url);
     let mut request = format!("ws://{host}/").into_client_request().unwrap();
     request.headers_mut().insert("origin", format!("http://{host}").parse().unwrap());
@@ -99,7 +101,7 @@ async fn web_socket(url: &str) -> Socket {
 }
 
 /// Echoes short text frames (RFC 6455), for who comes from its own page.
-const ECHO: &str = r#"cat >echo.js <<'END'
+pub(crate) const ECHO: &str = r#"cat >echo.js <<'END'
 const { createHash } = require('crypto');
 const server = require('http').createServer((req, res) => res.end('a page'));
 server.on('upgrade', (req, socket) => {

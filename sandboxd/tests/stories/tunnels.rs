@@ -10,6 +10,7 @@ over_each_transport!(
     commands_are_told_of_the_proxy_and_a_callers_word_wins,
     the_proxy_says_what_it_is_and_no_command_can_take_its_place,
     what_listens_in_the_sandbox_is_not_asked_of_the_proxy,
+    localhost_is_a_name_for_every_program,
 );
 
 async fn commands_are_told_of_the_proxy_and_a_callers_word_wins(daemon: &Daemon) {
@@ -49,4 +50,16 @@ async fn what_listens_in_the_sandbox_is_not_asked_of_the_proxy(daemon: &Daemon) 
     assert_eq!(daemon.output(&sandbox, serve).await, "hello\n");
     let fetch = "node -e \"fetch('http://127.0.0.1:8000/page').then(r => r.text()).then(console.log)\"";
     assert_eq!(daemon.output(&sandbox, fetch).await.trim(), "hello");
+}
+
+async fn localhost_is_a_name_for_every_program(daemon: &Daemon) {
+    let sandbox = daemon.sandbox("chat:1").await;
+    // A server that is told no address listens on this name.
+    let node = "require('dns').lookup('localhost', {all: true}, (error, found) => \
+                console.log(error ?? found.map((one) => one.address).sort().join(' ')))";
+    assert_eq!(daemon.output(&sandbox, &format!("node -e \"{node}\"")).await, "127.0.0.1 ::1\n");
+    let python = "import socket; print(sorted({at[4][0] for at in socket.getaddrinfo('localhost', 80)}))";
+    assert_eq!(daemon.output(&sandbox, &format!("python3 -c \"{python}\"")).await, "['127.0.0.1', '::1']\n");
+    let write = daemon.run(&sandbox, "echo '127.0.0.2 localhost' >>/etc/hosts || rm -f /etc/hosts").await;
+    assert_ne!(write.exit_code, 0, "what it means is not the sandbox's to say");
 }

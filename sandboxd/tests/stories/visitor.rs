@@ -2,6 +2,7 @@
 
 use sandbox_api::SandboxId;
 use sandbox_api::command::StartCommand;
+use sandbox_api::port::{CreateLink, LinkStyle};
 use sandbox_api::sandbox::CreateSandbox;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -35,11 +36,53 @@ pub(crate) async fn serve(daemon: &Daemon, sandbox: &SandboxId, script: &str) {
     .await;
 }
 
+/// A link of each style to [`PORT`]: by name and by port.
+pub(crate) async fn links(daemon: &Daemon, sandbox: &SandboxId) -> [String; 2] {
+    let link = async |style| {
+        let wish = CreateLink { style: Some(style), ttl_ms: None };
+        daemon.client.create_link(sandbox, PORT, &wish).await.unwrap().url
+    };
+    [link(LinkStyle::Host).await, link(LinkStyle::Port).await]
+}
+
 /// Node's own server, answering every request with what `answer` does with `req` and `res`.
 pub(crate) fn node(answer: &str) -> String {
     format!(
         "exec node -e \"require('http').createServer((req, res) => {{ {answer} }}).listen({PORT}, '127.0.0.1')\""
     )
+}
+
+/// A server without any library between it and the bytes. What comes in is noted in the file `seen`; by the path it is
+/// answered with what `answer` does with `socket`.
+pub(crate) fn bare(answer: &str) -> String {
+    format!(
+        "cat >bare.js <<'END'
+const fs = require('fs');
+require('net').createServer((socket) => {{
+  let asked = false;
+  socket.on('error', () => {{}});
+  socket.on('data', (data) => {{
+    fs.appendFileSync('seen', data);
+    if (asked) return;
+    asked = true;
+    const path = String(data).split(' ')[1];
+    {answer}
+  }});
+}}).listen({PORT}, '127.0.0.1');
+END
+: >seen
+exec node bare.js"
+    )
+}
+
+/// What the bare server has noted.
+pub(crate) async fn seen_by_the_server(daemon: &Daemon, sandbox: &SandboxId) -> String {
+    String::from_utf8_lossy(&daemon.client.read_file(sandbox, "seen").await.unwrap().unwrap()).into_owned()
+}
+
+/// The link to [`PORT`] by name.
+pub(crate) async fn link(daemon: &Daemon, sandbox: &SandboxId) -> String {
+    daemon.client.find_port(sandbox, PORT).await.unwrap().url.unwrap()
 }
 
 /// Where a URL's host is, whatever name it has: the gateway is on this machine.

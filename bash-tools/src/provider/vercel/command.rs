@@ -179,8 +179,9 @@ impl StartCommand {
             args.extend([JOIN.to_owned(), "bash".to_owned()]);
             args.extend(pieces(&command.script).map(str::to_owned));
         }
+        let own = command.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self {
-            env: BTreeMap::from([(MARK.to_owned(), mark.to_owned())]),
+            env: own.chain([(MARK.to_owned(), mark.to_owned())]).collect(),
             wait: true,
             logs: true,
             ..Self::bash(args, WORKSPACE, command.timeout + TIMEOUT_SLACK)

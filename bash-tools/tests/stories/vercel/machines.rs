@@ -87,8 +87,7 @@ async fn lost_files_are_a_new_sandbox() {
     assert!(opened.is_new && opened.sandbox != story.sandbox);
     story.fake.stop_all();
     story.fake.meet("GET", "/bash-tools-chat-1", Trouble::Refuse(410, "snapshot_not_found"));
-    let running =
-        story.vercel.run(&opened.sandbox, Command { script: "true".into(), timeout: Duration::from_secs(1) });
+    let running = story.vercel.run(&opened.sandbox, Command::new("true", Duration::from_secs(1)));
     assert!(matches!(running.await, Err(Error::Gone)));
 }
 

@@ -44,7 +44,7 @@ impl Story {
     }
 
     async fn start(&self, script: &str, seconds: u64) -> Result<Running, Error> {
-        let command = Command { script: script.into(), timeout: Duration::from_secs(seconds) };
+        let command = Command::new(script, Duration::from_secs(seconds));
         self.vercel.run(&self.sandbox, command).await
     }
 

@@ -1,12 +1,9 @@
 //! A connection to a host, on which the proxy speaks HTTP for a client.
 
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{EXPECT, HOST, TRAILER};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -14,21 +11,6 @@ use hyper_util::rt::TokioIo;
 use crate::limits::{PROXY_ANSWER_HEAD_BYTES, PROXY_HEADERS};
 use crate::tunnels::desk::{Granted, NearEnd, Wish};
 use crate::tunnels::inner;
-
-/// What is between two neighbours only (RFC 9110, section 7.6.1), and what is for a proxy alone.
-const NOT_PASSED_ON: [HeaderName; 10] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    // Answered here, before the body is read.
-    EXPECT,
-];
 
 /// See the module. Its drop hangs up.
 pub(super) struct Upstream(http1::SendRequest<Incoming>);
@@ -85,18 +67,9 @@ pub(super) fn prepare(request: &mut Request<Incoming>, wish: &Wish) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    // Of two lengths the chunks' own is the one that was read by.
-    if headers.contains_key(TRANSFER_ENCODING) {
-        headers.remove(CONTENT_LENGTH);
-    }
-    for name in named.iter().chain(&NOT_PASSED_ON) {
+    hop_by_hop::strip(headers);
+    // The one is answered here, before the body is read, and the other tells of what is not passed on.
+    for name in [EXPECT, TRAILER] {
         headers.remove(name);
     }
 }

@@ -1,0 +1,56 @@
+//! A chat app without a model: `POST /api/bash` runs a command in the sandbox of a chat and streams what is known of it.
+
+#![expect(clippy::print_stdout, reason = "it says how to try it")]
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router, routing::post};
+use bash_tools::App;
+use bash_tools::config::{self, Environment, process_environment};
+use bash_tools::gates::{BashToolsLayer, Decision, Gates, access_route};
+use bash_tools::session::SessionKey;
+use bash_tools::tools::BashInput;
+use futures::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+async fn bash(
+    State(app): State<App>,
+    Path(chat): Path<String>,
+    tools: Decision,
+    Json(input): Json<BashInput>,
+) -> Response {
+    if !tools.is_enabled() {
+        return (StatusCode::FORBIDDEN, "there are no tools for this request").into_response();
+    }
+    let key = match SessionKey::chat(&chat) {
+        Ok(key) => key,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
+    // The command ends when the browser leaves, because the stream is dropped then.
+    let values = app.toolkit(key).bash(input, CancellationToken::new());
+    let lines = values.map(|value| value.map(|value| format!("{}\n", serde_json::json!(value))));
+    Body::from_stream(lines).into_response()
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let tools = config::load(process_environment)?.tools;
+    let environment = Environment::read(tools.as_ref(), process_environment);
+    let gates = Gates::new(tools.as_ref(), &environment)?;
+    let app = App::new(tools.as_ref().ok_or("app.bash_tools.enabled is false")?, &environment)?;
+    let router = Router::new()
+        .route("/api/bash/{chat}", post(bash))
+        .route("/api/admin/access", access_route(gates.clone()))
+        .layer(BashToolsLayer::new(gates))
+        .with_state(app);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    println!(
+        "curl -iN http://127.0.0.1:3000/api/bash/42 -H 'content-type: application/json' -d '{{\"command\":\"for i in 1 2 3; do echo $i; sleep 1; done\"}}'"
+    );
+    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}

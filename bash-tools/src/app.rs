@@ -1,0 +1,150 @@
+//! An app's tools, put together from its configuration.
+
+use std::sync::Arc;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::config::{self, Environment, VercelCredentials};
+use crate::provider::{
+    self, BadCredentials, Credentials, Docker, DockerWish, Provider, VERCEL_API, Vercel, VercelWish,
+};
+use crate::seed::{GitCredentials, GitSeed, Seed, UploadSeed};
+use crate::session::{SessionKey, SessionLimits, Sessions};
+use crate::tools::{Definition, OutputLimits, Surroundings, ToolLimits, Toolkit, definitions};
+
+/// The tools of an app: one for all its chats. Cheap to clone; all clones have the same sessions.
+#[derive(Debug, Clone)]
+pub struct App {
+    sessions: Sessions,
+    limits: ToolLimits,
+    definitions: Arc<[Definition]>,
+}
+
+/// The tools could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// No client for sandboxd could be made.
+    #[error("no client for sandboxd could be made")]
+    Client(#[source] sandbox_client::Error),
+    /// Vercel would not let this app in.
+    #[error(transparent)]
+    Credentials(#[from] BadCredentials),
+    /// The provider could not be set up.
+    #[error("the provider of sandboxes could not be set up")]
+    Provider(#[source] provider::Error),
+}
+
+impl App {
+    /// Of checked settings and what was read of the environment with them. Must be called within a tokio runtime. Nothing is
+    /// sent yet, and no sandbox made before a chat needs one.
+    pub fn new(tools: &config::BashTools, environment: &Environment) -> Result<Self, SetupError> {
+        let provider = match &tools.provider {
+            config::Provider::Docker(docker) => sandboxd(tools, docker, environment)?,
+            config::Provider::Vercel => vercel(tools, environment)?,
+        };
+        let limits = SessionLimits { max_open: tools.max_concurrent_sandboxes, idle_ttl: tools.idle_ttl };
+        let sessions = Sessions::new(provider, seed(tools, environment), limits);
+        Ok(Self::with(sessions, tools))
+    }
+
+    fn with(sessions: Sessions, tools: &config::BashTools) -> Self {
+        let output = OutputLimits {
+            max_stdout_chars: tools.max_stdout_chars,
+            max_stderr_chars: tools.max_stderr_chars,
+        };
+        let ports = tools.sandbox.ports.clone();
+        let around = Surroundings {
+            ports: ports.clone(),
+            programs: programs(tools).iter().map(|program| (*program).to_owned()).collect(),
+            timeout_s: tools.command_timeout.as_secs(),
+            max_output_chars: tools.max_stdout_chars,
+        };
+        let limits = ToolLimits { timeout: tools.command_timeout, output, ports };
+        Self { sessions, limits, definitions: definitions(&around).into() }
+    }
+
+    /// The tools of a chat. Cheap: nothing is opened before a tool is called.
+    pub fn toolkit(&self, key: SessionKey) -> Toolkit {
+        Toolkit::new(self.sessions.clone(), key, self.limits.clone())
+    }
+
+    /// What a model is told of the tools.
+    pub fn definitions(&self) -> &[Definition] {
+        &self.definitions
+    }
+
+    /// The chats' sandboxes: to open one beforehand, to see how far one is, and to delete one with its chat.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+}
+
+fn sandboxd(
+    tools: &config::BashTools,
+    docker: &config::DockerSettings,
+    environment: &Environment,
+) -> Result<Arc<dyn Provider>, SetupError> {
+    let token = environment.orchestrator_token.as_ref().map(SecretString::expose_secret);
+    let client = sandbox_client::Client::new(docker.orchestrator_url.as_str(), token.unwrap_or_default());
+    let wish = DockerWish {
+        runtime: tools.sandbox.runtime.clone(),
+        idle_ttl: tools.idle_ttl,
+        vcpus: tools.sandbox.vcpus,
+        memory_mb: docker.memory_mb,
+        has_network: docker.has_network,
+        ports: tools.sandbox.ports.clone(),
+    };
+    Ok(Arc::new(Docker::new(client.map_err(SetupError::Client)?, wish)))
+}
+
+fn vercel(tools: &config::BashTools, environment: &Environment) -> Result<Arc<dyn Provider>, SetupError> {
+    let credentials = match environment.vercel.clone() {
+        None => return Err(BadCredentials::Missing.into()),
+        Some(VercelCredentials::Token { token, team_id, project_id }) => {
+            Credentials::new(token, team_id, project_id)?
+        }
+        Some(VercelCredentials::Oidc(token)) => Credentials::oidc(token)?,
+    };
+    let wish = VercelWish {
+        runtime: tools.sandbox.runtime.clone(),
+        vcpus: tools.sandbox.vcpus,
+        timeout: tools.sandbox.timeout,
+        ports: tools.sandbox.ports.clone(),
+        persistent: true,
+        // The seed clones it, which also knows credentials and limits.
+        source: None,
+    };
+    Ok(Arc::new(Vercel::new(VERCEL_API, credentials, wish).map_err(SetupError::Provider)?))
+}
+
+fn seed(tools: &config::BashTools, environment: &Environment) -> Option<Seed> {
+    match &tools.seed {
+        config::Seed::None => None,
+        config::Seed::Git(git) => Some(Seed::Git(GitSeed {
+            url: git.url.as_str().to_owned(),
+            revision: git.revision.clone(),
+            credentials: environment.git_token.clone().map(GitCredentials::token),
+            // Where the file does not allow it, there is no such URL.
+            allow_http: git.url.scheme() == "http",
+            timeout: tools.sandbox.timeout,
+            max_bytes: git.max_bytes,
+        })),
+        config::Seed::Upload(upload) => Some(Seed::Upload(UploadSeed {
+            root: upload.root.clone(),
+            include: upload.include.clone(),
+            max_files: UploadSeed::MAX_FILES,
+            max_bytes: upload.max_bytes,
+        })),
+    }
+}
+
+/// What is worth knowing of the images, without looking into one with every request.
+fn programs(tools: &config::BashTools) -> &'static [&'static str] {
+    match tools.provider {
+        config::Provider::Docker(_) => &[
+            "node", "npm", "python3", "pip", "git", "curl", "jq", "rg", "sqlite3", "make", "gcc", "zip",
+            "unzip", "tar", "xxd", "tree",
+        ],
+        config::Provider::Vercel => &["git", "curl", "tar", "grep", "sed", "awk"],
+    }
+}

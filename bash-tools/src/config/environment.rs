@@ -1,0 +1,108 @@
+//! What the environment has for the tools: the switch and the secrets.
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::settings::{BashTools, Seed};
+
+/// Shortest token that is taken, in characters.
+pub const MIN_TOKEN_CHARS: usize = 32;
+
+/// The switch.
+pub(super) const SWITCH: &str = "REMCOCHAT_ENABLE_BASH_TOOL";
+/// The token of those who use the app over the network.
+pub(super) const ADMIN_TOKEN: &str = "REMCOCHAT_ADMIN_TOKEN";
+/// What mean that the switch is on.
+const ON: [&str; 4] = ["1", "true", "yes", "on"];
+
+pub(super) const VERCEL_OIDC_TOKEN: &str = "VERCEL_OIDC_TOKEN";
+pub(super) const VERCEL_TOKEN: [&str; 2] = ["VERCEL_TOKEN", "VERCEL_API_KEY"];
+pub(super) const VERCEL_TEAM: [&str; 2] = ["VERCEL_TEAM_ID", "VERCEL_ORG_ID"];
+pub(super) const VERCEL_PROJECT: [&str; 1] = ["VERCEL_PROJECT_ID"];
+
+/// The environment, read once. Nothing of it can be printed by mistake.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// Whether `REMCOCHAT_ENABLE_BASH_TOOL` is 1, true, yes or on.
+    pub is_switched_on: bool,
+    /// `REMCOCHAT_ADMIN_TOKEN`, of any length.
+    pub admin_token: Option<SecretString>,
+    /// sandboxd's token, from the variable that `docker.admin_token_env` names.
+    pub orchestrator_token: Option<SecretString>,
+    /// The repository's token, from the variable that `seed.git_token_env` names.
+    pub git_token: Option<SecretString>,
+    /// Whatever there is to show at Vercel.
+    pub vercel: Option<VercelCredentials>,
+}
+
+/// What Vercel lets in.
+#[derive(Debug, Clone)]
+pub enum VercelCredentials {
+    /// A token for one project of one team.
+    Token {
+        /// `VERCEL_TOKEN` or `VERCEL_API_KEY`.
+        token: SecretString,
+        /// `VERCEL_TEAM_ID` or `VERCEL_ORG_ID`.
+        team_id: String,
+        /// `VERCEL_PROJECT_ID`.
+        project_id: String,
+    },
+    /// `VERCEL_OIDC_TOKEN`, a JWT that names team and project itself.
+    Oidc(SecretString),
+}
+
+impl Environment {
+    /// Reads what these settings need; without any the switch and the admin token. A variable that is empty or blank is not there; blanks around a value are not part of it.
+    pub fn read(tools: Option<&BashTools>, env: impl Fn(&str) -> Option<String>) -> Self {
+        let secret = |name: &str| value(&env, name).map(SecretString::from);
+        Self {
+            is_switched_on: value(&env, SWITCH)
+                .is_some_and(|value| ON.contains(&value.to_ascii_lowercase().as_str())),
+            admin_token: secret(ADMIN_TOKEN),
+            orchestrator_token: tools
+                .and_then(BashTools::docker)
+                .and_then(|docker| secret(&docker.admin_token_env)),
+            git_token: match tools.map(|tools| &tools.seed) {
+                Some(Seed::Git(git)) => git.token_env.as_deref().and_then(secret),
+                Some(Seed::Upload(_) | Seed::None) | None => None,
+            },
+            vercel: VercelCredentials::read(&env),
+        }
+    }
+
+    /// The admin token, if it is long enough to be one.
+    pub fn strong_admin_token(&self) -> Option<&SecretString> {
+        self.admin_token.as_ref().filter(|token| chars(token) >= MIN_TOKEN_CHARS)
+    }
+}
+
+impl VercelCredentials {
+    /// A token that is all there goes before the OIDC one, because somebody has set it on purpose.
+    fn read(env: &impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let whole = || {
+            Some(Self::Token {
+                token: first(env, &VERCEL_TOKEN)?.into(),
+                team_id: first(env, &VERCEL_TEAM)?,
+                project_id: first(env, &VERCEL_PROJECT)?,
+            })
+        };
+        whole().or_else(|| value(env, VERCEL_OIDC_TOKEN).map(|token| Self::Oidc(token.into())))
+    }
+}
+
+/// The process's own environment. What is no UTF-8 is not there.
+pub fn process_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+pub(super) fn chars(token: &SecretString) -> usize {
+    token.expose_secret().chars().count()
+}
+
+pub(super) fn first(env: &impl Fn(&str) -> Option<String>, names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| value(env, name))
+}
+
+pub(super) fn value(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+    let value = env(name)?.trim().to_owned();
+    (!value.is_empty()).then_some(value)
+}

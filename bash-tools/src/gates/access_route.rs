@@ -1,0 +1,88 @@
+//! `GET /api/admin/access`: whether whoever asks may administer, for the dialog in which the token is typed.
+
+use axum::Json;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, RETRY_AFTER};
+use serde::Serialize;
+
+use super::token::{self, Verdict};
+use super::{Asked, Gates, locality};
+use crate::config::Access;
+
+/// What the dialog shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccessReport {
+    /// Whether the request is from this machine.
+    pub is_localhost: bool,
+    /// Whether the app has a token of at least 32 characters.
+    pub required_configured: bool,
+    /// Whether the request has one.
+    pub token_provided: bool,
+    /// Whether it may.
+    pub allowed: bool,
+    /// Why, or why not.
+    pub reason: AccessReason,
+}
+
+/// Why somebody may administer or may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessReason {
+    /// From this machine, which is enough unless access is `lan`.
+    Localhost,
+    /// With the right token.
+    Allowed,
+    /// The app has no token of at least 32 characters.
+    MissingServerToken,
+    /// The request has none.
+    MissingClientToken,
+    /// It has another.
+    TokenMismatch,
+}
+
+/// A route that answers an [`AccessReport`], to be mounted at `/api/admin/access`. Whoever is on this machine or has the token
+/// may administer; where access is `lan` only who has the token, because the tools want it from everybody then. Of wrong tokens an
+/// address has ten at once and one every six seconds; more are a 429 with `retry-after`.
+pub fn access_route<S: Clone + Send + Sync + 'static>(gates: Gates) -> MethodRouter<S> {
+    get(move |request: Request| async move { answer(&gates, Asked::of(&request)) })
+}
+
+fn answer(gates: &Gates, asked: Asked<'_>) -> Response {
+    let report = report(gates, asked);
+    let counted = match report.reason {
+        AccessReason::TokenMismatch => gates.0.failures.failed(asked.peer_or_unknown()),
+        _ => Ok(()),
+    };
+    let no_store = [(CACHE_CONTROL, "no-store")];
+    match counted {
+        Ok(()) => (no_store, Json(report)).into_response(),
+        Err(wait) => {
+            let after = [(RETRY_AFTER, (wait.as_secs() + 1).to_string())];
+            let body = serde_json::json!({ "error": "too many wrong tokens; try again later", "code": "rate_limited" });
+            (StatusCode::TOO_MANY_REQUESTS, no_store, after, Json(body)).into_response()
+        }
+    }
+}
+
+fn report(gates: &Gates, asked: Asked<'_>) -> AccessReport {
+    let state = &gates.0;
+    let is_localhost = locality::check(asked, &state.trusted_proxies).is_ok();
+    let reason = match token::check(asked.headers, state.token.as_ref()) {
+        _ if is_localhost && state.access == Access::Localhost => AccessReason::Localhost,
+        Verdict::Right => AccessReason::Allowed,
+        Verdict::NoneHere => AccessReason::MissingServerToken,
+        Verdict::NoneGiven => AccessReason::MissingClientToken,
+        Verdict::Wrong => AccessReason::TokenMismatch,
+    };
+    AccessReport {
+        is_localhost,
+        required_configured: state.token.is_some(),
+        token_provided: token::given(asked.headers).is_some(),
+        allowed: matches!(reason, AccessReason::Localhost | AccessReason::Allowed),
+        reason,
+    }
+}

@@ -1,0 +1,83 @@
+//! What the gates say of a request.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+/// Whether a request has tools. The [layer](super::BashToolsLayer) puts it into the request's extensions; as an extractor it is
+/// [`Reason::NotAsked`] where no layer did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Every gate is open.
+    Enabled,
+    /// One is closed.
+    Disabled(Reason),
+}
+
+/// The first gate that is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// No gate was asked.
+    #[error("the request did not pass the layer that decides")]
+    NotAsked,
+    /// `app.bash_tools.enabled` is not true.
+    #[error("the bash tools are not enabled in the configuration")]
+    NotConfigured,
+    /// `REMCOCHAT_ENABLE_BASH_TOOL` is not on.
+    #[error("the bash tools are switched off in the environment")]
+    SwitchedOff,
+    /// Access is `localhost`, and the request is not from there.
+    #[error("the request is not from this machine: {0}")]
+    NotLocal(Elsewhere),
+    /// Access is `lan`, and the app has no token of at least 32 characters.
+    #[error("the app has no admin token, or too short a one")]
+    MissingServerToken,
+    /// Access is `lan`, and the request has no token.
+    #[error("the request has no admin token")]
+    MissingClientToken,
+    /// Access is `lan`, and the request has another token.
+    #[error("the request's admin token is not the app's")]
+    TokenMismatch,
+    /// sandboxd does not answer that it is well.
+    #[error("sandboxd is not well")]
+    Unhealthy,
+}
+
+/// What shows that a request is from elsewhere, or may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Elsewhere {
+    /// The server does not tell of peers: it must be served with `into_make_service_with_connect_info::<SocketAddr>()`.
+    #[error("the server does not tell who connects")]
+    NoPeer,
+    /// The socket's other end is on another machine.
+    #[error("the connection is from another machine")]
+    Peer,
+    /// A trusted proxy does not say for whom it asks.
+    #[error("a trusted proxy does not say for whom it asks")]
+    Unnamed,
+    /// A header names a client that is elsewhere, or something that is no address.
+    #[error("a forwarding header names another machine, or nothing that can be understood")]
+    Forwarded,
+    /// It is for a host that is not `localhost`, `127.0.0.1` or `[::1]`: a name that leads here, perhaps only for a moment.
+    #[error("the host that it names is not localhost")]
+    Host,
+    /// A page of another site made the browser send it.
+    #[error("a page of another site sent it")]
+    Page,
+}
+
+impl Decision {
+    /// Whether there are tools.
+    pub fn is_enabled(self) -> bool {
+        self == Self::Enabled
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Decision {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().copied().unwrap_or(Self::Disabled(Reason::NotAsked)))
+    }
+}

@@ -1,0 +1,136 @@
+//! Whether sandboxd is well, as it says itself.
+//!
+//! One look serves all requests of the next seconds, whatever it saw, and many requests at once make one look. Whoever waits for it
+//! waits no longer than a look may take: what came of it is told to all.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, StatusCode};
+use serde::Deserialize;
+use tokio::time::{Instant, timeout};
+use url::Url;
+
+/// Most that a look may take.
+const LOOK: Duration = Duration::from_millis(800);
+/// How long it serves.
+const FRESH: Duration = Duration::from_secs(5);
+/// Most that is read of an answer.
+const MAX_ANSWER_BYTES: usize = 4096;
+/// Most that the log shows of it, in characters.
+const SAID_CHARS: usize = 200;
+
+/// Looks at one sandboxd.
+#[derive(Debug)]
+pub(super) struct Health {
+    url: String,
+    client: Client,
+    seen: Mutex<Option<Seen>>,
+    /// Held by whoever looks.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    at: Instant,
+    is_well: bool,
+}
+
+/// What is wrong with it.
+#[derive(Debug, thiserror::Error)]
+enum Ill {
+    #[error("it did not answer within {LOOK:?}")]
+    Slow,
+    #[error("it cannot be reached")]
+    Away(#[source] reqwest::Error),
+    #[error("it answered {status}: {said:?}")]
+    Unwell { status: StatusCode, said: String },
+    #[error("what answered is no sandboxd: {said:?}")]
+    Stranger { said: String },
+}
+
+/// `GET /v1/health`, of any sandboxd.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    ok: Option<bool>,
+    error: Option<String>,
+}
+
+impl Health {
+    pub(super) fn new(orchestrator: &Url) -> Result<Self, reqwest::Error> {
+        // sandboxd is a neighbour, found where the operator says and nowhere else.
+        let client = Client::builder().no_proxy().redirect(Policy::none());
+        // Between two looks a connection may have died unnoticed, which would say nothing about sandboxd.
+        let client = client.pool_max_idle_per_host(0).build()?;
+        let url = format!("{}/v1/health", orchestrator.as_str().trim_end_matches('/'));
+        Ok(Self { url, client, seen: Mutex::new(None), turn: tokio::sync::Mutex::new(()) })
+    }
+
+    /// What the last look saw, while it serves.
+    pub(super) fn known(&self) -> Option<bool> {
+        let seen = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
+        (seen.at.elapsed() < FRESH).then_some(seen.is_well)
+    }
+
+    /// Whether it is well; looks if the last look is too old.
+    pub(super) async fn ask(&self) -> bool {
+        let _turn = self.turn.lock().await;
+        if let Some(is_well) = self.known() {
+            return is_well;
+        }
+        let found = timeout(LOOK, self.look()).await.unwrap_or(Err(Ill::Slow));
+        self.note(&found);
+        found.is_ok()
+    }
+
+    async fn look(&self) -> Result<(), Ill> {
+        let response = self.client.get(&self.url).send().await.map_err(Ill::Away)?;
+        let status = response.status();
+        let body = beginning(response).await.map_err(Ill::Away)?;
+        let answer = serde_json::from_slice::<Answer>(&body).ok();
+        match answer {
+            Some(Answer { ok: Some(true), .. }) if status.is_success() => Ok(()),
+            Some(Answer { error: Some(said), .. }) => Err(Ill::Unwell { status, said: clipped(&said) }),
+            _ if status.is_success() => Err(Ill::Stranger { said: clipped(&String::from_utf8_lossy(&body)) }),
+            _ => Err(Ill::Unwell { status, said: clipped(&String::from_utf8_lossy(&body)) }),
+        }
+    }
+
+    /// Keeps what was seen, and logs it where it is another than before.
+    fn note(&self, found: &Result<(), Ill>) {
+        let now = Seen { at: Instant::now(), is_well: found.is_ok() };
+        let before = self.seen.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+        match found {
+            Err(ill) if before.is_none_or(|before| before.is_well) => {
+                let cause = std::error::Error::source(ill).map(ToString::to_string);
+                tracing::warn!(url = %self.url, cause, "no bash tools, because sandboxd is not well: {ill}");
+            }
+            Ok(()) if before.is_some_and(|before| !before.is_well) => {
+                tracing::info!(url = %self.url, "sandboxd is well again, and there are bash tools");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+/// As much of an answer as may be needed; who answers more is not listened to.
+async fn beginning(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk[..chunk.len().min(MAX_ANSWER_BYTES - body.len())]);
+        if body.len() == MAX_ANSWER_BYTES {
+            break;
+        }
+    }
+    Ok(body)
+}
+
+fn clipped(said: &str) -> String {
+    let said = said.trim();
+    if said.is_empty() {
+        "sandboxd returned an error.".to_owned()
+    } else {
+        said.chars().take(SAID_CHARS).collect()
+    }
+}

@@ -1,0 +1,233 @@
+//! Whether a request is from this machine.
+//!
+//! The socket's peer says so, and nothing that a request says of itself can make it so: any client can write any header. What
+//! it says can only show that it is *not* from here: a proxy on this machine is itself local and asks for others; a browser
+//! here asks for what another site's page wants (the page's name may lead here, which is DNS rebinding, or the page just sends it).
+//! Only a proxy that the operator trusts may speak for a client, and then it must.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
+use ipnet::IpNet;
+
+use super::decision::Elsewhere;
+use super::{Asked, forwarded};
+
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+pub(super) fn check(asked: Asked<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere> {
+    let peer = asked.peer().ok_or(Elsewhere::NoPeer)?;
+    let is_proxy = is_among(trusted, peer);
+    if !is_proxy && !peer.is_loopback() {
+        return Err(Elsewhere::Peer);
+    }
+    let believed = if is_proxy { trusted } else { &[] };
+    let mut is_named = false;
+    for chain in forwarded::chains(asked.headers) {
+        is_named = true;
+        let is_local = chain.is_ok_and(|chain| is_from_here(&chain, believed));
+        is_local.then_some(()).ok_or(Elsewhere::Forwarded)?;
+    }
+    if is_proxy && !is_named {
+        return Err(Elsewhere::Unnamed);
+    }
+    check_host(asked)?;
+    check_page(asked.headers)
+}
+
+/// Whether a chain of hops, the client first, begins here. Of those that are no trusted proxy the last is the client, and what
+/// stands before it is the client's own word, which can only be against it: so all of them must be this machine. Where every hop
+/// is a proxy, the first is the client.
+fn is_from_here(chain: &[IpAddr], believed: &[IpNet]) -> bool {
+    let mut others = chain.iter().filter(|hop| !is_among(believed, **hop)).peekable();
+    match others.peek() {
+        Some(_) => others.all(IpAddr::is_loopback),
+        None => chain.first().is_some_and(IpAddr::is_loopback),
+    }
+}
+
+fn is_among(ranges: &[IpNet], address: IpAddr) -> bool {
+    ranges.iter().any(|range| range.contains(&address))
+}
+
+/// A request without any host is no browser's, so there is nothing to be wary of.
+fn check_host(asked: Asked<'_>) -> Result<(), Elsewhere> {
+    let named = asked.headers.get_all(HOST).iter().chain(asked.headers.get_all(FORWARDED_HOST));
+    let is_local = asked.uri.authority().is_none_or(|authority| is_this_machine(authority.as_str()))
+        && named.map(HeaderValue::to_str).all(|host| host.is_ok_and(is_this_machine));
+    is_local.then_some(()).ok_or(Elsewhere::Host)
+}
+
+fn check_page(headers: &HeaderMap) -> Result<(), Elsewhere> {
+    let is_local = |origin: &HeaderValue| {
+        let origin = origin.to_str().unwrap_or_default();
+        let host = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
+        host.is_some_and(is_this_machine)
+    };
+    let crosses = headers.get_all(FETCH_SITE).iter().any(|site| site == "cross-site");
+    let is_own = !crosses && headers.get_all(ORIGIN).iter().all(is_local);
+    is_own.then_some(()).ok_or(Elsewhere::Page)
+}
+
+/// A host as it is written in a URL, with any port.
+fn is_this_machine(host: &str) -> bool {
+    let name_ends = if host.starts_with('[') { host.find(']').map(|end| end + 1) } else { host.find(':') };
+    let (name, port) = host.split_at(name_ends.unwrap_or(host.len()));
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    is_port && ["localhost", "127.0.0.1", "[::1]"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::extract::ConnectInfo;
+    use http::Request;
+
+    use super::*;
+
+    /// A request from an address, with headers; `believed` are the trusted proxies.
+    fn verdict(peer: &str, headers: &[(&str, &str)], believed: &[&str]) -> Result<(), Elsewhere> {
+        let mut request = Request::new(());
+        let peer: IpAddr = peer.parse().unwrap();
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer, 40_000)));
+        for (name, value) in headers {
+            let name: HeaderName = name.parse().unwrap();
+            request.headers_mut().append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        let believed: Vec<IpNet> = believed.iter().map(|range| range.parse().unwrap()).collect();
+        check(Asked::of(&request), &believed)
+    }
+
+    #[test]
+    fn the_socket_decides() {
+        for here in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(verdict(here, &[], &[]), Ok(()), "{here}");
+        }
+        for elsewhere in ["192.168.1.5", "0.0.0.0", "::ffff:10.0.0.1", "fe80::1", "::127.0.0.1", "::"] {
+            assert_eq!(verdict(elsewhere, &[], &[]), Err(Elsewhere::Peer), "{elsewhere}");
+        }
+        assert_eq!(check(Asked::of(&Request::new(())), &[]), Err(Elsewhere::NoPeer));
+    }
+
+    #[test]
+    fn nothing_makes_a_stranger_local() {
+        let all: &[(&str, &str)] = &[
+            ("host", "localhost"),
+            ("x-forwarded-for", "127.0.0.1"),
+            ("x-real-ip", "::1"),
+            ("forwarded", "for=127.0.0.1"),
+            ("x-forwarded-host", "localhost"),
+            ("origin", "http://localhost"),
+        ];
+        for header in all {
+            assert_eq!(verdict("10.0.0.9", &[*header], &[]), Err(Elsewhere::Peer), "{header:?}");
+            assert_eq!(verdict("10.0.0.9", &[*header], &["10.0.0.1/32"]), Err(Elsewhere::Peer), "{header:?}");
+        }
+        assert_eq!(verdict("10.0.0.9", all, &[]), Err(Elsewhere::Peer));
+    }
+
+    #[test]
+    fn a_header_can_take_locality_away() {
+        let local = |name, value| verdict("127.0.0.1", &[(name, value)], &[]);
+        for (name, value) in [
+            ("x-forwarded-for", "10.0.0.9"),
+            ("x-forwarded-for", "127.0.0.1, 10.0.0.9"),
+            ("x-forwarded-for", "10.0.0.9, 127.0.0.1"),
+            ("x-forwarded-for", ""),
+            ("x-forwarded-for", "unknown"),
+            ("x-real-ip", "10.0.0.9"),
+            ("x-real-ip", "127.0.0.1, ::1"),
+            ("forwarded", "for=10.0.0.9"),
+            ("forwarded", "proto=http"),
+            ("forwarded", "for=_hidden"),
+        ] {
+            assert_eq!(local(name, value), Err(Elsewhere::Forwarded), "{name}: {value}");
+        }
+        assert_eq!(local("x-forwarded-for", "127.0.0.1, ::1"), Ok(()));
+        assert_eq!(local("x-real-ip", "127.0.0.1"), Ok(()));
+        assert_eq!(local("forwarded", "for=\"[::1]:4711\";proto=http"), Ok(()));
+        let both = [("x-forwarded-for", "127.0.0.1"), ("forwarded", "for=10.0.0.9")];
+        assert_eq!(verdict("::1", &both, &[]), Err(Elsewhere::Forwarded), "one that says so is enough");
+        let twice = [("x-forwarded-for", "127.0.0.1"), ("x-forwarded-for", "10.0.0.9")];
+        assert_eq!(verdict("::1", &twice, &[]), Err(Elsewhere::Forwarded));
+    }
+
+    #[test]
+    fn a_trusted_proxy_speaks_for_its_client() {
+        let by =
+            |peer, chain: &str, believed: &[&str]| verdict(peer, &[("x-forwarded-for", chain)], believed);
+        assert_eq!(by("10.0.0.1", "127.0.0.1", &["10.0.0.1/32"]), Ok(()));
+        assert_eq!(by("::ffff:10.0.0.1", "::1", &["10.0.0.0/24"]), Ok(()));
+        assert_eq!(by("10.0.0.1", "127.0.0.1, 10.0.0.2", &["10.0.0.0/24"]), Ok(()), "by two proxies");
+        assert_eq!(by("127.0.0.1", "127.0.0.1", &["127.0.0.1/32"]), Ok(()));
+        let refused = Err(Elsewhere::Forwarded);
+        assert_eq!(by("10.0.0.1", "192.168.1.5", &["10.0.0.1/32"]), refused);
+        assert_eq!(
+            by("10.0.0.1", "127.0.0.1, 192.168.1.5", &["10.0.0.1/32"]),
+            refused,
+            "the client wrote the first"
+        );
+        assert_eq!(by("10.0.0.1", "192.168.1.5, 127.0.0.1", &["10.0.0.1/32"]), refused);
+        assert_eq!(by("10.0.0.1", "10.0.0.2", &["10.0.0.0/24"]), refused, "a proxy by itself");
+        assert_eq!(by("127.0.0.1", "127.0.0.1, 10.0.0.2", &["10.0.0.2/32"]), refused, "the peer is no proxy");
+        assert_eq!(verdict("10.0.0.1", &[], &["10.0.0.1/32"]), Err(Elsewhere::Unnamed));
+        assert_eq!(verdict("127.0.0.1", &[], &["127.0.0.0/8"]), Err(Elsewhere::Unnamed));
+    }
+
+    #[test]
+    fn only_this_machine_s_names_are_asked_for() {
+        let host = |name, value| verdict("127.0.0.1", &[(name, value)], &[]);
+        for good in ["localhost", "LOCALHOST:3000", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:65535"] {
+            assert_eq!(host("host", good), Ok(()), "{good}");
+            assert_eq!(host("x-forwarded-host", good), Ok(()), "{good}");
+        }
+        for bad in [
+            "chat.example",
+            "localhost.chat.example",
+            "localhost.",
+            "127.0.0.2",
+            "::1",
+            "[::1",
+            "[::1]x",
+            "[::2]",
+            "localhost:",
+            "localhost:x",
+            "localhost:65536",
+            "a@localhost",
+            "localhost@evil",
+            "localhost, evil",
+            "",
+            "\u{e4}",
+        ] {
+            assert_eq!(host("host", bad), Err(Elsewhere::Host), "{bad}");
+            assert_eq!(host("x-forwarded-host", bad), Err(Elsewhere::Host), "{bad}");
+        }
+        let twice = [("host", "localhost"), ("host", "chat.example")];
+        assert_eq!(verdict("127.0.0.1", &twice, &[]), Err(Elsewhere::Host));
+        let mut absolute = Request::get("http://chat.example/").body(()).unwrap();
+        absolute.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
+        assert_eq!(check(Asked::of(&absolute), &[]), Err(Elsewhere::Host));
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_not_local() {
+        let page = |name, value| verdict("127.0.0.1", &[(name, value)], &[]);
+        assert_eq!(page("origin", "http://localhost:5173"), Ok(()));
+        assert_eq!(page("origin", "https://[::1]"), Ok(()));
+        assert_eq!(page("sec-fetch-site", "same-origin"), Ok(()));
+        for origin in [
+            "https://evil.example",
+            "null",
+            "",
+            "http://localhost.evil.example",
+            "file://localhost",
+            "http://",
+        ] {
+            assert_eq!(page("origin", origin), Err(Elsewhere::Page), "{origin}");
+        }
+        assert_eq!(page("sec-fetch-site", "cross-site"), Err(Elsewhere::Page));
+    }
+}

@@ -1,0 +1,120 @@
+//! Why git did not clone, by what it and our script have said.
+//!
+//! Only lines that git begins with `fatal:` or `error:` are believed: those of the server begin with `remote:`. Their words are
+//! git's for people, in its own language, and may change; what is not known any more is told as it is.
+
+use secrecy::ExposeSecret;
+
+use super::super::Error;
+use super::super::script::Ran;
+use super::{GitSeed, MAX_FILES};
+
+/// What is repeated of git's words, in characters.
+const MAX_SAID_CHARS: usize = 300;
+
+impl GitSeed {
+    pub(super) fn verdict(&self, ran: &Ran) -> Error {
+        match ran.said.last().and_then(|line| line.strip_prefix("fail ")) {
+            Some("revision") => return Error::NoRevision { revision: self.wanted().to_owned() },
+            Some("empty") => return Error::EmptyRepository,
+            Some("large") => return self.too_large(),
+            _ => {}
+        }
+        let words: Vec<&str> = ran.complained.iter().filter_map(|line| own_words(line)).collect();
+        let says =
+            |phrases: &[&str]| words.iter().any(|line| phrases.iter().any(|phrase| line.contains(phrase)));
+        let said = || self.said(&words, ran);
+        if says(&["File too large", "signal 25"]) {
+            self.too_large()
+        } else if says(&["could not read Username", "could not read Password"]) {
+            Error::NeedsCredentials
+        } else if says(&["Authentication failed"]) {
+            Error::CredentialsRefused { said: said() }
+        } else if says(&["' not found"]) {
+            Error::NoRepository
+        } else if says(&UNREACHED) {
+            Error::NotReached { said: said() }
+        } else {
+            Error::Git { said: said() }
+        }
+    }
+
+    fn too_large(&self) -> Error {
+        Error::RepositoryTooLarge { limit_bytes: self.max_bytes, limit_files: MAX_FILES }
+    }
+
+    /// The first of git's words: later ones are of programs that it took with it. Without the token, which a server could
+    /// have sent back.
+    fn said(&self, words: &[&str], ran: &Ran) -> String {
+        let all = ran.complained.last().map(String::as_str);
+        let mut said = words.first().copied().or(all).unwrap_or("no word of it").to_owned();
+        if let Some(credentials) = &self.credentials {
+            said = said.replace(credentials.token.expose_secret(), "***");
+        }
+        said.chars().take(MAX_SAID_CHARS).collect()
+    }
+}
+
+/// Curl's and the network's ways to say so. The sandbox's proxy refuses with a status to `CONNECT`.
+const UNREACHED: [&str; 10] = [
+    "Could not resolve",
+    "Failed to connect",
+    "Couldn't connect",
+    "Connection refused",
+    "Connection reset",
+    "timed out",
+    "Operation too slow",
+    "CONNECT tunnel failed",
+    "returned error: 502",
+    "returned error: 504",
+];
+
+fn own_words(line: &str) -> Option<&str> {
+    line.strip_prefix("fatal: ").or_else(|| line.strip_prefix("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::GitCredentials;
+    use super::*;
+
+    fn verdict(complained: &[&str]) -> Error {
+        let seed = GitSeed {
+            url: "https://git.example/a".into(),
+            revision: None,
+            credentials: Some(GitCredentials::token("hunter2".into())),
+            allow_http: false,
+            timeout: Duration::from_secs(1),
+            max_bytes: 7,
+        };
+        let complained = complained.iter().map(|line| (*line).to_owned()).collect();
+        seed.verdict(&Ran { exit_code: 1, said: vec!["step fetching".into()], complained })
+    }
+
+    #[test]
+    fn a_server_has_no_say_in_why_it_failed() {
+        let remote = "remote: fatal: repository 'x' not found";
+        assert!(matches!(verdict(&[remote, "fatal: early EOF"]), Error::Git { said } if said == "early EOF"));
+        let refused =
+            ["remote: Connection refused", "fatal: Authentication failed for 'https://git.example/a/'"];
+        assert!(matches!(verdict(&refused), Error::CredentialsRefused { .. }));
+    }
+
+    #[test]
+    fn a_token_that_a_server_sends_back_is_not_told() {
+        for line in ["fatal: remote error: you sent hunter2", "bash: hunter2: command not found"] {
+            let error = verdict(&[line]);
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+            assert!(error.to_string().contains("***"), "{error}");
+        }
+        let long = verdict(&[&format!("fatal: {}", "é".repeat(5000))]).to_string();
+        assert!(long.chars().count() < MAX_SAID_CHARS + 100, "{long}");
+    }
+
+    #[test]
+    fn nothing_said_is_told_as_that() {
+        assert!(matches!(verdict(&[]), Error::Git { said } if said == "no word of it"));
+    }
+}

@@ -1,0 +1,118 @@
+//! Runs a script of ours in a sandbox and hears what it tells.
+//!
+//! Whatever comes from there is another's text: lines are cut and made printable, and few are kept.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use futures::StreamExt;
+
+use super::{Error, Result};
+use crate::provider::{Command, EndReason, Event, Provider, SandboxId};
+
+/// Longest line that is heard, in bytes; the rest of it is not.
+const MAX_LINE_BYTES: usize = 400;
+/// Lines of each stream that are kept, the last ones.
+const MAX_LINES: usize = 30;
+
+/// How a script ended by itself.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) exit_code: i32,
+    /// Its last lines to standard output.
+    pub(super) said: Vec<String>,
+    /// And to standard error.
+    pub(super) complained: Vec<String>,
+}
+
+/// Runs it to its end. `hear` is told every line as it comes, of either stream.
+pub(super) async fn run(
+    provider: &dyn Provider,
+    sandbox: &SandboxId,
+    command: Command,
+    hear: &(dyn Fn(&str) + Send + Sync),
+) -> Result<Ran> {
+    let began = Instant::now();
+    let mut events = provider.run(sandbox, command).await?;
+    let (mut said, mut complained) = (Lines::default(), Lines::default());
+    while let Some(event) = events.next().await {
+        match event? {
+            Event::Stdout(bytes) => said.take(&bytes, hear),
+            Event::Stderr(bytes) => complained.take(&bytes, hear),
+            Event::Started | Event::Missed { .. } | Event::Heartbeat => {}
+            Event::Ended(end) => {
+                let (said, complained) = (said.end(hear), complained.end(hear));
+                return match end.reason {
+                    EndReason::Exited => Ok(Ran { exit_code: end.exit_code, said, complained }),
+                    EndReason::Timeout => Err(Error::TimedOut { after: began.elapsed() }),
+                    reason @ (EndReason::Killed | EndReason::Oom | EndReason::Lost) => {
+                        Err(Error::Ended { reason })
+                    }
+                };
+            }
+        }
+    }
+    Err(Error::Ended { reason: EndReason::Lost })
+}
+
+/// The lines of a stream. A carriage return ends one as well: so git tells its progress.
+#[derive(Default)]
+struct Lines {
+    line: Vec<u8>,
+    last: VecDeque<String>,
+}
+
+impl Lines {
+    fn take(&mut self, bytes: &[u8], hear: &(dyn Fn(&str) + Send + Sync)) {
+        for &byte in bytes {
+            if matches!(byte, b'\n' | b'\r') {
+                self.end_line(hear);
+            } else if self.line.len() < MAX_LINE_BYTES {
+                self.line.push(byte);
+            }
+        }
+    }
+
+    fn end_line(&mut self, hear: &(dyn Fn(&str) + Send + Sync)) {
+        if self.line.is_empty() {
+            return;
+        }
+        let line = String::from_utf8_lossy(&self.line).replace(char::is_control, "\u{fffd}");
+        self.line.clear();
+        hear(&line);
+        if self.last.len() == MAX_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
+    }
+
+    fn end(mut self, hear: &(dyn Fn(&str) + Send + Sync)) -> Vec<String> {
+        self.end_line(hear);
+        self.last.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_and_made_printable_wherever_their_bytes_are_parted() {
+        let heard = Mutex::new(Vec::new());
+        let hear = |line: &str| heard.lock().unwrap().push(line.to_owned());
+        let mut lines = Lines::default();
+        for part in [&b"one\r\ntw"[..], b"o\x1b[31m\n", &[b'x'; 5000], b"\xff\n\n", b"last"] {
+            lines.take(part, &hear);
+        }
+        let last = lines.end(&hear);
+        assert_eq!(last, ["one", "two\u{fffd}[31m", &"x".repeat(MAX_LINE_BYTES), "last"]);
+        assert_eq!(*heard.lock().unwrap(), last);
+
+        let mut lines = Lines::default();
+        (0..1000).for_each(|number| lines.take(format!("{number}\n").as_bytes(), &|_| {}));
+        let last = lines.end(&|_| {});
+        assert_eq!((last.len(), last[MAX_LINES - 1].as_str()), (MAX_LINES, "999"));
+    }
+}

@@ -1,0 +1,183 @@
+//! What is never uploaded, whatever the operator includes: what is built or fetched anew, and what is likely to be a secret.
+//!
+//! A list of names is no proof that no secret goes: it keeps back what is usually one. Names are compared without their case
+//! and at any depth. `data` is among them since the first version, where it held the app's own database; a project that keeps
+//! its sources in a directory of that name calls for another.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Directories, and links in their place.
+const DIRECTORIES: [&str; 5] = [".git", "node_modules", ".next", "data", "test-results"];
+
+/// Directories and files.
+const LEFT_OUT: [&str; 56] = [
+    // Of a worktree, it is a file that names another place of this machine.
+    ".git",
+    // Secrets of programs.
+    ".env*",
+    "secrets",
+    ".aws",
+    ".azure",
+    ".config/{gcloud,gh,hub,op}",
+    ".docker/config.json",
+    ".dockercfg",
+    ".boto",
+    ".s3cfg",
+    ".kube",
+    ".vault-token",
+    ".terraform.d/credentials.tfrc.json",
+    ".terraformrc",
+    "*.tfstate",
+    "*.tfstate.*",
+    ".npmrc",
+    ".netrc",
+    "_netrc",
+    ".pypirc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".composer/auth.json",
+    ".git-credentials",
+    ".gitconfig",
+    ".htpasswd",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".pgpass",
+    ".password-store",
+    ".bash_history",
+    ".zsh_history",
+    ".python_history",
+    ".node_repl_history",
+    ".psql_history",
+    ".mysql_history",
+    // Keys.
+    ".ssh",
+    ".gnupg",
+    "id_{rsa,dsa,ecdsa,ed25519,xmss}*",
+    "ssh_host_*_key",
+    "*.pem",
+    "*.key",
+    "*.p8",
+    "*.p12",
+    "*.pfx",
+    "*.pkcs12",
+    "*.jks",
+    "*.bks",
+    "*.keystore",
+    "*.ppk",
+    "*.kdb",
+    "*.kdbx",
+    "*.gpg",
+    "*.age",
+    "*.ovpn",
+];
+
+static GLOBS: LazyLock<GlobSet> = LazyLock::new(|| {
+    let mut globs = GlobSetBuilder::new();
+    for name in LEFT_OUT {
+        let glob =
+            GlobBuilder::new(&format!("**/{name}")).literal_separator(true).case_insensitive(true).build();
+        globs.add(glob.expect("the list is tested"));
+    }
+    globs.build().expect("the list is tested")
+});
+
+/// Whether a file, or a directory with all beneath it, is left out. `path` is beneath the root.
+pub(super) fn is_left_out(path: &Path, is_file: bool) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    if !is_file && DIRECTORIES.iter().any(|directory| name.eq_ignore_ascii_case(directory)) {
+        return true;
+    }
+    if name.eq_ignore_ascii_case(".env.example") {
+        return false;
+    }
+    // Where this crate writes down what is seeded.
+    if path == Path::new(".remcochat") {
+        return true;
+    }
+    GLOBS.is_match(path) || is_key(name.to_string_lossy().as_ref())
+}
+
+/// `id_` with anything but a file's extension: ssh-keygen asks for a name, and people keep its beginning. `id_map.ts` is a source.
+fn is_key(name: &str) -> bool {
+    let is_prefixed = name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("id_"));
+    is_prefixed && !name.contains('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_or_secret_is_left_out_at_any_depth_and_in_any_case() {
+        let left_out = [
+            ".git",
+            "node_modules",
+            ".next",
+            "data",
+            "test-results",
+            ".env",
+            ".env.local",
+            ".envrc",
+            "x.pem",
+            "x.key",
+            "secrets",
+            ".ssh",
+            "id_rsa",
+            "id_ed25519",
+            "id_rsa.bak",
+            "id_work",
+            ".npmrc",
+            ".netrc",
+            ".pypirc",
+            ".aws",
+            ".gnupg",
+            ".kube",
+            "x.p12",
+            "x.pfx",
+            "x.jks",
+            "x.keystore",
+            ".docker/config.json",
+            ".cargo/credentials.toml",
+            ".git-credentials",
+            ".config/gcloud",
+        ];
+        for path in left_out {
+            for path in [path.to_owned(), path.to_uppercase(), format!("a/B/{path}")] {
+                assert!(is_left_out(Path::new(&path), false), "{path}");
+            }
+        }
+        assert!(is_left_out(Path::new(".remcochat"), false));
+    }
+
+    #[test]
+    fn sources_are_not() {
+        let sources = [
+            ".env.example",
+            "a/.ENV.example",
+            ".gitignore",
+            "environment.ts",
+            "id_map.ts",
+            "identity",
+            "keys.ts",
+            "database/x",
+            "data.json",
+            "secrets.ts",
+            "pem.rs",
+            ".docker/Dockerfile",
+            "config.json",
+            ".cargo/config.toml",
+            "a/.remcochat",
+            ".github",
+            "monkey",
+            "package-lock.json",
+        ];
+        for path in sources {
+            assert!(!is_left_out(Path::new(path), true), "{path}");
+        }
+        assert!(!is_left_out(Path::new("data"), true), "a file of that name");
+    }
+}

@@ -1,0 +1,2 @@
+begin
+settle "$SEED_STAGE"

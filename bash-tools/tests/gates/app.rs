@@ -1,0 +1,185 @@
+//! A chat app with the gates in front of it, and a sandboxd that is well or not, both on real sockets.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::LOCATION;
+use axum::http::{Response, StatusCode};
+use axum::routing::get;
+use bash_tools::config::{self, Environment};
+use bash_tools::gates::{BashToolsLayer, Decision, Gates, access_route};
+use reqwest::{Client, RequestBuilder};
+use tokio::net::TcpListener;
+
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const ON: &[(&str, &str)] =
+    &[("REMCOCHAT_ENABLE_BASH_TOOL", "1"), ("REMCOCHAT_ADMIN_TOKEN", TOKEN)];
+
+/// Lines of `[app.bash_tools]` for tools that are on, with some more.
+pub(crate) fn enabled(more: &str) -> String {
+    format!(
+        "[app.bash_tools]\nenabled = true\n{more}\n[app.bash_tools.seed]\ngit_url = 'https://git.lan/x'\n"
+    )
+}
+
+/// The same with a sandboxd.
+pub(crate) fn with_sandboxd(address: SocketAddr, more: &str) -> String {
+    let docker = format!("[app.bash_tools.docker]\norchestrator_url = 'http://{address}'\n");
+    enabled(&format!("provider = 'docker'\n{more}")) + &docker
+}
+
+pub(crate) fn gates(file: &str, variables: &[(&str, &str)]) -> Gates {
+    let tools = config::parse(file).unwrap().tools;
+    let find =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    Gates::new(tools.as_ref(), &Environment::read(tools.as_ref(), find)).unwrap()
+}
+
+/// What the app answers: `Enabled`, or `Disabled(reason)`.
+async fn chat(decision: Decision) -> String {
+    format!("{decision:?}")
+}
+
+pub(crate) fn router(gates: Gates) -> Router {
+    let routes =
+        Router::new().route("/chat", get(chat)).route("/api/admin/access", access_route(gates.clone()));
+    routes.layer(BashToolsLayer::new(gates))
+}
+
+/// A chat app on every address of this machine.
+pub(crate) struct App {
+    port: u16,
+    client: Client,
+}
+
+/// An answer of the app.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) decision: String,
+    pub(crate) enabled: Option<String>,
+    pub(crate) tools: Option<String>,
+}
+
+impl App {
+    pub(crate) async fn start(gates: Gates) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let service = router(gates).into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, service).await });
+        Self { port, client: Client::builder().no_proxy().build().unwrap() }
+    }
+
+    /// A request by which the app sees this address as its peer.
+    pub(crate) fn get(&self, by: IpAddr, path: &str) -> RequestBuilder {
+        self.client.get(format!("http://{}{path}", SocketAddr::new(by, self.port)))
+    }
+
+    pub(crate) async fn chat(&self, by: IpAddr, headers: &[(&str, &str)]) -> Answer {
+        answer(
+            headers
+                .iter()
+                .fold(self.get(by, "/chat"), |request, (name, value)| request.header(*name, *value)),
+        )
+        .await
+    }
+}
+
+pub(crate) async fn answer(request: RequestBuilder) -> Answer {
+    let response = request.send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    let (enabled, tools) = (header("x-remcochat-bash-tools-enabled"), header("x-remcochat-bash-tools"));
+    Answer { decision: response.text().await.unwrap(), enabled, tools }
+}
+
+/// What an app answers that has tools.
+pub(crate) fn with_tools() -> Answer {
+    Answer {
+        decision: "Enabled".into(),
+        enabled: Some("1".into()),
+        tools: Some("readFile,writeFile,bash,sandboxUrl".into()),
+    }
+}
+
+/// What an app answers that has none.
+pub(crate) fn without_tools(reason: &str) -> Answer {
+    Answer { decision: format!("Disabled({reason})"), enabled: Some("0".into()), tools: None }
+}
+
+pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// An address of this machine that is not its loopback: the one it would use to reach another. Nothing is sent.
+pub(crate) fn elsewhere() -> IpAddr {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).unwrap();
+    let address = socket.local_addr().unwrap().ip();
+    assert!(!address.is_loopback(), "this machine has no other address than {address}");
+    address
+}
+
+/// How a sandboxd is when asked for its health.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mood {
+    Well,
+    /// 503, with a reason.
+    Unwell,
+    /// 200, and nothing of ours.
+    Rubbish,
+    /// 200, and JSON that says no.
+    NotOk,
+    /// Nothing, for ever.
+    Hanging,
+    /// 200, and a body that has no end.
+    Endless,
+    /// To one that is well.
+    Redirecting,
+}
+
+/// A sandboxd that knows of nothing but its health.
+#[derive(Debug, Clone)]
+pub(crate) struct Sandboxd {
+    pub(crate) address: SocketAddr,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Sandboxd {
+    pub(crate) async fn start(mood: Mood) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let looks = Arc::new(AtomicUsize::new(0));
+        let state = (mood, looks.clone());
+        let well = || async { r#"{"ok":true,"engine":"docker","version":"28"}"# };
+        let router =
+            Router::new().route("/v1/health", get(health).with_state(state)).route("/well", get(well));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { address, looks }
+    }
+
+    /// How often it was asked.
+    pub(crate) fn looks(&self) -> usize {
+        self.looks.load(Ordering::SeqCst)
+    }
+}
+
+async fn health(State((mood, looks)): State<(Mood, Arc<AtomicUsize>)>) -> Response<Body> {
+    looks.fetch_add(1, Ordering::SeqCst);
+    let answer = |status: StatusCode, body: &'static str| {
+        Response::builder().status(status).header(LOCATION, "/well").body(body.into()).unwrap()
+    };
+    match mood {
+        Mood::Well => answer(StatusCode::OK, r#"{"ok":true,"engine":"docker","version":"28"}"#),
+        Mood::Unwell => answer(StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"the engine is away"}"#),
+        Mood::Rubbish => answer(StatusCode::OK, "<html>It works!</html>"),
+        Mood::NotOk => answer(StatusCode::OK, r#"{"ok":false}"#),
+        Mood::Hanging => std::future::pending().await,
+        Mood::Endless => {
+            let chunks = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 1024]));
+            Response::new(Body::from_stream(chunks))
+        }
+        Mood::Redirecting => answer(StatusCode::TEMPORARY_REDIRECT, ""),
+    }
+}

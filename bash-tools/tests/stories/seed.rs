@@ -1,0 +1,107 @@
+//! A sandbox to be seeded, and what stories look for there.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bash_tools::provider::{Docker, DockerWish, Event, Provider, SandboxId};
+use bash_tools::seed::{GitCredentials, GitSeed, Result, Seed};
+use bash_tools::session::{SessionLimits, Sessions};
+use futures::StreamExt;
+use test_daemon::{Daemon, Home};
+
+use crate::place::key;
+use crate::seed_server::NAME;
+
+/// A script for a repository with branches, tags, and a commit that has no name. It prints its first two commits.
+pub(crate) const PROJECT: &str = "
+  echo one >file; mkdir -p dir 'a b'; echo run >dir/tool; chmod +x dir/tool; ln -s dir/tool link; echo x >'a b/é'
+  git add -A; git commit -qm one; git tag v1; git rev-parse HEAD
+  echo two >file; git commit -qam two; git rev-parse HEAD
+  echo three >file; git commit -qam three; git tag -a v3 -m v3
+  git checkout -q -b feature/x v1; echo x >file; git commit -qam x; git update-ref refs/pull/7/head HEAD~
+  git checkout -q main";
+
+/// A repository of the stories' server.
+pub(crate) fn git(path: &str) -> GitSeed {
+    GitSeed {
+        url: format!("https://{NAME}/{path}"),
+        revision: None,
+        credentials: None,
+        allow_http: false,
+        timeout: Duration::from_secs(60),
+        max_bytes: 1 << 20,
+    }
+}
+
+/// The same at a revision.
+pub(crate) fn at(path: &str, revision: &str) -> Seed {
+    Seed::Git(GitSeed { revision: Some(revision.into()), ..git(path) })
+}
+
+/// The same with a token.
+pub(crate) fn with_token(path: &str, token: &str) -> Seed {
+    Seed::Git(GitSeed { credentials: Some(GitCredentials::token(token.into())), ..git(path) })
+}
+
+/// A provider for sandboxes with a network.
+pub(crate) struct Ground {
+    pub(crate) provider: Arc<dyn Provider>,
+    /// What must live as long.
+    _daemon: Daemon,
+}
+
+impl Ground {
+    pub(crate) async fn in_home(home: Home) -> Self {
+        let daemon = Daemon::start_in(home).await;
+        let wish = DockerWish {
+            runtime: "node24".into(),
+            idle_ttl: Duration::from_secs(600),
+            vcpus: 1,
+            memory_mb: 512,
+            has_network: true,
+            ports: Vec::new(),
+        };
+        Self { provider: Arc::new(Docker::new(daemon.client.clone(), wish)), _daemon: daemon }
+    }
+
+    /// Sessions of an app.
+    pub(crate) fn sessions(&self, seed: &Seed) -> Sessions {
+        let limits = SessionLimits { max_open: 2, idle_ttl: Duration::from_secs(600) };
+        Sessions::new(Arc::clone(&self.provider), Some(seed.clone()), limits)
+    }
+
+    /// A sandbox with nothing in it.
+    pub(crate) async fn sandbox(&self, chat: &str) -> SandboxId {
+        self.provider.open(&key(chat)).await.unwrap().sandbox
+    }
+
+    pub(crate) async fn plant(&self, sandbox: &SandboxId, seed: &Seed) -> Result<()> {
+        self.plant_telling(sandbox, seed).await.0
+    }
+
+    /// How it went, and the steps that were told.
+    pub(crate) async fn plant_telling(&self, sandbox: &SandboxId, seed: &Seed) -> (Result<()>, Vec<String>) {
+        let told = Mutex::new(Vec::new());
+        let tell = |step| told.lock().unwrap().push(step);
+        let planted = seed.plant(&*self.provider, sandbox, &tell).await;
+        (planted, told.into_inner().unwrap())
+    }
+
+    /// A script's standard output.
+    pub(crate) async fn output(&self, sandbox: &SandboxId, script: &str) -> String {
+        let command = bash_tools::provider::Command::new(script, Duration::from_secs(30));
+        let mut events = self.provider.run(sandbox, command).await.unwrap();
+        let mut output = Vec::new();
+        while let Some(event) = events.next().await {
+            if let Event::Stdout(bytes) = event.unwrap() {
+                output.extend_from_slice(&bytes);
+            }
+        }
+        String::from_utf8(output).unwrap()
+    }
+
+    /// What a model would find in the workspace.
+    pub(crate) async fn files(&self, sandbox: &SandboxId) -> String {
+        self.output(sandbox, "ls -A | grep -v '^.remcochat$' | tr '\\n' ' '").await
+    }
+}

@@ -1,0 +1,255 @@
+//! A git server on this machine that sandboxes reach: git's own `http-backend`, by https and http.
+//!
+//! What asks is noted, so a story need not believe what git says of itself. The first part of a path says how the server is:
+//! `/` as usual, `/private/` wants a token, `/old/` knows git's first protocol alone, `/away/` leads to another name's
+//! `/private/`, `/plain/` leads from https to http, and `/slow/` never answers.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+use test_daemon::Home;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+/// The server's names.
+pub(crate) const NAME: &str = "git.example";
+/// Another name of it.
+pub(crate) const ELSEWHERE: &str = "elsewhere.example";
+/// What `/private/` wants as password, under any name.
+pub(crate) const TOKEN: &str = "hunter2-hunter2-hunter2";
+
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// A request: the host's name, the path, and its `Authorization`.
+pub(crate) type Asked = (String, String, Option<String>);
+
+/// See the module.
+pub(crate) struct GitServer {
+    dir: TempDir,
+    address: Ipv4Addr,
+    tls: TlsAcceptor,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    serving: JoinSet<()>,
+}
+
+impl GitServer {
+    /// One that does not serve yet. `None`, with a word about it, where nobody may listen on ports that every sandbox reaches.
+    #[expect(clippy::print_stderr, reason = "a story that is left out is not to look like one that held")]
+    pub(crate) async fn prepare() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed) * 7919);
+        let [_, _, high, low] = number.to_be_bytes();
+        let address = Ipv4Addr::new(127, 77, high, low.clamp(1, 254));
+        if let Err(error) = TcpListener::bind((address, 443)).await {
+            eprintln!("left out: port 443 cannot be listened on: {error}");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let tls = tls(&dir.path().join("ca.pem"));
+        Some(Self { dir, address, tls, asked: Arc::default(), serving: JoinSet::new() })
+    }
+
+    /// One that serves.
+    pub(crate) async fn start() -> Option<Self> {
+        let mut server = Self::prepare().await?;
+        server.serve().await;
+        Some(server)
+    }
+
+    pub(crate) async fn serve(&mut self) {
+        let state = Serving { root: self.root().into(), asked: Arc::clone(&self.asked) };
+        let router = Router::new().fallback(answer).with_state(state);
+        let https = TcpListener::bind((self.address, 443)).await.unwrap();
+        let http = TcpListener::bind((self.address, 80)).await.unwrap();
+        let (tls, secure) = (self.tls.clone(), router.clone());
+        self.serving.spawn(async move {
+            while let Ok((stream, _)) = https.accept().await {
+                let (tls, router) = (tls.clone(), secure.clone());
+                tokio::spawn(async move {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        serve_connection(stream, router).await;
+                    }
+                });
+            }
+        });
+        self.serving.spawn(async move {
+            while let Ok((stream, _)) = http.accept().await {
+                tokio::spawn(serve_connection(stream, router.clone()));
+            }
+        });
+    }
+
+    /// A home for a daemon whose sandboxes reach the server and trust it.
+    pub(crate) fn home(&self) -> Home {
+        Home::new()
+            .set("SANDBOXD_EGRESS_ALLOW_CIDR", &format!("{}/32", self.address))
+            .set("SANDBOXD_EGRESS_HOSTS", &format!("{NAME}={0},{ELSEWHERE}={0}", self.address))
+            .set("SANDBOXD_CA_BUNDLE", self.dir.path().join("ca.pem").to_str().unwrap())
+    }
+
+    /// What has been asked for so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Makes a repository by a script in a work tree, which is on `main` and has nothing. What it prints.
+    pub(crate) async fn repository(&self, name: &str, script: &str) -> String {
+        let work = self.root().join("work").join(name);
+        tokio::fs::create_dir_all(&work).await.unwrap();
+        let bare = self.root().join(format!("{name}.git"));
+        let script = format!(
+            "set -e; git init -q -b main; git config user.name me; git config user.email me@git.example
+             {script}
+             git clone -q --mirror . '{}'",
+            bare.display()
+        );
+        let made = Command::new("bash")
+            .args(["-c", &script])
+            .current_dir(work)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .await
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        String::from_utf8(made.stdout).unwrap()
+    }
+}
+
+/// A certificate for the names, whose authority is written down for those who are to trust it.
+fn tls(authority: &Path) -> TlsAcceptor {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    std::fs::write(authority, params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new([NAME.to_owned(), ELSEWHERE.to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate.der().clone()], key).unwrap()))
+}
+
+async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
+    let service = TowerToHyperService::new(router);
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+#[derive(Clone)]
+struct Serving {
+    root: Arc<Path>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+async fn answer(State(serving): State<Serving>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let header = |name| parts.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let authorization = header(header::AUTHORIZATION);
+    let host = header(header::HOST).unwrap_or_default();
+    let path = parts.uri.path().to_owned();
+    serving.asked.lock().unwrap().push((host, path.clone(), authorization.clone()));
+    let (kind, path) = match path[1..].split_once('/') {
+        Some((kind @ ("private" | "old" | "away" | "plain" | "slow"), rest)) => (kind, format!("/{rest}")),
+        _ => ("", path),
+    };
+    let query = parts.uri.query().unwrap_or_default();
+    match kind {
+        "slow" => std::future::pending().await,
+        "away" => redirect(&format!("https://{ELSEWHERE}/private{path}?{query}")),
+        "plain" => redirect(&format!("http://{NAME}{path}?{query}")),
+        "private" if !authorization.is_some_and(|it| is_right(&it)) => status(StatusCode::UNAUTHORIZED),
+        kind => {
+            let body = to_bytes(body, MAX_BODY_BYTES).await.unwrap();
+            let protocol = header_of(&parts.headers, "git-protocol").filter(|_| kind != "old");
+            let method = parts.method.as_str();
+            backend(&serving.root, method, &path, query, &parts.headers, protocol, body).await
+        }
+    }
+}
+
+fn is_right(authorization: &str) -> bool {
+    use base64::Engine as _;
+    let basic = authorization.strip_prefix("Basic ").unwrap_or_default();
+    let basic = base64::prelude::BASE64_STANDARD.decode(basic).unwrap_or_default();
+    basic == format!("x-access-token:{TOKEN}").as_bytes()
+}
+
+fn header_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).map(|value| value.to_str().unwrap())
+}
+
+fn status(status: StatusCode) -> Response<Body> {
+    let wanted = [(header::WWW_AUTHENTICATE, "Basic realm=\"git\"")];
+    axum::response::IntoResponse::into_response((status, wanted))
+}
+
+fn redirect(to: &str) -> Response<Body> {
+    axum::response::IntoResponse::into_response((StatusCode::FOUND, [(header::LOCATION, to.to_owned())]))
+}
+
+/// git-http-backend(1), by CGI (RFC 3875).
+async fn backend(
+    root: &Path,
+    method: &str,
+    path: &str,
+    query: &str,
+    headers: &HeaderMap,
+    protocol: Option<&str>,
+    body: Bytes,
+) -> Response<Body> {
+    let mut command = Command::new("git");
+    command.arg("http-backend").env("GIT_PROJECT_ROOT", root).env("GIT_HTTP_EXPORT_ALL", "1");
+    command.env("REQUEST_METHOD", method).env("PATH_INFO", path).env("QUERY_STRING", query);
+    command.env("REMOTE_ADDR", "127.0.0.1").env("CONTENT_LENGTH", body.len().to_string());
+    command
+        .env("GIT_CONFIG_COUNT", "1")
+        .env("GIT_CONFIG_KEY_0", "safe.directory")
+        .env("GIT_CONFIG_VALUE_0", "*");
+    for (variable, name) in [("CONTENT_TYPE", "content-type"), ("HTTP_CONTENT_ENCODING", "content-encoding")]
+    {
+        command.env(variable, header_of(headers, name).unwrap_or_default());
+    }
+    if let Some(protocol) = protocol {
+        command.env("GIT_PROTOCOL", protocol);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let write = async move {
+        let _ = stdin.write_all(&body).await;
+    };
+    let (output, ()) = tokio::join!(child.wait_with_output(), write);
+    let output = output.unwrap().stdout;
+    let end = output.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let mut response = Response::builder();
+    for line in std::str::from_utf8(&output[..end]).unwrap().lines() {
+        response = match line.split_once(": ").unwrap() {
+            ("Status", status) => response.status(&status[..3]),
+            (name, value) => response.header(name, value),
+        };
+    }
+    response.body(output[end + 4..].to_vec().into()).unwrap()
+}

@@ -1,0 +1,234 @@
+//! A chat begins with a directory of the app's machine.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bash_tools::provider::{Archive, Error as ProviderError};
+use bash_tools::seed::{Error, Seed, UploadSeed};
+use bash_tools::session::{self, SessionState};
+use bash_tools::tools::Toolkit;
+use futures::future::join_all;
+use tempfile::TempDir;
+use test_daemon::{Home, until};
+
+use crate::place::{key, limits, run};
+use crate::seed::Ground;
+
+fn upload(root: &Path) -> UploadSeed {
+    UploadSeed {
+        root: root.to_owned(),
+        include: "**/*".into(),
+        max_files: UploadSeed::MAX_FILES,
+        max_bytes: UploadSeed::MAX_BYTES,
+    }
+}
+
+fn write(root: &TempDir, path: &str, content: impl AsRef<[u8]>) {
+    let path = root.path().join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_arrives_as_it_is_without_what_is_secret() {
+    let root = tempfile::tempdir().unwrap();
+    let long = format!("{}/{}", "d".repeat(120), "f".repeat(120));
+    let noise: Vec<u8> =
+        (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for path in ["tool", "a b/é 🦀", "-rf", ".hidden", ".env.example", "$(touch pwned)", &long] {
+        write(&root, path, path);
+    }
+    write(&root, "noise", &noise);
+    write(&root, "empty", "");
+    write(&root, ".gitignore", "*.log\n");
+    for path in [
+        ".env",
+        "deep/.ENV.local",
+        "x/ID_RSA",
+        ".ssh/known",
+        "node_modules/x",
+        "x.log",
+        ".git/config",
+        ".remcochat/seeded",
+    ] {
+        write(&root, path, "hunter2");
+    }
+    fs::set_permissions(root.path().join("tool"), fs::Permissions::from_mode(0o750)).unwrap();
+    fs::set_permissions(root.path().join("empty"), fs::Permissions::from_mode(0o444)).unwrap();
+    symlink("../tool", root.path().join("a b/link")).unwrap();
+    symlink("/etc/passwd", root.path().join("out")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(root.path().join("fifo")).status().unwrap().success());
+
+    let ground = Ground::in_home(Home::new()).await;
+    let sandbox = ground.sandbox("1").await;
+    let (planted, told) = ground.plant_telling(&sandbox, &Seed::Upload(upload(root.path()))).await;
+    planted.unwrap();
+    assert_eq!(told[1], "uploading 11 files with 3000298 bytes", "{told:?}");
+    let found = ground
+        .output(&sandbox, "find . -mindepth 1 -not -path './.remcochat*' -not -type d | LC_ALL=C sort")
+        .await;
+    let long_there = format!("./{long}");
+    let mut wanted = vec![
+        "./$(touch pwned)",
+        "./-rf",
+        "./.env.example",
+        "./.gitignore",
+        "./.hidden",
+        "./a b/link",
+        "./a b/é 🦀",
+        &long_there,
+        "./empty",
+        "./noise",
+        "./tool",
+    ];
+    wanted.sort_unstable();
+    assert_eq!(found.lines().collect::<Vec<_>>(), wanted);
+    let look = "stat -c %a tool empty; readlink 'a b/link'; cat 'a b/link'; echo; sha256sum <noise | cut -d' ' -f1; stat -c %Y tool";
+    use sha2::Digest;
+    use std::os::unix::fs::MetadataExt;
+    let digest: String = sha2::Sha256::digest(&noise).iter().map(|byte| format!("{byte:02x}")).collect();
+    let time = fs::metadata(root.path().join("tool")).unwrap().mtime();
+    let wanted = format!("750\n444\n../tool\ntool\n{digest}\n{time}\n");
+    assert_eq!(ground.output(&sandbox, look).await, wanted);
+    assert_eq!(ground.output(&sandbox, "grep -rl hunter2 . ; ls -A .remcochat").await, "lock\nseeded\n");
+    let mark = ground.output(&sandbox, "cat .remcochat/seeded").await;
+    assert!(mark.starts_with("upload ") && !mark.contains("tmp"), "no place of this machine: {mark}");
+
+    // What the model does with them stays, also where the directory has changed meanwhile.
+    ground.output(&sandbox, "rm -f noise; echo mine >tool").await;
+    write(&root, "new", "new");
+    ground.plant(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap();
+    assert_eq!(ground.output(&sandbox, "cat tool; ls noise new 2>/dev/null").await, "mine\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_much_is_counted_before_anything_is_sent() {
+    let root = tempfile::tempdir().unwrap();
+    (0..2001).for_each(|number| write(&root, &format!("{}/{number}.txt", number % 10), "x"));
+    write(&root, "a.ts", "1234");
+    write(&root, "b.json", "1");
+    let ground = Ground::in_home(Home::new()).await;
+    let sandbox = ground.sandbox("1").await;
+    let error = ground.plant(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap_err();
+    let told = error.to_string();
+    assert!(
+        told.contains("2003 files") && told.contains("2000") && told.contains("upload_include"),
+        "{told}"
+    );
+    let narrow = |include: &str, max_bytes| {
+        Seed::Upload(UploadSeed { include: include.into(), max_bytes, ..upload(root.path()) })
+    };
+    let error = ground.plant(&sandbox, &narrow("*", 4)).await.unwrap_err();
+    assert!(matches!(error, Error::TooManyBytes { limit: 4, found: 5 }), "{error:?}");
+    let error = ground.plant(&sandbox, &narrow("nowhere/**", 4)).await.unwrap_err();
+    assert!(matches!(error, Error::NothingIncluded { candidates: 2003, .. }), "{error:?}");
+    assert_eq!(ground.output(&sandbox, "ls -A").await, "", "nothing was sent");
+    ground.plant(&sandbox, &narrow("*.{ts,json}", 5)).await.unwrap();
+    assert_eq!(ground.files(&sandbox).await, "a.ts b.json ");
+
+    let sandbox = ground.sandbox("2").await;
+    ground.plant(&sandbox, &narrow("{3,4}/**", 4000)).await.unwrap();
+    assert_eq!(ground.output(&sandbox, "ls; ls 3 4 | grep -c txt").await, "3\n4\n400\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_root_is_told_and_looked_for_again_by_the_next_call() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().join("project");
+    let ground = Ground::in_home(Home::new()).await;
+    let sessions = ground.sessions(&Seed::Upload(upload(&root)));
+    let tools = Toolkit::new(sessions.clone(), key("1"), limits());
+    let read =
+        || tools.read_file(bash_tools::tools::ReadFileInput { path: "a".into(), ..Default::default() });
+    let error = read().await.unwrap_err();
+    let bash_tools::tools::Error::Session(session::Error::Seed(seed)) = &error else { panic!("{error:?}") };
+    assert!(matches!(**seed, Error::NoRoot { .. }), "{seed:?}");
+    assert!(error.to_string().contains("project_root"), "{error}");
+    fs::write(&root, "a file").unwrap();
+    let error = read().await.unwrap_err();
+    assert!(error.to_string().contains("is not a directory"), "{error}");
+    let SessionState::Failed { reason } = sessions.state(&key("1")) else { panic!("it has not failed") };
+    assert!(reason.contains("is not a directory"), "{reason}");
+
+    fs::remove_file(&root).unwrap();
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("a"), "there\n").unwrap();
+    assert!(read().await.unwrap().content.contains("there"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_grows_meanwhile_arrives_as_it_was_counted() {
+    let root = tempfile::tempdir().unwrap();
+    write(&root, "log", "");
+    write(&root, "z", "z");
+    let ground = Ground::in_home(Home::new()).await;
+    let sandbox = ground.sandbox("1").await;
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let path = root.path().join("log");
+    let writer = std::thread::spawn(move || {
+        use std::io::Write;
+        let mut log = fs::File::options().append(true).open(path).unwrap();
+        // Enough for as long as it takes, and not for ever.
+        for line in 0..20_000_000 {
+            if IS_OVER.load(Ordering::Relaxed) {
+                return;
+            }
+            writeln!(log, "{line}").unwrap();
+        }
+    });
+    until("it grows", || async { fs::metadata(root.path().join("log")).unwrap().len() > 0 }).await;
+    let planted = ground.plant(&sandbox, &Seed::Upload(upload(root.path()))).await;
+    IS_OVER.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    planted.unwrap();
+    let look = "head -n -1 log | awk '$1 != NR - 1' | wc -l; cat z; echo; stat -c %s log";
+    let found = ground.output(&sandbox, look).await;
+    let arrived = found.strip_prefix("0\nz\n").unwrap_or_else(|| panic!("{found}"));
+    let arrived: u64 = arrived.trim().parse().unwrap();
+    assert!(arrived > 0 && arrived < fs::metadata(root.path().join("log")).unwrap().len(), "{arrived}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_broke_off_leaves_nothing_and_begins_anew() {
+    let root = tempfile::tempdir().unwrap();
+    write(&root, "a", "a");
+    write(&root, "dir/b", "b");
+    let seed = Seed::Upload(upload(root.path()));
+    let ground = Ground::in_home(Home::new()).await;
+    let sandbox = ground.sandbox("1").await;
+    let broken: Archive = Box::pin(futures::stream::iter([
+        Ok(bytes::Bytes::from_static(&[0x1f, 0x8b, 8, 0])),
+        Err(std::io::Error::other("the file was gone")),
+    ]));
+    let error = ground.provider.unpack(&sandbox, broken).await.unwrap_err();
+    assert!(matches!(error, ProviderError::Broken(_) | ProviderError::Unreadable(_)), "{error:?}");
+
+    // What may be left of one whose app was killed: sent, and half put in place.
+    let half = "mkdir -p .remcochat/seed.old/dir a; echo upload >.remcochat/seeding; echo old >a/x; echo c >.remcochat/seed.old/c";
+    ground.output(&sandbox, half).await;
+    ground.plant(&sandbox, &seed).await.unwrap();
+    let look = "find . -type f | LC_ALL=C sort | tr '\\n' ' '; cat a dir/b";
+    assert_eq!(ground.output(&sandbox, look).await, "./.remcochat/lock ./.remcochat/seeded ./a ./dir/b ab");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apps_that_upload_at_once_do_not_undo_what_a_model_did() {
+    let root = tempfile::tempdir().unwrap();
+    (0..200).for_each(|number| write(&root, &format!("{number}"), "x"));
+    let seed = Seed::Upload(upload(root.path()));
+    let ground = Ground::in_home(Home::new()).await;
+    let apps: Vec<_> = (0..4).map(|_| ground.sessions(&seed)).collect();
+    // Each begins to work as soon as it may, while others may not be done.
+    let chat = key("1");
+    let works = apps.iter().enumerate().map(|(number, app)| {
+        let tools = Toolkit::new(app.clone(), chat.clone(), limits());
+        async move { run(&tools, &format!("echo app {number} >>7; ls | wc -l")).await }
+    });
+    for work in join_all(works).await {
+        assert_eq!(work.stdout, "200\n", "{work:?}");
+    }
+    let tools = Toolkit::new(apps[0].clone(), chat, limits());
+    assert_eq!(run(&tools, "grep -c app 7; ls -A .remcochat").await.stdout.lines().next(), Some("4"));
+}
