@@ -15,3 +15,4 @@ mod seed_upload;
 mod sessions;
 mod vercel;
 mod vercel_fake;
+mod vercel_npm;

@@ -12,19 +12,25 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Vercel;
-use super::api::{Api, Call, START, path};
+use super::api::Api;
+use super::call::{Call, START, path};
 use super::fault::Fault;
-use super::listen::{Lines, Listener};
+use super::lines::Lines;
+use super::listen::Listener;
 use super::wire::{Kill, StartCommand, millis};
 use crate::provider::{Command, Error, Result as Answer, Running, SandboxId, WORKSPACE};
 
 /// In the environment of a command and its children.
 const MARK: &str = "BASH_TOOLS_COMMAND";
 
-/// Ends all that has the mark, and in the next rounds what that has started meanwhile.
-const SWEEP: &str = "for round in 1 2 3 4 5; do\n\
-    found=$(grep -lsz -- \"^$1=$2\\$\" /proc/[0-9]*/environ) || [ \"$found\" ] || exit 0\n\
-    for file in $found; do pid=${file#/proc/}; kill -KILL \"${pid%/environ}\"; done\n\
+/// Ends all that has the mark, until nothing was found a few times: what is being started has no environment for a moment.
+const SWEEP: &str = "empty=0\n\
+    for round in {1..50}; do\n\
+    found=$(grep -lsz -- \"^$1=$2\\$\" /proc/[0-9]*/environ)\n\
+    for file in $found; do empty=-1; pid=${file#/proc/}; kill -KILL \"${pid%/environ}\"; done\n\
+    empty=$((empty + 1))\n\
+    [ $empty -lt 4 ] || exit 0\n\
+    sleep 0.1\n\
     done 2>/dev/null";
 
 /// Longest time that a sweep takes.
@@ -106,33 +112,38 @@ impl Alive {
         path(&["sessions", &self.session, "cmd", &self.id])
     }
 
-    /// Ends it.
-    pub(super) async fn end(&self) {
-        end(&self.api, &self.session, &self.id, &self.mark).await;
+    /// Ends it, and all that it started, without waiting for that.
+    pub(super) fn end(&mut self) {
+        // Without a runtime the program is about to end, and Vercel ends the command in its time.
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.is_over = true;
+        let (api, session) = (Arc::clone(&self.api), Arc::clone(&self.session));
+        let (id, mark) = (self.id.clone(), self.mark.clone());
+        runtime.spawn(async move { end(&api, &session, &id, &mark).await });
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        // Without a runtime the program is about to end, and Vercel ends the command in its time.
-        let Ok(runtime) = Handle::try_current() else { return };
         if !self.is_over {
-            let (api, session) = (Arc::clone(&self.api), Arc::clone(&self.session));
-            let (id, mark) = (std::mem::take(&mut self.id), std::mem::take(&mut self.mark));
-            runtime.spawn(async move { end(&api, &session, &id, &mark).await });
+            self.end();
         }
     }
 }
 
+/// Neither waits for the other, because either may be all that works.
 async fn end(api: &Api, session: &str, id: &str, mark: &str) {
-    if !id.is_empty() {
+    let kill = async {
         let kill = Call::post(path(&["sessions", session, "cmd", id, "kill"])).json(&Kill { signal: KILL });
-        warn(id, api.done(&kill).await);
-    }
+        if id.is_empty() { Ok(()) } else { api.done(&kill).await }
+    };
     let arguments = ["-c", SWEEP, "sweep", MARK, mark].map(str::to_owned).to_vec();
     // As root, because the command may have become it.
     let sweep = StartCommand { sudo: true, ..StartCommand::bash(arguments, "/", SWEEP_TIMEOUT) };
-    warn(id, api.done(&Call::post(path(&["sessions", session, "cmd"])).json(&sweep)).await);
+    let sweep = Call::post(path(&["sessions", session, "cmd"])).json(&sweep);
+    let (killed, swept) = tokio::join!(kill, api.done(&sweep));
+    warn(id, killed);
+    warn(id, swept);
 }
 
 /// What could not be ended ends when its time is over. Where its session or it is gone, that was the aim.

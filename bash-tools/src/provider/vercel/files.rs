@@ -11,7 +11,8 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use super::Vercel;
-use super::api::{Call, TRANSFER, broken, path};
+use super::api::broken;
+use super::call::{Call, TRANSFER, path};
 use super::fault::Fault;
 use super::wire::ReadFile;
 use crate::provider::{Archive, Error, FilePart, Result as Answer, SandboxId, WORKSPACE};

@@ -4,25 +4,20 @@
 //! from its first byte, so what was passed on already is counted and skipped. The clock is this side's, and runs from the
 //! moment that the command is known to run.
 
-use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
-use tokio_util::codec::{FramedRead, LinesCodec};
-use tokio_util::io::StreamReader;
 
-use super::api::{ACT, Call};
+use super::call::{ACT, Call};
 use super::command::Alive;
 use super::fault::Fault;
+use super::lines::{Lines, Said};
 use super::wire::{Command, Line, Started};
 use crate::provider::{End, EndReason, Event, Result as Answer};
-
-/// Longest line that is read.
-const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Times that a stream is asked for again without anything new in it.
 const MAX_TRIES: u32 = 5;
@@ -38,48 +33,6 @@ const KILLED: i32 = 137;
 
 const TIMED_OUT: End = End { exit_code: 124, reason: EndReason::Timeout };
 const LOST: End = End { exit_code: KILLED, reason: EndReason::Lost };
-
-/// A command's stream: one JSON value a line.
-pub(super) struct Lines {
-    lines: FramedRead<StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>, LinesCodec>,
-}
-
-/// What a stream says next.
-enum Said {
-    Line(Line),
-    /// It ended as streams end.
-    Over,
-    /// It broke off, or went on in a way that is not to be understood.
-    Broken,
-}
-
-impl Lines {
-    pub(super) fn of(response: reqwest::Response) -> Self {
-        let bytes = response.bytes_stream().map_err(io::Error::other).boxed();
-        let codec = LinesCodec::new_with_max_length(MAX_LINE_BYTES);
-        Self { lines: FramedRead::new(StreamReader::new(bytes), codec) }
-    }
-
-    /// The command that the first line tells of.
-    pub(super) async fn command(&mut self) -> Result<Command, Fault> {
-        let Said::Line(Line { command: Some(command), .. }) = self.next().await else {
-            return Err(Fault::NoCommand);
-        };
-        Ok(command)
-    }
-
-    async fn next(&mut self) -> Said {
-        match self.lines.next().await {
-            None => Said::Over,
-            Some(Err(error)) => {
-                tracing::debug!(%error, "a command's stream broke off");
-                Said::Broken
-            }
-            // One that is cut is no JSON.
-            Some(Ok(line)) => serde_json::from_str(&line).map_or(Said::Broken, Said::Line),
-        }
-    }
-}
 
 /// Bytes of both streams.
 #[derive(Debug, Clone, Copy, Default)]
@@ -144,7 +97,7 @@ impl Listener {
         let event = self.next_heard().await;
         self.is_done = matches!(event, Err(_) | Ok(Event::Ended(_)));
         // After an error it may still run, and is ended when this is dropped.
-        self.alive.is_over = matches!(event, Ok(Event::Ended(_)));
+        self.alive.is_over |= matches!(event, Ok(Event::Ended(_)));
         Some(event.map_err(Into::into))
     }
 
@@ -161,7 +114,7 @@ impl Listener {
                 None if self.has_timed_out => return Ok(Event::Ended(TIMED_OUT)),
                 None => {
                     self.has_timed_out = true;
-                    self.alive.end().await;
+                    self.alive.end();
                     self.ends_at = Instant::now() + LAST_WORDS;
                 }
             }
@@ -227,6 +180,10 @@ impl Listener {
     /// output is asked for once more.
     async fn at_end_of_replay(&mut self) -> Result<Option<Event>, Fault> {
         self.lines = None;
+        if self.to_skip.stdout > 0 || self.to_skip.stderr > 0 {
+            // It did not even get as far as the one before.
+            return Ok(None);
+        }
         if let Some(Command { exit_code: Some(exit_code), duration_ms, .. }) = self.ended {
             return Ok(Some(self.end(exit_code, duration_ms)));
         }

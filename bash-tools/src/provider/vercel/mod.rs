@@ -7,13 +7,17 @@
 //! a command does not end it; and a file can be read only from its start.
 
 mod api;
+mod call;
 mod command;
 mod credentials;
 mod fault;
 mod files;
+mod lines;
 mod listen;
+mod name;
 mod sandbox;
 mod wire;
+mod wish;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -8,13 +8,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
 
-use super::api::{ACT, Call, LOOK, path};
+use super::Vercel;
+use super::call::{ACT, Call, LOOK, path};
 use super::fault::Fault;
-use super::wire::{self, CreateSandbox, Found, MakeDirectory, Resources, Source, StartCommand, Started};
-use super::{HOME, Vercel, VercelWish};
+use super::name::{id, name_of, parts};
+use super::wire::{Found, MakeDirectory};
 use crate::provider::{Opened, SandboxId, WORKSPACE};
 use crate::session::SessionKey;
 
@@ -26,23 +26,6 @@ const STOPPING_POLL: Duration = Duration::from_millis(500);
 
 /// Most sandboxes whose session is remembered.
 const MAX_REMEMBERED: usize = 1024;
-
-/// Of a name, which is Vercel's bound or below it.
-const MAX_NAME_BYTES: usize = 63;
-
-/// Moves a repository that the sandbox was made with from where Vercel puts it into the workspace. It can be cut off anywhere
-/// and run again.
-const MOVE_SOURCE: &str = "set -e\n\
-    if [ -e .git ]; then\n\
-    mkdir -p .bash-tools-source\n\
-    find . -mindepth 1 -maxdepth 1 ! -name .git ! -name .bash-tools-source -exec mv -t .bash-tools-source -- {} +\n\
-    mv .git .bash-tools-source/\n\
-    fi\n\
-    if [ -d .bash-tools-source ]; then mv -T .bash-tools-source workspace; fi\n\
-    mkdir -p workspace\n";
-
-/// Longest time for that, which moves nothing between file systems.
-const MOVE_SOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Vercel {
     pub(super) async fn find_or_create(&self, key: &SessionKey) -> Result<Opened, Fault> {
@@ -206,88 +189,11 @@ impl Vercel {
         Ok(session)
     }
 
-    async fn move_source(&self, session: &str) -> Result<(), Fault> {
-        let wish = StartCommand::bash(vec!["-c".into(), MOVE_SOURCE.into()], HOME, MOVE_SOURCE_TIMEOUT);
-        let started: Started =
-            self.api.json(&Call::post(path(&["sessions", session, "cmd"])).json(&wish)).await?;
-        let wait = Call::get(path(&["sessions", session, "cmd", &started.command.id])).query("wait", "true");
-        let ended: Started = self.api.json(&wait.within(MOVE_SOURCE_TIMEOUT)).await?;
-        match ended.command.exit_code {
-            Some(0) => Ok(()),
-            _ => {
-                Err(Fault::Unsendable { said: "the repository could not be moved into the workspace".into() })
-            }
-        }
-    }
-
     fn remembered(&self, sandbox: &SandboxId) -> Option<Arc<str>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(sandbox).cloned()
     }
 
     pub(super) fn forget(&self, sandbox: &SandboxId) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(sandbox);
-    }
-}
-
-impl VercelWish {
-    fn body<'a>(&'a self, project_id: &'a str, name: &'a str) -> CreateSandbox<'a> {
-        CreateSandbox {
-            project_id,
-            name,
-            runtime: &self.runtime,
-            resources: Resources { vcpus: self.vcpus },
-            timeout: wire::millis(self.timeout),
-            ports: &self.ports,
-            persistent: self.persistent,
-            source: self.source.as_ref().map(|source| Source::Git {
-                url: &source.url,
-                revision: source.revision.as_deref(),
-                depth: source.depth,
-            }),
-        }
-    }
-}
-
-/// A sandbox's name: the key where Vercel takes it, or else what is made of it and nothing else.
-fn name_of(key: &SessionKey) -> String {
-    let readable = key.as_str().replacen(':', "-", 1);
-    let is_plain = readable.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
-    let name = format!("bash-tools-{readable}");
-    if is_plain && name.len() <= MAX_NAME_BYTES && !name.ends_with('-') {
-        return name;
-    }
-    let digest = Sha256::digest(key.as_str());
-    let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-    format!("bash-tools-key-{hex}")
-}
-
-/// The name and the time at which it was given: who deletes a sandbox and makes another has another id.
-fn id(name: &str, found: &Found) -> SandboxId {
-    format!("{name}@{}", found.sandbox.created_at).into()
-}
-
-/// An id of another kind names nothing that is there.
-fn parts(sandbox: &SandboxId) -> Result<(&str, &str), Fault> {
-    sandbox.as_str().rsplit_once('@').ok_or(Fault::Replaced)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(chat: &str) -> String {
-        name_of(&SessionKey::chat(chat).unwrap())
-    }
-
-    #[test]
-    fn a_name_tells_its_key_where_it_can() {
-        assert_eq!(name("42"), "bash-tools-chat-42");
-        assert_eq!(name("0f8fad5b-d9cb-469f-a165-70867728950e").len(), 11 + 5 + 36);
-        for odd in ["A", "a b", "a:b", "../é", "a-", "key-1/", &"x".repeat(48)] {
-            let name = name(odd);
-            assert!(name.starts_with("bash-tools-key-") && name.len() == 15 + 40, "{name}");
-        }
-        assert_ne!(name("A"), name("B"));
-        assert_eq!(name(&"x".repeat(47)).len(), MAX_NAME_BYTES);
     }
 }

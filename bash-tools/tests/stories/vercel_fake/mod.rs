@@ -4,6 +4,7 @@
 //! be told to misbehave. It is no sandbox: its commands are root's, in a mount namespace where a directory of the
 //! story's is /vercel/sandbox.
 
+mod command;
 mod door;
 mod files;
 mod machine;
@@ -142,10 +143,10 @@ fn routes() -> Router<Arc<Shared>> {
         .route("/{name}", get(sandbox::find).delete(sandbox::delete))
         .route("/sessions/{session}", get(sandbox::session))
         .route("/sessions/{session}/stop", post(sandbox::stop))
-        .route("/sessions/{session}/cmd", post(machine::start))
-        .route("/sessions/{session}/cmd/{command}", get(machine::command))
-        .route("/sessions/{session}/cmd/{command}/logs", get(machine::logs))
-        .route("/sessions/{session}/cmd/{command}/kill", post(machine::kill))
+        .route("/sessions/{session}/cmd", post(command::start))
+        .route("/sessions/{session}/cmd/{command}", get(command::command))
+        .route("/sessions/{session}/cmd/{command}/logs", get(command::logs))
+        .route("/sessions/{session}/cmd/{command}/kill", post(command::kill))
         .route("/sessions/{session}/fs/mkdir", post(files::mkdir))
         .route("/sessions/{session}/fs/write", post(files::write))
         .route("/sessions/{session}/fs/read", post(files::read))

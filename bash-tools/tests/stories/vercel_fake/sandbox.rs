@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::body::Bytes;
@@ -15,6 +15,9 @@ use tempfile::TempDir;
 
 use super::machine::Machine;
 use super::{PROJECT, Refusal, State};
+
+/// How long a new machine takes to boot: as little as lets stories do something meanwhile.
+const BOOT: Duration = Duration::from_millis(50);
 
 /// All that there is.
 #[derive(Default)]
@@ -92,6 +95,7 @@ pub(super) async fn create(shared: State, body: Bytes) -> Answer {
     {
         return Err(shared.violated(format!("create: {}", String::from_utf8_lossy(&body))));
     }
+    tokio::time::sleep(BOOT).await;
     let files = TempDir::new().unwrap();
     if let Some(Source::Git { url, revision, depth }) = &wish.source {
         clone(url, revision.as_deref(), *depth, files.path().into()).await?;

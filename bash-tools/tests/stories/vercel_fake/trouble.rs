@@ -28,9 +28,9 @@ pub(crate) enum Trouble {
     Hang,
     /// The answer ends within the line that follows so many, as if the connection broke.
     BreakAfter(usize),
-    /// The same, as if it were the end.
+    /// The answer ends after so many lines, as if that were all.
     EndAfter(usize),
-    /// It sends elsewhere.
+    /// It sends to `/elsewhere`.
     Redirect,
     /// A field is missing: the JSON pointer of what it is in, and its name.
     Without(&'static str, &'static str),
@@ -55,7 +55,7 @@ pub(super) async fn make(State(shared): State<Arc<Shared>>, request: Request, ne
         Trouble::Hang => std::future::pending().await,
         Trouble::Redirect => {
             let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
-            response.headers_mut().insert("location", HeaderValue::from_static("http://127.0.0.1:9/"));
+            response.headers_mut().insert("location", HeaderValue::from_static("/elsewhere"));
             response
         }
         Trouble::FailAfterwards => {
@@ -88,10 +88,10 @@ impl Shared {
 }
 
 fn refuse(status: u16, code: &'static str) -> Response {
-    Refusal(StatusCode::from_u16(status).unwrap(), code, format!("trouble {status}")).into_response()
+    Refusal(StatusCode::from_u16(status).unwrap(), code, format!("trouble {status} {code}")).into_response()
 }
 
-/// So many lines of the answer, and three bytes of the next.
+/// So many lines of the answer; where it breaks, it does so within the next.
 fn broken(response: Response, lines: usize, is_error: bool) -> Response {
     let (mut head, body) = response.into_parts();
     head.headers.remove("content-length");
@@ -101,12 +101,13 @@ fn broken(response: Response, lines: usize, is_error: bool) -> Response {
         let part = part.unwrap();
         let mut ends = part.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
         let cut = if lines == 0 { Some(0) } else { ends.nth(lines - 1) };
-        let Some(cut) = cut.filter(|cut| *cut < part.len()) else {
+        let Some(cut) = cut.filter(|cut| !is_error || *cut < part.len()) else {
             left = Some(lines - part.iter().filter(|byte| **byte == b'\n').count());
             return futures::stream::iter(vec![Ok(part)]);
         };
         left = None;
-        let last = Ok(part.slice(..(cut + 3).min(part.len())));
+        let more = if is_error { 3 } else { 0 };
+        let last = Ok(part.slice(..(cut + more).min(part.len())));
         let end = if is_error { Err(std::io::Error::other("broken")) } else { Ok(Bytes::new()) };
         futures::stream::iter(vec![last, end])
     });

@@ -1,0 +1,58 @@
+//! What a sandbox is called: at Vercel by a name, here by an id.
+//!
+//! A name is made of the session's key alone, so that an app that starts anew knows it. An id is not enough to name another
+//! sandbox that has the name later.
+
+use sha2::{Digest, Sha256};
+
+use super::fault::Fault;
+use super::wire::Found;
+use crate::provider::SandboxId;
+use crate::session::SessionKey;
+
+/// Of a name, which is Vercel's bound or below it.
+const MAX_NAME_BYTES: usize = 63;
+
+/// A sandbox's name: the key where Vercel takes it, or else what is made of it and nothing else.
+pub(super) fn name_of(key: &SessionKey) -> String {
+    let readable = key.as_str().replacen(':', "-", 1);
+    let is_plain = readable.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    let name = format!("bash-tools-{readable}");
+    if is_plain && name.len() <= MAX_NAME_BYTES && !name.ends_with('-') {
+        return name;
+    }
+    let digest = Sha256::digest(key.as_str());
+    let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+    format!("bash-tools-key-{hex}")
+}
+
+/// The name and the time at which it was given: who deletes a sandbox and makes another has another id.
+pub(super) fn id(name: &str, found: &Found) -> SandboxId {
+    format!("{name}@{}", found.sandbox.created_at).into()
+}
+
+/// An id of another kind names nothing that is there.
+pub(super) fn parts(sandbox: &SandboxId) -> Result<(&str, &str), Fault> {
+    sandbox.as_str().rsplit_once('@').ok_or(Fault::Replaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(chat: &str) -> String {
+        name_of(&SessionKey::chat(chat).unwrap())
+    }
+
+    #[test]
+    fn a_name_tells_its_key_where_it_can() {
+        assert_eq!(name("42"), "bash-tools-chat-42");
+        assert_eq!(name("0f8fad5b-d9cb-469f-a165-70867728950e").len(), 11 + 5 + 36);
+        for odd in ["A", "a b", "a:b", "../é", "a-", "key-1/", &"x".repeat(48)] {
+            let name = name(odd);
+            assert!(name.starts_with("bash-tools-key-") && name.len() == 15 + 40, "{name}");
+        }
+        assert_ne!(name("A"), name("B"));
+        assert_eq!(name(&"x".repeat(47)).len(), MAX_NAME_BYTES);
+    }
+}

@@ -1,0 +1,94 @@
+//! Commands end in one way, with all that they started, in time.
+
+use std::time::{Duration, Instant};
+
+use bash_tools::provider::{End, EndReason, Error, Event};
+use futures::StreamExt;
+use test_daemon::until;
+
+use super::{Story, WELL, hear};
+use crate::vercel_fake::Trouble;
+
+#[tokio::test]
+async fn a_command_ends_with_all_that_it_started() {
+    let story = Story::begin().await;
+    let script = "echo so far; setsid sleep 1115 & (trap '' TERM; sleep 1115) & sleep 1115";
+    let heard = hear(story.start(script, 1).await.unwrap()).await;
+    assert_eq!(heard.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
+    assert_eq!(heard.stdout, "so far\n");
+    story.nothing_runs("1115").await;
+
+    let mut running = story.start(&script.replace("1115", "1116"), 60).await.unwrap();
+    while !matches!(running.next().await, Some(Ok(Event::Stdout(_)))) {}
+    drop(running);
+    story.nothing_runs("1116").await;
+
+    let server = story.run("sleep 1117 >/dev/null 2>&1 & echo started").await;
+    assert_eq!(server.end, WELL);
+    assert!(!story.output("pgrep -fx 'sleep 1117'").await.is_empty(), "a server outlives what started it");
+}
+
+#[tokio::test]
+async fn who_leaves_while_a_command_starts_ends_it() {
+    let story = Story::begin().await;
+    {
+        let starting = story.start("sleep 1118", 60);
+        tokio::pin!(starting);
+        assert!(futures::poll!(&mut starting).is_pending());
+    }
+    until("it was ended", || async { story.fake.count("POST", "/kill") == 1 }).await;
+    story.nothing_runs("1118").await;
+}
+
+#[tokio::test]
+async fn a_timeout_is_told_in_time_though_nothing_can_be_ended() {
+    let story = Story::begin().await;
+    let running = story.start("echo so far; exec sleep 1120", 1).await.unwrap();
+    story.fake.meet("POST", "/kill", Trouble::Hang);
+    story.fake.meet("POST", "/cmd", Trouble::Hang);
+    let began = Instant::now();
+    let heard = hear(running).await;
+    assert_eq!(heard.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
+    assert_eq!(heard.stdout, "so far\n");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    until("both were tried", || async { story.fake.count("POST", "/cmd") == 2 }).await;
+    // Vercel itself ends it.
+    story.nothing_runs("1120").await;
+}
+
+#[tokio::test]
+async fn an_own_exit_code_is_no_timeout() {
+    let story = Story::begin().await;
+    for code in [124, 137] {
+        let heard = story.run(&format!("exit {code}")).await;
+        assert_eq!(heard.end, Some(End { exit_code: code, reason: EndReason::Exited }));
+    }
+}
+
+#[tokio::test]
+async fn scripts_may_be_longer_than_an_argument() {
+    let story = Story::begin().await;
+    let lines = "# é, a comment of a line\n".repeat(20_000);
+    let script = format!("{lines}echo \"$# $0\"; cat <<'END'\n$HOME\nEND\n");
+    assert_eq!(story.output(&script).await, "0 bash\n$HOME\n");
+    let refused = story.start(&"x".repeat(1024 * 1024 + 1), 20).await.unwrap_err();
+    assert!(matches!(&refused, Error::Refused { said } if said.contains("1048576")), "{refused:?}");
+    let refused = story.start("echo \0", 20).await.unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_command_goes_with_its_machine() {
+    let story = Story::begin().await;
+    story.fake.meet("POST", "/cmd", Trouble::EndAfter(2));
+    let mut running = story.start("echo begun; sleep 1; echo more; sleep 1112", 30).await.unwrap();
+    let mut end = None;
+    while let Some(event) = running.next().await {
+        match event.unwrap() {
+            Event::Stdout(_) => story.fake.stop_all(),
+            Event::Ended(it) => end = Some(it),
+            _ => {}
+        }
+    }
+    assert_eq!(end, Some(End { exit_code: 137, reason: EndReason::Lost }));
+}

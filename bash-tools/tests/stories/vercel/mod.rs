@@ -1,0 +1,83 @@
+//! What is Vercel's alone: machines that stop, connections that break, an API that says no.
+
+mod commands;
+mod files;
+mod machines;
+mod refusals;
+
+use std::time::Duration;
+
+use bash_tools::provider::{
+    Command, End, EndReason, Error, Event, Provider, Running, SandboxId, Vercel, VercelWish,
+};
+use futures::StreamExt;
+use test_daemon::until;
+
+use crate::place::key;
+use crate::vercel_fake::{Fake, wish};
+
+/// A Vercel with one sandbox.
+struct Story {
+    fake: Fake,
+    vercel: Vercel,
+    sandbox: SandboxId,
+}
+
+/// What was heard of a command.
+#[derive(Debug, Default)]
+struct Heard {
+    stdout: String,
+    stderr: String,
+    end: Option<End>,
+}
+
+impl Story {
+    async fn begin() -> Self {
+        Self::with(wish()).await
+    }
+
+    async fn with(wish: VercelWish) -> Self {
+        let fake = Fake::start().await;
+        let vercel = fake.provider_of(wish);
+        let sandbox = vercel.open(&key("1")).await.unwrap().sandbox;
+        Self { fake, vercel, sandbox }
+    }
+
+    async fn start(&self, script: &str, seconds: u64) -> Result<Running, Error> {
+        let command = Command::new(script, Duration::from_secs(seconds));
+        self.vercel.run(&self.sandbox, command).await
+    }
+
+    async fn run(&self, script: &str) -> Heard {
+        hear(self.start(script, 20).await.unwrap()).await
+    }
+
+    async fn output(&self, script: &str) -> String {
+        let heard = self.run(script).await;
+        assert_eq!(heard.end.map(|end| end.exit_code), Some(0), "{script}: {heard:?}");
+        heard.stdout
+    }
+
+    async fn nothing_runs(&self, seconds: &str) {
+        until("what the command started is gone", || async {
+            self.output(&format!("pgrep -fx 'sleep {seconds}' || true")).await.is_empty()
+        })
+        .await;
+    }
+}
+
+async fn hear(mut running: Running) -> Heard {
+    let mut heard = Heard::default();
+    assert_eq!(running.next().await.unwrap().unwrap(), Event::Started);
+    while let Some(event) = running.next().await {
+        match event.unwrap() {
+            Event::Stdout(bytes) => heard.stdout += std::str::from_utf8(&bytes).unwrap(),
+            Event::Stderr(bytes) => heard.stderr += std::str::from_utf8(&bytes).unwrap(),
+            Event::Ended(end) => heard.end = Some(end),
+            other => panic!("{other:?}"),
+        }
+    }
+    heard
+}
+
+const WELL: Option<End> = Some(End { exit_code: 0, reason: EndReason::Exited });

@@ -1,0 +1,183 @@
+//! An API that says no, breaks off, or is not to be understood.
+
+use std::time::{Duration, Instant};
+
+use bash_tools::provider::{Credentials, End, EndReason, Error, Provider, Vercel};
+use futures::StreamExt;
+
+use super::Story;
+use crate::place::key;
+use crate::vercel_fake::{Fake, PROJECT, TEAM, TOKEN, Trouble, wish};
+
+#[tokio::test]
+async fn who_is_told_to_wait_waits_and_no_longer_than_sensible() {
+    let story = Story::begin().await;
+    let began = Instant::now();
+    story.fake.meet("POST", "/cmd", Trouble::TooMany(1));
+    assert_eq!(story.output("echo done").await, "done\n");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    story.fake.meet("POST", "/cmd", Trouble::TooMany(21));
+    let full = story.start("echo done", 20).await.unwrap_err();
+    assert!(
+        matches!(full, Error::Full { retry_after: Some(after), .. } if after.as_secs() == 21),
+        "{full:?}"
+    );
+    for _ in 0..3 {
+        story.fake.meet("POST", "/cmd", Trouble::TooMany(0));
+    }
+    let full = story.start("echo done", 20).await.unwrap_err();
+    assert!(matches!(full, Error::Full { .. }), "{full:?}");
+}
+
+#[tokio::test]
+async fn only_a_look_is_repeated() {
+    let story = Story::begin().await;
+    for trouble in [Trouble::Refuse(503, "unavailable"), Trouble::LoseAnswer] {
+        story.fake.meet("GET", "/bash-tools-chat-1", trouble);
+    }
+    story.vercel.url(&story.sandbox, 3000).await.unwrap();
+    let url = |_| story.vercel.url(&story.sandbox, 3000);
+    for _ in 0..3 {
+        story.fake.meet("GET", "/bash-tools-chat-1", Trouble::Refuse(500, "internal"));
+    }
+    let broken = url(()).await.unwrap_err();
+    assert!(matches!(broken, Error::Unavailable { .. }), "{broken:?}");
+
+    let commands = story.fake.count("POST", "/cmd");
+    story.fake.meet("POST", "/cmd", Trouble::FailAfterwards);
+    let failed = story.start("sleep 1111", 30).await.unwrap_err();
+    assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
+    let more = story.fake.count("POST", "/cmd") - commands;
+    assert!(more <= 2, "the command and what ends it, and not {more}");
+    story.nothing_runs("1111").await;
+
+    story.fake.meet("POST", "/fs/write", Trouble::LoseAnswer);
+    let writes = story.fake.count("POST", "/fs/write");
+    let write = story.vercel.write_file(&story.sandbox, "a", "b".into()).await;
+    assert!(write.is_ok() || matches!(write, Err(Error::Broken(_))), "{write:?}");
+    assert_eq!(story.fake.count("POST", "/fs/write"), writes + 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_is_taken_up_without_loss() {
+    let script = "for i in $(seq 1 50); do echo $i; echo é$i >&2; sleep 0.02; done; exit 7";
+    let stdout: String = (1..=50).map(|i| format!("{i}\n")).collect();
+    let stderr: String = (1..=50).map(|i| format!("é{i}\n")).collect();
+    for trouble in
+        [Trouble::BreakAfter(9), Trouble::EndAfter(9), Trouble::BreakAfter(1), Trouble::EndAfter(2)]
+    {
+        let story = Story::begin().await;
+        story.fake.meet("POST", "/cmd", trouble);
+        // The replay breaks, too, and once it ends as if that were all.
+        story.fake.meet("GET", "/logs", Trouble::BreakAfter(20));
+        story.fake.meet("GET", "/logs", Trouble::EndAfter(30));
+        let heard = story.run(script).await;
+        assert_eq!((heard.stdout.as_str(), heard.stderr.as_str()), (&*stdout, &*stderr), "{trouble:?}");
+        assert_eq!(heard.end, Some(End { exit_code: 7, reason: EndReason::Exited }), "{trouble:?}");
+        assert!(story.fake.count("GET", "/logs") >= 3);
+    }
+}
+
+#[tokio::test]
+async fn a_replay_that_ends_early_is_not_the_whole() {
+    let story = Story::begin().await;
+    let script = "for i in $(seq 1 20); do echo $i; sleep 0.02; done; sleep 0.3; echo last";
+    story.fake.meet("POST", "/cmd", Trouble::BreakAfter(15));
+    story.fake.meet("GET", "/logs", Trouble::EndAfter(18));
+    // By then it is known how it ended.
+    story.fake.meet("GET", "/logs", Trouble::EndAfter(3));
+    let stdout: String = (1..=20).map(|i| format!("{i}\n")).collect();
+    assert_eq!(story.output(script).await, stdout + "last\n");
+}
+
+#[tokio::test]
+async fn what_is_not_to_be_understood_is_given_up() {
+    let story = Story::begin().await;
+    story.fake.meet("POST", "/cmd", Trouble::Without("/command", "id"));
+    let broken = story.start("sleep 1113", 60).await.unwrap_err();
+    assert!(matches!(broken, Error::Broken(_)), "{broken:?}");
+    story.nothing_runs("1113").await;
+
+    story.fake.meet("POST", "/cmd", Trouble::Charset);
+    assert_eq!(story.output("echo fine").await, "fine\n");
+
+    story.fake.meet("GET", "/bash-tools-chat-1", Trouble::Without("/session", "id"));
+    let broken = story.vercel.url(&story.sandbox, 3000).await.unwrap_err();
+    assert!(matches!(broken, Error::Broken(_)), "{broken:?}");
+
+    story.fake.meet("POST", "/fs/read", Trouble::Redirect);
+    let broken = story.vercel.read_file(&story.sandbox, "x", 0, 1).await.unwrap_err();
+    assert!(matches!(broken, Error::Broken(_)), "{broken:?}");
+    assert_eq!(story.fake.count("POST", "/elsewhere"), 0, "the token goes nowhere else");
+
+    story.fake.meet("POST", "/cmd", Trouble::EndlessLine);
+    assert_eq!(story.run("echo once").await.stdout, "once\n", "its replay is sound");
+    story.fake.meet("POST", "/cmd", Trouble::EndlessLine);
+    for _ in 0..9 {
+        story.fake.meet("GET", "/logs", Trouble::EndlessLine);
+    }
+    let running = story.start("echo begun; exec sleep 1114", 60).await.unwrap();
+    let heard: Vec<_> = running.collect().await;
+    assert!(matches!(heard.last(), Some(Err(Error::Broken(_)))), "{heard:?}");
+    story.nothing_runs("1114").await;
+}
+
+#[tokio::test]
+async fn who_says_nothing_is_not_waited_for_for_ever() {
+    let story = Story::begin().await;
+    story.fake.meet("POST", "/cmd", Trouble::Hang);
+    let began = Instant::now();
+    let broken = story.start("true", 300).await.unwrap_err();
+    assert!(matches!(broken, Error::Broken(_)), "{broken:?}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_is_told_without_the_token() {
+    let fake = Fake::start().await;
+    let wrong = Credentials::new("wrong-t0ken".into(), TEAM.into(), PROJECT.into()).unwrap();
+    let vercel = Vercel::new(&fake.base, wrong, wish()).unwrap();
+    let error = vercel.open(&key("1")).await.unwrap_err();
+    assert!(matches!(error, Error::Unauthenticated), "{error:?}");
+    assert!(!format!("{vercel:?} {error:?} {error}").contains("t0ken"));
+
+    // Words that hold the token come in every kind of refusal.
+    let vercel = fake.provider();
+    for status in [400, 409, 429, 500] {
+        fake.meet("POST", "/sandboxes", Trouble::Refuse(status, TOKEN));
+        let error = vercel.open(&key("1")).await.unwrap_err();
+        let said = format!("{vercel:?} {error:?} {error}");
+        assert!(said.contains("[the token]") && !said.contains(TOKEN), "{status}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_away_is_told() {
+    let credentials = Credentials::new(TOKEN.into(), TEAM.into(), PROJECT.into()).unwrap();
+    let vercel = Vercel::new("http://127.0.0.1:9/api", credentials, wish()).unwrap();
+    let broken = vercel.open(&key("1")).await.unwrap_err();
+    assert!(matches!(broken, Error::Broken(_)) && broken.is_passing(), "{broken:?}");
+    assert!(!format!("{broken:?}").contains(TEAM), "{broken:?}");
+}
+
+#[tokio::test]
+async fn the_stand_in_takes_no_wrong_request() {
+    let story = Story::begin().await;
+    let http = reqwest::Client::new();
+    let base = format!("{}/v2/sandboxes", story.fake.base);
+    let ask = |path: &str| http.get(format!("{base}{path}")).bearer_auth(TOKEN);
+    let json = ("content-type", "application/json");
+    let team = [("teamId", TEAM)];
+    let right = ask("/x").header(json.0, json.1).query(&team).query(&[("projectId", PROJECT)]);
+    assert_eq!(right.send().await.unwrap().status(), 404);
+    assert_eq!(story.fake.violations(), Vec::<String>::new());
+    for wrong in [
+        ask("/x").query(&team).query(&[("projectId", PROJECT)]),
+        ask("/x").header(json.0, json.1).query(&[("projectId", PROJECT)]),
+        ask("/x").header(json.0, json.1).query(&team),
+        http.post(&base).bearer_auth(TOKEN).query(&team).json(&serde_json::json!({"name": "x"})),
+    ] {
+        assert_eq!(wrong.send().await.unwrap().status(), 400);
+        assert_eq!(story.fake.violations().len(), 1);
+    }
+}

@@ -1,0 +1,39 @@
+//! Whether the stand-in is one: Vercel's own client works with it, and checks every field of what it answers.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::vercel_fake::{Fake, PROJECT, TEAM, TOKEN};
+
+/// The client that the stand-in was written after.
+const CLIENT: &str = "@vercel/sandbox@3.5.0";
+
+const SCRIPT: &str = include_str!("vercel_npm.mjs");
+
+/// Where the client can be had, none where there is no npm or no registry.
+fn client() -> Option<PathBuf> {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vercel-npm");
+    std::fs::create_dir_all(&home).unwrap();
+    let quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=0"];
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--prefix"]).arg(&home).args(quiet).arg(CLIENT);
+    let installed = npm.output().is_ok_and(|output| output.status.success());
+    installed.then_some(home)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_of_vercel_takes_the_stand_in_for_vercel() {
+    let Some(home) = tokio::task::spawn_blocking(client).await.unwrap() else {
+        eprintln!("left out: {CLIENT} cannot be installed here");
+        return;
+    };
+    let fake = Fake::start().await;
+    std::fs::write(home.join("story.mjs"), SCRIPT).unwrap();
+    let base = fake.base.clone();
+    let node = move || {
+        Command::new("node").current_dir(home).args(["story.mjs", &base, TOKEN, TEAM, PROJECT]).output()
+    };
+    let Output { status, stdout, stderr } = tokio::task::spawn_blocking(node).await.unwrap().unwrap();
+    assert!(status.success(), "{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert_eq!(String::from_utf8_lossy(&stdout), "as Vercel\n");
+}
