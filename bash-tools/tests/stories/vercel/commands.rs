@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bash_tools::provider::{End, EndReason, Error, Event};
+use bash_tools::provider::{Command, End, EndReason, Environment, Error, Event, Provider};
 use futures::StreamExt;
 use test_daemon::until;
 
@@ -91,4 +91,14 @@ async fn a_command_goes_with_its_machine() {
         }
     }
     assert_eq!(end, Some(End { exit_code: 137, reason: EndReason::Lost }));
+}
+
+#[tokio::test]
+async fn a_command_has_variables_of_its_own_and_leaves_none() {
+    let story = Story::begin().await;
+    let mut command = Command::new("echo \"$OWN\"; bash -c 'echo \"$OWN\"'", Duration::from_secs(20));
+    command.environment = Environment::default().with("OWN", "a 'b' é");
+    let heard = hear(story.vercel.run(&story.sandbox, command).await.unwrap()).await;
+    assert_eq!((heard.end, heard.stdout.as_str()), (WELL, "a 'b' é\na 'b' é\n"));
+    assert_eq!(story.output("echo \"${OWN-none}\"").await, "none\n");
 }
