@@ -13,6 +13,7 @@ mod seed_retries;
 mod seed_server;
 mod seed_upload;
 mod sessions;
+mod trouble;
 mod vercel;
 mod vercel_fake;
 mod vercel_npm;

@@ -8,6 +8,7 @@ use bash_tools::provider::{Docker, DockerWish, Provider};
 use bash_tools::session::{SessionKey, SessionLimits, Sessions};
 use bash_tools::tools::{BashInput, BashOutput, OutputLimits, ToolLimits, Toolkit};
 use futures::{Stream, StreamExt};
+use sandbox_client::Client;
 use test_daemon::Daemon;
 use tokio_util::sync::CancellationToken;
 
@@ -27,15 +28,7 @@ impl Place {
     }
 
     pub(crate) fn of(daemon: Daemon) -> Self {
-        let wish = DockerWish {
-            runtime: "node24".into(),
-            idle_ttl: Duration::from_secs(600),
-            vcpus: 1,
-            memory_mb: 512,
-            has_network: false,
-            ports: vec![3000],
-        };
-        let provider = Arc::new(Docker::new(daemon.client.clone(), wish));
+        let provider = sandboxd(daemon.client.clone());
         Self { provider, _home: Box::new(daemon) }
     }
 
@@ -53,6 +46,19 @@ impl Place {
     pub(crate) fn tools(&self, chat: &str) -> Toolkit {
         Toolkit::new(self.sessions(2), key(chat), limits())
     }
+}
+
+/// Sandboxes of sandboxd, small ones.
+pub(crate) fn sandboxd(client: Client) -> Arc<dyn Provider> {
+    let wish = DockerWish {
+        runtime: "node24".into(),
+        idle_ttl: Duration::from_secs(600),
+        vcpus: 1,
+        memory_mb: 512,
+        has_network: false,
+        ports: vec![3000],
+    };
+    Arc::new(Docker::new(client, wish))
 }
 
 pub(crate) fn key(chat: &str) -> SessionKey {
