@@ -6,6 +6,7 @@
 mod error;
 mod key;
 mod open;
+mod places;
 mod slot;
 mod temporary;
 

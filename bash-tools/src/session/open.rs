@@ -3,18 +3,19 @@
 //! A map of slots behind a lock that is held for no longer than a look. moka, the usual cache, cannot refuse to evict what is in
 //! use, which is the one thing that matters here.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::time::{interval, timeout};
 
+use super::places::{Leaving, Places};
 use super::slot::{Opening, Pinned, Slot};
 use super::{Error, SessionKey, SessionState};
 use crate::provider::{self, Provider, SandboxId};
 use crate::seed::{Seed, SeedState};
 
-/// How long one that makes room may take to be released. Until then the new one waits.
+/// How long one that makes room may take to be released. Until then the new one waits, and so does its own next opening.
 const RELEASE: Duration = Duration::from_secs(30);
 
 /// How often idle ones are looked for: ten times in their time, within these.
@@ -40,11 +41,8 @@ struct Inner {
     provider: Arc<dyn Provider>,
     seed: Option<Seed>,
     limits: SessionLimits,
-    slots: Mutex<Slots>,
-    began: Instant,
+    places: Mutex<Places>,
 }
-
-type Slots = HashMap<SessionKey, Arc<Slot>>;
 
 /// A sandbox in use. As long as it lives, its session does not make room for another.
 #[derive(Debug)]
@@ -56,8 +54,8 @@ pub struct Lease {
 impl Sessions {
     /// None is open. Must be called within a tokio runtime, where idle ones are looked for.
     pub fn new(provider: Arc<dyn Provider>, seed: Option<Seed>, limits: SessionLimits) -> Self {
-        let inner =
-            Arc::new(Inner { provider, seed, limits, slots: Mutex::default(), began: Instant::now() });
+        let places = Mutex::new(Places::new(limits.max_open));
+        let inner = Arc::new(Inner { provider, seed, limits, places });
         tokio::spawn(release_idle_ones(Arc::downgrade(&inner), limits.idle_ttl));
         Self { inner }
     }
@@ -93,27 +91,24 @@ impl Sessions {
 
     /// How far the session is.
     pub fn state(&self, key: &SessionKey) -> SessionState {
-        self.inner.slots().get(key).map_or(SessionState::Closed, |slot| slot.state())
+        self.inner.places().get(key).map_or(SessionState::Closed, |slot| slot.state())
     }
 
     /// How far the session's first files are, where the app has any for it.
     pub fn seed_state(&self, key: &SessionKey) -> Option<SeedState> {
         self.inner.seed.as_ref()?;
-        Some(self.inner.slots().get(key).map_or(SeedState::Pending, |slot| slot.seed_state()))
+        Some(self.inner.places().get(key).map_or(SeedState::Pending, |slot| slot.seed_state()))
     }
 
     /// Forgets a sandbox that the provider has lost, so that the next use makes another.
     pub fn forget(&self, key: &SessionKey, lost: &SandboxId) {
-        let mut slots = self.inner.slots();
-        if slots.get(key).is_some_and(|slot| slot.sandbox().as_ref() == Some(lost)) {
-            slots.remove(key);
-        }
+        self.inner.places().forget(key, lost);
     }
 
     /// Removes the session's sandbox and its files, whether or not it is open here. Safe to repeat.
     pub async fn delete(&self, key: &SessionKey) -> provider::Result<()> {
         // One that is being opened is removed by who opens it, when its place turns out to be gone.
-        let open = self.inner.slots().remove(key).and_then(|slot| slot.sandbox());
+        let open = self.inner.places().remove(key);
         let sandbox = match open {
             Some(sandbox) => Some(sandbox),
             None => self.inner.provider.find(key).await?,
@@ -124,67 +119,69 @@ impl Sessions {
         }
     }
 
-    /// The session's place, unless its opening has failed.
     fn find(&self, key: &SessionKey) -> Option<Pinned> {
-        let slots = self.inner.slots();
-        slots.get(key).filter(|slot| !slot.has_failed()).map(Pinned::new)
+        self.inner.places().pin(key)
     }
 
     /// Takes a place for the session and begins to open it.
-    fn begin(&self, key: &SessionKey, may_make_room: bool) -> Result<Pinned, Error> {
-        let mut slots = self.inner.slots();
+    fn begin(&self, key: &SessionKey, may_close: bool) -> Result<Pinned, Error> {
+        let mut places = self.inner.places();
         // Another may have begun since it was looked for.
-        if let Some(slot) = slots.get(key).filter(|slot| !slot.has_failed()) {
-            return Ok(Pinned::new(slot));
+        if let Some(pinned) = places.pin(key) {
+            return Ok(pinned);
         }
-        let mut leaving = None;
-        if !slots.contains_key(key) && slots.len() >= self.inner.limits.max_open {
-            let idle = idle_longest(&slots, may_make_room);
-            let idle = idle.ok_or(Error::AllInUse { limit: self.inner.limits.max_open })?;
-            leaving = slots.remove(&idle).and_then(|slot| slot.sandbox());
-        }
-        let slot = Arc::new(Slot::new(self.inner.began));
-        let pinned = Pinned::new(&slot);
-        slots.insert(key.clone(), Arc::clone(&slot));
-        drop(slots);
+        let (pinned, leaving) = places.take(key, may_close)?;
+        drop(places);
         // A task of its own: who asked may leave, and others wait for it too.
-        tokio::spawn(Inner::open(Arc::clone(&self.inner), key.clone(), slot, leaving));
+        tokio::spawn(Inner::open(Arc::clone(&self.inner), key.clone(), pinned.unpinned(), leaving));
         Ok(pinned)
     }
 }
 
-/// What makes room: what could not be opened, or else what nobody has used for the longest time.
-fn idle_longest(slots: &Slots, may_close: bool) -> Option<SessionKey> {
-    let idle = slots.iter().filter(|(_, slot)| slot.is_idle() && (may_close || slot.has_failed()));
-    idle.min_by_key(|(_, slot)| (!slot.has_failed(), slot.last_used_ms())).map(|(key, _)| key.clone())
-}
-
 impl Inner {
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        // Every change of the map is a single step, so one that panicked left it whole.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> MutexGuard<'_, Places> {
+        // Whatever panicked under it, each change leaves the map whole.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn open(inner: Arc<Self>, key: SessionKey, slot: Arc<Slot>, leaving: Option<SandboxId>) {
+    async fn open(inner: Arc<Self>, key: SessionKey, slot: Arc<Slot>, leaving: Option<Leaving>) {
         let unsettled = Unsettled(&slot);
         if let Some(leaving) = leaving {
-            inner.release(&leaving).await;
+            inner.release(leaving).await;
         }
+        inner.wait_until_left(&key).await;
         match inner.try_open(&key, &slot).await {
-            Ok(sandbox) => {
-                let is_wanted = inner.slots().get(&key).is_some_and(|there| Arc::ptr_eq(there, &slot));
-                if is_wanted {
-                    slot.tell(Opening::Ready(sandbox));
-                } else if let Err(error) = inner.provider.delete(&sandbox).await {
-                    tracing::warn!(session = %key, %error, "the sandbox of a session that was deleted stays");
-                }
-            }
+            Ok(sandbox) => inner.settle(&key, &slot, sandbox).await,
             Err(error) => {
                 tracing::warn!(session = %key, %error, "the session could not be opened");
                 slot.tell(Opening::Failed(error));
             }
         }
         drop(unsettled);
+    }
+
+    async fn settle(&self, key: &SessionKey, slot: &Slot, sandbox: SandboxId) {
+        let (is_there, is_elsewhere) = {
+            let places = self.places();
+            (places.has(key, slot), places.get(key).is_some())
+        };
+        slot.tell(Opening::Ready(sandbox.clone()));
+        // Deleted meanwhile, and nobody has begun anew, who would have the same sandbox.
+        if !is_there
+            && !is_elsewhere
+            && let Err(error) = self.provider.delete(&sandbox).await
+        {
+            tracing::warn!(session = %key, %error, "the sandbox of a session that was deleted stays");
+        }
+    }
+
+    /// What is being released must not be used: it would stop under its user.
+    async fn wait_until_left(&self, key: &SessionKey) {
+        let leaving = self.places().leaving(key);
+        if let Some(mut is_gone) = leaving {
+            // Nothing is ever sent: it ends with the drop of the sender.
+            let _ = is_gone.changed().await;
+        }
     }
 
     async fn try_open(&self, key: &SessionKey, slot: &Slot) -> Result<SandboxId, Error> {
@@ -201,20 +198,14 @@ impl Inner {
 
     /// Gives a sandbox's place back. What fails is only told: the provider releases what is idle by itself, too, and
     /// refuses while a server that the model has started runs.
-    async fn release(&self, sandbox: &SandboxId) {
+    async fn release(&self, leaving: Leaving) {
+        let Leaving { key, sandbox, .. } = &leaving;
         match timeout(RELEASE, self.provider.release(sandbox)).await {
             Ok(Ok(()) | Err(provider::Error::Gone)) => {}
-            Ok(Err(error)) => tracing::info!(%sandbox, %error, "the sandbox was not released"),
-            Err(_) => tracing::warn!(%sandbox, "the sandbox was not released in time"),
+            Ok(Err(error)) => tracing::info!(session = %key, %error, "the sandbox was not released"),
+            Err(_) => tracing::warn!(session = %key, "the sandbox was not released in time"),
         }
-    }
-
-    fn take_idle_ones(&self) -> Vec<SandboxId> {
-        let ttl = u64::try_from(self.limits.idle_ttl.as_millis()).unwrap_or(u64::MAX);
-        let mut slots = self.slots();
-        let is_over =
-            |slot: &Slot| slot.is_idle() && slot.now_ms().saturating_sub(slot.last_used_ms()) >= ttl;
-        slots.extract_if(|_, slot| is_over(slot)).filter_map(|(_, slot)| slot.sandbox()).collect()
+        self.places().left(&leaving);
     }
 }
 
@@ -234,9 +225,8 @@ async fn release_idle_ones(sessions: Weak<Inner>, idle_ttl: Duration) {
     loop {
         ticks.tick().await;
         let Some(inner) = sessions.upgrade() else { return };
-        for sandbox in inner.take_idle_ones() {
-            inner.release(&sandbox).await;
-        }
+        let over = inner.places().close_idle(idle_ttl);
+        join_all(over.into_iter().map(|leaving| inner.release(leaving))).await;
     }
 }
 

@@ -143,6 +143,11 @@ impl Pinned {
     pub(super) fn slot(&self) -> &Slot {
         &self.0
     }
+
+    /// The slot without the pin.
+    pub(super) fn unpinned(&self) -> Arc<Slot> {
+        Arc::clone(&self.0)
+    }
 }
 
 impl Drop for Pinned {
