@@ -13,11 +13,13 @@ use super::{Engine, Error};
 /// What of a container's life concerns us. Docker API 1.41, `GET /events`.
 const ACTIONS: [&str; 4] = ["die", "destroy", "oom", "start"];
 
-/// Something that happened to a sandbox's container.
+/// Something that happened to a sandbox's container, or to one that publishes a port of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// Whose container, as its labels claim.
     pub sandbox: SandboxId,
+    /// Whether it is one that publishes a port.
+    pub of_publisher: bool,
     /// That its memory was not enough, and when, in milliseconds since the Unix epoch by the engine's clock;
     /// `None` is that it started, ended or went away.
     pub oom_at_ms: Option<i64>,
@@ -49,14 +51,11 @@ impl Engine {
 
 fn change_of(event: EventMessage) -> Option<Change> {
     let attributes = event.actor?.attributes?;
-    // What becomes of a publisher is nothing that the sandbox did.
-    if attributes.contains_key(PROXY_PORT) {
-        return None;
-    }
     let sandbox = attributes.get(SANDBOX_ID)?.parse().ok()?;
-    let is_oom = event.action.as_deref() == Some("oom");
+    let of_publisher = attributes.contains_key(PROXY_PORT);
+    let is_oom = event.action.as_deref() == Some("oom") && !of_publisher;
     let at_ms = event.time_nano.map(|nanos| nanos / 1_000_000);
-    Some(Change { sandbox, oom_at_ms: at_ms.filter(|_| is_oom) })
+    Some(Change { sandbox, of_publisher, oom_at_ms: at_ms.filter(|_| is_oom) })
 }
 
 /// A time as the engine takes it: seconds with a fraction.

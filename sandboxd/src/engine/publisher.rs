@@ -52,6 +52,8 @@ pub struct PublisherPlan {
     pub network: String,
     /// The host's address that the port is published on.
     pub host_ip: IpAddr,
+    /// The port of the host that it had, which it has again where that is free.
+    pub host_port: Option<u16>,
 }
 
 /// A publisher that there is.
@@ -66,8 +68,18 @@ pub struct FoundPublisher {
 }
 
 impl Engine {
-    /// Starts a publisher, in place of one that may be there; the port of the host that the engine chose.
+    /// Starts a publisher, in place of one that may be there; the port of the host that it has.
     pub async fn publish(&self, plan: &PublisherPlan) -> Result<u16, Error> {
+        match self.start_publisher(plan).await {
+            // Somebody may have the port meanwhile. Any other cause is told by the second try.
+            Err(_) if plan.host_port.is_some() => {
+                self.start_publisher(&PublisherPlan { host_port: None, ..plan.clone() }).await
+            }
+            started => started,
+        }
+    }
+
+    async fn start_publisher(&self, plan: &PublisherPlan) -> Result<u16, Error> {
         let name = publisher_name(&plan.sandbox, plan.port);
         match self.create_publisher(&name, plan).await {
             Err(Error::Conflict { .. }) => {
@@ -169,7 +181,8 @@ impl Engine {
 
     fn publisher_host_config(&self, plan: &PublisherPlan) -> HostConfig {
         // Empty is any port that is free.
-        let binding = PortBinding { host_ip: Some(plan.host_ip.to_string()), host_port: Some(String::new()) };
+        let host_port = plan.host_port.map(|port| port.to_string()).unwrap_or_default();
+        let binding = PortBinding { host_ip: Some(plan.host_ip.to_string()), host_port: Some(host_port) };
         HostConfig {
             init: Some(false),
             readonly_rootfs: Some(true),

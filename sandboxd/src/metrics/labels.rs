@@ -79,7 +79,7 @@ pub enum Repair {
     Network,
     /// A directory in the run dir without a sandbox.
     RunDir,
-    /// A sandbox whose container had ended by itself.
+    /// A sandbox or a published port whose container had ended by itself.
     Ended,
     /// A sandbox whose workspace was gone.
     Workspace,

@@ -361,6 +361,12 @@ pub const MAX_PUBLISHED_CONNECTIONS: usize = 128;
 /// How long an image that publishes ports may take to be had, where there is another that will do.
 pub const PUBLISHER_PULL: Duration = Duration::from_secs(60);
 
+/// How long a publisher lives at least that is not broken; one that died sooner so many times in a row is made again by the
+/// next sweep only.
+pub const PUBLISHER_LIFE: Duration = Duration::from_secs(10);
+/// See [`PUBLISHER_LIFE`].
+pub const PUBLISHER_TRIES: u32 = 3;
+
 /// Hosts that a sandbox's network policy names, and one of them in bytes: a name and a port.
 pub const MAX_NETWORK_RULES: usize = 128;
 /// See [`MAX_NETWORK_RULES`].

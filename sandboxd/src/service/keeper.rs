@@ -151,7 +151,14 @@ impl Service {
                     continue;
                 }
                 let service = Arc::clone(self);
-                self.tasks.spawn(async move { service.look_at(&sandbox).await });
+                self.tasks.spawn(async move {
+                    if !change.of_publisher {
+                        return service.look_at(&sandbox).await;
+                    }
+                    if let Err(error) = service.revive_publishers(Some(sandbox.id())).await {
+                        warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not publish a port again");
+                    }
+                });
             }
             self.ooms_watched.end();
             missed = true;

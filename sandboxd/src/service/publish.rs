@@ -2,8 +2,8 @@
 //!
 //! For each there is a container that listens (`engine/publisher.rs`) and a socket of ours that it passes its
 //! connections on to: its door. Whatever comes through the door goes to the port on the sandbox's loopback, and wakes the
-//! sandbox where it was parked. Who publishes anew gets the port of the host that there is, or another where the
-//! container died.
+//! sandbox where it was parked. A publisher that died is made again with the port of the host that it had, or another
+//! where somebody else has that now.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, Permissions};
@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use sandbox_api::SandboxId;
 use tokio::io::copy_bidirectional;
@@ -46,8 +47,18 @@ pub(super) struct Publications {
 #[derive(Debug)]
 struct Publication {
     host_port: u16,
+    /// How often it was made again in a row, each time soon after it was made.
+    revived: u32,
+    made: Instant,
     /// Closes the door.
     _door: DropGuard,
+}
+
+impl Publication {
+    /// Whether it would have died soon after it was made, if it died now.
+    fn died_soon(&self) -> bool {
+        self.made.elapsed() < limits::PUBLISHER_LIFE
+    }
 }
 
 impl Service {
@@ -78,30 +89,68 @@ impl Service {
         {
             return Ok(there.host_port);
         }
+        self.publish_held(&mut held, sandbox, port, image).await
+    }
+
+    async fn publish_held(
+        self: &Arc<Self>,
+        held: &mut BTreeMap<Key, Publication>,
+        sandbox: &Sandbox,
+        port: u16,
+        image: String,
+    ) -> Result<u16, Error> {
+        let key = (sandbox.id().clone(), port);
         // The old door closes first: the new one has its place.
-        held.remove(&key);
-        match self.make_publisher(&key, &self.publisher_plan(sandbox, port, image)).await {
+        let before = held.remove(&key);
+        let host_port = before.as_ref().map(|publication| publication.host_port);
+        let plan = PublisherPlan { host_port, ..self.publisher_plan(sandbox, port, image) };
+        match self.make_publisher(&key, &plan).await {
             Ok(publication) => {
                 let host_port = publication.host_port;
-                held.insert(key, publication);
+                let revived = before.filter(Publication::died_soon).map_or(0, |before| before.revived + 1);
+                held.insert(key, Publication { revived, ..publication });
                 info!(sandbox = %sandbox.id(), port, host_port, "published a port");
                 Ok(host_port)
             }
             Err(error) => {
                 // The first error is the one to tell; the next sweep tries again.
                 let _ = self.engine.unpublish(sandbox.id(), port).await;
-                let _ = self.tidy_publish_network(&held).await;
+                let _ = self.tidy_publish_network(held).await;
                 self.remove_door(&key);
                 Err(error)
             }
         }
     }
 
+    /// Makes publishers again that died: those of one sandbox, or all.
+    pub(super) async fn revive_publishers(self: &Arc<Self>, of: Option<&SandboxId>) -> Result<(), Error> {
+        let mut held = self.publications.held.lock().await;
+        let keys: Vec<Key> =
+            held.keys().filter(|(id, _)| of.is_none_or(|wanted| wanted == id)).cloned().collect();
+        for (id, port) in keys {
+            let Ok(sandbox) = self.find(&id) else { continue };
+            let Some(publication) = held.get(&(id.clone(), port)) else { continue };
+            // One that does not live is tried again by the next sweep only.
+            if of.is_some() && publication.died_soon() && publication.revived >= limits::PUBLISHER_TRIES {
+                continue;
+            }
+            let there = Some(publication.host_port);
+            let is_offered = sandbox.stage() != Stage::Deleting && self.offers(&id, port).is_ok();
+            if is_offered && self.engine.published(&id, port).await? != there {
+                let image = self.publisher_image().await?;
+                self.publish_held(&mut held, &sandbox, port, image).await?;
+                self.repaired(Repair::Ended);
+            }
+        }
+        Ok(())
+    }
+
     /// What a failure leaves is the caller's to remove.
     async fn make_publisher(self: &Arc<Self>, key: &Key, plan: &PublisherPlan) -> Result<Publication, Error> {
         let door = self.open_publishers_door(key)?;
         self.engine.ensure_network(&plan.network).await?;
-        Ok(Publication { host_port: self.engine.publish(plan).await?, _door: door })
+        let host_port = self.engine.publish(plan).await?;
+        Ok(Publication { host_port, revived: 0, made: Instant::now(), _door: door })
     }
 
     /// The publishers' network of this instance.
@@ -120,6 +169,7 @@ impl Service {
             network: self.publish_network(),
             door_dir: self.door_dir(&(labels.id, port)).to_string_lossy().into_owned(),
             host_ip: self.setup.preview.publish_ip,
+            host_port: None,
         }
     }
 
@@ -163,7 +213,12 @@ impl Service {
             }
             let Some(host_port) = self.engine.published(&key.0, key.1).await? else { continue };
             match self.open_publishers_door(&key) {
-                Ok(door) => drop(held.insert(key, Publication { host_port, _door: door })),
+                Ok(door) => {
+                    drop(held.insert(
+                        key,
+                        Publication { host_port, revived: 0, made: Instant::now(), _door: door },
+                    ))
+                }
                 Err(error) => {
                     warn!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "could not open a publisher's door");
                 }

@@ -37,7 +37,8 @@ impl Service {
             })
             .await;
         self.sweep(&on_engine).await?;
-        self.sweep_publishers().await
+        self.sweep_publishers().await?;
+        self.revive_publishers(None).await
     }
 
     /// What the engine has of ours. Labels that do not verify make nothing ours.

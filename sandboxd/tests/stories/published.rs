@@ -1,6 +1,6 @@
 //! Ports that are published on the host, as the original did it.
 
-use bollard::query_parameters::{InspectContainerOptions, RemoveContainerOptions};
+use bollard::query_parameters::{InspectContainerOptions, KillContainerOptions, RemoveContainerOptions};
 use sandbox_api::SandboxId;
 use sandbox_api::port::PortFound;
 use sandbox_api::sandbox::CreateSandbox;
@@ -68,6 +68,24 @@ async fn a_publisher_that_died_is_made_again() {
         daemon.output(&sandbox, "echo and the sandbox never noticed").await,
         "and the sandbox never noticed\n"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publisher_that_was_killed_comes_back_at_the_same_address_by_itself() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &node("res.end('back')")).await;
+    let found = publish(&daemon, &sandbox, PORT).await;
+    let name = publisher_name(&sandbox, PORT);
+    docker().await.kill_container(&name, None::<KillContainerOptions>).await.unwrap();
+    until("it runs again", || async { is_running(&name).await }).await;
+    assert_eq!(visit(&page(&found)).await.body, "back");
+    assert_eq!(publish(&daemon, &sandbox, PORT).await.host_port, found.host_port);
+}
+
+async fn is_running(container: &str) -> bool {
+    let container = docker().await.inspect_container(container, None::<InspectContainerOptions>).await;
+    container.is_ok_and(|container| container.state.and_then(|state| state.running) == Some(true))
 }
 
 #[tokio::test(flavor = "multi_thread")]
