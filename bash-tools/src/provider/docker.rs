@@ -7,15 +7,27 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
+use jiff::Timestamp;
 use sandbox_api::command::{self as wire, Output, Record, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources, StringMap};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{ByteRange, Client, WriteOptions, upload_stream};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::{
     Archive, Command, End, EndReason, Error, Event, FilePart, Opened, Provider, Result, Running, SandboxId,
 };
 use crate::session::SessionKey;
+
+/// How long one file may take.
+const TRANSFER: Duration = Duration::from_secs(120);
+
+/// How long an archive may take, which may come over a slow line.
+const UNPACK: Duration = Duration::from_secs(15 * 60);
+
+/// A sandbox that was used so short a time ago is not parked to make room.
+const IN_USE: Duration = Duration::from_secs(30);
 
 /// What sandboxes are to be like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +100,12 @@ impl Provider for Docker {
             timeout_ms: Some(u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX)),
             ..StartCommand::default()
         };
-        let records = self.client.run(&id(sandbox)?, &wish).await.map_err(fault)?;
+        let (client, sandbox) = (self.client.clone(), id(sandbox)?);
+        // In a task, because a start that is not waited for any more may happen all the same: then it is the drop of its
+        // stream that ends the command.
+        let (started, starts) = oneshot::channel();
+        tokio::spawn(async move { started.send(client.run(&sandbox, &wish).await) });
+        let records = starts.await.map_err(|error| Error::Broken(error.into()))?.map_err(fault)?;
         Ok(Running::new(records.map(|record| event(record.map_err(fault)?)).boxed()))
     }
 
@@ -101,26 +118,34 @@ impl Provider for Docker {
     ) -> Result<FilePart> {
         let last = offset.saturating_add(max_bytes as u64).saturating_sub(1);
         let span = Some(ByteRange::Span(offset, last));
-        let content = match self.client.get_file(&id(sandbox)?, path, span).await {
-            Ok(content) => content,
-            Err(error) if error.code() == Some(ErrorCode::RangeNotSatisfiable) => {
-                return Ok(FilePart { bytes: Bytes::new(), total_bytes: size_told(&error) });
-            }
-            Err(error) => return Err(fault_of_file(error, path)),
+        let id = id(sandbox)?;
+        let read = async {
+            let content = self.client.get_file(&id, path, span).await?;
+            let total_bytes = content.total_bytes();
+            Ok::<_, sandbox_client::Error>(FilePart {
+                bytes: content.bytes(max_bytes).await?.into(),
+                total_bytes,
+            })
         };
-        let total_bytes = content.total_bytes();
-        let bytes = content.bytes(max_bytes).await.map_err(fault)?.into();
-        Ok(FilePart { bytes, total_bytes })
+        match within(TRANSFER, read).await? {
+            Ok(part) => Ok(part),
+            Err(error) if error.code() == Some(ErrorCode::RangeNotSatisfiable) => {
+                Ok(FilePart { bytes: Bytes::new(), total_bytes: size_told(&error) })
+            }
+            Err(error) => Err(fault_of_file(error, path)),
+        }
     }
 
     async fn write_file(&self, sandbox: &SandboxId, path: &str, content: Bytes) -> Result<()> {
-        let written = self.client.put_file(&id(sandbox)?, path, content, WriteOptions::default()).await;
-        written.map(drop).map_err(fault)
+        let id = id(sandbox)?;
+        let write = self.client.put_file(&id, path, content, WriteOptions::default());
+        within(TRANSFER, write).await?.map(drop).map_err(fault)
     }
 
     async fn unpack(&self, sandbox: &SandboxId, archive: Archive) -> Result<()> {
-        let unpacked = self.client.unpack_files(&id(sandbox)?, "", upload_stream(archive)).await;
-        unpacked.map(drop).map_err(fault)
+        let id = id(sandbox)?;
+        let unpack = self.client.unpack_files(&id, "", upload_stream(archive));
+        within(UNPACK, unpack).await?.map(drop).map_err(fault)
     }
 
     async fn url(&self, sandbox: &SandboxId, port: u16) -> Result<String> {
@@ -131,12 +156,23 @@ impl Provider for Docker {
     }
 
     async fn release(&self, sandbox: &SandboxId) -> Result<()> {
-        self.client.park(&id(sandbox)?, false).await.map(drop).map_err(fault)
+        let id = id(sandbox)?;
+        let seen = self.client.get(&id).await.map_err(fault)?.last_active_at;
+        // Somebody looks at a server in it, or another app uses it. sandboxd parks it when nobody does.
+        if Timestamp::now().duration_since(seen).unsigned_abs() < IN_USE {
+            return Ok(());
+        }
+        self.client.park(&id, false).await.map(drop).map_err(fault)
     }
 
     async fn delete(&self, sandbox: &SandboxId) -> Result<()> {
         self.client.delete(&id(sandbox)?).await.map(drop).map_err(fault)
     }
+}
+
+/// The client has no deadline for what may be of any size.
+async fn within<T>(limit: Duration, call: impl Future<Output = T>) -> Result<T> {
+    timeout(limit, call).await.map_err(|late| Error::Broken(late.into()))
 }
 
 /// An id of another kind names nothing that is there.

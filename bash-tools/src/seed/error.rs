@@ -15,6 +15,11 @@ pub enum Error {
     /// The sandbox or its provider.
     #[error("{0}")]
     Provider(#[source] provider::Error),
+    /// Somebody may have worked in the workspace before, and could have left something that reads the credentials.
+    #[error(
+        "the workspace has no seed, and was in use before, so the repository's credentials are not sent there: delete the chat's sandbox to begin anew"
+    )]
+    UsedBefore,
     /// What is no address of a repository. It is not repeated, because it may hold a password.
     #[error(
         "app.bash_tools.seed.git_url must be the https URL of a repository, without a name and password: {fault}"

@@ -53,11 +53,13 @@ pub enum SeedState {
 
 impl Seed {
     /// Plants it where nothing is yet, and tells each step. Safe to repeat, also by two apps at once. Where it is there already,
-    /// this is one short command.
+    /// this is one short command. `is_untouched` says that nobody can have run anything in the sandbox yet; credentials
+    /// are sent to no other one.
     pub async fn plant(
         &self,
         provider: &dyn Provider,
         sandbox: &SandboxId,
+        is_untouched: bool,
         tell: &(dyn Fn(String) + Send + Sync),
     ) -> Result<()> {
         if let Self::Git(seed) = self {
@@ -68,6 +70,7 @@ impl Seed {
             return Ok(());
         }
         match self {
+            Self::Git(seed) if seed.credentials.is_some() && !is_untouched => Err(Error::UsedBefore),
             Self::Git(seed) => seed.plant(&planting).await,
             Self::Upload(seed) => seed.plant(&planting).await,
         }

@@ -6,6 +6,8 @@
 #   .remcochat/lock      Held by who changes any of these.
 #
 # What is told to who runs it goes to standard output, a line each; git's own words go to standard error.
+# What the model has put on the path of its commands is not asked to clone.
+PATH=/usr/local/bin:/usr/bin:/bin
 shopt -s nullglob dotglob
 seeded=.remcochat/seeded seeding=.remcochat/seeding
 

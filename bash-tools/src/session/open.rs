@@ -12,7 +12,7 @@ use tokio::time::{interval, timeout};
 use super::places::{Leaving, Places};
 use super::slot::{Opening, Pinned, Slot};
 use super::{Error, SessionKey, SessionState};
-use crate::provider::{self, Provider, SandboxId};
+use crate::provider::{self, Opened, Provider, SandboxId};
 use crate::seed::{Seed, SeedState};
 
 /// How long one that makes room may take to be released. Until then the new one waits, and so does its own next opening.
@@ -185,19 +185,20 @@ impl Inner {
     }
 
     async fn try_open(&self, key: &SessionKey, slot: &Slot) -> Result<SandboxId, Error> {
-        let sandbox = self.provider.open(key).await.map_err(Error::of)?.sandbox;
+        let Opened { sandbox, is_new } = self.provider.open(key).await.map_err(Error::of)?;
+        let is_untouched = self.places().is_untouched(&sandbox, is_new);
         if let Some(seed) = &self.seed {
             let tell = |seed| slot.tell(Opening::Under(SessionState::Seeding { seed }));
             tell(SeedState::Pending);
             let step = |step| tell(SeedState::Running { step });
-            let planted = seed.plant(self.provider.as_ref(), &sandbox, &step).await;
+            let planted = seed.plant(self.provider.as_ref(), &sandbox, is_untouched, &step).await;
             planted.map_err(|error| Error::Seed(Arc::new(error)))?;
         }
+        self.places().touch(&sandbox);
         Ok(sandbox)
     }
 
-    /// Gives a sandbox's place back. What fails is only told: the provider releases what is idle by itself, too, and
-    /// refuses while a server that the model has started runs.
+    /// Gives a sandbox's place back. What fails is only told: the provider releases what is idle by itself, too.
     async fn release(&self, leaving: Leaving) {
         let Leaving { key, sandbox, .. } = &leaving;
         match timeout(RELEASE, self.provider.release(sandbox)).await {

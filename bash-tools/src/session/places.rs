@@ -1,6 +1,6 @@
 //! Which sessions have a place, and which are giving theirs back. Nothing here waits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,16 @@ use super::slot::{Pinned, Slot};
 use super::{Error, SessionKey};
 use crate::provider::SandboxId;
 
+/// Sandboxes of which it is remembered that nobody has used them, because their seeds failed.
+const MAX_UNTOUCHED: usize = 1024;
+
 /// Behind one lock, which is held for no longer than a call of these.
 pub(super) struct Places {
     max_open: usize,
     began: Instant,
     open: HashMap<SessionKey, Arc<Slot>>,
+    /// Sandboxes that were made here and never came to be used.
+    untouched: HashSet<SandboxId>,
     /// Until their sandboxes are released; there is no sender any more when they are.
     leaving: HashMap<SessionKey, watch::Receiver<()>>,
 }
@@ -28,7 +33,13 @@ pub(super) struct Leaving {
 
 impl Places {
     pub(super) fn new(max_open: usize) -> Self {
-        Self { max_open, began: Instant::now(), open: HashMap::new(), leaving: HashMap::new() }
+        Self {
+            max_open,
+            began: Instant::now(),
+            open: HashMap::new(),
+            untouched: HashSet::new(),
+            leaving: HashMap::new(),
+        }
     }
 
     pub(super) fn get(&self, key: &SessionKey) -> Option<&Slot> {
@@ -89,6 +100,20 @@ impl Places {
     pub(super) fn left(&mut self, leaving: &Leaving) {
         let ours = leaving.gone.subscribe();
         self.leaving.retain(|key, is_gone| *key != leaving.key || !is_gone.same_channel(&ours));
+    }
+
+    /// Notes a sandbox that was made; whether nobody can have used it yet.
+    pub(super) fn is_untouched(&mut self, sandbox: &SandboxId, is_new: bool) -> bool {
+        // Those whose seeds never come are forgotten some day, and then count as used.
+        if is_new && self.untouched.len() < MAX_UNTOUCHED {
+            self.untouched.insert(sandbox.clone());
+        }
+        is_new || self.untouched.contains(sandbox)
+    }
+
+    /// From now on somebody uses it.
+    pub(super) fn touch(&mut self, sandbox: &SandboxId) {
+        self.untouched.remove(sandbox);
     }
 
     /// Takes the session's place away, whoever uses it.

@@ -83,7 +83,7 @@ impl Ground {
     pub(crate) async fn plant_telling(&self, sandbox: &SandboxId, seed: &Seed) -> (Result<()>, Vec<String>) {
         let told = Mutex::new(Vec::new());
         let tell = |step| told.lock().unwrap().push(step);
-        let planted = seed.plant(&*self.provider, sandbox, &tell).await;
+        let planted = seed.plant(&*self.provider, sandbox, true, &tell).await;
         (planted, told.into_inner().unwrap())
     }
 

@@ -138,6 +138,7 @@ async fn a_repository_that_is_too_large_is_given_up_in_time() {
 async fn without_a_network_no_repository_is_reached() {
     let place = Place::docker().await;
     let sandbox = place.provider.open(&key("1")).await.unwrap().sandbox;
-    let error = Seed::Git(git("project.git")).plant(&*place.provider, &sandbox, &drop).await.unwrap_err();
+    let error =
+        Seed::Git(git("project.git")).plant(&*place.provider, &sandbox, true, &drop).await.unwrap_err();
     assert!(matches!(error, Error::NotReached { .. }), "{error:?}");
 }

@@ -1,7 +1,9 @@
 //! A chat begins with a repository.
 
-use bash_tools::seed::Seed;
+use bash_tools::seed::{Error, Seed};
+use bash_tools::session;
 
+use crate::place::key;
 use crate::seed::{Ground, PROJECT, at, git, with_token};
 use crate::seed_server::{ELSEWHERE, GitServer, NAME, TOKEN};
 
@@ -71,6 +73,21 @@ async fn a_revision_is_a_branch_a_tag_or_a_commit() {
         assert!(found.starts_with(&format!("{content}\n{head}\n")), "{path} {revision}: {found}");
         ground.provider.delete(&sandbox).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_not_sent_where_somebody_may_wait_for_it() {
+    let Some(server) = GitServer::start().await else { return };
+    server.repository("project", PROJECT).await;
+    let ground = Ground::in_home(server.home()).await;
+    let seed = with_token("private/project.git", TOKEN);
+    let sessions = ground.sessions(&seed);
+    let sandbox = sessions.lease(&key("1")).await.unwrap().sandbox().clone();
+    ground.output(&sandbox, "rm -rf .[!.]* *").await;
+    let asked = server.asked().len();
+    let error = ground.sessions(&seed).lease(&key("1")).await.unwrap_err();
+    assert!(matches!(&error, session::Error::Seed(seed) if matches!(**seed, Error::UsedBefore)), "{error:?}");
+    assert_eq!(server.asked().len(), asked, "nobody was asked for anything");
 }
 
 #[tokio::test(flavor = "multi_thread")]

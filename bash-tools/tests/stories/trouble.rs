@@ -11,11 +11,27 @@ use futures::{FutureExt, StreamExt};
 use sandbox_client::Client;
 use test_daemon::{Daemon, Home, TOKEN, free_port, until};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::place::{Place, command, key, limits, over_each_provider, run, sandboxd};
 
-over_each_provider!(a_stream_may_be_dropped_at_any_moment, two_turns_of_a_chat_do_not_disturb_each_other,);
+over_each_provider!(
+    a_stream_may_be_dropped_at_any_moment,
+    who_leaves_while_a_command_starts_ends_it,
+    two_turns_of_a_chat_do_not_disturb_each_other,
+);
+
+async fn who_leaves_while_a_command_starts_ends_it(place: &Place) {
+    let tools = place.tools("1");
+    run(&tools, "true").await;
+    for after_ms in [0, 1, 2, 3, 5, 8, 12, 20].repeat(3) {
+        let values = tools.bash(command("exec sleep 987.25"), CancellationToken::new());
+        let _ = timeout(Duration::from_millis(after_ms), values.collect::<Vec<_>>()).await;
+    }
+    let count = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '987[.]25'";
+    until("none of them runs any more", || async { run(&tools, count).await.stdout == "0\n" }).await;
+}
 
 async fn a_stream_may_be_dropped_at_any_moment(place: &Place) {
     let sessions = place.sessions(1);
