@@ -12,6 +12,7 @@ mod cookies;
 mod door;
 mod gateway;
 mod headers;
+mod location;
 mod pages;
 mod upgrade;
 mod upstream;
