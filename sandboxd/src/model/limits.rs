@@ -319,6 +319,12 @@ pub const LINK_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// See [`LINK_KEPT`].
 pub const MAX_ENDED_LINKS: usize = 4096;
 
+/// How long a link's own port stays open after the link's end, where no other link needs one.
+pub const DOOR_KEPT: Duration = Duration::from_secs(3600);
+
+/// How long the gateway may take to close a port that another link needs.
+pub const DOOR_SHUT: Duration = Duration::from_secs(5);
+
 /// Listening ports of links on their way to the gateway.
 pub const MAX_DOORS_ON_THE_WAY: usize = 16;
 

@@ -76,8 +76,13 @@ impl Porter {
             Entrance::ByName => self.by_name(host, visitor)?,
             Entrance::Own(link) => {
                 let seen = self.seen(host, visitor, link);
-                if let Some(answer) = follow_link(request, link, &seen) {
-                    return Ok(Admission::Answered(answer));
+                if let Some((token, clean)) = key(request.uri(), link) {
+                    if let Some(end) = link.end() {
+                        return Err(Trouble::Ended(end));
+                    }
+                    if let Some(answer) = follow_link(request.method(), link, &seen, &token, clean) {
+                        return Ok(Admission::Answered(answer));
+                    }
                 }
                 self.by_cookie(request.headers(), link, seen)?
             }
@@ -137,19 +142,30 @@ fn host(headers: &HeaderMap) -> Result<&str, Trouble> {
     }
 }
 
+/// The token of the link, where the visitor comes with it, and the path and query without it.
+fn key(uri: &Uri, link: &Link) -> Option<(PreviewToken, String)> {
+    let (token, clean) = split_key(uri)?;
+    let token = PreviewToken::parse(&token).filter(|token| is_same(token, link.token()))?;
+    Some((token, clean))
+}
+
 /// Whoever comes with the link's token is given it as a cookie, and sent to the same page without it: an address is
 /// copied, logged and told to other sites.
-fn follow_link(request: &Request<Incoming>, link: &Link, seen: &Seen) -> Option<Response<PreviewBody>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) || link.end().is_some() {
+fn follow_link(
+    method: &Method,
+    link: &Link,
+    seen: &Seen,
+    token: &PreviewToken,
+    clean: String,
+) -> Option<Response<PreviewBody>> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
         return None;
     }
-    let (token, clean) = split_key(request.uri())?;
-    let token = PreviewToken::parse(&token).filter(|token| is_same(token, link.token()))?;
     let mut response = Response::new(body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let headers = response.headers_mut();
     headers.insert(LOCATION, HeaderValue::try_from(clean).ok()?);
-    headers.insert(SET_COOKIE, Jar::of(&link.record().id).key(&token, seen.is_https)?);
+    headers.insert(SET_COOKIE, Jar::of(&link.record().id).key(token, seen.is_https)?);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Some(response)
 }

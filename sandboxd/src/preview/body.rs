@@ -30,6 +30,11 @@ pub(super) enum BrokenOff {
     Over,
 }
 
+/// What a visitor sends cannot be read to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("the visitor's body broke off, or is none")]
+pub(super) struct Unreadable(#[source] hyper::Error);
+
 /// Nothing.
 pub(super) fn empty() -> PreviewBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
@@ -79,18 +84,18 @@ impl Sent {
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Unreadable;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Unreadable>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let polled = Pin::new(body).poll_frame(context);
         if polled.is_ready() {
             self.moved.send_replace(Instant::now());
         }
-        polled
+        polled.map_err(Unreadable)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -26,7 +26,8 @@ impl Jar {
     /// The tokens that a visitor brings for this preview. More than one only where somebody planted them.
     pub(super) fn tokens(&self, headers: &HeaderMap) -> Vec<PreviewToken> {
         cookies(headers)
-            .filter_map(|(name, value)| (name == self.key).then(|| PreviewToken::parse(value))?)
+            .filter(|(name, _)| *name == self.key.as_bytes())
+            .filter_map(|(_, value)| PreviewToken::parse(std::str::from_utf8(value).ok()?))
             .collect()
     }
 
@@ -39,11 +40,13 @@ impl Jar {
 
     /// Leaves the sandbox the cookies that it set, under the names it gave them.
     pub(super) fn let_in(&self, headers: &mut HeaderMap) {
-        let own: Vec<String> = cookies(headers)
-            .filter_map(|(name, value)| Some(format!("{}={value}", name.strip_prefix(&self.prefix)?)))
+        let own: Vec<Vec<u8>> = cookies(headers)
+            .filter_map(|(name, value)| {
+                Some([name.strip_prefix(self.prefix.as_bytes())?, b"=", value].concat())
+            })
             .collect();
         headers.remove(COOKIE);
-        if let Ok(own) = HeaderValue::try_from(own.join("; "))
+        if let Ok(own) = HeaderValue::try_from(own.join(&b"; "[..]))
             && !own.is_empty()
         {
             headers.insert(COOKIE, own);
@@ -61,10 +64,15 @@ impl Jar {
     }
 }
 
-/// The name and value of each cookie that is text.
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    texts.flat_map(|text| text.split(';')).filter_map(|cookie| cookie.trim().split_once('='))
+/// The name and value of each cookie. They are bytes: other pages of the same host name may put anything into theirs.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let cookies =
+        headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    cookies.filter_map(|cookie| {
+        let cookie = cookie.trim_ascii();
+        let (name, value) = cookie.split_at_checked(cookie.iter().position(|byte| *byte == b'=')?)?;
+        Some((name, &value[1..]))
+    })
 }
 
 /// Removes what ties a cookie to a name that the visitor does not know the preview by.
@@ -72,11 +80,22 @@ pub(super) fn untie(headers: &mut HeaderMap) {
     let set: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
     headers.remove(SET_COOKIE);
     for cookie in set {
-        let is_domain = |part: &&[u8]| part.trim_ascii().to_ascii_lowercase().starts_with(b"domain=");
-        let kept: Vec<&[u8]> =
-            cookie.as_bytes().split(|byte| *byte == b';').filter(|part| !is_domain(part)).collect();
+        // What comes first is the cookie itself, whatever its name.
+        let kept: Vec<&[u8]> = cookie
+            .as_bytes()
+            .split(|byte| *byte == b';')
+            .enumerate()
+            .filter_map(|(at, part)| (at == 0 || !is_domain(part)).then_some(part))
+            .collect();
         headers.extend(HeaderValue::try_from(kept.join(&b';')).ok().map(|cookie| (SET_COOKIE, cookie)));
     }
+}
+
+/// Whether it is an attribute that browsers read as the domain: they allow blanks on both sides of the name (RFC 6265,
+/// section 5.2).
+fn is_domain(part: &[u8]) -> bool {
+    let name = part.split(|byte| *byte == b'=').next().unwrap_or(part);
+    name.trim_ascii().eq_ignore_ascii_case(b"domain")
 }
 
 #[cfg(test)]
@@ -132,8 +151,23 @@ mod tests {
 
     #[test]
     fn a_cookie_is_of_no_domain() {
-        let mut headers = with(SET_COOKIE, &["a=1; Domain=localhost; Path=/", "b=2"]);
+        let set = ["a=1; Domain=localhost; Path=/", "b=2", "c=3;\tdomain =example.com", "domain=4; domain"];
+        let mut headers = with(SET_COOKIE, &set);
         untie(&mut headers);
-        assert_eq!(values(&headers, SET_COOKIE), ["a=1; Path=/", "b=2"]);
+        assert_eq!(values(&headers, SET_COOKIE), ["a=1; Path=/", "b=2", "c=3", "domain=4"]);
+    }
+
+    #[test]
+    fn another_pages_cookie_of_any_bytes_locks_nobody_out() {
+        let token = PreviewToken::new([3; 20]);
+        let key = format!(
+            "name=\u{fc}; lnk_0123456789abcdef_key={}; lnk_0123456789abcdef-a=\u{e9}",
+            token.expose()
+        );
+        let mut headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_bytes(key.as_bytes()).unwrap())]);
+        headers.append(COOKIE, HeaderValue::from_static("lnk_0123456789abcdef-b=2"));
+        assert_eq!(jar().tokens(&headers), [token]);
+        jar().let_in(&mut headers);
+        assert_eq!(headers[COOKIE].as_bytes(), "a=\u{e9}; b=2".as_bytes());
     }
 }

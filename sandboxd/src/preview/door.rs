@@ -48,6 +48,9 @@ pub(super) async fn serve(
         visitors.spawn(connection.serve(stream, closed.clone()));
     }
     drop(listener);
+    if let Entrance::Own(link) = &entrance {
+        link.door_is_free();
+    }
     visitors.close();
     // Those that stay are cut off with their link or with the daemon.
     let _ = timeout(limits::DRAIN, visitors.wait()).await;

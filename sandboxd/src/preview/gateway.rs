@@ -72,6 +72,10 @@ impl Gateway {
         held: Held,
     ) -> Result<Response<PreviewBody>, Trouble> {
         let used = self.service.use_preview(&link).await.map_err(|error| trouble_of(&error, seen.port))?;
+        // To wake the sandbox may have taken a while.
+        if let Some(end) = link.end() {
+            return Err(Trouble::Ended(end));
+        }
         let visitor = is_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         *request.uri_mut() = upstream::uri(&link.record().sandbox, seen.port, path)
@@ -113,6 +117,9 @@ fn refused(error: &legacy::Error, port: u16) -> Trouble {
         if let Some(error) = error.downcast_ref::<service::Error>() {
             return trouble_of(error, port);
         }
+        if error.is::<body::Unreadable>() {
+            return Trouble::Malformed("Its body cannot be read to the end.");
+        }
         cause = error.source();
     }
     debug!(error = error as &dyn std::error::Error, "a server in a sandbox broke off");
@@ -124,6 +131,7 @@ fn trouble_of(error: &service::Error, port: u16) -> Trouble {
         service::Error::PortClosed { .. } => Trouble::NothingListens(port),
         service::Error::NotFound { resource: "port" } => Trouble::NotOffered,
         service::Error::NotFound { .. } => Trouble::Ended(LinkEnd::SandboxGone),
+        service::Error::LimitReached { .. } => Trouble::Crowded,
         error => {
             debug!(error = error as &dyn std::error::Error, "a preview's sandbox cannot be had");
             Trouble::NotReady

@@ -9,15 +9,45 @@ use std::net::IpAddr;
 
 use hop_by_hop::is_upgrade;
 use http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ALT_SVC, CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, ORIGIN, REFERER, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, TRAILER, UPGRADE,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALT_SVC, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName,
+    HeaderValue, ORIGIN, REFERER, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
 };
+
+use super::location;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
+
+/// By which servers believe to be told who asks and for what, beside every `x-forwarded-…`. Those that a body is read
+/// by are here for their names with underscores, which are the same to WSGI.
+const CLAIMS: [&str; 16] = [
+    "cf-connecting-ip",
+    "client-ip",
+    "content-length",
+    "forwarded",
+    "proxy",
+    "transfer-encoding",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-host",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-url",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-rewrite-url",
+];
+
+/// Whether a visitor makes itself somebody else by a header of that name.
+fn is_claim(name: &HeaderName) -> bool {
+    let plain = name.as_str().replace('_', "-");
+    let frames = [CONTENT_LENGTH, TRANSFER_ENCODING].contains(name);
+    !frames && (plain.starts_with("x-forwarded") || CLAIMS.contains(&plain.as_str()))
+}
 
 /// How a visitor sees a preview.
 #[derive(Debug, Clone)]
@@ -50,15 +80,9 @@ impl Seen {
     pub(super) fn to_sandbox(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
         hop_by_hop::strip(headers);
-        for name in [
-            FORWARDED,
-            X_FORWARDED_FOR,
-            X_FORWARDED_HOST,
-            X_FORWARDED_PROTO,
-            X_FORWARDED_PORT,
-            X_REAL_IP,
-            TRAILER,
-        ] {
+        let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
+        // The gateway itself asks for a body that waits for its expectation, and passes no trailers on.
+        for name in claims.into_iter().chain([EXPECT, TRAILER]) {
             headers.remove(name);
         }
         if let Some(protocol) = upgrade {
@@ -89,21 +113,18 @@ impl Seen {
     pub(super) fn to_visitor(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
         hop_by_hop::strip(headers);
-        // They are about the name `localhost`, and would outlive the preview.
-        for name in [STRICT_TRANSPORT_SECURITY, ALT_SVC] {
+        // They are about the name `localhost`, and would outlive the preview, or about what the browser keeps for the
+        // whole host name or domain, other previews and the chat app among it; and there are no trailers.
+        for name in [STRICT_TRANSPORT_SECURITY, ALT_SVC, CLEAR_SITE_DATA, TRAILER] {
             headers.remove(name);
         }
         if let Some(protocol) = upgrade {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
         }
-        let inner = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{}", self.port));
-        let path = |value: &HeaderValue| inner.iter().find_map(|inner| path_beneath(value, inner));
-        if let Some(path) = headers.get(LOCATION).and_then(path) {
-            set(headers, LOCATION, if path.starts_with('/') { path } else { format!("/{path}") });
-        }
-        let allowed = headers.get(ACCESS_CONTROL_ALLOW_ORIGIN).and_then(path);
-        if allowed.is_some_and(|path| path.is_empty()) {
+        location::lead_back(headers, self.port);
+        let allowed = headers.get(ACCESS_CONTROL_ALLOW_ORIGIN);
+        if allowed.is_some_and(|origin| location::beneath(origin.as_bytes(), self.port) == Some(b"")) {
             set(headers, ACCESS_CONTROL_ALLOW_ORIGIN, self.origin());
         }
         // By default a browser tells other sites the origin, in which the link's token may be.
@@ -173,6 +194,30 @@ mod tests {
     }
 
     #[test]
+    fn a_visitor_passes_for_nobody_else() {
+        let mut sent = headers(&[
+            ("x-forwarded-for", "1.2.3.4"),
+            ("x_forwarded_for", "1.2.3.4"),
+            ("x-forwarded-client-cert", "a"),
+            ("x_forwarded-user", "admin"),
+            ("x-client-ip", "1.2.3.4"),
+            ("x_real_ip", "1.2.3.4"),
+            ("x-original-url", "/admin"),
+            ("proxy", "http://evil.example"),
+            ("content_length", "3"),
+            ("content-length", "5"),
+            ("expect", "100-continue"),
+            ("x_own", "kept"),
+        ]);
+        seen().to_sandbox(&mut sent);
+        let mut left: Vec<&str> = sent.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        let ours = ["host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+        assert_eq!(left, [&["content-length"][..], &ours, &["x_own"]].concat());
+        assert_eq!(get(&sent, "x-forwarded-for"), "10.0.0.7");
+    }
+
+    #[test]
     fn a_server_is_told_one_host_by_origin_and_forwarded_host() {
         let behind_a_front = Seen { is_https: true, ..seen() };
         let forwarded = |mut sent: HeaderMap| {
@@ -206,29 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_stays_in_the_preview() {
-        for (said, wanted) in [
-            ("http://localhost:3000/a", "/a"),
-            ("http://127.0.0.1:3000", "/"),
-            ("http://localhost:3000?q", "/?q"),
-            ("/b", "/b"),
-            ("http://localhost:30001/a", "http://localhost:30001/a"),
-            ("https://elsewhere.example/", "https://elsewhere.example/"),
-        ] {
-            let mut answered = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static(said))]);
-            seen().to_visitor(&mut answered);
-            assert_eq!(get(&answered, "location"), wanted);
-        }
-    }
-
-    #[test]
     fn a_visitor_is_not_tied_to_the_servers_name() {
         let mut answered = headers(&[
             ("strict-transport-security", "max-age=1"),
+            ("clear-site-data", "\"*\""),
+            ("trailer", "clear-site-data"),
             ("access-control-allow-origin", "http://localhost:3000"),
         ]);
         seen().to_visitor(&mut answered);
-        assert_eq!(get(&answered, "strict-transport-security"), "");
+        for gone in ["strict-transport-security", "clear-site-data", "trailer"] {
+            assert_eq!(get(&answered, gone), "", "{gone}");
+        }
         assert_eq!(get(&answered, "access-control-allow-origin"), "http://3000-x.localhost:8081");
         assert_eq!(get(&answered, "referrer-policy"), "same-origin");
     }

@@ -12,6 +12,7 @@ mod cookies;
 mod door;
 mod gateway;
 mod headers;
+mod location;
 mod pages;
 mod upgrade;
 mod upstream;
@@ -46,11 +47,11 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, shutdown: Cance
         };
         let Some(door) = door else { break };
         let closed = shutdown.child_token();
-        let over = door.link.over();
+        let shut = door.link.door_shut();
         let close = closed.clone();
         entrances.spawn(async move {
             tokio::select! {
-                () = over => close.cancel(),
+                () = shut => close.cancel(),
                 () = close.cancelled() => {}
             }
         });

@@ -2,6 +2,7 @@
 //!
 //! Nothing on these pages comes from a request or a sandbox but a port's number.
 
+use agent_protocol::MAX_INWARD_TUNNELS;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
@@ -29,6 +30,8 @@ pub(super) enum Trouble {
     NothingListens(u16),
     /// The sandbox cannot be had just now.
     NotReady,
+    /// As many connections as there may be lead to its ports already.
+    Crowded,
     /// The server broke off, or does not speak HTTP.
     BrokeOff,
     /// The server does not begin to answer.
@@ -43,7 +46,7 @@ impl Trouble {
             Self::TooManyGuesses(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Foreign => StatusCode::FORBIDDEN,
             Self::Ended(_) | Self::NotOffered => StatusCode::GONE,
-            Self::NothingListens(_) | Self::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NothingListens(_) | Self::NotReady | Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
             Self::BrokeOff => StatusCode::BAD_GATEWAY,
             Self::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -61,6 +64,7 @@ impl Trouble {
             Self::NotOffered => "This port is not offered any more",
             Self::NothingListens(_) => "Nothing listens here yet",
             Self::NotReady => "The sandbox is not ready",
+            Self::Crowded => "Too many connections to this sandbox",
             Self::BrokeOff => "The server in the sandbox broke off",
             Self::NoAnswer => "The server in the sandbox does not answer",
         }
@@ -77,6 +81,9 @@ impl Trouble {
                 format!("As soon as a server in the sandbox listens on port {port}, it shows here by itself.")
             }
             Self::NotReady => "It cannot be started just now. This page tries again by itself.".into(),
+            Self::Crowded => format!(
+                "It has {MAX_INWARD_TUNNELS} at once, and all are in use. This page tries again by itself."
+            ),
             Self::BrokeOff => "It ended the connection in its answer, or does not speak HTTP.".into(),
             Self::NoAnswer => "It took the request and said nothing.".into(),
         }
@@ -84,7 +91,7 @@ impl Trouble {
 
     /// Whether it may be over in a moment.
     fn passes(self) -> bool {
-        matches!(self, Self::NothingListens(_) | Self::NotReady)
+        matches!(self, Self::NothingListens(_) | Self::NotReady | Self::Crowded)
     }
 }
 
@@ -159,6 +166,13 @@ mod tests {
         let text = page.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8(text.to_vec()).unwrap();
         assert!(text.contains("port 3000") && text.contains("location.reload"), "{text}");
+        let full = answer(Trouble::Crowded, &asked("*/*"));
+        assert_eq!(
+            (full.status().as_u16(), &full.headers()[RETRY_AFTER]),
+            (503, &HeaderValue::from_static("1"))
+        );
+        let text = full.into_body().collect().await.unwrap().to_bytes();
+        assert!(text.starts_with(b"Too many connections to this sandbox. It has 384 at once"), "{text:?}");
         let line = answer(Trouble::Unknown, &asked("*/*"));
         assert_eq!(line.status(), 404);
         let text = line.into_body().collect().await.unwrap().to_bytes();

@@ -1,26 +1,58 @@
 //! Listening ports that links have of their own.
 //!
-//! A port is bound here, so that whoever makes a link hears at once when there is none, and handed to the gateway, which
-//! serves it until the link is over.
+//! A port is bound here, so that whoever makes a link hears at once when there is none, and handed to the gateway. It
+//! stays open for a while after the link's end, so that who follows the link is told, but not where another link needs
+//! a port. A browser keeps what it has from an origin, so the next link gets the port that was used longest ago.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tracing::warn;
 
+use super::activity::now_ms;
 use super::links::Link;
 use super::{Error, Service};
+use crate::model::limits;
 
-/// A listening port that is a link's own, for the gateway to serve until the link is over.
+/// A listening port that is a link's own, for the gateway to serve until [`Link::door_shut`].
 #[derive(Debug)]
 pub struct Door {
     /// The link.
     pub link: Arc<Link>,
     /// Bound already.
     pub listener: TcpListener,
+}
+
+/// In which order ports were used. Counted and not timed, because two may be used in one millisecond.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    last: HashMap<u16, u64>,
+    count: u64,
+}
+
+impl Turns {
+    /// A port is some link's now, or was until now.
+    pub(super) fn used(&mut self, port: u16) {
+        self.count += 1;
+        self.last.insert(port, self.count);
+    }
+
+    /// Ports, those first that were never used or longest ago.
+    fn in_order(&self, range: RangeInclusive<u16>) -> Vec<u16> {
+        let mut ports: Vec<u16> = range.collect();
+        ports.sort_by_key(|port| (self.last_of(*port), *port));
+        ports
+    }
+
+    fn last_of(&self, port: u16) -> u64 {
+        self.last.get(&port).copied().unwrap_or(0)
+    }
 }
 
 impl Service {
@@ -50,24 +82,70 @@ impl Service {
         let _ = self.links.doors.send(Door { link: Arc::clone(link), listener }).await;
     }
 
-    /// A port of the range that nobody has. The search goes on after the newest one, because browsers remember for a
-    /// while what they had from a port.
+    /// The port of the range that was used longest ago and nobody has. Where there is none, the one of a link that ended.
     pub(super) async fn bind_door(&self) -> Result<TcpListener, Error> {
-        let range = self.setup.preview.doors.clone();
-        let last = self
-            .links
-            .all()
-            .iter()
-            .max_by_key(|link| link.record().created_at_ms)
-            .and_then(|link| link.record().door);
-        let first =
-            last.map_or(*range.start(), |last| last.saturating_add(1)).clamp(*range.start(), *range.end());
-        for port in (first..=*range.end()).chain(*range.start()..first) {
-            if let Ok(listener) = TcpListener::bind(SocketAddr::new(self.setup.preview.bind.ip(), port)).await
-            {
-                return Ok(listener);
+        let bound = match self.bind_free_door().await {
+            Some(listener) => Some(listener),
+            None if self.shut_oldest_door().await => self.bind_free_door().await,
+            None => None,
+        };
+        let range = &self.setup.preview.doors;
+        bound.ok_or(Error::LimitReached { limit: "ports for links".into(), value: range.len() as u64 })
+    }
+
+    async fn bind_free_door(&self) -> Option<TcpListener> {
+        let all = self.links.all();
+        // Also where something else has it just now: it is in the link's address.
+        let promised: Vec<u16> =
+            all.iter().filter(|link| link.end().is_none()).filter_map(|link| link.record().door).collect();
+        let ports = self.links.turns().in_order(self.setup.preview.doors.clone());
+        for port in ports.into_iter().filter(|port| !promised.contains(port)) {
+            let address = SocketAddr::new(self.setup.preview.bind.ip(), port);
+            if let Ok(listener) = TcpListener::bind(address).await {
+                self.links.turns().used(port);
+                return Some(listener);
             }
         }
-        Err(Error::LimitReached { limit: "ports for links".into(), value: range.len() as u64 })
+        None
+    }
+
+    /// Whether a port is free now that was kept for a link that ended.
+    async fn shut_oldest_door(&self) -> bool {
+        let all = self.links.all();
+        let is_kept = |link: &&Arc<Link>| {
+            link.has_door.load(Ordering::Relaxed) && !link.door_is_shut() && link.ended_at_ms().is_some()
+        };
+        let oldest = {
+            let turns = self.links.turns();
+            all.iter().filter(is_kept).min_by_key(|link| link.record().door.map(|door| turns.last_of(door)))
+        };
+        let Some(link) = oldest else { return false };
+        link.shut_door();
+        timeout(limits::DOOR_SHUT, link.door_free()).await.is_ok()
+    }
+
+    /// Closes ports of links that ended a while ago.
+    pub(super) fn shut_old_doors(&self) {
+        let long_ago = now_ms() - limits::DOOR_KEPT.as_millis() as i64;
+        for link in self.links.all() {
+            if link.ended_at_ms().is_some_and(|at| at < long_ago) {
+                link.shut_door();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_used_longest_ago_has_the_next_turn() {
+        let mut turns = Turns::default();
+        assert_eq!(turns.in_order(1..=4), [1, 2, 3, 4]);
+        for port in [1, 2, 3, 1] {
+            turns.used(port);
+        }
+        assert_eq!(turns.in_order(1..=4), [4, 2, 3, 1]);
     }
 }

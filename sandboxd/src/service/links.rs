@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::{info, warn};
 
 use super::activity::now_ms;
-use super::doors::Door;
+use super::doors::{Door, Turns};
 use super::{Error, Service};
 use crate::model::limits;
 use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
@@ -30,14 +30,24 @@ pub struct Link {
     end: OnceLock<(LinkEnd, i64)>,
     /// Cancelled when it leads nowhere any more.
     over: CancellationToken,
+    /// Cancelled when its own port is to be closed, and when that is done.
+    shut: CancellationToken,
+    free: CancellationToken,
     pub(super) has_door: AtomicBool,
 }
 
 impl Link {
     fn new(record: LinkRecord, token: PreviewToken) -> Arc<Self> {
         let end = record.ended.map_or_else(OnceLock::new, OnceLock::from);
-        let link =
-            Self { record, token, end, over: CancellationToken::new(), has_door: AtomicBool::new(false) };
+        let link = Self {
+            record,
+            token,
+            end,
+            over: CancellationToken::new(),
+            shut: CancellationToken::new(),
+            free: CancellationToken::new(),
+            has_door: AtomicBool::new(false),
+        };
         if link.record.ended.is_some() {
             link.over.cancel();
         }
@@ -65,6 +75,32 @@ impl Link {
         self.over.clone().cancelled_owned()
     }
 
+    /// Resolves when its own port is to be closed: a while after its end, so that who follows it is told.
+    pub fn door_shut(&self) -> WaitForCancellationFutureOwned {
+        self.shut.clone().cancelled_owned()
+    }
+
+    /// To be called when its own port is closed.
+    pub fn door_is_free(&self) {
+        self.free.cancel();
+    }
+
+    pub(super) fn shut_door(&self) {
+        self.shut.cancel();
+    }
+
+    pub(super) fn door_is_shut(&self) -> bool {
+        self.shut.is_cancelled()
+    }
+
+    pub(super) fn door_free(&self) -> WaitForCancellationFutureOwned {
+        self.free.clone().cancelled_owned()
+    }
+
+    pub(super) fn ended_at_ms(&self) -> Option<i64> {
+        self.end.get().map(|(_, at_ms)| *at_ms)
+    }
+
     fn finish(&self, end: LinkEnd, at_ms: i64) {
         // The first reason stays.
         let _ = self.end.set((end, at_ms));
@@ -87,6 +123,7 @@ pub(super) struct Links {
     index: Mutex<Index>,
     /// Held by the one who makes a link, so that two do not make the same.
     making: tokio::sync::Mutex<()>,
+    turns: Mutex<Turns>,
     pub(super) doors: mpsc::Sender<Door>,
     pub(super) opened: Mutex<Option<mpsc::Receiver<Door>>>,
 }
@@ -103,6 +140,7 @@ impl Default for Links {
         Self {
             index: Mutex::default(),
             making: tokio::sync::Mutex::default(),
+            turns: Mutex::default(),
             doors,
             opened: Mutex::new(Some(opened)),
         }
@@ -112,6 +150,17 @@ impl Default for Links {
 impl Links {
     fn lock(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish(&self, link: &Link, end: LinkEnd, at_ms: i64) {
+        link.finish(end, at_ms);
+        if let Some(door) = link.record.door {
+            self.turns().used(door);
+        }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Link>> {
@@ -235,7 +284,7 @@ impl Service {
                 self.store
                     .end_links(std::slice::from_ref(&link.record.id), LinkEnd::Revoked, now_ms())
                     .await?;
-                link.finish(LinkEnd::Revoked, now_ms());
+                self.links.finish(&link, LinkEnd::Revoked, now_ms());
                 Ok(())
             }
             Err(Error::NotFound { resource: "link" }) => Ok(()),
@@ -255,7 +304,11 @@ impl Service {
             let token = self.instance.preview_token(&record.id);
             self.links.insert(&Link::new(record, token));
         }
-        let all = self.links.all();
+        let mut all = self.links.all();
+        all.sort_by_key(|link| link.ended_at_ms().unwrap_or(link.record.created_at_ms));
+        for door in all.iter().filter_map(|link| link.record.door) {
+            self.links.turns().used(door);
+        }
         let lost =
             |link: &&Arc<Link>| link.end().is_none() && self.registry.get(&link.record.sandbox).is_none();
         let lost: Vec<_> = all.iter().filter(lost).cloned().collect();
@@ -282,7 +335,7 @@ impl Service {
         }
         let at_ms = now_ms();
         for link in links {
-            link.finish(end, at_ms);
+            self.links.finish(link, end, at_ms);
         }
         let ids: Vec<LinkId> = links.iter().map(|link| link.record.id.clone()).collect();
         // What is not written down is found again at the next start: its sandbox is gone, or its time is over.
@@ -294,6 +347,7 @@ impl Service {
     /// Forgets links that ended long ago, and more of them where there are too many; opens ports that could not be.
     pub(super) async fn tidy_links(&self) {
         self.open_doors().await;
+        self.shut_old_doors();
         let mut ended: Vec<_> =
             self.links.all().into_iter().filter_map(|link| Some((link.end.get()?.1, link))).collect();
         ended.sort_by_key(|(at_ms, _)| *at_ms);
@@ -304,7 +358,10 @@ impl Service {
         let old: Vec<_> = old.map(|(_, (_, link))| Arc::clone(link)).collect();
         let ids: Vec<LinkId> = old.iter().map(|link| link.record.id.clone()).collect();
         match self.store.forget_links(&ids).await {
-            Ok(()) => old.iter().for_each(|link| self.links.remove(link)),
+            Ok(()) => old.iter().for_each(|link| {
+                link.shut_door();
+                self.links.remove(link);
+            }),
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "could not forget links that ended long ago");
             }

@@ -43,6 +43,7 @@ mod output;
 mod own_engine;
 mod people;
 mod pressure;
+mod preview_doors;
 mod preview_faults;
 mod preview_shapes;
 mod previews;

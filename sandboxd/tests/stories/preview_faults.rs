@@ -191,3 +191,17 @@ async fn a_connection_that_was_closed_meanwhile_is_no_fault_of_the_request() {
     assert_eq!(seen.status, 502, "{seen:?}");
     assert_eq!(seen_by_the_server(&daemon, &sandbox).await.matches("POST /once").count(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_visitors_broken_body_is_no_fault_of_the_server() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &bare("")).await;
+    let url = link(&daemon, &sandbox).await;
+    let Place { host, port, .. } = place(&url);
+    let broken = format!(
+        "POST /broken HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\nno length\r\n"
+    );
+    let seen = raw(port, broken.as_bytes()).await;
+    assert_eq!(seen.status, 400, "{seen:?}");
+}
