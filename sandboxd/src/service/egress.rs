@@ -1,7 +1,8 @@
 //! What each sandbox reaches of the world, and what it was refused.
 //!
 //! A connection is on the list before the policy is looked at, and whoever changes the policy goes through the list
-//! afterwards: so none is missed. Open connections do not count as use of the sandbox; the commands that hold them do.
+//! afterwards: so none is missed. One on which nobody looks at what is sent cannot be looked at later, from the middle of it, so
+//! it is cut where a list of hosts begins to hold. Open connections do not count as use of the sandbox; the commands that hold them do.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use super::registry::Sandbox;
 use super::{Changes, Error, Service};
 use crate::egress::Gate;
 use crate::model::network::NetworkWish;
-use crate::model::{Host, NetworkPolicy, limits};
+use crate::model::{Host, NetworkMode, NetworkPolicy, limits};
 
 /// A host and port that a sandbox was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub(super) struct Egress {
 struct Open {
     host: Host,
     port: u16,
+    /// It is carried, and nobody looks at what is sent.
+    is_unread: bool,
     cut: CancellationToken,
 }
 
@@ -63,6 +66,19 @@ pub(super) struct Listed<'a> {
     id: u64,
     /// Cancelled where the policy does not let it any more.
     pub(super) cut: CancellationToken,
+}
+
+impl Listed<'_> {
+    /// Whether what is sent is to be looked at, from now on until the connection ends. To be asked when it begins to be carried.
+    pub(super) fn is_looked_at(&self) -> bool {
+        // The policy is read while the list is held: whoever changes it then finds this one as what it is.
+        let mut open = lock(&self.egress.open);
+        let is_looked_at = self.egress.policy().mode == NetworkMode::Allowlist;
+        if let Some(open) = open.get_mut(&self.id) {
+            open.is_unread = !is_looked_at;
+        }
+        is_looked_at
+    }
 }
 
 impl Drop for Listed<'_> {
@@ -98,11 +114,12 @@ impl Egress {
         lock(&self.policy).clone()
     }
 
-    /// Cuts the connections that the policy does not let.
+    /// Cuts the connections that the policy does not let, or does not let go on unread.
     fn cut_refused(&self, gate: &Gate) {
         let policy = self.policy();
         for open in lock(&self.open).values() {
-            if gate.judge(&policy, &open.host, open.port).is_err() {
+            let is_unread = open.is_unread && policy.mode == NetworkMode::Allowlist;
+            if is_unread || gate.judge(&policy, &open.host, open.port).is_err() {
                 open.cut.cancel();
             }
         }
@@ -111,7 +128,7 @@ impl Egress {
     pub(super) fn list(&self, host: Host, port: u16) -> Listed<'_> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let cut = CancellationToken::new();
-        lock(&self.open).insert(id, Open { host, port, cut: cut.clone() });
+        lock(&self.open).insert(id, Open { host, port, is_unread: false, cut: cut.clone() });
         Listed { egress: self, id, cut }
     }
 
@@ -164,7 +181,6 @@ impl Service {
 mod tests {
     use super::*;
     use crate::egress;
-    use crate::model::NetworkMode;
 
     #[test]
     fn denials_are_counted_and_the_oldest_are_forgotten() {
@@ -183,12 +199,13 @@ mod tests {
         assert_eq!(last, [("host-50", 1, reasons.0), ("host-50", 2, reasons.1)]);
     }
 
+    fn policy(mode: NetworkMode, allow: &[&str]) -> NetworkPolicy {
+        let allow: Vec<String> = allow.iter().map(|text| (*text).to_owned()).collect();
+        NetworkPolicy::from_texts(mode, &allow).unwrap()
+    }
+
     #[test]
     fn a_change_of_policy_cuts_what_it_refuses_and_nothing_else() {
-        let policy = |mode, allow: &[&str]| {
-            let allow: Vec<String> = allow.iter().map(|text| (*text).to_owned()).collect();
-            NetworkPolicy::from_texts(mode, &allow).unwrap()
-        };
         let gate = Gate::new(egress::Settings::default(), Vec::new());
         let egress = Egress::new(policy(NetworkMode::Default, &[]));
         let list = |host: &str| egress.list(Host::parse(host).unwrap(), 443);
@@ -198,5 +215,24 @@ mod tests {
         assert!(!stays.cut.is_cancelled() && goes.cut.is_cancelled());
         drop((stays, goes));
         assert!(lock(&egress.open).is_empty());
+    }
+
+    #[test]
+    fn what_nobody_looks_at_is_cut_where_a_list_begins_to_hold() {
+        let gate = Gate::new(egress::Settings::default(), Vec::new());
+        let egress = Egress::new(policy(NetworkMode::Default, &[]));
+        let list = || egress.list(Host::parse("a.example").unwrap(), 443);
+        let (unread, being_made) = (list(), list());
+        assert!(!unread.is_looked_at());
+        egress.set_policy(policy(NetworkMode::Default, &["b.example:22"]));
+        egress.cut_refused(&gate);
+        assert!(!unread.cut.is_cancelled(), "nothing is looked at now either");
+        egress.set_policy(policy(NetworkMode::Allowlist, &["a.example"]));
+        egress.cut_refused(&gate);
+        assert!(unread.cut.is_cancelled() && !being_made.cut.is_cancelled());
+        assert!(being_made.is_looked_at(), "by the policy of when it is carried");
+        egress.set_policy(policy(NetworkMode::Allowlist, &["a.example", "b.example"]));
+        egress.cut_refused(&gate);
+        assert!(!being_made.cut.is_cancelled());
     }
 }

@@ -19,7 +19,7 @@ use super::registry::Sandbox;
 use crate::agent::{AgentHandle, Outgoing};
 use crate::egress::{self, Broken, Expected, Far, Gate, Meter, Tally, carry};
 use crate::metrics::{Decision, Metrics};
-use crate::model::{Host, NetworkMode, NetworkPolicy, limits};
+use crate::model::{Host, limits};
 
 impl Service {
     /// Serves what a sandbox asks for until the guard is dropped.
@@ -84,7 +84,7 @@ impl Outlet {
             Some(Ok(far)) => {
                 self.metrics.egress_decided(Decision::Allowed);
                 let expected = Expected { host, port };
-                self.carry(outgoing, far, &policy, &expected, &listed).await;
+                self.carry(outgoing, far, &expected, &listed).await;
             }
             Some(Err(error)) => self.refuse(outgoing, Some(&host), &error).await,
             // The policy was changed meanwhile, and not to its favour.
@@ -97,18 +97,11 @@ impl Outlet {
         }
     }
 
-    async fn carry(
-        &self,
-        outgoing: Outgoing,
-        far: Far,
-        policy: &NetworkPolicy,
-        expected: &Expected,
-        listed: &Listed<'_>,
-    ) {
+    async fn carry(&self, outgoing: Outgoing, far: Far, expected: &Expected, listed: &Listed<'_>) {
         // Where it does not wait any more there is nothing to carry.
         let Ok(tunnel) = outgoing.accept().await else { return };
         let _counted = Counted::new(&self.metrics);
-        let looked_at = (policy.mode == NetworkMode::Allowlist).then_some(expected);
+        let looked_at = listed.is_looked_at().then_some(expected);
         let meter = Meter::new(Arc::clone(&self.tally), limits::EGRESS_SILENCE);
         let carried = listed.cut.run_until_cancelled(carry(tunnel, far, looked_at, &meter)).await;
         let reason = match carried {
