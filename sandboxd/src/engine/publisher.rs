@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, HostConfig, HostConfigLogConfig, Mount, MountType,
-    PortBinding,
+    ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, HostConfig, HostConfigLogConfig,
+    Mount, MountType, PortBinding,
 };
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions, StartContainerOptions,
@@ -110,6 +110,20 @@ impl Engine {
         match self.call("inspect publisher", limits::ENGINE_CALL, inspect).await {
             Ok(container) if self.is_ours(&container) => Ok(host_port(&container, port)),
             Ok(_) | Err(Error::Absent { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a publisher has ended and nobody is removing it.
+    pub async fn publisher_died(&self, sandbox: &SandboxId, port: u16) -> Result<bool, Error> {
+        let name = publisher_name(sandbox, port);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        match self.call("inspect publisher", limits::ENGINE_CALL, inspect).await {
+            Ok(container) if self.is_ours(&container) => {
+                let status = container.state.and_then(|state| state.status);
+                Ok(status == Some(ContainerStateStatusEnum::EXITED))
+            }
+            Ok(_) | Err(Error::Absent { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }

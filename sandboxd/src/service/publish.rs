@@ -134,6 +134,10 @@ impl Service {
             if of.is_some() && publication.died_soon() && publication.revived >= limits::PUBLISHER_TRIES {
                 continue;
             }
+            // Whoever removes one wants it gone, and is left alone until somebody asks for it or the next sweep.
+            if of.is_some() && !self.engine.publisher_died(&id, port).await? {
+                continue;
+            }
             let there = Some(publication.host_port);
             let is_offered = sandbox.stage() != Stage::Deleting && self.offers(&id, port).is_ok();
             if is_offered && self.engine.published(&id, port).await? != there {
