@@ -1,12 +1,15 @@
 //! A daemon, in the test's own process or in one that can be killed.
 
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
 use sandbox_api::SandboxId;
 use sandbox_api::command::EndReason;
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
 use tokio::net::TcpListener;
 use tokio::process::Child;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{Home, Outcome, TOKEN, outcome, until};
 
@@ -16,10 +19,25 @@ pub struct Daemon {
     pub client: Client,
     /// Its URL.
     pub base: String,
+    // Dropped in this order: what is removed with the home must not be made anew by a daemon that goes on.
+    shutdown: DropGuard,
+    ended: Ended,
     /// Where it keeps its things.
     pub home: Home,
-    shutdown: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), sandboxd::Error>>,
+}
+
+/// How long a daemon that is only dropped may take to end.
+const LAST_ACTS: Duration = Duration::from_secs(3);
+
+/// Its drop waits until the daemon has ended.
+struct Ended(Mutex<mpsc::Receiver<()>>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Nothing is ever sent: it ends with the drop of the sender.
+        let _ = self.0.get_mut().map(|ended| ended.recv_timeout(LAST_ACTS));
+    }
 }
 
 impl Daemon {
@@ -35,18 +53,25 @@ impl Daemon {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(sandboxd::run(config, listener, shutdown.clone()));
+        let (running, ended) = mpsc::channel();
+        let run = sandboxd::run(config, listener, shutdown.clone());
+        let task = tokio::spawn(async move {
+            let _running = running;
+            run.await
+        });
         let client = Client::new(&base, TOKEN).unwrap();
         until("the daemon is ready", || async { client.ready().await.is_ok() || task.is_finished() }).await;
         assert!(!task.is_finished(), "the daemon ended: {:?}", task.await);
-        Self { client, base, home, shutdown, task }
+        Self { client, base, shutdown: shutdown.drop_guard(), ended: Ended(Mutex::new(ended)), home, task }
     }
 
     /// Asks the daemon to stop; its sandboxes stay for a daemon in the same home.
     pub async fn stop(self) -> Home {
-        self.shutdown.cancel();
-        self.task.await.unwrap().unwrap();
-        self.home
+        let Self { shutdown, ended, home, task, .. } = self;
+        drop(shutdown);
+        task.await.unwrap().unwrap();
+        drop(ended);
+        home
     }
 
     /// The sandbox of a session.
