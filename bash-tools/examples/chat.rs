@@ -1,4 +1,4 @@
-//! A chat app without a model: `POST /api/bash` runs a command in the sandbox of a chat and streams what is known of it.
+//! A chat app without a model: `POST /api/bash/{chat}` runs a command in the sandbox of a chat and streams what is known of it.
 
 #![expect(clippy::print_stdout, reason = "it says how to try it")]
 
