@@ -19,7 +19,6 @@ pub mod cli;
 pub mod config;
 pub mod egress;
 pub mod engine;
-mod listen;
 pub mod metrics;
 pub mod model;
 pub mod preview;

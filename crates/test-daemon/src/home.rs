@@ -99,7 +99,8 @@ impl Drop for Home {
     }
 }
 
-async fn remove_all(instance: &str) {
+/// Removes whatever the engine has of an instance: containers, networks, volumes.
+pub async fn remove_all(instance: &str) {
     let docker = docker().await;
     let filters = HashMap::from([("label".to_owned(), vec![format!("sandboxd.instance={instance}")])]);
     let options = ListContainersOptions { all: true, filters: Some(filters.clone()), ..Default::default() };
@@ -128,7 +129,7 @@ async fn remove_all(instance: &str) {
 }
 
 /// The agent's program, built by `make agent`.
-fn agent_program() -> PathBuf {
+pub fn agent_program() -> PathBuf {
     if let Some(path) = std::env::var_os("SANDBOXD_AGENT_PATH") {
         return path.into();
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bollard::Docker;
 
 pub use daemon::{Daemon, DaemonProcess};
-pub use home::Home;
+pub use home::{Home, agent_program, remove_all};
 pub use outcome::{Collected, Outcome, outcome, script};
 
 /// The token of every daemon here.

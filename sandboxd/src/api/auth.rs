@@ -20,7 +20,7 @@ use subtle::ConstantTimeEq;
 
 use super::ApiState;
 use super::error::{ApiError, DoorError};
-use crate::listen::throttle::Peer;
+use super::server::Peer;
 
 /// Routes that anyone may ask.
 const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];

@@ -27,7 +27,6 @@ mod server;
 mod stdin;
 mod terminal;
 mod terminal_socket;
-mod unread;
 mod verb;
 
 use std::sync::Arc;
@@ -40,9 +39,9 @@ pub use router::router;
 pub use server::serve;
 
 use self::hosts::Hosts;
-use crate::listen::throttle::Throttle;
 use crate::model::limits;
 use crate::service::Service;
+use listen::throttle::Throttle;
 
 /// Content type of every JSON answer.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
@@ -66,7 +65,7 @@ impl ApiState {
             service,
             token: Arc::new(token),
             hosts: Arc::new(Hosts::new(allowed_hosts)),
-            throttle: Arc::new(Throttle::new()),
+            throttle: Arc::new(Throttle::new(limits::AUTH_FAILURES)),
             bodies,
         }
     }

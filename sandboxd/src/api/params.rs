@@ -70,11 +70,11 @@ pub(super) fn link(text: &str) -> Result<LinkId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "link" }.into())
 }
 
-/// The port a path names: digits, as everybody writes it.
+/// The port a path names: digits without a zero before them, so that each port has one path.
 pub(super) fn port(text: &str) -> Result<u16> {
-    let port =
-        text.parse().ok().filter(|port: &u16| *port > 0 && text.bytes().all(|byte| byte.is_ascii_digit()));
-    port.ok_or_else(|| FieldError::new("port", "must be 1 to 65535").into())
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let port = text.parse().ok().filter(|_| is_plain);
+    port.ok_or_else(|| FieldError::new("port", "must be 1 to 65535, without a zero before it").into())
 }
 
 /// A query's value of another type than text, if it is there.

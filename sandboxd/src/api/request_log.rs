@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::ApiState;
 use super::auth;
 use super::error::Problem;
+use super::server::Peer;
 use super::verb;
-use crate::listen::throttle::Peer;
 
 /// The outermost layer.
 pub(super) async fn log(State(state): State<ApiState>, request: Request, next: Next) -> Response {

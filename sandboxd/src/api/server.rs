@@ -1,6 +1,7 @@
 //! Accepts connections and serves HTTP/1.1 on them.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -21,11 +22,13 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
-use super::unread;
-use crate::listen::linger::Lingering;
-use crate::listen::throttle::Peer;
-use crate::listen::{self, Places};
 use crate::model::limits;
+use listen::linger::Lingering;
+use listen::{Places, unread};
+
+/// The address a request came from, as the socket has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
 
 /// What a connection holds. A request takes it along where its connection becomes something else (an upgrade), so
 /// that it counts among the connections, and a stop waits for it, for as long as it is open.
@@ -49,11 +52,11 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
     loop {
         let (stream, peer, place) = tokio::select! {
             () = shutdown.cancelled() => break,
-            accepted = listen::accept(&listener, &places) => accepted,
+            accepted = listen::accept(&listener, &places, limits::STALLED_READER) => accepted,
         };
         let place = Place { _permit: place, _counted: connections.token() };
         let held = Held { _place: Arc::new(place), stopping: shutdown.clone() };
-        tokio::spawn(serve_connection(stream, Peer(peer), router.clone(), held));
+        tokio::spawn(serve_connection(stream, Peer(peer.ip()), router.clone(), held));
     }
     drop(listener);
     connections.close();

@@ -7,7 +7,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use nix::ifaddrs::getifaddrs;
 
 const fn v4(a: u8, b: u8, c: u8, prefix: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, 0), prefix)
@@ -70,20 +69,6 @@ pub(super) fn can_be_opened(address: IpAddr) -> bool {
         IpAddr::V4(address) => is_one_host && !address.is_broadcast() && address.octets()[0] != 0,
         IpAddr::V6(address) => is_one_host && address.to_ipv4().is_none_or(|_| address.is_loopback()),
     }
-}
-
-/// Whether it is this machine's. Where the system does not say which are, every address counts as one.
-pub(super) fn is_own(address: IpAddr) -> bool {
-    if address.is_loopback() {
-        return true;
-    }
-    let Ok(interfaces) = getifaddrs() else { return true };
-    let addresses = interfaces.filter_map(|interface| {
-        let address = interface.address?;
-        let v4 = address.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
-    });
-    addresses.into_iter().any(|own| own == address)
 }
 
 #[cfg(test)]
@@ -203,17 +188,6 @@ mod tests {
         ];
         for address in never {
             assert!(!can_be_opened(parse(address)), "{address}");
-        }
-    }
-
-    #[test]
-    fn this_machines_addresses_are_its_own() {
-        assert!(is_own(parse("127.0.0.1")) && is_own(parse("127.9.9.9")) && is_own(parse("::1")));
-        assert!(!is_own(parse("198.51.100.99")));
-        // What the system would send from is one of them.
-        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-        if socket.connect("198.51.100.99:9").is_ok() {
-            assert!(is_own(socket.local_addr().unwrap().ip()));
         }
     }
 

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 
-use super::inspect::{Mismatch, Protocol};
+use super::inspect::{self, Mismatch, Protocol};
 use super::{Expected, Far, Meter, web};
 use crate::metrics::Direction;
 use crate::model::limits;
@@ -76,7 +76,7 @@ async fn checked<N: AsyncRead + AsyncWrite + Unpin>(
     let mut read = BytesMut::with_capacity(limits::EGRESS_PART_BYTES);
     let looked = if expected.may_be_spoken_to() {
         tokio::select! {
-            () = server_speaks(far) => Ok(Protocol::Opaque),
+            spoken = server_speaks(far) => spoken,
             looked = expected.look(&mut near, &mut read) => looked,
         }
     } else {
@@ -88,12 +88,17 @@ async fn checked<N: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Returns where the server speaks first, and so neither TLS nor HTTP, or where it leaves.
-async fn server_speaks(far: &Far) {
-    if far.early.is_empty() {
+/// Returns where the server speaks first, or where it leaves.
+async fn server_speaks(far: &Far) -> Result<Protocol, Mismatch> {
+    let mut first = [0; 9];
+    let is_http = if far.early.is_empty() {
         // How it ended the next read tells.
-        let _ = far.stream.peek(&mut [0]).await;
-    }
+        let length = far.stream.peek(&mut first).await.unwrap_or_default();
+        inspect::is_http_server(&first[..length])
+    } else {
+        inspect::is_http_server(&far.early)
+    };
+    if is_http { Err(Mismatch) } else { Ok(Protocol::Opaque) }
 }
 
 async fn raw<N: AsyncRead + AsyncWrite>(

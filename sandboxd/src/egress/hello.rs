@@ -28,6 +28,16 @@ pub(super) fn is_tls(bytes: &[u8]) -> bool {
     bytes.first() == Some(&HANDSHAKE_RECORD)
 }
 
+/// Whether bytes begin with what servers of TLS take besides: a record of another kind before the first, or the first message as
+/// SSL 2 had it, which names no server. `None` where more must be read.
+pub(super) fn is_like_tls(bytes: &[u8]) -> Option<bool> {
+    match bytes {
+        [20..=24] | [0x80..=0xff] | [0x80..=0xff, _] | [0x80..=0xff, _, CLIENT_HELLO] => None,
+        [20..=24, 3, ..] | [0x80..=0xff, _, CLIENT_HELLO, 0 | 2 | 3, ..] => Some(true),
+        _ => Some(false),
+    }
+}
+
 /// Reads what a client has sent so far.
 pub(super) fn read(bytes: &[u8]) -> Hello {
     let Some(message) = message(bytes) else { return Hello::Malformed };

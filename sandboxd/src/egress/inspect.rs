@@ -2,13 +2,14 @@
 //!
 //! Where only named hosts may be reached, a connection to one of them is not to be used for another that the same server
 //! has. So the server name of TLS and the Host of plain HTTP must be what was asked for. On ports 80 and 443 nothing but
-//! these two passes; on a port that a rule names, other protocols do.
+//! these two passes; on a port that a rule names, other protocols do, but nothing that a server could take for one of the two.
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
 use super::hello::{self, Hello};
+use super::request_line::{self, FirstLine};
 use crate::model::network::WEB_PORTS;
 use crate::model::{Host, limits};
 
@@ -74,14 +75,15 @@ impl Expected {
                 Hello::Complete(_) | Hello::Malformed => Some(Err(Mismatch)),
             };
         }
-        // Servers pass over empty lines before a request (RFC 9112, section 2.2).
-        let blank = read.iter().take_while(|byte| b"\r\n".contains(byte)).count();
-        let line = read[blank..].split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-        if is_request_line(line) {
-            return Some(Ok(Protocol::Http));
+        if hello::is_like_tls(read)? {
+            return Some(Err(Mismatch));
         }
-        let is_text = line.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r'));
-        (!is_text).then(|| self.otherwise())
+        match request_line::read(read) {
+            FirstLine::Incomplete => None,
+            FirstLine::Http => Some(Ok(Protocol::Http)),
+            FirstLine::Malformed => Some(Err(Mismatch)),
+            FirstLine::Other => Some(self.otherwise()),
+        }
     }
 
     fn otherwise(&self) -> Result<Protocol, Mismatch> {
@@ -107,10 +109,13 @@ impl Expected {
     }
 }
 
-/// Whether it is a whole line that an HTTP/1 server would take for a request.
-fn is_request_line(line: &[u8]) -> bool {
-    let version = b" HTTP/1.";
-    line.ends_with(b"\n") && line.windows(version.len()).any(|part| part == version)
+/// Whether what a server says first can be HTTP: the settings that HTTP/2 begins with, or an answer to nobody. Of a few bytes the
+/// worst is believed.
+pub(super) fn is_http_server(first: &[u8]) -> bool {
+    let is_settings = matches!(first, [0] | [0, _] | [0, _, _] | [0, _, _, 4, ..]);
+    let answer = b"HTTP/";
+    let common = first.len().min(answer.len());
+    is_settings || (common > 0 && first[..common] == answer[..common])
 }
 
 #[cfg(test)]
@@ -152,21 +157,45 @@ mod tests {
         assert_eq!(look(&web, b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n").await, Ok(Protocol::Http));
         assert_eq!(look(&web, b"").await, Ok(Protocol::Opaque));
         let git = expected("example.com", 22);
-        for other in
-            [&b"SSH-2.0-x\r\n"[..], b"\0\0", b"AMQP\0\0\x09\x01", b"GET /\r\n", b"PRI * HTTP/2.0\r\n\r\n"]
-        {
+        for other in [&b"SSH-2.0-x\r\n"[..], b"\0\0\x01", b"AMQP\0\0\x09\x01", b"PING\r\n"] {
             assert_eq!(look(&web, other).await, Err(Mismatch), "{other:?}");
             assert_eq!(look(&git, other).await, Ok(Protocol::Opaque), "{other:?}");
         }
-        for http in [&b"\r\n\r\nGET / HTTP/1.1\r\n"[..], b"get / HTTP/1.1 \r\n", b"GET / HTTP/1.0\n\n"] {
+        for http in [&b"\r\n\r\nGET / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\n", b"GET / HTTP/1.0\n\n"] {
             assert_eq!(look(&git, http).await, Ok(Protocol::Http), "{http:?}");
         }
-        for half in
-            [&b"GET / HTT"[..], b"\r\n", &hello("evil.org")[..9], &[b'x'; limits::MAX_INSPECTED_BYTES + 1]]
-        {
+        let of_neither = [
+            &b"GET /\r\n"[..],
+            b"GET / HTTP/1.1 \r\n",
+            b"PRI * HTTP/2.0\r\n\r\n",
+            b"\x15\x03\x01\x00\x02\x01\x00",
+            b"\x80\x2e\x01\x03\x01",
+        ];
+        for twofold in of_neither {
+            assert_eq!(look(&git, twofold).await, Err(Mismatch), "a server takes it for one: {twofold:?}");
+        }
+        for half in [
+            &b"GET / HTT"[..],
+            b"\r\n",
+            b"\x15",
+            b"\x80\x2e\x01",
+            &hello("evil.org")[..9],
+            &[b'x'; limits::MAX_INSPECTED_BYTES + 1],
+        ] {
             assert_eq!(look(&git, half).await, Err(Mismatch), "whoever waits is not believed: {half:?}");
         }
         assert_eq!(look(&git, &hello("evil.org")).await, Err(Mismatch), "TLS names its server on every port");
+    }
+
+    #[test]
+    fn a_server_that_begins_with_http_is_none_that_speaks_first() {
+        for http in [&b"\0\0\x12\x04\0\0\0\0\0"[..], b"\0\0", b"HTTP/1.1 408 ", b"HTT"] {
+            assert!(is_http_server(http), "{http:?}");
+        }
+        // The last is of MySQL.
+        for other in [&b""[..], b"SSH-2.0-x", b"220 mail", b"Hello", b"J\0\0\0\x0a8.0.36"] {
+            assert!(!is_http_server(other), "{other:?}");
+        }
     }
 
     #[test]

@@ -9,10 +9,13 @@ mod address;
 mod carry;
 mod dial;
 mod hello;
+mod here;
 mod inspect;
 mod meter;
+mod request_line;
 mod resolve;
 mod settings;
+mod shut;
 mod upstream;
 mod web;
 
@@ -33,9 +36,12 @@ pub use dial::Far;
 pub use inspect::Expected;
 pub use meter::{Meter, Tally};
 pub use settings::{CaBundle, Settings};
+pub use shut::{KeptShut, PublishedAt};
 pub use upstream::{NoProxy, Upstream, Upstreams};
 
+use self::here::Here;
 use self::resolve::Resolver;
+use self::shut::Shut;
 use crate::model::{Host, NetworkPolicy, limits};
 
 /// Why a connection is not made.
@@ -87,15 +93,19 @@ impl Error {
 pub struct Gate {
     settings: Settings,
     resolver: Resolver,
-    /// Where the daemon listens itself.
-    own_ports: Vec<RangeInclusive<u16>>,
+    shut: Shut,
 }
 
 impl Gate {
     /// A gate that never connects to one of `own_ports` of this machine, whatever it is told to open.
     pub fn new(settings: Settings, own_ports: Vec<RangeInclusive<u16>>) -> Self {
         let resolver = Resolver::new(settings.hosts.clone());
-        Self { settings, resolver, own_ports }
+        Self { settings, resolver, shut: Shut::new(own_ports) }
+    }
+
+    /// Never connects to a published port either, from now on until what it returns is dropped.
+    pub fn keep_shut(&self, at: PublishedAt) -> KeptShut {
+        self.shut.keep(at)
     }
 
     /// What one sandbox may move in both directions while it runs, in bytes.
@@ -109,13 +119,13 @@ impl Gate {
         policy.judge(host, port, is_opened)
     }
 
-    /// Connects to a host if a policy lets it. `lookups` are the places of one sandbox among those who wait for a name.
+    /// Connects to a host if a policy lets it. `lookups` are one sandbox's places for names under way.
     pub async fn connect(
         &self,
         policy: &NetworkPolicy,
         host: &Host,
         port: u16,
-        lookups: &Semaphore,
+        lookups: &Arc<Semaphore>,
     ) -> Result<Far, Error> {
         self.judge(policy, host, port).map_err(Error::denied)?;
         let addresses = self.addresses(host, port, lookups).await;
@@ -130,38 +140,36 @@ impl Gate {
     }
 
     /// Where a host is. All its addresses may be reached, or there are none.
-    async fn addresses(&self, host: &Host, port: u16, lookups: &Semaphore) -> Result<Vec<SocketAddr>, Error> {
+    async fn addresses(
+        &self,
+        host: &Host,
+        port: u16,
+        lookups: &Arc<Semaphore>,
+    ) -> Result<Vec<SocketAddr>, Error> {
         let found = match host {
             Host::Address(address) => vec![*address],
             Host::Name(name) => {
-                let looked_up = async {
-                    let _place = lookups.acquire().await;
-                    self.resolver.look_up(name).await
-                };
+                let looked_up = self.resolver.look_up(name, lookups);
                 timeout(limits::EGRESS_RESOLVE, looked_up).await.map_err(|_| Error::Timeout)??
             }
         };
         // One that may not be reached says enough about the name.
-        if !found.iter().all(|address| self.may_reach(*address, port)) {
+        let here = Here::now();
+        if !found.iter().all(|address| self.may_reach(&here, *address, port)) {
             return Err(Error::denied(DenialReason::NotPublic));
         }
         let found = found.into_iter().take(limits::MAX_ADDRESSES_TRIED);
         Ok(found.map(|address| SocketAddr::new(address, port)).collect())
     }
 
-    fn may_reach(&self, address: IpAddr, port: u16) -> bool {
+    fn may_reach(&self, here: &Here, address: IpAddr, port: u16) -> bool {
         match self.is_opened(address) {
-            true => !(self.own_ports.iter().any(|own| own.contains(&port)) && address::is_own(address)),
-            false => address::is_public(address) && !address::is_own(address),
+            true => !self.shut.has(here, address, port),
+            false => address::is_public(address) && !here.is_near(address),
         }
     }
 
     fn is_opened(&self, address: IpAddr) -> bool {
         address::can_be_opened(address) && self.settings.allow_cidr.iter().any(|cidr| cidr.contains(&address))
     }
-}
-
-/// A bound of look-ups under way, shared by name resolution of the whole daemon.
-fn lookups_of_all() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(limits::MAX_LOOKUPS))
 }

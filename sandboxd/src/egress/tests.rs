@@ -1,9 +1,12 @@
 //! The gate with real connections on this machine's loopback, which is opened for it where a test needs to get through.
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::*;
@@ -31,8 +34,12 @@ fn host(text: &str) -> Host {
     Host::parse(text).unwrap()
 }
 
+fn one_place() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(1))
+}
+
 async fn reason(gate: &Gate, policy: &NetworkPolicy, name: &str, port: u16) -> Option<DenialReason> {
-    match gate.connect(policy, &host(name), port, &Semaphore::new(1)).await {
+    match gate.connect(policy, &host(name), port, &one_place()).await {
         Err(Error::Denied { reason }) => Some(reason),
         _ => None,
     }
@@ -69,21 +76,33 @@ async fn a_name_with_one_address_that_is_not_public_leads_nowhere() {
     }
 }
 
+#[test]
+fn hosts_on_this_machines_links_are_not_public_unless_they_are_opened() {
+    let here = Here::at(&["192.0.2.2/24", "2600:1::5/64"]);
+    let reached = |gate: &Gate, address: &str| gate.may_reach(&here, address.parse().unwrap(), 443);
+    let closed = gate(&[], &[]);
+    for address in ["2600:1::5", "2600:1::9", "192.0.2.9"] {
+        assert!(!reached(&closed, address), "{address}");
+    }
+    for address in ["2600:1:0:1::9", "203.0.113.9", "8.8.8.8"] {
+        assert!(reached(&closed, address), "{address}");
+    }
+    let opened = gate(&["2600:1::8/125"], &[]);
+    assert!(reached(&opened, "2600:1::9") && !reached(&opened, "2600:1::10"));
+}
+
 #[tokio::test]
 async fn the_connection_is_made_to_the_address_that_was_checked() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
-    let gate = gate(&["127.0.0.1/32"], &[]);
     // What the name means first, and what it means to whoever asks once more.
-    gate.resolver
-        .script
-        .lock()
-        .unwrap()
-        .extend([vec!["127.0.0.1".parse().unwrap()], vec!["127.0.0.2".parse().unwrap()]]);
+    static MEANINGS: AtomicU8 = AtomicU8::new(1);
+    let mut gate = gate(&["127.0.0.1/32"], &[]);
+    gate.resolver.resolve = |_| Ok(vec![[127, 0, 0, MEANINGS.fetch_add(1, Ordering::SeqCst)].into()]);
     let open = policy(NetworkMode::Default, &[format!("*:{port}")]);
-    let far = gate.connect(&open, &host("a.example"), port, &Semaphore::new(1)).await.unwrap();
+    let far = gate.connect(&open, &host("a.example"), port, &one_place()).await.unwrap();
     assert_eq!(far.stream.peer_addr().unwrap(), server.local_addr().unwrap());
-    assert_eq!(gate.resolver.script.lock().unwrap().len(), 1, "it was asked once");
+    assert_eq!(MEANINGS.load(Ordering::SeqCst), 2, "it was asked once");
     assert_eq!(
         reason(&gate, &open, "a.example", port).await,
         Some(DenialReason::NotPublic),
@@ -98,12 +117,12 @@ async fn what_the_operator_opens_is_reached_but_for_the_daemons_own_doors() {
     let named = policy(NetworkMode::Allowlist, &[format!("127.0.0.1:{port}")]);
     assert_eq!(reason(&gate(&[], &[]), &named, "127.0.0.1", port).await, Some(DenialReason::NotPublic));
     let opened = gate(&["127.0.0.0/8"], &[]);
-    assert!(opened.connect(&named, &host("127.0.0.1"), port, &Semaphore::new(1)).await.is_ok());
-    let door = Gate { own_ports: vec![1..=1, port..=port], ..gate(&["127.0.0.0/8"], &[]) };
+    assert!(opened.connect(&named, &host("127.0.0.1"), port, &one_place()).await.is_ok());
+    let door = Gate { shut: Shut::new(vec![1..=1, port..=port]), ..gate(&["127.0.0.0/8"], &[]) };
     assert_eq!(reason(&door, &named, "127.0.0.1", port).await, Some(DenialReason::NotPublic));
     let named = policy(NetworkMode::Allowlist, &[format!("127.0.0.2:{port}")]);
     assert!(matches!(
-        opened.connect(&named, &host("127.0.0.2"), port, &Semaphore::new(1)).await,
+        opened.connect(&named, &host("127.0.0.2"), port, &one_place()).await,
         Err(Error::ByPeer { .. })
     ));
 }
@@ -112,8 +131,37 @@ async fn what_the_operator_opens_is_reached_but_for_the_daemons_own_doors() {
 async fn a_name_that_is_not_there_is_no_denial() {
     let gate = gate(&[], &[]);
     let open = policy(NetworkMode::Default, &[]);
-    let answer = gate.connect(&open, &host("nowhere.invalid"), 443, &Semaphore::new(1)).await;
+    let answer = gate.connect(&open, &host("nowhere.invalid"), 443, &one_place()).await;
     assert!(matches!(answer, Err(Error::NotFound { .. } | Error::Timeout)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn whoever_has_left_keeps_his_place_until_the_resolver_is_done() {
+    static DONE: Barrier = Barrier::new(2);
+    let mut gate = gate(&[], &[]);
+    gate.resolver.resolve = |_| {
+        DONE.wait();
+        Ok(Vec::new())
+    };
+    let (open, lookups) = (policy(NetworkMode::Default, &[]), one_place());
+    let until_places = async |count| {
+        let wait = async {
+            while lookups.available_permits() != count {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, wait).await.unwrap();
+    };
+    let host = host("slow.example");
+    let asked = gate.connect(&open, &host, 443, &lookups);
+    tokio::select! {
+        _ = asked => panic!("nobody has answered"),
+        () = until_places(0) => {}
+    }
+    let places = lookups.available_permits();
+    spawn_blocking(|| DONE.wait()).await.unwrap();
+    assert_eq!(places, 0, "the thread was still busy");
+    until_places(1).await;
 }
 
 #[tokio::test]
@@ -139,7 +187,7 @@ async fn behind_a_proxy_hosts_are_asked_of_it_and_what_is_not_public_is_not() {
         heads
     };
     let ask = async {
-        let lookups = Semaphore::new(1);
+        let lookups = one_place();
         let asked =
             gate.connect(&open, &host("out.invalid"), 443, &lookups).await.map(|far| far.early.clone());
         let refused = gate.connect(&open, &host("out.invalid"), 80, &lookups).await.map(drop);
@@ -276,6 +324,37 @@ async fn a_server_that_speaks_first_is_heard_on_a_port_that_is_named() {
     assert_eq!(&heard, b"SSH-2.0-y\r\n");
     drop((client, server));
     let _ = timeout(SOON, carrying).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_of_http_2_that_speaks_first_is_not_left_alone() {
+    let expected = Some(Expected { host: host("a.example"), port: 8080 });
+    let (_client, mut server, carrying) = carried(expected, None, SOON).await;
+    server.write_all(b"\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    assert!(matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Mismatch)));
+}
+
+#[tokio::test]
+async fn what_a_server_may_take_for_a_request_does_not_pass_on_a_port_that_is_named() {
+    let expected = || Some(Expected { host: host("a.example"), port: 8080 });
+    let shapes =
+        ["GET /a\r\n", "GET\t/a\tHTTP/1.1\r\nHost: evil.example\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"];
+    for shape in shapes {
+        let (mut client, mut server, carrying) = carried(expected(), None, SOON).await;
+        client.write_all(shape.as_bytes()).await.unwrap();
+        assert!(
+            matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Mismatch)),
+            "{shape:?}"
+        );
+        let mut rest = Vec::new();
+        let _ = timeout(SOON, server.read_to_end(&mut rest)).await.unwrap();
+        assert_eq!(rest, b"", "{shape:?}");
+    }
+    let (mut client, mut server, _carrying) = carried(expected(), None, SOON).await;
+    client.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();
+    let mut heard = [0; 14];
+    timeout(SOON, server.read_exact(&mut heard)).await.unwrap().unwrap();
+    assert_eq!(&heard, b"*1\r\n$4\r\nPING\r\n");
 }
 
 #[tokio::test]

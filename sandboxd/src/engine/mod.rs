@@ -40,7 +40,7 @@ pub use image::ImageSource;
 pub use labels::SandboxLabels;
 pub use originals::Original;
 pub use posture::{Posture, Seccomp};
-pub use publisher::{DOOR_NAME, FoundPublisher, PublisherPlan};
+pub use publisher::{DOOR_NAME, FoundPublisher, Published, PublisherPlan};
 pub use runtime::Runtime;
 pub use settings::{ContainerPlan, Host, NO_NETWORK, container_body};
 pub use usage::Usage;

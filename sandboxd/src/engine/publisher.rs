@@ -56,6 +56,15 @@ pub struct PublisherPlan {
     pub host_port: Option<u16>,
 }
 
+/// Where a publisher that runs is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// The port of the host that the engine chose.
+    pub host_port: u16,
+    /// The publisher's own address, where the engine says it.
+    pub address: Option<IpAddr>,
+}
+
 /// A publisher that there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundPublisher {
@@ -68,8 +77,8 @@ pub struct FoundPublisher {
 }
 
 impl Engine {
-    /// Starts a publisher, in place of one that may be there; the port of the host that it has.
-    pub async fn publish(&self, plan: &PublisherPlan) -> Result<u16, Error> {
+    /// Starts a publisher, in place of one that may be there.
+    pub async fn publish(&self, plan: &PublisherPlan) -> Result<Published, Error> {
         match self.start_publisher(plan).await {
             // Somebody may have the port meanwhile. Any other cause is told by the second try.
             Err(_) if plan.host_port.is_some() => {
@@ -79,7 +88,7 @@ impl Engine {
         }
     }
 
-    async fn start_publisher(&self, plan: &PublisherPlan) -> Result<u16, Error> {
+    async fn start_publisher(&self, plan: &PublisherPlan) -> Result<Published, Error> {
         let name = publisher_name(&plan.sandbox, plan.port);
         match self.create_publisher(&name, plan).await {
             Err(Error::Conflict { .. }) => {
@@ -90,8 +99,8 @@ impl Engine {
         }
         let start = self.docker.start_container(&name, None::<StartContainerOptions>);
         self.call("start publisher", limits::ENGINE_CALL, start).await?;
-        let port = self.published(&plan.sandbox, plan.port).await?;
-        port.ok_or_else(|| Error::NotPublished { name })
+        let published = self.published(&plan.sandbox, plan.port).await?;
+        published.ok_or_else(|| Error::NotPublished { name })
     }
 
     async fn create_publisher(&self, name: &str, plan: &PublisherPlan) -> Result<(), Error> {
@@ -103,12 +112,12 @@ impl Engine {
         }
     }
 
-    /// The port of the host that a sandbox's port is published on, where its publisher runs.
-    pub async fn published(&self, sandbox: &SandboxId, port: u16) -> Result<Option<u16>, Error> {
+    /// Where a sandbox's port is published, if its publisher runs.
+    pub async fn published(&self, sandbox: &SandboxId, port: u16) -> Result<Option<Published>, Error> {
         let name = publisher_name(sandbox, port);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
         match self.call("inspect publisher", limits::ENGINE_CALL, inspect).await {
-            Ok(container) if self.is_ours(&container) => Ok(host_port(&container, port)),
+            Ok(container) if self.is_ours(&container) => Ok(published(&container, port)),
             Ok(_) | Err(Error::Absent { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -230,12 +239,15 @@ impl Engine {
     }
 }
 
-/// The port that the engine chose; `None` where the container does not run.
-fn host_port(container: &ContainerInspectResponse, port: u16) -> Option<u16> {
+/// `None` where the container does not run.
+fn published(container: &ContainerInspectResponse, port: u16) -> Option<Published> {
     if container.state.as_ref()?.running != Some(true) {
         return None;
     }
-    let ports = container.network_settings.as_ref()?.ports.as_ref()?;
-    let bindings = ports.get(&format!("{port}/tcp"))?.as_ref()?;
-    bindings.iter().find_map(|binding| binding.host_port.as_ref()?.parse().ok())
+    let settings = container.network_settings.as_ref()?;
+    let bindings = settings.ports.as_ref()?.get(&format!("{port}/tcp"))?.as_ref()?;
+    let host_port = bindings.iter().find_map(|binding| binding.host_port.as_ref()?.parse().ok())?;
+    let mut networks = settings.networks.iter().flat_map(HashMap::values);
+    let address = networks.find_map(|network| network.ip_address.as_ref()?.parse().ok());
+    Some(Published { host_port, address })
 }

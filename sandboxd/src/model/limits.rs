@@ -1,6 +1,9 @@
 //! Every bound of the daemon, by name.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
+
+use listen::throttle::Allowance;
 
 /// Bounds that the operator sets.
 #[derive(Debug, Clone, Copy)]
@@ -207,15 +210,11 @@ pub const READ_BYTES: usize = 128 * 1024;
 pub const GATHER: Duration = Duration::from_millis(2);
 
 /// Wrong tokens from one address before it is told to wait, and how often it may try from then on.
-pub const AUTH_FAILURES: u32 = 10;
-/// See [`AUTH_FAILURES`].
-pub const AUTH_FAILURE_PERIOD: Duration = Duration::from_secs(1);
-
-/// Addresses with wrong tokens that are told apart; more are counted together.
-pub const MAX_FAILING_PEERS: usize = 4096;
-
-/// How long the end of a connection waits for a client that still sends, so that it can read the answer.
-pub const LINGER: Duration = Duration::from_secs(2);
+pub const AUTH_FAILURES: Allowance = Allowance {
+    failures: NonZeroU32::new(10).expect("ten is not zero"),
+    period: Duration::from_secs(1),
+    max_peers: 4096,
+};
 
 /// How long requests may go on after the daemon was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -384,10 +383,11 @@ pub const MAX_EGRESS_CONNECTIONS: usize = 256;
 /// New connections of one sandbox to the outside in a second; a moment's worth may come at once.
 pub const EGRESS_CONNECTIONS_PER_SECOND: u32 = 100;
 
-/// Names that are looked up at once for all sandboxes, each of which takes a thread, and for one sandbox.
-pub const MAX_LOOKUPS: usize = 64;
+/// Names that are looked up at once for all sandboxes, each of which takes a thread until the system's resolver is done, and for
+/// one sandbox: it takes very many of those to keep the others waiting.
+pub const MAX_LOOKUPS: usize = 256;
 /// See [`MAX_LOOKUPS`].
-pub const MAX_LOOKUPS_EACH: usize = 16;
+pub const MAX_LOOKUPS_EACH: usize = 4;
 
 /// How long a name may take to be found.
 pub const EGRESS_RESOLVE: Duration = Duration::from_secs(10);

@@ -14,9 +14,10 @@ use super::body::{self, PreviewBody};
 use super::cookies::Jar;
 use super::headers::Seen;
 use super::pages::Trouble;
-use crate::listen::throttle::Throttle;
+use crate::model::limits;
 use crate::model::preview::PreviewToken;
 use crate::service::{Link, Service};
+use listen::throttle::Throttle;
 
 /// The parameter that a link with a port of its own carries its token in.
 pub(crate) const KEY_PARAMETER: &str = "preview-key";
@@ -58,7 +59,7 @@ pub(super) struct Porter {
 
 impl Porter {
     pub(super) fn new(service: Arc<Service>) -> Self {
-        Self { service, guesses: Throttle::new() }
+        Self { service, guesses: Throttle::new(limits::AUTH_FAILURES) }
     }
 
     /// Whether the request is one of somebody with a link, and which.

@@ -13,7 +13,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::listen::waiting::Busy;
 use crate::service::{Link, PreviewUse};
 
 /// What a visitor is sent.
@@ -104,37 +103,6 @@ impl Body for Upload {
 
     fn size_hint(&self) -> SizeHint {
         self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
-    }
-}
-
-/// An answer on its connection, which is busy with the request until the body's end.
-pub(super) fn of_request(body: PreviewBody, busy: Busy) -> PreviewBody {
-    OfRequest { body, _busy: busy }.boxed_unsync()
-}
-
-/// See [`of_request`].
-struct OfRequest {
-    body: PreviewBody,
-    _busy: Busy,
-}
-
-impl Body for OfRequest {
-    type Data = Bytes;
-    type Error = BrokenOff;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

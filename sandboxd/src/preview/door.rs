@@ -17,12 +17,12 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::admission::Entrance;
-use super::body::{self, PreviewBody};
+use super::body::PreviewBody;
 use super::gateway::{Gateway, Held};
-use crate::listen::linger::Lingering;
-use crate::listen::waiting::Seat;
-use crate::listen::{self, Places};
 use crate::model::limits;
+use listen::Places;
+use listen::linger::Lingering;
+use listen::waiting::{BusyBody, Seat};
 
 /// Serves visitors of `listener` until `closed`.
 pub(super) async fn serve(
@@ -36,10 +36,10 @@ pub(super) async fn serve(
     loop {
         let (stream, visitor, place) = tokio::select! {
             () = closed.cancelled() => break,
-            accepted = listen::accept(&listener, &places) => accepted,
+            accepted = listen::accept(&listener, &places, limits::STALLED_READER) => accepted,
         };
         let connection = Connection {
-            visitor,
+            visitor: visitor.ip(),
             entrance: entrance.clone(),
             gateway: Arc::clone(&gateway),
             seat: places.waiting.sit_down(),
@@ -95,10 +95,10 @@ impl Connection {
         &self,
         request: Request<Incoming>,
         stopping: CancellationToken,
-    ) -> Result<Response<PreviewBody>, Infallible> {
+    ) -> Result<Response<BusyBody<PreviewBody>>, Infallible> {
         let busy = self.seat.busy();
         let held = Held { _place: Arc::clone(&self.place), stopping };
         let response = self.gateway.answer(request, &self.entrance, self.visitor, held).await;
-        Ok(response.map(|body| body::of_request(body, busy)))
+        Ok(response.map(|body| BusyBody::new(body, busy)))
     }
 }

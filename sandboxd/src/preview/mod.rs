@@ -19,6 +19,7 @@ mod upstream;
 
 use std::sync::Arc;
 
+use listen::Places;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,7 +27,6 @@ use tokio_util::task::TaskTracker;
 use self::admission::Entrance;
 pub(crate) use self::admission::KEY_PARAMETER;
 use self::gateway::Gateway;
-use crate::listen;
 use crate::model::limits;
 use crate::service::Service;
 
@@ -34,7 +34,7 @@ use crate::service::Service;
 pub async fn serve(listener: TcpListener, service: Arc<Service>, shutdown: CancellationToken) {
     let Some(mut doors) = service.doors() else { return };
     let gateway = Arc::new(Gateway::new(Arc::clone(&service)));
-    let places = listen::Places::new(limits::MAX_VISITORS);
+    let places = Places::new(limits::MAX_VISITORS);
     let entrances = TaskTracker::new();
     let entrance = |listener, entrance, shutdown| {
         entrances.spawn(door::serve(listener, entrance, Arc::clone(&gateway), places.clone(), shutdown));

@@ -46,7 +46,7 @@ pub(super) struct Egress {
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
     pub(super) places: Arc<Semaphore>,
-    pub(super) lookups: Semaphore,
+    pub(super) lookups: Arc<Semaphore>,
     pub(super) rate: DefaultDirectRateLimiter,
 }
 
@@ -100,7 +100,7 @@ impl Egress {
             open: Mutex::default(),
             next: AtomicU64::new(0),
             places: Arc::new(Semaphore::new(limits::MAX_EGRESS_CONNECTIONS)),
-            lookups: Semaphore::new(limits::MAX_LOOKUPS_EACH),
+            lookups: Arc::new(Semaphore::new(limits::MAX_LOOKUPS_EACH)),
             rate: RateLimiter::direct(Quota::per_second(per_second.unwrap_or(std::num::NonZeroU32::MIN))),
         })
     }

@@ -1,40 +1,29 @@
 //! Ports of sandboxes that are published on the host, as the original did it.
 //!
 //! For each there is a container that listens (`engine/publisher.rs`) and a socket of ours that it passes its
-//! connections on to: its door. Whatever comes through the door goes to the port on the sandbox's loopback, and wakes the
-//! sandbox where it was parked. A publisher that died is made again with the port of the host that it had, or another
-//! where somebody else has that now.
+//! connections on to: its door (`publisher_door.rs`), which opens when the port is shut to other sandboxes. A publisher that died
+//! is made again with the port of the host that it had, or another where somebody else has that now.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use sandbox_api::SandboxId;
-use tokio::io::copy_bidirectional;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Mutex, OnceCell, Semaphore};
+use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::{debug, info, warn};
+use tokio_util::sync::DropGuard;
+use tracing::{info, warn};
 
+use super::publisher_door::Key;
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::engine::{DOOR_NAME, FoundPublisher, PublisherPlan};
+use crate::egress::{KeptShut, PublishedAt};
+use crate::engine::{FoundPublisher, Published, PublisherPlan};
 use crate::metrics::Repair;
 use crate::model::{Stage, Transport, limits};
 
 /// What publishes where the operator names no image, and can be had.
 const PUBLISHER_IMAGE: &str = "alpine/socat:1.8.0.0";
-
-/// The doors' place in the run dir.
-const DOORS_DIR: &str = "doors";
-
-/// Which port of which sandbox.
-type Key = (SandboxId, u16);
 
 /// What is published.
 #[derive(Debug, Default)]
@@ -46,12 +35,13 @@ pub(super) struct Publications {
 
 #[derive(Debug)]
 struct Publication {
-    host_port: u16,
+    at: Published,
     /// How often it was made again in a row, each time soon after it was made.
     revived: u32,
     made: Instant,
     /// Closes the door.
     _door: DropGuard,
+    _shut: KeptShut,
 }
 
 impl Publication {
@@ -85,9 +75,9 @@ impl Service {
         }
         let key = (sandbox.id().clone(), port);
         if let Some(there) = held.get(&key)
-            && self.engine.published(sandbox.id(), port).await? == Some(there.host_port)
+            && self.engine.published(sandbox.id(), port).await? == Some(there.at)
         {
-            return Ok(there.host_port);
+            return Ok(there.at.host_port);
         }
         self.publish_held(&mut held, sandbox, port, image).await
     }
@@ -100,13 +90,13 @@ impl Service {
         image: String,
     ) -> Result<u16, Error> {
         let key = (sandbox.id().clone(), port);
-        // The old door closes first: the new one has its place.
+        // What is made next has its place.
         let before = held.remove(&key);
-        let host_port = before.as_ref().map(|publication| publication.host_port);
+        let host_port = before.as_ref().map(|publication| publication.at.host_port);
         let plan = PublisherPlan { host_port, ..self.publisher_plan(sandbox, port, image) };
         match self.make_publisher(&key, &plan).await {
             Ok(publication) => {
-                let host_port = publication.host_port;
+                let host_port = publication.at.host_port;
                 let revived = before.filter(Publication::died_soon).map_or(0, |before| before.revived + 1);
                 held.insert(key, Publication { revived, ..publication });
                 info!(sandbox = %sandbox.id(), port, host_port, "published a port");
@@ -138,7 +128,7 @@ impl Service {
             if of.is_some() && !self.engine.publisher_died(&id, port).await? {
                 continue;
             }
-            let there = Some(publication.host_port);
+            let there = Some(publication.at);
             let is_offered = sandbox.stage() != Stage::Deleting && self.offers(&id, port).is_ok();
             if is_offered && self.engine.published(&id, port).await? != there {
                 let image = self.publisher_image().await?;
@@ -151,10 +141,17 @@ impl Service {
 
     /// What a failure leaves is the caller's to remove.
     async fn make_publisher(self: &Arc<Self>, key: &Key, plan: &PublisherPlan) -> Result<Publication, Error> {
-        let door = self.open_publishers_door(key)?;
+        self.make_publishers_place(key)?;
         self.engine.ensure_network(&plan.network).await?;
-        let host_port = self.engine.publish(plan).await?;
-        Ok(Publication { host_port, revived: 0, made: Instant::now(), _door: door })
+        let at = self.engine.publish(plan).await?;
+        self.open_publication(key, at)
+    }
+
+    /// Which port it is only the engine says, when its publisher listens: until it is shut to sandboxes nobody gets through.
+    fn open_publication(self: &Arc<Self>, key: &Key, at: Published) -> Result<Publication, Error> {
+        let shut = self.gate.keep_shut(PublishedAt { port: at.host_port, publisher: at.address });
+        let door = self.open_publishers_door(key)?;
+        Ok(Publication { at, revived: 0, made: Instant::now(), _door: door, _shut: shut })
     }
 
     /// The publishers' network of this instance.
@@ -181,7 +178,7 @@ impl Service {
     pub async fn publications(&self, id: &SandboxId) -> Vec<(u16, u16)> {
         let held = self.publications.held.lock().await;
         let of = held.iter().filter(|((sandbox, _), _)| sandbox == id);
-        of.map(|((_, port), publication)| (*port, publication.host_port)).collect()
+        of.map(|((_, port), publication)| (*port, publication.at.host_port)).collect()
     }
 
     /// Takes back everything that is published of a sandbox.
@@ -215,14 +212,9 @@ impl Service {
             if self.offers(&key.0, key.1).is_err() {
                 continue;
             }
-            let Some(host_port) = self.engine.published(&key.0, key.1).await? else { continue };
-            match self.open_publishers_door(&key) {
-                Ok(door) => {
-                    drop(held.insert(
-                        key,
-                        Publication { host_port, revived: 0, made: Instant::now(), _door: door },
-                    ))
-                }
+            let Some(at) = self.engine.published(&key.0, key.1).await? else { continue };
+            match self.open_publication(&key, at) {
+                Ok(publication) => drop(held.insert(key, publication)),
                 Err(error) => {
                     warn!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "could not open a publisher's door");
                 }
@@ -275,80 +267,5 @@ impl Service {
             }
         };
         self.publications.image.get_or_try_init(choose).await.cloned()
-    }
-
-    fn door_dir(&self, (id, port): &Key) -> PathBuf {
-        self.setup.run_dir.join(DOORS_DIR).join(format!("{id}-{port}"))
-    }
-
-    fn remove_door(&self, key: &Key) {
-        if let Err(error) = std::fs::remove_dir_all(self.door_dir(key))
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            warn!(sandbox = %key.0, port = key.1, %error, "could not remove a publisher's door");
-        }
-    }
-
-    fn open_publishers_door(self: &Arc<Self>, key: &Key) -> Result<DropGuard, Error> {
-        let dir = self.door_dir(key);
-        let open = || {
-            DirBuilder::new().recursive(true).mode(0o755).create(&dir)?;
-            // Whatever the umask: the publisher's user must get in, and nobody else gets past the run dir.
-            std::fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
-            let path = dir.join(DOOR_NAME);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            let listener = UnixListener::bind(&path)?;
-            std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
-            Ok(listener)
-        };
-        let listener = open().map_err(|source| Error::RunDir { source })?;
-        // Closed with the daemon, too: whoever attends it holds the service.
-        let closed = self.watching.child_token();
-        tokio::spawn(attend(Arc::clone(self), key.clone(), listener, closed.clone()));
-        Ok(closed.drop_guard())
-    }
-
-    /// Carries a connection to the port, for as long as it lasts.
-    async fn carry(self: &Arc<Self>, (id, port): &Key, mut visitor: UnixStream) -> Result<(), Error> {
-        self.offers(id, *port)?;
-        // It is in use for as long as the connection is open, because nothing else tells whether somebody is there.
-        let (_, _, _mark) = self.in_use(id).await?.let_go();
-        let mut tunnel = self.connect_port(id, *port).await?;
-        if let Err(error) = copy_bidirectional(&mut visitor, &mut tunnel).await {
-            debug!(sandbox = %id, port, %error, "a connection to a published port broke");
-        }
-        Ok(())
-    }
-}
-
-/// Lets connections in until the door is closed.
-async fn attend(service: Arc<Service>, key: Key, listener: UnixListener, closed: CancellationToken) {
-    let places = Arc::new(Semaphore::new(limits::MAX_PUBLISHED_CONNECTIONS));
-    loop {
-        let accepted = tokio::select! {
-            () = closed.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((visitor, _)) = accepted else {
-            // Out of descriptors, most likely: others must give some back first.
-            tokio::time::sleep(limits::KEEPER_TICK).await;
-            continue;
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let (service, key, closed) = (Arc::clone(&service), key.clone(), closed.clone());
-        tokio::spawn(async move {
-            let _place = place;
-            tokio::select! {
-                carried = service.carry(&key, visitor) => {
-                    if let Err(error) = carried {
-                        debug!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "a published port cannot be reached");
-                    }
-                }
-                () = closed.cancelled() => {}
-            }
-        });
     }
 }

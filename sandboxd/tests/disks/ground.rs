@@ -1,7 +1,6 @@
 //! An engine with disks for one test, and nothing left of it at the end.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,14 +8,12 @@ use bollard::Docker;
 use bollard::container::LogOutput;
 use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
-use bollard::query_parameters::{
-    InspectContainerOptions, ListContainersOptions, ListVolumesOptions, RemoveContainerOptions,
-    RemoveVolumeOptions,
-};
+use bollard::query_parameters::InspectContainerOptions;
 use futures::StreamExt;
 use sandbox_api::SandboxId;
 use sandboxd::engine::{ContainerPlan, Disks, Engine, EngineAddress, SandboxLabels};
 use sandboxd::model::{Disk, Instance, Resources, SandboxSpec, SessionKey, Transport, UidSlot};
+use test_daemon::{agent_program, remove_all};
 
 /// Bound of every wait for a condition.
 const SOON: Duration = Duration::from_secs(30);
@@ -147,42 +144,6 @@ impl Drop for Ground {
         };
         let _ = std::thread::spawn(clean).join();
     }
-}
-
-async fn remove_all(instance: &str) {
-    let docker = Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap();
-    let filters = HashMap::from([("label".to_owned(), vec![format!("sandboxd.instance={instance}")])]);
-    let options = ListContainersOptions { all: true, filters: Some(filters.clone()), ..Default::default() };
-    for container in docker.list_containers(Some(options)).await.unwrap_or_default() {
-        let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
-        let _ = docker.remove_container(&container.id.unwrap_or_default(), Some(options)).await;
-    }
-    // A helper that is removing itself may still have the disks' volume.
-    let deadline = Instant::now() + SOON;
-    while Instant::now() < deadline {
-        let options = ListVolumesOptions { filters: Some(filters.clone()) };
-        let volumes =
-            docker.list_volumes(Some(options)).await.unwrap_or_default().volumes.unwrap_or_default();
-        if volumes.is_empty() {
-            return;
-        }
-        for volume in volumes {
-            let _ = docker.remove_volume(&volume.name, Some(RemoveVolumeOptions { force: true })).await;
-        }
-        tokio::time::sleep(POLL).await;
-    }
-}
-
-/// The agent's program, built by `make agent`.
-fn agent_program() -> PathBuf {
-    if let Some(path) = std::env::var_os("SANDBOXD_AGENT_PATH") {
-        return path.into();
-    }
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let beside_tests = Path::new(env!("CARGO_BIN_EXE_sandboxd")).ancestors().nth(2).unwrap();
-    let path = beside_tests.join(target).join("agent/sandbox-agent");
-    assert!(path.exists(), "no agent at {}: run `make agent` first", path.display());
-    path
 }
 
 /// Whether a loop device of this machine has the disk's image.

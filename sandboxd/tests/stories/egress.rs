@@ -35,7 +35,7 @@ pub(crate) async fn sandbox_with(daemon: &Daemon, key: &str, mode: &str, allow: 
 }
 
 /// The proxy's statuses to CONNECT.
-async fn statuses(daemon: &Daemon, sandbox: &SandboxId, targets: &[String]) -> Vec<String> {
+pub(crate) async fn statuses(daemon: &Daemon, sandbox: &SandboxId, targets: &[String]) -> Vec<String> {
     let targets: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
     let script = format!("set -- {}\n{CONNECT_EACH}", targets.join(" "));
     daemon.output(sandbox, &script).await.lines().map(str::to_owned).collect()

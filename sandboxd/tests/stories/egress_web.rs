@@ -1,6 +1,8 @@
 //! Tools of a default sandbox without settings of their own, against the registries that this machine reaches.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use sandbox_client::WriteOptions;
 
 use crate::harness::{Daemon, Home, over_each_transport};
 
@@ -71,6 +73,36 @@ async fn pip_installs_a_package() {
     let urllib =
         "python3 -c \"import urllib.request as u; print(u.urlopen('https://pypi.org/simple/six/').status)\"";
     assert_eq!(daemon.output(&sandbox, urllib).await, "200\n");
+    daemon.stop().await;
+}
+
+/// The program of this machine's toolchain, which a sandbox has none of; says so where there is none.
+#[expect(clippy::print_stderr, reason = "a story that is left out is not to look like one that held")]
+fn cargo() -> Option<PathBuf> {
+    // Of the toolchain itself, and not what chooses one.
+    let cargo = std::env::var_os("CARGO").map(PathBuf::from).filter(|path| path.is_file());
+    if cargo.is_none() {
+        eprintln!("left out: no cargo runs this story");
+    }
+    cargo
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cargo_finds_and_downloads_a_crate() {
+    let Some(cargo) = cargo() else { return };
+    if !reaches("index.crates.io").await || !reaches("static.crates.io").await {
+        return;
+    }
+    let daemon = Daemon::start_in(home()).await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let program = tokio::fs::read(cargo).await.unwrap();
+    let executable = WriteOptions { mode: Some(0o755), ..WriteOptions::default() };
+    daemon.client.put_file(&sandbox, "cargo", program, executable).await.unwrap();
+    // What `fetch` asks of the registries, without a compiler to be asked for.
+    let vendor = "mkdir -p it/src && cd it && touch src/lib.rs && \
+                  printf '[package]\\nname = \"it\"\\nedition = \"2021\"\\n[dependencies]\\nitoa = \"1\"\\n' >Cargo.toml && \
+                  ../cargo vendor >&2 && grep '^name' vendor/itoa/Cargo.toml | head -n 1";
+    assert_eq!(daemon.output(&sandbox, vendor).await, "name = \"itoa\"\n");
     daemon.stop().await;
 }
 

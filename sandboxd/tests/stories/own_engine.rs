@@ -36,8 +36,10 @@ impl OwnEngine {
     pub(crate) fn start_again(&mut self, live_restore: bool) {
         let namespace = self.dir.path().file_name().unwrap().to_str().unwrap();
         let path = |name: &str| self.path(name).to_string_lossy().into_owned();
-        let mut dockerd = Command::new("dockerd");
+        // In a network of its own: one without a bridge removes docker0 where it starts, whosever that is.
+        let mut dockerd = Command::new("unshare");
         dockerd
+            .args(["--net", "dockerd"])
             .args(["--data-root", &path("data"), "--exec-root", &path("exec"), "--pidfile", &path("pid")])
             .args(["--host", &format!("unix://{}", path("docker.sock")), "--config-file", &path("none.json")])
             .args(["--containerd-namespace", namespace])

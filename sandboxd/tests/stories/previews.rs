@@ -217,7 +217,7 @@ async fn only_ports_that_a_sandbox_may_offer_have_links() {
     daemon.client.create_or_reconnect(&wish).await.unwrap();
     assert_eq!(visit(&url).await.status, 410, "it is not offered any more");
     let asker = crate::http::Asker::of(&daemon);
-    for port in ["0", "65536", "-1", "+3000", "x", "3000.0"] {
+    for port in ["0", "65536", "-1", "+3000", "03000", "x", "3000.0"] {
         let answer = asker.get(&format!("/v1/sandboxes/{sandbox}/ports/{port}")).await;
         assert_eq!(answer.status, 400, "{port}: {answer:?}");
     }

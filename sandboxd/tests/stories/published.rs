@@ -1,11 +1,14 @@
 //! Ports that are published on the host, as the original did it.
 
+use std::path::PathBuf;
+
 use bollard::query_parameters::{InspectContainerOptions, KillContainerOptions, RemoveContainerOptions};
 use sandbox_api::SandboxId;
 use sandbox_api::port::PortFound;
 use sandbox_api::sandbox::CreateSandbox;
 use sandboxd::model::layout::{container_name, publisher_name, volume_name};
 
+use crate::egress::{sandbox_with, statuses};
 use crate::engine_proxy::{EngineProxy, Fault};
 use crate::engine_view::networks_of;
 use crate::harness::{Daemon, Home, docker, left_out_under_gvisor, until};
@@ -78,7 +81,8 @@ async fn a_publisher_that_was_killed_comes_back_at_the_same_address_by_itself() 
     let found = publish(&daemon, &sandbox, PORT).await;
     let name = publisher_name(&sandbox, PORT);
     docker().await.kill_container(&name, None::<KillContainerOptions>).await.unwrap();
-    until("it runs again", || async { is_running(&name).await }).await;
+    // Until its door is there, it turns visitors away.
+    until("it runs again", || async { is_running(&name).await && has_door(&daemon, &sandbox) }).await;
     assert_eq!(visit(&page(&found)).await.body, "back");
     assert_eq!(publish(&daemon, &sandbox, PORT).await.host_port, found.host_port);
 }
@@ -126,6 +130,38 @@ async fn a_port_that_is_not_offered_is_not_published() {
     assert_eq!(visit(&here).await.status, 0, "nobody is let through to what is not offered any more");
 }
 
+/// Where a publisher itself is, on the engine's bridge.
+async fn address_of(container: &str) -> String {
+    let found = docker().await.inspect_container(container, None::<InspectContainerOptions>).await.unwrap();
+    let networks = found.network_settings.unwrap().networks.unwrap();
+    networks.into_values().next().unwrap().ip_address.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_published_is_shut_to_sandboxes_whatever_is_opened() {
+    let ranges = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16";
+    let daemon = Daemon::start_in(Home::new().set("SANDBOXD_EGRESS_ALLOW_CIDR", ranges)).await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &node("res.end('published')")).await;
+    let host_port = publish(&daemon, &sandbox, PORT).await.host_port.unwrap();
+    let publisher = address_of(&publisher_name(&sandbox, PORT)).await;
+    let other_port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let open = other_port.local_addr().unwrap().to_string();
+    let shut = [format!("127.0.0.1:{host_port}"), format!("{publisher}:{PORT}")];
+    let allow = [open.as_str(), &shut[0], &shut[1]];
+    let visitor = sandbox_with(&daemon, "chat:2", "default", &allow).await;
+    let asked = [open.clone(), shut[0].clone(), shut[1].clone()];
+    let expected = [format!("{open} 200"), format!("{} 403", shut[0]), format!("{} 403", shut[1])];
+    assert_eq!(statuses(&daemon, &visitor, &asked).await, expected);
+    // The publisher goes on without the daemon, and the next one knows of it.
+    let daemon = Daemon::start_in(daemon.stop().await).await;
+    assert_eq!(statuses(&daemon, &visitor, &asked).await, expected);
+    // The port is somebody else's from now on.
+    daemon.client.delete(&sandbox).await.unwrap();
+    let _server = tokio::net::TcpListener::bind(&shut[0]).await.unwrap();
+    assert_eq!(statuses(&daemon, &visitor, &asked[1..2]).await, [format!("{} 200", shut[0])]);
+}
+
 async fn behind(proxy: &EngineProxy) -> Daemon {
     Daemon::start_in(Home::new().set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy())).await
 }
@@ -134,11 +170,20 @@ async fn is_there(container: &str) -> bool {
     docker().await.inspect_container(container, None::<InspectContainerOptions>).await.is_ok()
 }
 
-/// How many sockets for publishers the daemon has.
-fn doors(daemon: &Daemon) -> usize {
+/// Where the daemon has the sockets for publishers.
+fn doors_dir(daemon: &Daemon) -> PathBuf {
     let instance = daemon.home.instance().unwrap();
-    let doors = daemon.home.path().join("run").join(instance.id()).join("doors");
-    std::fs::read_dir(doors).map_or(0, Iterator::count)
+    daemon.home.path().join("run").join(instance.id()).join("doors")
+}
+
+/// How many places for them there are.
+fn doors(daemon: &Daemon) -> usize {
+    std::fs::read_dir(doors_dir(daemon)).map_or(0, Iterator::count)
+}
+
+/// Whether the one of the sandbox is open.
+fn has_door(daemon: &Daemon, sandbox: &SandboxId) -> bool {
+    doors_dir(daemon).join(format!("{sandbox}-{PORT}")).join("door.sock").exists()
 }
 
 #[tokio::test(flavor = "multi_thread")]

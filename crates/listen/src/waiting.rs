@@ -5,14 +5,17 @@
 //! way never is, however slow it is: that is the business of whoever answers it.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 /// All of them, the one that has waited longest first.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Waiting(Arc<Shared>);
+pub struct Waiting(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -28,7 +31,7 @@ struct List {
 
 impl Waiting {
     /// A place for a connection, which waits from now on.
-    pub(crate) fn sit_down(&self) -> Arc<Seat> {
+    pub fn sit_down(&self) -> Arc<Seat> {
         let seat =
             Seat { waiting: self.clone(), number: Mutex::default(), hung_up: CancellationToken::new() };
         seat.wait();
@@ -36,14 +39,14 @@ impl Waiting {
     }
 
     /// Hangs up on the one that has waited longest, if there is one.
-    pub(crate) fn hang_up_on_one(&self) {
+    pub fn hang_up_on_one(&self) {
         if let Some((_, hung_up)) = lock(&self.0.list).waiting.pop_first() {
             hung_up.cancel();
         }
     }
 
     /// Resolves when there may be another one.
-    pub(crate) async fn another(&self) {
+    pub async fn another(&self) {
         self.0.another.notified().await;
     }
 }
@@ -54,7 +57,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A connection's place. Its drop gives it up.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     waiting: Waiting,
     /// In the list, while it waits.
     number: Mutex<Option<u64>>,
@@ -63,12 +66,12 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// Resolves when the connection must make place.
-    pub(crate) fn hung_up(&self) -> WaitForCancellationFuture<'_> {
+    pub fn hung_up(&self) -> WaitForCancellationFuture<'_> {
         self.hung_up.cancelled()
     }
 
     /// For as long as a request is under way.
-    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+    pub fn busy(self: &Arc<Self>) -> Busy {
         self.stop_waiting();
         Busy(Arc::clone(self))
     }
@@ -98,11 +101,45 @@ impl Drop for Seat {
 
 /// A request under way. Its drop is the end of its answer.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Seat>);
+pub struct Busy(Arc<Seat>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.wait();
+    }
+}
+
+/// An answer on its connection, which is busy with the request until the answer's end.
+#[derive(Debug)]
+pub struct BusyBody<B> {
+    body: B,
+    _busy: Busy,
+}
+
+impl<B> BusyBody<B> {
+    /// Of an answer's body.
+    pub fn new(body: B, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl<B: Body + Unpin> Body for BusyBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

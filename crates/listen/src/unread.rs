@@ -9,22 +9,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, Request, Response};
 use bytes::Bytes;
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 /// A request's body that tells whether it was read to its end.
-pub(super) struct Tracked {
+pub struct Tracked {
     body: Incoming,
     is_read: Arc<AtomicBool>,
 }
 
 /// Whether a request was read to its end, for the answer to it.
-pub(super) struct Reading(Arc<AtomicBool>);
+pub struct Reading(Arc<AtomicBool>);
 
 /// Follows the reading of a request's body.
-pub(super) fn track(request: Request<Incoming>) -> (Request<Tracked>, Reading) {
+pub fn track(request: Request<Incoming>) -> (Request<Tracked>, Reading) {
     let is_read = Arc::new(AtomicBool::new(request.body().is_end_stream()));
     let reading = Reading(Arc::clone(&is_read));
     (request.map(|body| Tracked { body, is_read }), reading)
@@ -32,7 +32,7 @@ pub(super) fn track(request: Request<Incoming>) -> (Request<Tracked>, Reading) {
 
 impl Reading {
     /// Says in the answer that the connection ends, if it has to.
-    pub(super) fn tell<B>(&self, response: &mut Response<B>) {
+    pub fn tell<B>(&self, response: &mut Response<B>) {
         if !self.0.load(Ordering::Relaxed) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }

@@ -3,24 +3,26 @@
 //! An answer may come before the request's body has: to one that is too large, to a caller without a token.
 //! A socket closed with bytes unread makes the kernel reset the connection, and the reset overtakes the
 //! answer (RFC 9112 section 9.6). So the door stops sending, and throws away what still comes until the
-//! client hangs up or [`limits::LINGER`] is over, or the daemon is asked to stop.
+//! client hangs up or [`LINGER`] is over, or the program is asked to stop.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::model::limits;
+/// How long the end of a connection waits for a client that still sends, so that it can read the answer.
+pub const LINGER: Duration = Duration::from_secs(2);
 
 /// Room for what is thrown away at once.
 const SCRATCH_BYTES: usize = 4096;
 
 /// A stream whose shutdown lingers.
-pub(crate) struct Lingering {
+pub struct Lingering {
     stream: TcpStream,
     stop: CancellationToken,
     /// Set when nothing more is sent.
@@ -28,7 +30,8 @@ pub(crate) struct Lingering {
 }
 
 impl Lingering {
-    pub(crate) fn new(stream: TcpStream, stop: CancellationToken) -> Self {
+    /// Of a connection; `stop` ends the lingering too.
+    pub fn new(stream: TcpStream, stop: CancellationToken) -> Self {
         Self { stream, stop, until: None }
     }
 
@@ -75,7 +78,7 @@ impl AsyncWrite for Lingering {
         }
         let stop = this.stop.clone();
         let until = this.until.get_or_insert_with(|| {
-            Box::pin(async move { drop(timeout(limits::LINGER, stop.cancelled_owned()).await) })
+            Box::pin(async move { drop(timeout(LINGER, stop.cancelled_owned()).await) })
         });
         let mut scratch = [0; SCRATCH_BYTES];
         loop {

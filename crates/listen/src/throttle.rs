@@ -15,11 +15,16 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 
-use crate::model::limits;
-
-/// The address a request came from, as the socket has it.
+/// How many failures are let through.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+pub struct Allowance {
+    /// That one address has at once.
+    pub failures: NonZeroU32,
+    /// After which it has another; not zero.
+    pub period: Duration,
+    /// Addresses that are kept apart. More of them share one allowance.
+    pub max_peers: usize,
+}
 
 /// Failures between two sweeps of addresses that have been quiet.
 const SWEEP_EVERY: u32 = 256;
@@ -49,30 +54,31 @@ impl Source {
 type Limiter<C> = RateLimiter<Source, HashMapStateStore<Source>, C, NoOpMiddleware<<C as Clock>::Instant>>;
 
 /// Counts failures by address, with a bounded memory.
-pub(crate) struct Throttle<C: Clock = DefaultClock> {
+pub struct Throttle<C: Clock = DefaultClock> {
     limiter: Limiter<C>,
+    max_peers: usize,
     clock: C,
     failures: AtomicU32,
 }
 
 impl Throttle {
-    pub(crate) fn new() -> Self {
-        Self::with_clock(DefaultClock::default())
+    /// That lets so many through.
+    pub fn new(allowance: Allowance) -> Self {
+        Self::with_clock(allowance, DefaultClock::default())
     }
 }
 
 impl<C: Clock + Clone> Throttle<C> {
-    fn with_clock(clock: C) -> Self {
-        let burst = NonZeroU32::new(limits::AUTH_FAILURES).unwrap_or(NonZeroU32::MIN);
-        let quota = Quota::with_period(limits::AUTH_FAILURE_PERIOD).map(|quota| quota.allow_burst(burst));
-        let quota = quota.unwrap_or(Quota::per_second(burst));
+    fn with_clock(allowance: Allowance, clock: C) -> Self {
+        let Allowance { failures, period, max_peers } = allowance;
+        let quota = Quota::with_period(period).unwrap_or(Quota::per_minute(failures)).allow_burst(failures);
         let limiter = RateLimiter::hashmap_with_clock(quota, clock.clone());
-        Self { limiter, clock, failures: AtomicU32::new(0) }
+        Self { limiter, max_peers, clock, failures: AtomicU32::new(0) }
     }
 
     /// Counts a failure; how long to wait, where there were too many.
-    pub(crate) fn failed(&self, peer: IpAddr) -> Result<(), Duration> {
-        let is_full = || self.limiter.len() >= limits::MAX_FAILING_PEERS;
+    pub fn failed(&self, peer: IpAddr) -> Result<(), Duration> {
+        let is_full = || self.limiter.len() >= self.max_peers;
         if self.failures.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) || is_full() {
             self.limiter.retain_recent();
         }
@@ -93,9 +99,12 @@ mod tests {
 
     use super::*;
 
+    const ALLOWED: Allowance =
+        Allowance { failures: NonZeroU32::new(10).unwrap(), period: Duration::from_secs(1), max_peers: 4096 };
+
     fn throttle() -> (Throttle<FakeRelativeClock>, FakeRelativeClock) {
         let clock = FakeRelativeClock::default();
-        (Throttle::with_clock(clock.clone()), clock)
+        (Throttle::with_clock(ALLOWED, clock.clone()), clock)
     }
 
     /// Failures that are let through before one is not.
@@ -109,8 +118,8 @@ mod tests {
         let (throttle, clock) = throttle();
         assert_eq!(burst(&throttle, "10.0.0.1"), 10);
         let wait = throttle.failed("10.0.0.1".parse().unwrap()).unwrap_err();
-        assert!(wait <= limits::AUTH_FAILURE_PERIOD && !wait.is_zero(), "{wait:?}");
-        clock.advance(limits::AUTH_FAILURE_PERIOD * 2);
+        assert!(wait <= ALLOWED.period && !wait.is_zero(), "{wait:?}");
+        clock.advance(ALLOWED.period * 2);
         assert_eq!(burst(&throttle, "10.0.0.1"), 2);
     }
 
@@ -129,12 +138,12 @@ mod tests {
     fn memory_is_bounded_and_the_quiet_are_forgotten() {
         let (throttle, clock) = throttle();
         let addresses = |first: u32| (first..).map(|n| IpAddr::V4(n.into()));
-        for peer in addresses(0).take(limits::MAX_FAILING_PEERS * 2) {
+        for peer in addresses(0).take(ALLOWED.max_peers * 2) {
             let _ = throttle.failed(peer);
-            assert!(throttle.limiter.len() <= limits::MAX_FAILING_PEERS + 1);
+            assert!(throttle.limiter.len() <= ALLOWED.max_peers + 1);
         }
         assert_eq!(burst(&throttle, "250.0.0.1"), 0, "the crowd has had its share");
-        clock.advance(limits::AUTH_FAILURE_PERIOD * limits::AUTH_FAILURES);
+        clock.advance(ALLOWED.period * ALLOWED.failures.get());
         assert_eq!(burst(&throttle, "250.0.0.1"), 10);
         assert!(throttle.limiter.len() <= 2, "{}", throttle.limiter.len());
     }

@@ -1,11 +1,15 @@
-//! Listening on TCP, within bounds: what the API's door and the previews' have in common.
+//! Listening on TCP, within bounds: what the doors of the daemon and of the chat have in common.
+//!
+//! It knows nothing of what is asked behind them. Whoever accepts connections by it says how many there may be and how long a
+//! client may leave what it asked for unread.
 
-pub(crate) mod linger;
-pub(crate) mod throttle;
-pub(crate) mod waiting;
+pub mod linger;
+pub mod throttle;
+pub mod unread;
+pub mod waiting;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,21 +20,21 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use self::waiting::Waiting;
-use crate::model::limits;
 
 /// Pause after a failed accept, which most often means that descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections that may be open at once.
 #[derive(Debug, Clone)]
-pub(crate) struct Places {
+pub struct Places {
     free: Arc<Semaphore>,
     /// Those of them that may have to make place for others. Whoever does not tell of his has none.
-    pub(crate) waiting: Waiting,
+    pub waiting: Waiting,
 }
 
 impl Places {
-    pub(crate) fn new(count: usize) -> Self {
+    /// So many.
+    pub fn new(count: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(count)), waiting: Waiting::default() }
     }
 
@@ -48,13 +52,14 @@ impl Places {
     }
 }
 
-/// The next connection, its peer, and the place it takes.
-pub(crate) async fn accept(
+/// The next connection, its peer, and the place it takes. It ends when what it is sent was left unread for `stalled`.
+pub async fn accept(
     listener: &TcpListener,
     places: &Places,
-) -> (TcpStream, IpAddr, OwnedSemaphorePermit) {
+    stalled: Duration,
+) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     loop {
-        match try_accept(listener, places).await {
+        match try_accept(listener, places, stalled).await {
             Ok(accepted) => return accepted,
             Err(error) => {
                 warn!(%error, "could not accept a connection");
@@ -67,16 +72,17 @@ pub(crate) async fn accept(
 async fn try_accept(
     listener: &TcpListener,
     places: &Places,
-) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
+    stalled: Duration,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     // A full house does not refuse: the kernel's queue holds those who come until a place is free.
     let place = places.take().await?;
     let (stream, address) = listener.accept().await?;
-    tune(&stream, limits::STALLED_READER)?;
-    Ok((stream, address.ip(), place))
+    tune(&stream, stalled)?;
+    Ok((stream, address, place))
 }
 
-/// Makes short answers quick, and ends what stalls.
-pub(crate) fn tune(stream: &TcpStream, stalled: Duration) -> io::Result<()> {
+/// Makes short answers quick, and ends a connection whose client has read nothing for `stalled`.
+pub fn tune(stream: &TcpStream, stalled: Duration) -> io::Result<()> {
     // Without it the kernel holds short answers back for 40 ms.
     stream.set_nodelay(true)?;
     // Only the kernel can tell a slow reader from one that stopped: a megabyte may lie in its buffers, and a
