@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "it says how to try it")]
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use axum::body::Body;
@@ -15,6 +16,7 @@ use bash_tools::gates::{BashToolsLayer, Decision, Gates, access_route};
 use bash_tools::session::SessionKey;
 use bash_tools::tools::BashInput;
 use futures::StreamExt;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 async fn bash(
@@ -23,16 +25,20 @@ async fn bash(
     tools: Decision,
     Json(input): Json<BashInput>,
 ) -> Response {
-    if !tools.is_enabled() {
-        return (StatusCode::FORBIDDEN, "there are no tools for this request").into_response();
-    }
     let key = match SessionKey::chat(&chat) {
         Ok(key) => key,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
+    let toolkit = match app.toolkit(tools, key) {
+        Ok(toolkit) => toolkit,
+        Err(closed) => return (StatusCode::FORBIDDEN, closed.to_string()).into_response(),
+    };
     // The command ends when the browser leaves, because the stream is dropped then.
-    let values = app.toolkit(key).bash(input, CancellationToken::new());
-    let lines = values.map(|value| value.map(|value| format!("{}\n", serde_json::json!(value))));
+    let values = toolkit.bash(input, CancellationToken::new());
+    let lines = values.map(|value| {
+        let line = value.map_or_else(|error| json!({ "error": error.to_string() }), |value| json!(value));
+        Ok::<_, Infallible>(format!("{line}\n"))
+    });
     Body::from_stream(lines).into_response()
 }
 

@@ -1,16 +1,17 @@
 //! An app's tools, put together from its configuration.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::config::{self, Environment, VercelCredentials};
-use crate::provider::{
-    self, BadCredentials, Credentials, Docker, DockerWish, Provider, VERCEL_API, Vercel, VercelWish,
-};
+use crate::config::{self, Environment};
+use crate::gates::{Decision, Reason};
+use crate::provider::{self, BadCredentials, Docker, DockerWish, Provider, VERCEL_API, Vercel, VercelWish};
 use crate::seed::{GitCredentials, GitSeed, Seed, UploadSeed};
 use crate::session::{SessionKey, SessionLimits, Sessions};
-use crate::tools::{Definition, OutputLimits, Surroundings, ToolLimits, Toolkit, definitions};
+use crate::tools::{Definition, FLUSH_PAUSE, OutputLimits, Surroundings, ToolLimits, Toolkit, definitions};
+use crate::workspace::Workspace;
 
 /// The tools of an app: one for all its chats. Cheap to clone; all clones have the same sessions.
 #[derive(Debug, Clone)]
@@ -59,13 +60,34 @@ impl App {
             timeout_s: tools.command_timeout.as_secs(),
             max_output_chars: tools.max_stdout_chars,
         };
-        let limits = ToolLimits { timeout: tools.command_timeout, output, ports };
+        let limits = ToolLimits { timeout: tools.command_timeout, output, ports, pause: FLUSH_PAUSE };
         Self { sessions, limits, definitions: definitions(&around).into() }
     }
 
-    /// The tools of a chat. Cheap: nothing is opened before a tool is called.
-    pub fn toolkit(&self, key: SessionKey) -> Toolkit {
-        Toolkit::new(self.sessions.clone(), key, self.limits.clone())
+    /// The tools of a chat, where the gates are open for the request that wants them. Cheap: nothing is opened before a tool is
+    /// called.
+    ///
+    /// # Errors
+    /// The gate that is closed.
+    pub fn toolkit(&self, gates: Decision, key: SessionKey) -> Result<Toolkit, Reason> {
+        match gates {
+            Decision::Enabled => Ok(Toolkit::new(self.sessions.clone(), key, self.limits.clone())),
+            Decision::Disabled(reason) => Err(reason),
+        }
+    }
+
+    /// A chat's sandbox, for its person; who has no tools sees nothing of it either.
+    ///
+    /// # Errors
+    /// The gate that is closed.
+    pub fn workspace(&self, gates: Decision, key: SessionKey) -> Result<Workspace, Reason> {
+        Ok(Workspace::new(self.toolkit(gates, key)?))
+    }
+
+    /// With another pause between two values of a command than [`FLUSH_PAUSE`].
+    pub fn with_pause(mut self, pause: Duration) -> Self {
+        self.limits.pause = pause;
+        self
     }
 
     /// What a model is told of the tools.
@@ -98,13 +120,7 @@ fn sandboxd(
 }
 
 fn vercel(tools: &config::BashTools, environment: &Environment) -> Result<Arc<dyn Provider>, SetupError> {
-    let credentials = match environment.vercel.clone() {
-        None => return Err(BadCredentials::Missing.into()),
-        Some(VercelCredentials::Token { token, team_id, project_id }) => {
-            Credentials::new(token, team_id, project_id)?
-        }
-        Some(VercelCredentials::Oidc(token)) => Credentials::oidc(token)?,
-    };
+    let credentials = environment.vercel.clone()?;
     let wish = VercelWish {
         runtime: tools.sandbox.runtime.clone(),
         vcpus: tools.sandbox.vcpus,

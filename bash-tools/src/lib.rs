@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`config`] is what the operator wrote, checked. [`gates`] decide for each request whether there are
 //! tools at all. [`provider`] is where sandboxes are. [`session`] keeps one for each chat, and [`seed`] puts its first
-//! files there. [`tools`] is what the model calls. [`App`] puts them together.
+//! files there. [`tools`] is what the model calls, and [`Workspace`] what its person sees of the sandbox. [`App`] puts them together.
 //!
 //! Nothing here runs a command on the machine it is on.
 
@@ -13,5 +13,7 @@ pub mod provider;
 pub mod seed;
 pub mod session;
 pub mod tools;
+mod workspace;
 
 pub use app::{App, SetupError};
+pub use workspace::Workspace;

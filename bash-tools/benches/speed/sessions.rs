@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use bash_tools::provider::{Archive, Command, Error, FilePart, Opened, Provider, Result, Running, SandboxId};
+use bash_tools::provider::{
+    Command, Content, Download, Error, FileList, FilePart, Opened, Provider, Result, Running, SandboxId,
+    Status,
+};
 use bash_tools::session::{SessionKey, SessionLimits, Sessions};
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -89,7 +92,31 @@ impl Provider for Nowhere {
         Err(Error::Gone)
     }
 
-    async fn unpack(&self, _: &SandboxId, _: Archive) -> Result<()> {
+    async fn list_files(&self, _: &SandboxId, _: &str, _: Option<&str>) -> Result<FileList> {
+        Err(Error::Gone)
+    }
+
+    async fn download(&self, _: &SandboxId, _: &str) -> Result<Download> {
+        Err(Error::Gone)
+    }
+
+    async fn upload(&self, _: &SandboxId, _: &str, _: u64, _: Content) -> Result<()> {
+        Err(Error::Gone)
+    }
+
+    async fn remove_file(&self, _: &SandboxId, _: &str) -> Result<()> {
+        Err(Error::Gone)
+    }
+
+    async fn status(&self, _: &SandboxId) -> Result<Status> {
+        Err(Error::Gone)
+    }
+
+    async fn park(&self, _: &SandboxId) -> Result<()> {
+        Err(Error::Gone)
+    }
+
+    async fn unpack(&self, _: &SandboxId, _: Content) -> Result<()> {
         Err(Error::Gone)
     }
 

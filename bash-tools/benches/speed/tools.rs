@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bash_tools::provider::{Docker, DockerWish};
 use bash_tools::session::{SessionKey, SessionLimits, Sessions};
-use bash_tools::tools::{BashInput, OutputLimits, ToolLimits, Toolkit};
+use bash_tools::tools::{BashInput, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit};
 use futures::StreamExt;
 use test_daemon::{Daemon, outcome, script};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,7 @@ pub(crate) async fn measure() {
         timeout: Duration::from_secs(30),
         output: OutputLimits { max_stdout_chars: 12_000, max_stderr_chars: 12_000 },
         ports: vec![3000],
+        pause: FLUSH_PAUSE,
     };
     let tools = Toolkit::new(sessions.clone(), key.clone(), limits);
     let sandbox = sessions.lease(&key).await.unwrap().sandbox().as_str().parse().unwrap();

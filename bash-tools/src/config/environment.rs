@@ -3,6 +3,7 @@
 use secrecy::{ExposeSecret, SecretString};
 
 use super::settings::{BashTools, Seed};
+use crate::provider::{BadCredentials, Credentials};
 
 /// Shortest token that is taken, in characters.
 pub const MIN_TOKEN_CHARS: usize = 32;
@@ -14,13 +15,8 @@ pub(super) const ADMIN_TOKEN: &str = "REMCOCHAT_ADMIN_TOKEN";
 /// What mean that the switch is on.
 const ON: [&str; 4] = ["1", "true", "yes", "on"];
 
-pub(super) const VERCEL_OIDC_TOKEN: &str = "VERCEL_OIDC_TOKEN";
-pub(super) const VERCEL_TOKEN: [&str; 2] = ["VERCEL_TOKEN", "VERCEL_API_KEY"];
-pub(super) const VERCEL_TEAM: [&str; 2] = ["VERCEL_TEAM_ID", "VERCEL_ORG_ID"];
-pub(super) const VERCEL_PROJECT: [&str; 1] = ["VERCEL_PROJECT_ID"];
-
 /// The environment, read once. Nothing of it can be printed by mistake.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Environment {
     /// Whether `REMCOCHAT_ENABLE_BASH_TOOL` is 1, true, yes or on.
     pub is_switched_on: bool,
@@ -30,24 +26,8 @@ pub struct Environment {
     pub orchestrator_token: Option<SecretString>,
     /// The repository's token, from the variable that `seed.git_token_env` names.
     pub git_token: Option<SecretString>,
-    /// Whatever there is to show at Vercel.
-    pub vercel: Option<VercelCredentials>,
-}
-
-/// What Vercel lets in.
-#[derive(Debug, Clone)]
-pub enum VercelCredentials {
-    /// A token for one project of one team.
-    Token {
-        /// `VERCEL_TOKEN` or `VERCEL_API_KEY`.
-        token: SecretString,
-        /// `VERCEL_TEAM_ID` or `VERCEL_ORG_ID`.
-        team_id: String,
-        /// `VERCEL_PROJECT_ID`.
-        project_id: String,
-    },
-    /// `VERCEL_OIDC_TOKEN`, a JWT that names team and project itself.
-    Oidc(SecretString),
+    /// Whatever there is to show at Vercel, or why there is nothing.
+    pub vercel: Result<Credentials, BadCredentials>,
 }
 
 impl Environment {
@@ -65,27 +45,13 @@ impl Environment {
                 Some(Seed::Git(git)) => git.token_env.as_deref().and_then(secret),
                 Some(Seed::Upload(_) | Seed::None) | None => None,
             },
-            vercel: VercelCredentials::read(&env),
+            vercel: Credentials::from_lookup(&env),
         }
     }
 
     /// The admin token, if it is long enough to be one.
     pub fn strong_admin_token(&self) -> Option<&SecretString> {
         self.admin_token.as_ref().filter(|token| chars(token) >= MIN_TOKEN_CHARS)
-    }
-}
-
-impl VercelCredentials {
-    /// A token that is all there goes before the OIDC one, because somebody has set it on purpose.
-    fn read(env: &impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let whole = || {
-            Some(Self::Token {
-                token: first(env, &VERCEL_TOKEN)?.into(),
-                team_id: first(env, &VERCEL_TEAM)?,
-                project_id: first(env, &VERCEL_PROJECT)?,
-            })
-        };
-        whole().or_else(|| value(env, VERCEL_OIDC_TOKEN).map(|token| Self::Oidc(token.into())))
     }
 }
 
@@ -96,10 +62,6 @@ pub fn process_environment(name: &str) -> Option<String> {
 
 pub(super) fn chars(token: &SecretString) -> usize {
     token.expose_secret().chars().count()
-}
-
-pub(super) fn first(env: &impl Fn(&str) -> Option<String>, names: &[&str]) -> Option<String> {
-    names.iter().find_map(|name| value(env, name))
 }
 
 pub(super) fn value(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::provider::BadCredentials;
+
 /// Most that is shown of what was found, in characters.
 const SHOWN_CHARS: usize = 80;
 
@@ -122,6 +124,9 @@ pub enum Problem {
         /// Under which circumstances.
         because: &'static str,
     },
+    /// Credentials that Vercel would not take.
+    #[error("is not enough for Vercel: {0}")]
+    NotForVercel(BadCredentials),
     /// A value that another one makes useless or dangerous.
     #[error("does not go with {other}: {because}")]
     Conflict {

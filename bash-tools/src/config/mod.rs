@@ -20,7 +20,7 @@ mod section;
 mod settings;
 mod spelling;
 
-pub use environment::{Environment, MIN_TOKEN_CHARS, VercelCredentials, process_environment};
+pub use environment::{Environment, MIN_TOKEN_CHARS, process_environment};
 pub use fault::{Fault, Place, Problem};
 pub use file::{Error, load, path};
 pub use preflight::preflight;

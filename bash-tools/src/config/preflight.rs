@@ -7,9 +7,10 @@ use std::path::Path;
 
 use secrecy::SecretString;
 
-use super::environment::{self as names, Environment, MIN_TOKEN_CHARS, chars, first};
+use super::environment::{self as names, Environment, MIN_TOKEN_CHARS, chars};
 use super::fault::{Fault, Place, Problem};
-use super::settings::{Access, BashTools, Provider, Seed};
+use super::settings::{Access, BashTools, DockerSettings, Provider, Seed};
+use crate::provider::BadCredentials;
 
 /// Looks for everything that would keep these tools from working.
 pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec<Fault> {
@@ -23,17 +24,17 @@ pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec
         faults.extend(weakness(names::ADMIN_TOKEN, environment.admin_token.as_ref(), because));
     }
     match &tools.provider {
-        // Whoever may connect to it there must know more than where it is.
-        Provider::Docker(docker) if !docker.is_local() => {
-            let because = "where docker.orchestrator_url is not on this machine";
-            let token = environment.orchestrator_token.as_ref();
+        Provider::Docker(docker) => {
             let name = docker.admin_token_env.as_str();
             let is_told = faults.iter().any(|fault| fault.at == Place::Variable { name: name.to_owned() });
-            faults.extend(weakness(name, token, because).filter(|_| !is_told));
+            faults.extend(orchestrator_token(docker, &environment).filter(|_| !is_told));
         }
-        Provider::Docker(_) => {}
-        Provider::Vercel if environment.vercel.is_none() => faults.extend(missing_at_vercel(&env)),
-        Provider::Vercel => {}
+        Provider::Vercel => {
+            let bad = environment.vercel.as_ref().err();
+            let fault =
+                |bad: &BadCredentials| Fault::of_variable(bad.variable(), Problem::NotForVercel(*bad));
+            faults.extend(bad.map(fault));
+        }
     }
     match &tools.seed {
         Seed::Git(git) => {
@@ -47,6 +48,17 @@ pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec
     faults
 }
 
+/// sandboxd answers nobody without its token, and one that others can connect to must have a long one.
+fn orchestrator_token(docker: &DockerSettings, environment: &Environment) -> Option<Fault> {
+    let token = environment.orchestrator_token.as_ref();
+    let because = match docker.is_local() {
+        true if token.is_some() => return None,
+        true => "because sandboxd answers nobody without its token",
+        false => "where docker.orchestrator_url is not on this machine",
+    };
+    weakness(&docker.admin_token_env, token, because)
+}
+
 fn weakness(name: &str, token: Option<&SecretString>, because: &'static str) -> Option<Fault> {
     let problem = match token.map(chars) {
         None => Problem::Missing { because },
@@ -56,20 +68,6 @@ fn weakness(name: &str, token: Option<&SecretString>, because: &'static str) -> 
         Some(_) => return None,
     };
     Some(Fault::of_variable(name, problem))
-}
-
-/// Without anything the one variable that is enough; with some of the three the others.
-fn missing_at_vercel(env: &impl Fn(&str) -> Option<String>) -> Vec<Fault> {
-    let parts: [&[&str]; 3] = [&names::VERCEL_TOKEN, &names::VERCEL_TEAM, &names::VERCEL_PROJECT];
-    let missing: Vec<_> = parts.into_iter().filter(|names| first(env, names).is_none()).collect();
-    let fault = |name, because| Fault::of_variable(name, Problem::Missing { because });
-    if missing.len() == parts.len() {
-        let because =
-            "where provider is \"vercel\", or VERCEL_TOKEN with VERCEL_TEAM_ID and VERCEL_PROJECT_ID";
-        return vec![fault(names::VERCEL_OIDC_TOKEN, because)];
-    }
-    let because = "beside what else there is of VERCEL_TOKEN, VERCEL_TEAM_ID and VERCEL_PROJECT_ID";
-    missing.into_iter().map(|names| fault(names[0], because)).collect()
 }
 
 fn no_directory(root: &Path) -> Option<Fault> {

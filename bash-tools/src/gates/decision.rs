@@ -62,8 +62,9 @@ pub enum Elsewhere {
     /// It is for a host that is not `localhost`, `127.0.0.1` or `[::1]`: a name that leads here, perhaps only for a moment.
     #[error("the host that it names is not localhost")]
     Host,
-    /// A page of another site made the browser send it.
-    #[error("a page of another site sent it")]
+    /// A page of another origin made the browser send it: of another site, or of another port of this machine, as a sandbox's
+    /// server is.
+    #[error("a page of another origin sent it")]
     Page,
 }
 

@@ -16,6 +16,8 @@ pub const ENABLED_HEADER: HeaderName = HeaderName::from_static("x-remcochat-bash
 pub const TOOLS_HEADER: HeaderName = HeaderName::from_static("x-remcochat-bash-tools");
 
 const TOOLS: HeaderValue = HeaderValue::from_static("readFile,writeFile,bash,sandboxUrl");
+/// Without ports there is nothing to show.
+const TOOLS_WITHOUT_PORTS: HeaderValue = HeaderValue::from_static("readFile,writeFile,bash");
 
 /// Puts a [`Decision`] into the extensions of each request and sets [`ENABLED_HEADER`] and [`TOOLS_HEADER`] on its response. A
 /// handler that had to do without the tools all the same sets the first one to `0` itself, and then both stay as it left them.
@@ -70,7 +72,7 @@ where
     fn call(&mut self, mut request: Request<A>) -> Self::Future {
         if let Soon::Decided(decision) = self.gates.soon(Asked::of(&request)) {
             request.extensions_mut().insert(decision);
-            return Either::Left(self.inner.call(request).map_ok(stamp(decision)));
+            return Either::Left(self.inner.call(request).map_ok(stamp(decision, self.gates.has_ports())));
         }
         // The one that was polled ready is the one to be called.
         let clone = self.inner.clone();
@@ -79,26 +81,29 @@ where
         let answer = async move {
             let decision = gates.last().await;
             request.extensions_mut().insert(decision);
-            inner.call(request).await.map(stamp(decision))
+            inner.call(request).await.map(stamp(decision, gates.has_ports()))
         };
         Either::Right(answer.boxed())
     }
 }
 
-fn stamp<B>(decision: Decision) -> Stamp<B> {
-    match decision {
-        Decision::Enabled => |mut response| {
-            if !response.headers().contains_key(ENABLED_HEADER) {
-                response.headers_mut().insert(ENABLED_HEADER, HeaderValue::from_static("1"));
-                response.headers_mut().insert(TOOLS_HEADER, TOOLS);
-            }
-            response
-        },
-        Decision::Disabled(_) => |mut response| {
+fn stamp<B>(decision: Decision, has_ports: bool) -> Stamp<B> {
+    match (decision, has_ports) {
+        (Decision::Enabled, true) => |response| enabled(response, TOOLS),
+        (Decision::Enabled, false) => |response| enabled(response, TOOLS_WITHOUT_PORTS),
+        (Decision::Disabled(_), _) => |mut response| {
             // Whatever a handler says: what the gates closed is closed.
             response.headers_mut().insert(ENABLED_HEADER, HeaderValue::from_static("0"));
             response.headers_mut().remove(TOOLS_HEADER);
             response
         },
     }
+}
+
+fn enabled<B>(mut response: Response<B>, tools: HeaderValue) -> Response<B> {
+    if !response.headers().contains_key(ENABLED_HEADER) {
+        response.headers_mut().insert(ENABLED_HEADER, HeaderValue::from_static("1"));
+        response.headers_mut().insert(TOOLS_HEADER, tools);
+    }
+    response
 }

@@ -7,7 +7,6 @@
 
 use std::net::IpAddr;
 
-use http::HeaderMap;
 use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use ipnet::IpNet;
 
@@ -34,7 +33,7 @@ pub(super) fn check(asked: Asked<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere
         return Err(Elsewhere::Unnamed);
     }
     check_host(asked)?;
-    check_page(asked.headers)
+    check_page(asked)
 }
 
 /// Whether a chain of hops, the client first, begins here. Of those that are no trusted proxy the last is the client, and what
@@ -60,15 +59,32 @@ fn check_host(asked: Asked<'_>) -> Result<(), Elsewhere> {
     is_local.then_some(()).ok_or(Elsewhere::Host)
 }
 
-fn check_page(headers: &HeaderMap) -> Result<(), Elsewhere> {
-    let is_local = |origin: &HeaderValue| {
-        let origin = origin.to_str().unwrap_or_default();
-        let host = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-        host.is_some_and(is_this_machine)
+/// A page that a sandbox serves is on this machine too, under another port: only the app's own pages are its own. A browser that
+/// says how it came to the request is believed, because pages cannot say it; where none does, the page must be of the very host that
+/// is asked.
+fn check_page(asked: Asked<'_>) -> Result<(), Elsewhere> {
+    let mut sites = asked.headers.get_all(FETCH_SITE).iter().peekable();
+    let mut origins = asked.headers.get_all(ORIGIN).iter();
+    let is_own = match sites.peek() {
+        Some(_) => {
+            sites.all(|site| site == "same-origin" || site == "none")
+                && origins.all(|origin| of_origin(origin).is_some_and(is_this_machine))
+        }
+        None => origins.all(|origin| of_origin(origin).is_some_and(|host| is_asked(asked, host))),
     };
-    let crosses = headers.get_all(FETCH_SITE).iter().any(|site| site == "cross-site");
-    let is_own = !crosses && headers.get_all(ORIGIN).iter().all(is_local);
     is_own.then_some(()).ok_or(Elsewhere::Page)
+}
+
+fn of_origin(origin: &HeaderValue) -> Option<&str> {
+    let origin = origin.to_str().ok()?;
+    origin.strip_prefix("http://").or(origin.strip_prefix("https://"))
+}
+
+/// Whether a host is the one that is asked, which is of this machine.
+fn is_asked(asked: Asked<'_>, host: &str) -> bool {
+    let named = asked.headers.get(HOST).and_then(|named| named.to_str().ok());
+    let named = named.or(asked.uri.authority().map(|authority| authority.as_str()));
+    is_this_machine(host) && named.is_some_and(|named| named.eq_ignore_ascii_case(host))
 }
 
 /// A host as it is written in a URL, with any port.
@@ -214,20 +230,38 @@ mod tests {
 
     #[test]
     fn pages_of_other_sites_are_not_local() {
-        let page = |name, value| verdict("127.0.0.1", &[(name, value)], &[]);
-        assert_eq!(page("origin", "http://localhost:5173"), Ok(()));
-        assert_eq!(page("origin", "https://[::1]"), Ok(()));
-        assert_eq!(page("sec-fetch-site", "same-origin"), Ok(()));
+        let page = |headers: &[(&str, &str)]| {
+            verdict("127.0.0.1", &[&[("host", "localhost:3000")], headers].concat(), &[])
+        };
+        for own in [
+            &[("origin", "http://localhost:3000")][..],
+            &[("origin", "https://LOCALHOST:3000")],
+            &[("sec-fetch-site", "same-origin")],
+            &[("sec-fetch-site", "none")],
+            // By the proxy of a development server, which keeps the page's own.
+            &[("sec-fetch-site", "same-origin"), ("origin", "http://localhost:5173")],
+        ] {
+            assert_eq!(page(own), Ok(()), "{own:?}");
+        }
         for origin in [
             "https://evil.example",
             "null",
             "",
             "http://localhost.evil.example",
-            "file://localhost",
+            "file://localhost:3000",
             "http://",
+            // What a sandbox serves.
+            "http://localhost:42000",
+            "http://127.0.0.1:42000",
         ] {
-            assert_eq!(page("origin", origin), Err(Elsewhere::Page), "{origin}");
+            assert_eq!(page(&[("origin", origin)]), Err(Elsewhere::Page), "{origin}");
         }
-        assert_eq!(page("sec-fetch-site", "cross-site"), Err(Elsewhere::Page));
+        for site in ["cross-site", "same-site", "", "same-origin, none"] {
+            assert_eq!(page(&[("sec-fetch-site", site)]), Err(Elsewhere::Page), "{site}");
+        }
+        let both = [("sec-fetch-site", "same-origin"), ("sec-fetch-site", "same-site")];
+        assert_eq!(page(&both), Err(Elsewhere::Page));
+        let foreign = [("sec-fetch-site", "same-origin"), ("origin", "https://evil.example")];
+        assert_eq!(page(&foreign), Err(Elsewhere::Page));
     }
 }

@@ -37,25 +37,33 @@ mod forwarded;
 mod health;
 mod layer;
 mod locality;
-mod throttle;
 mod token;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use http::Request;
 use http::request::Parts;
 use ipnet::IpNet;
+use listen::throttle::{Allowance, Throttle};
 
 pub use access_route::{AccessReason, AccessReport, access_route};
 pub use decision::{Decision, Elsewhere, Reason};
 pub use layer::{BashToolsLayer, BashToolsService, ENABLED_HEADER, TOOLS_HEADER};
 
 use self::health::Health;
-use self::throttle::Throttle;
 use self::token::{Token, Verdict};
 use crate::config::{Access, BashTools, Environment};
+
+/// How often one address may be wrong about the token.
+const WRONG_TOKENS: Allowance = Allowance {
+    failures: NonZeroU32::new(10).expect("ten is not zero"),
+    period: Duration::from_secs(6),
+    max_peers: 1024,
+};
 
 /// The gates of one app. Cheap to clone; all clones share what they know of sandboxd's health.
 #[derive(Debug, Clone)]
@@ -77,6 +85,7 @@ struct State {
     trusted_proxies: Vec<IpNet>,
     token: Option<Token>,
     health: Option<Health>,
+    has_ports: bool,
     failures: Throttle,
 }
 
@@ -107,7 +116,8 @@ impl Gates {
             trusted_proxies: tools.map(|tools| tools.trusted_proxies.clone()).unwrap_or_default(),
             token: environment.strong_admin_token().map(Token::new),
             health: health.map_err(Error::Client)?,
-            failures: Throttle::new(),
+            has_ports: tools.is_some_and(|tools| !tools.sandbox.ports.is_empty()),
+            failures: Throttle::new(WRONG_TOKENS),
         })))
     }
 
@@ -119,6 +129,17 @@ impl Gates {
             Soon::Decided(decision) => decision,
             Soon::IfHealthy => self.last().await,
         }
+    }
+
+    /// Whether the request passes the access policy alone, which is what a chat app may ask for whatever of its own is as private as
+    /// the tools. Where no tools are configured it is decided as for `localhost`.
+    pub fn admits(&self, parts: &Parts) -> bool {
+        let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
+        self.admit(asked).is_ok()
+    }
+
+    fn has_ports(&self) -> bool {
+        self.0.has_ports
     }
 
     fn soon(&self, asked: Asked<'_>) -> Soon {

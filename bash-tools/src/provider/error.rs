@@ -19,6 +19,12 @@ pub enum Error {
         /// As it was asked for.
         path: String,
     },
+    /// The file is not as it was when it was read.
+    #[error("{path} was changed meanwhile")]
+    Changed {
+        /// As it was asked for.
+        path: String,
+    },
     /// There is no room for another sandbox.
     #[error("no room for another sandbox at present: {said}")]
     Full {
@@ -26,6 +32,12 @@ pub enum Error {
         said: String,
         /// When to ask again, where the provider tells.
         retry_after: Option<Duration>,
+    },
+    /// The sandbox does as much as it may already, or is in use.
+    #[error("{said}")]
+    Busy {
+        /// The provider's words.
+        said: String,
     },
     /// What was asked for is understood and not done. The words are the provider's, about the request, and may be shown.
     #[error("{said}")]
@@ -49,7 +61,7 @@ pub enum Error {
         said: String,
     },
     /// The provider did not answer, answered with something else, or broke off.
-    #[error("the provider of sandboxes does not answer as it should")]
+    #[error("the provider of sandboxes (sandboxd, or Vercel) does not answer, or not as it should")]
     Broken(#[source] Source),
     /// What comes to be sent could not be read.
     #[error("what was to be sent could not be read")]
@@ -60,9 +72,10 @@ impl Error {
     /// Whether the same act may work a while later.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Full { .. } | Self::Unavailable { .. } | Self::Broken(_) => true,
+            Self::Full { .. } | Self::Busy { .. } | Self::Unavailable { .. } | Self::Broken(_) => true,
             Self::Gone
             | Self::NoFile { .. }
+            | Self::Changed { .. }
             | Self::Refused { .. }
             | Self::Unauthenticated
             | Self::Expired { .. }

@@ -111,7 +111,7 @@ pub enum Error {
         said: String,
     },
     /// What should be uploaded is not there.
-    #[error("app.bash_tools.project_root {} cannot be read: {}", .root.display(), .source.kind())]
+    #[error("app.bash_tools.project_root cannot be read: {}", .source.kind())]
     NoRoot {
         /// As configured.
         root: PathBuf,
@@ -119,7 +119,7 @@ pub enum Error {
         source: io::Error,
     },
     /// What should be uploaded is a file or worse.
-    #[error("app.bash_tools.project_root {} is not a directory", .root.display())]
+    #[error("app.bash_tools.project_root is not a directory")]
     RootIsNoDirectory {
         /// As configured.
         root: PathBuf,
@@ -133,7 +133,9 @@ pub enum Error {
         source: globset::Error,
     },
     /// A pattern for other files, most likely.
-    #[error("app.bash_tools.seed.upload_include {include:?} matches none of the {candidates} files in {}", .root.display())]
+    #[error(
+        "app.bash_tools.seed.upload_include {include:?} matches none of the {candidates} files in app.bash_tools.project_root"
+    )]
     NothingIncluded {
         /// As configured.
         include: String,

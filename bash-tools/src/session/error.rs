@@ -26,6 +26,9 @@ pub enum Error {
     /// The sandbox is there and its first files are not.
     #[error("the workspace has not got its files: {0}")]
     Seed(Arc<seed::Error>),
+    /// Its chat was deleted before it was open.
+    #[error("the sandbox was not opened because its chat was deleted")]
+    Deleted,
     /// What opened it was ended from outside.
     #[error("the sandbox was not opened because the app stops")]
     Stopped,

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::future::join_all;
+use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
-use super::places::{Leaving, Places};
+use super::places::{Deleting, InUse, Leaving, Places};
 use super::slot::{Opening, Pinned, Slot};
 use super::{Error, SessionKey, SessionState};
 use crate::provider::{self, Opened, Provider, SandboxId};
@@ -68,13 +69,22 @@ impl Sessions {
     /// The session's sandbox, opened and seeded where it is not yet. All who ask at once wait for the same opening, and it goes
     /// on where they leave.
     pub async fn lease(&self, key: &SessionKey) -> Result<Lease, Error> {
+        self.lease_and_tell(key, |_| {}).await
+    }
+
+    /// The same; `tell` hears how far the opening is, from where it is to where it ends. One that is open already says nothing.
+    pub async fn lease_and_tell(
+        &self,
+        key: &SessionKey,
+        tell: impl Fn(&SessionState),
+    ) -> Result<Lease, Error> {
         let pinned = match self.find(key) {
             Some(pinned) => pinned,
             None => self.begin(key, true)?,
         };
         let sandbox = match pinned.slot().sandbox() {
             Some(sandbox) => sandbox,
-            None => pinned.slot().wait().await?,
+            None => pinned.slot().wait(tell).await?,
         };
         Ok(Lease { sandbox, _pinned: pinned })
     }
@@ -105,18 +115,22 @@ impl Sessions {
         self.inner.places().forget(key, lost);
     }
 
-    /// Removes the session's sandbox and its files, whether or not it is open here. Safe to repeat.
+    /// Lets the session's sandbox rest and keeps its files, whether or not it is open here. Where somebody uses it, nothing
+    /// happens and this fails with [`provider::Error::Busy`]. Safe to repeat.
+    pub async fn park(&self, key: &SessionKey) -> provider::Result<()> {
+        let busy = |InUse| provider::Error::Busy { said: "the sandbox is in use".into() };
+        let leaving = self.inner.places().close_unused(key).map_err(busy)?;
+        // In a task: whoever opens the session next waits for its end.
+        let (inner, key) = (Arc::clone(&self.inner), key.clone());
+        to_the_end(async move { inner.park(&key, leaving).await }).await
+    }
+
+    /// Removes the session's sandbox and its files, whether or not it is open here and whoever uses it. One that is being opened
+    /// is not opened any further, and one that is begun after this is a new one. Safe to repeat.
     pub async fn delete(&self, key: &SessionKey) -> provider::Result<()> {
-        // One that is being opened is removed by who opens it, when its place turns out to be gone.
-        let open = self.inner.places().remove(key);
-        let sandbox = match open {
-            Some(sandbox) => Some(sandbox),
-            None => self.inner.provider.find(key).await?,
-        };
-        match sandbox {
-            Some(sandbox) => self.inner.provider.delete(&sandbox).await,
-            None => Ok(()),
-        }
+        let deleting = self.inner.places().delete(key);
+        let (inner, key) = (Arc::clone(&self.inner), key.clone());
+        to_the_end(async move { inner.delete(&key, deleting).await }).await
     }
 
     fn find(&self, key: &SessionKey) -> Option<Pinned> {
@@ -149,9 +163,8 @@ impl Inner {
         if let Some(leaving) = leaving {
             inner.release(leaving).await;
         }
-        inner.wait_until_left(&key).await;
         match inner.try_open(&key, &slot).await {
-            Ok(sandbox) => inner.settle(&key, &slot, sandbox).await,
+            Ok(sandbox) => slot.tell(Opening::Ready(sandbox)),
             Err(error) => {
                 tracing::warn!(session = %key, %error, "the session could not be opened");
                 slot.tell(Opening::Failed(error));
@@ -160,32 +173,35 @@ impl Inner {
         drop(unsettled);
     }
 
-    async fn settle(&self, key: &SessionKey, slot: &Slot, sandbox: SandboxId) {
-        let (is_there, is_elsewhere) = {
-            let places = self.places();
-            (places.has(key, slot), places.get(key).is_some())
-        };
-        slot.tell(Opening::Ready(sandbox.clone()));
-        // Deleted meanwhile, and nobody has begun anew, who would have the same sandbox.
-        if !is_there
-            && !is_elsewhere
-            && let Err(error) = self.provider.delete(&sandbox).await
-        {
-            tracing::warn!(session = %key, %error, "the sandbox of a session that was deleted stays");
-        }
-    }
-
     /// What is being released must not be used: it would stop under its user.
     async fn wait_until_left(&self, key: &SessionKey) {
-        let leaving = self.places().leaving(key);
-        if let Some(mut is_gone) = leaving {
+        while let Some(mut is_gone) = self.leaving(key) {
             // Nothing is ever sent: it ends with the drop of the sender.
             let _ = is_gone.changed().await;
         }
     }
 
+    fn leaving(&self, key: &SessionKey) -> Option<watch::Receiver<()>> {
+        // One whose task was ended from outside keeps nobody.
+        self.places().leaving(key).filter(|is_gone| is_gone.has_changed().is_ok())
+    }
+
     async fn try_open(&self, key: &SessionKey, slot: &Slot) -> Result<SandboxId, Error> {
+        tokio::select! {
+            biased;
+            () = slot.is_deleted() => return Err(Error::Deleted),
+            () = self.wait_until_left(key) => {}
+        }
+        // Not left off where it is deleted: nobody could say then whether there is one.
         let Opened { sandbox, is_new } = self.provider.open(key).await.map_err(Error::of)?;
+        tokio::select! {
+            biased;
+            () = slot.is_deleted() => Err(Error::Deleted),
+            planted = self.plant(sandbox, is_new, slot) => planted,
+        }
+    }
+
+    async fn plant(&self, sandbox: SandboxId, is_new: bool, slot: &Slot) -> Result<SandboxId, Error> {
         let is_untouched = self.places().is_untouched(&sandbox, is_new);
         if let Some(seed) = &self.seed {
             let tell = |seed| slot.tell(Opening::Under(SessionState::Seeding { seed }));
@@ -200,14 +216,61 @@ impl Inner {
 
     /// Gives a sandbox's place back. What fails is only told: the provider releases what is idle by itself, too.
     async fn release(&self, leaving: Leaving) {
-        let Leaving { key, sandbox, .. } = &leaving;
-        match timeout(RELEASE, self.provider.release(sandbox)).await {
+        let Leaving { sandbox, gate } = leaving;
+        match timeout(RELEASE, self.provider.release(&sandbox)).await {
             Ok(Ok(()) | Err(provider::Error::Gone)) => {}
-            Ok(Err(error)) => tracing::info!(session = %key, %error, "the sandbox was not released"),
-            Err(_) => tracing::warn!(session = %key, "the sandbox was not released in time"),
+            Ok(Err(error)) => tracing::info!(%sandbox, %error, "the sandbox was not released"),
+            Err(_) => tracing::warn!(%sandbox, "the sandbox was not released in time"),
         }
-        self.places().left(&leaving);
+        self.places().left(gate);
     }
+
+    async fn park(&self, key: &SessionKey, leaving: Option<Leaving>) -> provider::Result<()> {
+        let (sandbox, gate) = match leaving {
+            Some(Leaving { sandbox, gate }) => (Some(sandbox), Some(gate)),
+            None => (self.provider.find(key).await?, None),
+        };
+        let parked = match sandbox {
+            Some(sandbox) => self.provider.park(&sandbox).await,
+            None => Ok(()),
+        };
+        if let Some(gate) = gate {
+            self.places().left(gate);
+        }
+        match parked {
+            Err(provider::Error::Gone) => Ok(()),
+            parked => parked,
+        }
+    }
+
+    async fn delete(&self, key: &SessionKey, deleting: Deleting) -> provider::Result<()> {
+        let Deleting { slot, gate } = deleting;
+        let deleted = self.delete_opened(key, slot).await;
+        self.places().left(gate);
+        deleted
+    }
+
+    async fn delete_opened(&self, key: &SessionKey, slot: Option<Arc<Slot>>) -> provider::Result<()> {
+        let opened = match slot {
+            Some(slot) => slot.wait(|_| {}).await.ok(),
+            None => None,
+        };
+        let sandbox = match opened {
+            Some(sandbox) => Some(sandbox),
+            None => self.provider.find(key).await?,
+        };
+        match sandbox {
+            Some(sandbox) => self.provider.delete(&sandbox).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Does it whether or not it is waited for.
+async fn to_the_end(
+    act: impl Future<Output = provider::Result<()>> + Send + 'static,
+) -> provider::Result<()> {
+    tokio::spawn(act).await.unwrap_or_else(|stopped| Err(provider::Error::Broken(stopped.into())))
 }
 
 /// A session that is being opened. Where that ends without a word, those who wait are told.

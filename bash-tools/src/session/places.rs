@@ -20,15 +20,31 @@ pub(super) struct Places {
     open: HashMap<SessionKey, Arc<Slot>>,
     /// Sandboxes that were made here and never came to be used.
     untouched: HashSet<SandboxId>,
-    /// Until their sandboxes are released; there is no sender any more when they are.
+    /// Until their sandboxes are released or deleted; there is no sender any more when they are.
     leaving: HashMap<SessionKey, watch::Receiver<()>>,
+}
+
+/// A session is in use, and stays open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InUse;
+
+/// Keeps a session from being opened as long as it lives.
+pub(super) struct Gate {
+    key: SessionKey,
+    gone: watch::Sender<()>,
 }
 
 /// A session that has lost its place, and whose sandbox is to be released before it is opened again.
 pub(super) struct Leaving {
-    pub(super) key: SessionKey,
     pub(super) sandbox: SandboxId,
-    gone: watch::Sender<()>,
+    pub(super) gate: Gate,
+}
+
+/// A session that is to be deleted before it is opened again.
+pub(super) struct Deleting {
+    /// What is open of it, or being opened.
+    pub(super) slot: Option<Arc<Slot>>,
+    pub(super) gate: Gate,
 }
 
 impl Places {
@@ -86,9 +102,31 @@ impl Places {
 
     fn close(&mut self, key: SessionKey) -> Option<Leaving> {
         let sandbox = self.open.remove(&key)?.sandbox()?;
+        Some(Leaving { sandbox, gate: self.shut(key) })
+    }
+
+    /// The same for a session that somebody wants to rest. What is in use stays.
+    pub(super) fn close_unused(&mut self, key: &SessionKey) -> Result<Option<Leaving>, InUse> {
+        match self.open.get(key) {
+            Some(slot) if !slot.is_idle() => Err(InUse),
+            _ => Ok(self.close(key.clone())),
+        }
+    }
+
+    /// Takes the session's place away, whoever uses it.
+    pub(super) fn delete(&mut self, key: &SessionKey) -> Deleting {
+        let slot = self.open.remove(key);
+        if let Some(slot) = &slot {
+            slot.delete();
+        }
+        Deleting { slot, gate: self.shut(key.clone()) }
+    }
+
+    /// Where the session is shut already, those who wait for the gate before wait for this one after it.
+    fn shut(&mut self, key: SessionKey) -> Gate {
         let (gone, is_gone) = watch::channel(());
         self.leaving.insert(key.clone(), is_gone);
-        Some(Leaving { key, sandbox, gone })
+        Gate { key, gone }
     }
 
     /// What to wait for before the session is opened.
@@ -96,10 +134,10 @@ impl Places {
         self.leaving.get(key).cloned()
     }
 
-    /// Its sandbox is released.
-    pub(super) fn left(&mut self, leaving: &Leaving) {
-        let ours = leaving.gone.subscribe();
-        self.leaving.retain(|key, is_gone| *key != leaving.key || !is_gone.same_channel(&ours));
+    /// The session may be opened.
+    pub(super) fn left(&mut self, gate: Gate) {
+        let ours = gate.gone.subscribe();
+        self.leaving.retain(|key, is_gone| *key != gate.key || !is_gone.same_channel(&ours));
     }
 
     /// Notes a sandbox that was made; whether nobody can have used it yet.
@@ -116,21 +154,11 @@ impl Places {
         self.untouched.remove(sandbox);
     }
 
-    /// Takes the session's place away, whoever uses it.
-    pub(super) fn remove(&mut self, key: &SessionKey) -> Option<SandboxId> {
-        self.open.remove(key).and_then(|slot| slot.sandbox())
-    }
-
-    /// The same where this sandbox is the session's.
+    /// Takes the session's place away where this sandbox is the session's.
     pub(super) fn forget(&mut self, key: &SessionKey, lost: &SandboxId) {
         if self.get(key).is_some_and(|slot| slot.sandbox().as_ref() == Some(lost)) {
             self.open.remove(key);
         }
-    }
-
-    /// Whether the session still has this very place.
-    pub(super) fn has(&self, key: &SessionKey, slot: &Slot) -> bool {
-        self.get(key).is_some_and(|there| std::ptr::eq(there, slot))
     }
 }
 
@@ -155,11 +183,10 @@ mod tests {
         let mut places = Places::new(1);
         assert!(open(&mut places, "1").is_none());
         let leaving = open(&mut places, "2").expect("the first makes room");
-        assert_eq!((leaving.key.as_str(), leaving.sandbox.as_str()), ("chat:1", "1"));
+        assert_eq!((leaving.gate.key.as_str(), leaving.sandbox.as_str()), ("chat:1", "1"));
         let is_gone = places.leaving(&key("1")).expect("it is not released yet");
         assert!(is_gone.has_changed().is_ok());
-        places.left(&leaving);
-        drop(leaving);
+        places.left(leaving.gate);
         assert!(is_gone.has_changed().is_err(), "who waits is told");
         assert!(places.leaving(&key("1")).is_none());
     }
@@ -171,8 +198,31 @@ mod tests {
         let first = places.close_idle(Duration::ZERO).pop().unwrap();
         open(&mut places, "1");
         let _second = places.close_idle(Duration::ZERO).pop().unwrap();
-        places.left(&first);
+        places.left(first.gate);
         assert!(places.leaving(&key("1")).is_some());
+    }
+
+    #[tokio::test]
+    async fn who_opens_what_is_deleted_is_told_and_who_comes_after_waits() {
+        let mut places = Places::new(1);
+        let (first, _) = places.take(&key("1"), true).unwrap();
+        let deleting = places.delete(&key("1"));
+        first.slot().is_deleted().await;
+        let (_second, _) = places.take(&key("1"), true).unwrap();
+        assert!(places.leaving(&key("1")).is_some(), "the second waits until the first is deleted");
+        places.left(deleting.gate);
+        assert!(places.leaving(&key("1")).is_none());
+    }
+
+    #[test]
+    fn what_is_in_use_does_not_rest() {
+        let mut places = Places::new(1);
+        open(&mut places, "1");
+        let used = places.pin(&key("1")).unwrap();
+        assert!(places.close_unused(&key("1")).is_err());
+        drop(used);
+        assert!(places.close_unused(&key("1")).unwrap().is_some());
+        assert!(places.close_unused(&key("2")).unwrap().is_none(), "it is not open");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use crate::provider::SandboxId;
@@ -36,6 +37,8 @@ pub enum SessionState {
 #[derive(Debug)]
 pub(super) struct Slot {
     opened: watch::Sender<Opening>,
+    /// Of the whole session; its opening ends with it.
+    deleted: CancellationToken,
     /// How many use it.
     pins: AtomicUsize,
     /// Milliseconds from [`Slot::began`] to its last use.
@@ -55,6 +58,7 @@ impl Slot {
     pub(super) fn new(began: Instant) -> Self {
         let slot = Self {
             opened: watch::Sender::new(Opening::Under(SessionState::Opening)),
+            deleted: CancellationToken::new(),
             pins: AtomicUsize::new(0),
             last_used_ms: AtomicU64::new(0),
             began,
@@ -91,15 +95,28 @@ impl Slot {
         }
     }
 
-    /// Waits until it is open, or could not be.
-    pub(super) async fn wait(&self) -> Result<SandboxId, Error> {
+    /// Waits until it is open, or could not be, and tells how far it is meanwhile.
+    pub(super) async fn wait(&self, tell: impl Fn(&SessionState)) -> Result<SandboxId, Error> {
         let mut opened = self.opened.subscribe();
-        let opening = opened.wait_for(|opening| !matches!(opening, Opening::Under(_))).await;
-        match opening.as_deref() {
-            Ok(Opening::Ready(sandbox)) => Ok(sandbox.clone()),
-            Ok(Opening::Failed(error)) => Err(error.clone()),
-            Ok(Opening::Under(_)) | Err(_) => Err(Error::Stopped),
+        loop {
+            match &*opened.borrow_and_update() {
+                Opening::Ready(sandbox) => return Ok(sandbox.clone()),
+                Opening::Failed(error) => return Err(error.clone()),
+                Opening::Under(state) => tell(state),
+            }
+            if opened.changed().await.is_err() {
+                return Err(Error::Stopped);
+            }
         }
+    }
+
+    /// Who opens it is to leave off.
+    pub(super) fn delete(&self) {
+        self.deleted.cancel();
+    }
+
+    pub(super) async fn is_deleted(&self) {
+        self.deleted.cancelled().await;
     }
 
     pub(super) fn is_opening(&self) -> bool {

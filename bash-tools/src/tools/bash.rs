@@ -22,7 +22,8 @@ pub const FLUSH_AFTER: Duration = Duration::from_millis(150);
 /// How many new characters do not wait.
 pub const FLUSH_CHARS: u64 = 512;
 
-/// Least time between two values, so that a flood of output is not copied for every line.
+/// Least time between two values unless [`ToolLimits::pause`](super::ToolLimits::pause) is another, so that a flood of output is not
+/// copied for every line.
 pub const FLUSH_PAUSE: Duration = Duration::from_millis(20);
 
 const CANCELLED_NOTICE: &str = "Command was cancelled.";
@@ -42,13 +43,22 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// A command's times.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// From its start on.
+    pub(super) timeout: Duration,
+    /// Between two of its values.
+    pub(super) pause: Duration,
+}
+
 /// A command in a sandbox, from before its start.
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Running>> + Send>>;
 
 /// A command's values as they come.
 pub(super) fn stream(
     starting: Starting,
-    timeout: Duration,
+    pace: Pace,
     limits: OutputLimits,
     cancel: CancellationToken,
 ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
@@ -57,7 +67,7 @@ pub(super) fn stream(
         running: None,
         tails: Tails::new(limits),
         shown: Shown { at: Instant::now(), chars: 0 },
-        timeout,
+        pace,
         cancel,
         is_done: false,
     };
@@ -100,7 +110,7 @@ struct Run {
     running: Option<Running>,
     tails: Tails,
     shown: Shown,
-    timeout: Duration,
+    pace: Pace,
     cancel: CancellationToken,
     is_done: bool,
 }
@@ -144,7 +154,7 @@ impl Run {
             Due::Started | Due::Flush => self.tails.so_far(),
             Due::Cancelled => self.tails.at_end(CANCELLED, Some(CANCELLED_NOTICE)),
             Due::Ended(end) => {
-                let notice = notice_of(end, self.timeout.as_millis());
+                let notice = notice_of(end, self.pace.timeout.as_millis());
                 self.tails.at_end(end.exit_code, notice.as_deref())
             }
         }
@@ -160,8 +170,8 @@ impl Run {
             let new_chars = self.tails.chars() - self.shown.chars;
             let flush_at = match new_chars {
                 0 => None,
-                1..FLUSH_CHARS => Some(self.shown.at + FLUSH_AFTER),
-                _ => Some(self.shown.at + FLUSH_PAUSE),
+                1..FLUSH_CHARS => Some(self.shown.at + FLUSH_AFTER.max(self.pace.pause)),
+                _ => Some(self.shown.at + self.pace.pause),
             };
             let event = tokio::select! {
                 biased;

@@ -14,6 +14,20 @@ pub enum Error {
     /// The sandbox or its provider did not do it.
     #[error(transparent)]
     Provider(#[from] provider::Error),
+    /// A tool that there is none of.
+    #[error("there is no tool `{name}`: there are readFile, writeFile, bash and sandboxUrl")]
+    NoTool {
+        /// As it was called.
+        name: String,
+    },
+    /// A call that is not as its tool's schema says.
+    #[error("{tool} was not called as its schema says: {problem}")]
+    BadCall {
+        /// Which.
+        tool: &'static str,
+        /// What is wrong with it, with the field's name.
+        problem: String,
+    },
     /// A port that the configuration does not list.
     #[error(
         "port {port} is not one of app.bash_tools.sandbox.ports ({listed}): start the server on one of those"

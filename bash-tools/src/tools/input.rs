@@ -47,21 +47,21 @@ pub struct SandboxUrlInput {
 }
 
 /// What `readFile` answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileContent {
     /// The text, and behind it a notice where that is not all.
     pub content: String,
 }
 
 /// What `writeFile` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// Always true; what fails is an error.
     pub success: bool,
 }
 
 /// What `sandboxUrl` answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxUrl {
     /// For the person's browser.
     pub url: String,

@@ -1,9 +1,11 @@
 //! What the model calls.
 //!
-//! [`Toolkit`] is the tools of one chat, for any program. [`definitions`] tells a model of them.
+//! [`Toolkit`] is the tools of one chat, for any program; a model's own words become a [`Call`]. [`definitions`] tells a model of
+//! them.
 
 pub mod anthropic;
 mod bash;
+mod call;
 mod definition;
 mod error;
 mod input;
@@ -13,6 +15,7 @@ mod text;
 mod toolkit;
 
 pub use bash::{FLUSH_AFTER, FLUSH_CHARS, FLUSH_PAUSE};
+pub use call::{Answer, Call};
 pub use definition::{Definition, Surroundings, Tool, definitions};
 pub use error::{Error, Result};
 pub use input::{

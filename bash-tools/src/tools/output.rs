@@ -1,6 +1,6 @@
 //! What the model and the UI are told of a command.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::text::{Head, Tail};
 use crate::provider::{End, EndReason};
@@ -15,7 +15,7 @@ pub const TIMED_OUT: i32 = 124;
 pub const CANCELLED: i32 = 130;
 
 /// A command so far, or at its end. Each value stands for itself: it is no difference to the one before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BashOutput {
     /// The end of standard output: at most as many characters as the configuration says.
@@ -25,10 +25,10 @@ pub struct BashOutput {
     /// As a shell would report it; [`RUNNING`] while the command runs.
     pub exit_code: i32,
     /// How many characters of standard output are not in `stdout`, where any are.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_truncated_chars: Option<u64>,
     /// How many characters of standard error are not in `stderr`, where any are.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_truncated_chars: Option<u64>,
 }
 

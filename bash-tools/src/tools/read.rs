@@ -1,5 +1,7 @@
 //! Lines of a file, as many as fit, and a word about the rest.
 
+use std::fmt;
+
 use super::input::ReadFileInput;
 use super::{Error, Result};
 use crate::provider::{Provider, SandboxId};
@@ -25,8 +27,27 @@ pub(super) struct Excerpt {
     /// The number of the first line, from 1.
     pub(super) first: u64,
     pub(super) text: String,
-    /// What is not shown and how to see it, where that is so.
-    pub(super) notice: Option<String>,
+    /// What is not shown, where that is so.
+    pub(super) rest: Option<Rest>,
+}
+
+/// What is not shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Lines that were not asked for, from this one on.
+    More { next: u64 },
+    /// Whole lines that were, from this one on.
+    Cut { left_out: LeftOut, next: u64 },
+    /// The end of this line, and maybe more.
+    CutInLine { left_out: LeftOut, line: u64 },
+}
+
+/// Of what was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    chars: usize,
+    /// Whether there may be more.
+    is_least: bool,
 }
 
 /// What was read so far.
@@ -99,34 +120,53 @@ impl Lines {
     fn excerpt(&self, found: &Found, is_all: bool) -> Excerpt {
         let text = String::from_utf8_lossy(&found.bytes);
         let Some((cut, _)) = text.char_indices().nth(self.max_chars) else {
-            let notice =
-                (!is_all).then(|| format!("[more lines follow: continue with offset {}]", found.line));
-            return Excerpt { first: self.first, text: text.into_owned(), notice };
+            let rest = (!is_all).then_some(Rest::More { next: found.line });
+            return Excerpt { first: self.first, text: text.into_owned(), rest };
         };
         // Whole lines, where one fits.
         let end = text[..cut].rfind('\n').map_or(cut, |at| at + 1);
         let shown = &text[..end];
         let next = self.first + shown.matches('\n').count() as u64;
-        let left_out = text[end..].chars().count();
-        let more = if is_all { "" } else { "at least " };
-        let how = if shown.ends_with('\n') {
-            format!("continue with offset {next}")
+        let left_out = LeftOut { chars: text[end..].chars().count(), is_least: !is_all };
+        let rest = if shown.ends_with('\n') {
+            Rest::Cut { left_out, next }
         } else {
-            format!("line {next} is longer than an answer may be: use bash (`cut -c`)")
+            Rest::CutInLine { left_out, line: next }
         };
-        let notice = format!(
-            "[file truncated: {more}{left_out} characters of what was asked for are not shown; {how}]"
-        );
-        Excerpt { first: self.first, text: shown.to_owned(), notice: Some(notice) }
+        Excerpt { first: self.first, text: shown.to_owned(), rest: Some(rest) }
     }
 }
 
-/// The text, and the notice behind it.
+/// The text, and what is not shown of it behind.
 impl From<Excerpt> for String {
-    fn from(Excerpt { text, notice, .. }: Excerpt) -> Self {
-        match notice {
+    fn from(Excerpt { text, rest, .. }: Excerpt) -> Self {
+        match rest {
             None => text,
-            Some(notice) => format!("{text}\n{notice}"),
+            Some(rest) => format!("{text}\n{rest}"),
         }
+    }
+}
+
+/// With how to see it by `readFile`.
+impl fmt::Display for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::More { next } => write!(f, "[more lines follow: continue with offset {next}]"),
+            Self::Cut { left_out, next } => {
+                write!(f, "[file truncated: {left_out} are not shown; continue with offset {next}]")
+            }
+            Self::CutInLine { left_out, line } => write!(
+                f,
+                "[file truncated: {left_out} are not shown; line {line} is longer than an answer may be: use bash \
+                 (`cut -c`)]"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = if self.is_least { "at least " } else { "" };
+        write!(f, "{least}{} characters of what was asked for", self.chars)
     }
 }

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-use super::bash::{self, Starting};
+use super::bash::{self, Pace, Starting};
 use super::input::{
     BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
 };
 use super::output::{BashOutput, OutputLimits};
 use super::{Error, Result, read};
 use crate::provider::{self, Command, Provider, Running, SandboxId};
-use crate::session::{Lease, SessionKey, Sessions};
+use crate::session::{Lease, SessionKey, SessionState, Sessions};
 
 /// What the tools of a chat may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct ToolLimits {
     pub output: OutputLimits,
     /// Ports that may be shown, up to 4.
     pub ports: Vec<u16>,
+    /// Least time between two values of a command; [`FLUSH_PAUSE`](super::FLUSH_PAUSE) is a good one where each value goes over a line.
+    pub pause: Duration,
 }
 
 /// The tools of one chat. Cheap to make for each request: nothing is opened before a tool is called.
@@ -50,6 +52,11 @@ impl Toolkit {
         &self.limits
     }
 
+    /// Opens the chat's sandbox beforehand; `tell` hears how far that is. As long as what is answered lives, the sandbox is in use.
+    pub async fn open(&self, tell: impl Fn(&SessionState)) -> Result<Lease> {
+        Ok(self.sessions.lease_and_tell(&self.key, tell).await?)
+    }
+
     /// Runs a command and tells what is known of it, again and again, until it has ended. `cancel` ends the command and is told as
     /// the last value; dropping the stream ends it, too. The time for opening the sandbox is not the command's.
     pub fn bash(
@@ -57,7 +64,7 @@ impl Toolkit {
         input: BashInput,
         cancel: CancellationToken,
     ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
-        bash::stream(self.start(&input.command), self.limits.timeout, self.limits.output, cancel)
+        bash::stream(self.start(&input.command), self.pace(), self.limits.output, cancel)
     }
 
     /// Runs a command to its end and answers the beginnings of its output, each with a notice where that is not all.
@@ -99,17 +106,21 @@ impl Toolkit {
         Ok(SandboxUrl { url })
     }
 
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
     /// The longest text of a file that is answered.
     pub(super) fn max_file_chars(&self) -> usize {
         self.limits.output.max_stdout_chars.max(self.limits.output.max_stderr_chars)
     }
 
-    pub(super) fn provider(&self) -> &dyn Provider {
+    pub(crate) fn provider(&self) -> &dyn Provider {
         &**self.sessions.provider()
     }
 
     /// Does something in the chat's sandbox, and once more in a new one where that was lost.
-    pub(super) async fn act<T, A>(&self, act: impl Fn(SandboxId) -> A) -> Result<T>
+    pub(crate) async fn act<T, A>(&self, act: impl Fn(SandboxId) -> A) -> Result<T>
     where
         A: Future<Output = Result<T>>,
     {
@@ -127,6 +138,10 @@ impl Toolkit {
         self.sessions.forget(&self.key, lost.sandbox());
         drop(lost);
         Ok(self.sessions.lease(&self.key).await?)
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        Pace { timeout: self.limits.timeout, pause: self.limits.pause }
     }
 
     fn start(&self, command: &str) -> Starting {

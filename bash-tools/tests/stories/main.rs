@@ -17,3 +17,4 @@ mod trouble;
 mod vercel;
 mod vercel_fake;
 mod vercel_npm;
+mod workspace;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bash_tools::provider::{Docker, DockerWish, Provider};
 use bash_tools::session::{SessionKey, SessionLimits, Sessions};
-use bash_tools::tools::{BashInput, BashOutput, OutputLimits, ToolLimits, Toolkit};
+use bash_tools::tools::{BashInput, BashOutput, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit};
 use futures::{Stream, StreamExt};
 use sandbox_client::Client;
 use test_daemon::Daemon;
@@ -71,6 +71,7 @@ pub(crate) fn limits() -> ToolLimits {
         timeout: Duration::from_secs(20),
         output: OutputLimits { max_stdout_chars: 1000, max_stderr_chars: 500 },
         ports: vec![3000],
+        pause: FLUSH_PAUSE,
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bash_tools::provider::{Archive, Error as ProviderError};
+use bash_tools::provider::{Content, Error as ProviderError};
 use bash_tools::seed::{Error, Seed, UploadSeed};
 use bash_tools::session::{self, SessionState};
 use bash_tools::tools::Toolkit;
@@ -198,7 +198,7 @@ async fn an_upload_that_broke_off_leaves_nothing_and_begins_anew() {
     let seed = Seed::Upload(upload(root.path()));
     let ground = Ground::in_home(Home::new()).await;
     let sandbox = ground.sandbox("1").await;
-    let broken: Archive = Box::pin(futures::stream::iter([
+    let broken: Content = Box::pin(futures::stream::iter([
         Ok(bytes::Bytes::from_static(&[0x1f, 0x8b, 8, 0])),
         Err(std::io::Error::other("the file was gone")),
     ]));

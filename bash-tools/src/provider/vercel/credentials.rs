@@ -52,6 +52,17 @@ pub enum BadCredentials {
     },
 }
 
+impl BadCredentials {
+    /// The environment's variable that is to be mended.
+    pub fn variable(&self) -> &'static str {
+        match self {
+            Self::Missing | Self::NotOidc | Self::Expired { .. } => OIDC_TOKEN,
+            Self::Incomplete { missing } => missing,
+            Self::NotAHeader => TOKEN[0],
+        }
+    }
+}
+
 /// What is read of an OIDC token.
 #[derive(Deserialize)]
 struct Claims {

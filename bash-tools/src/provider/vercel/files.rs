@@ -15,7 +15,7 @@ use super::api::broken;
 use super::call::{Call, TRANSFER, path};
 use super::fault::Fault;
 use super::wire::ReadFile;
-use crate::provider::{Archive, Error, FilePart, Result as Answer, SandboxId, WORKSPACE};
+use crate::provider::{Content, Download, Error, FilePart, Result as Answer, SandboxId, WORKSPACE};
 
 /// Longest file that is written at once.
 const MAX_WRITE_BYTES: usize = 64 * 1024 * 1024;
@@ -32,17 +32,28 @@ impl Vercel {
         offset: u64,
         max_bytes: usize,
     ) -> Answer<FilePart> {
+        let response = self.fetch(sandbox, file).await?;
+        let part = timeout(TRANSFER, part(response, offset, max_bytes)).await;
+        Ok(part.unwrap_or(Err(Fault::Deadline { after: TRANSFER }))?)
+    }
+
+    pub(super) async fn open_file(&self, sandbox: &SandboxId, file: &str) -> Answer<Download> {
+        let response = self.fetch(sandbox, file).await?;
+        let bytes = response.content_length();
+        let content = response.bytes_stream().map(|part| Ok(part.map_err(broken)?));
+        Ok(Download { bytes, content: content.boxed() })
+    }
+
+    async fn fetch(&self, sandbox: &SandboxId, file: &str) -> Answer<reqwest::Response> {
         let wish = ReadFile { path: file, cwd: WORKSPACE };
         let read = |session: Arc<str>| {
             let call = Call::post(path(&["sessions", &session, "fs", "read"])).json(&wish);
             async move { self.api.send(&call).await }
         };
-        let response = match self.in_session(sandbox, read).await {
-            Err(fault) if fault.is_not_found() => return Err(self.no_file(sandbox, file).await),
-            response => response?,
-        };
-        let part = timeout(TRANSFER, part(response, offset, max_bytes)).await;
-        Ok(part.unwrap_or(Err(Fault::Deadline { after: TRANSFER }))?)
+        match self.in_session(sandbox, read).await {
+            Err(fault) if fault.is_not_found() => Err(self.no_file(sandbox, file).await),
+            response => Ok(response?),
+        }
     }
 
     /// Of the file and of the sandbox, the API says the same.
@@ -73,7 +84,30 @@ impl Vercel {
         Ok(self.in_session(sandbox, write).await?)
     }
 
-    pub(super) async fn unpack_stream(&self, sandbox: &SandboxId, archive: Archive) -> Answer<()> {
+    /// Gathered first: an archive says how long a file is, and a browser's word is not taken for it.
+    pub(super) async fn write_stream(
+        &self,
+        sandbox: &SandboxId,
+        file: &str,
+        bytes: u64,
+        mut content: Content,
+    ) -> Answer<()> {
+        let too_long =
+            || Error::Refused { said: format!("{file} must be at most {MAX_WRITE_BYTES} bytes long") };
+        if bytes > MAX_WRITE_BYTES as u64 {
+            return Err(too_long());
+        }
+        let mut whole = BytesMut::new();
+        while let Some(part) = content.next().await {
+            whole.extend_from_slice(&part.map_err(|error| Error::Unreadable(error.into()))?);
+            if whole.len() > MAX_WRITE_BYTES {
+                return Err(too_long());
+            }
+        }
+        self.write_whole(sandbox, file, whole.freeze()).await
+    }
+
+    pub(super) async fn unpack_stream(&self, sandbox: &SandboxId, archive: Content) -> Answer<()> {
         // It comes once, so what could make a second try needful is looked for first.
         let (session, _) = self.wake(sandbox).await?;
         let unreadable = Arc::new(Mutex::new(None));
@@ -104,10 +138,10 @@ async fn part(mut response: reqwest::Response, offset: u64, max_bytes: usize) ->
         let wanted = (max_bytes - bytes.len()).min(part.len());
         bytes.extend_from_slice(&part[..wanted]);
         if bytes.len() == max_bytes {
-            return Ok(FilePart { bytes: bytes.freeze(), total_bytes: told });
+            return Ok(FilePart { bytes: bytes.freeze(), total_bytes: told, etag: None });
         }
     }
-    Ok(FilePart { bytes: bytes.freeze(), total_bytes: Some(seen) })
+    Ok(FilePart { bytes: bytes.freeze(), total_bytes: Some(seen), etag: None })
 }
 
 /// The path from the root, as Vercel's own client writes it; none where there is no file's name.

@@ -10,6 +10,7 @@ mod api;
 mod call;
 mod command;
 mod credentials;
+mod directory;
 mod fault;
 mod files;
 mod lines;
@@ -29,7 +30,10 @@ use bytes::Bytes;
 pub use credentials::{BadCredentials, Credentials};
 
 use self::api::Api;
-use super::{Archive, Command, Error, FilePart, Opened, Provider, Result, Running, SandboxId};
+use super::{
+    Command, Content, Download, Error, FileList, FilePart, Opened, Provider, Result, Running, SandboxId,
+    Status,
+};
 use crate::session::SessionKey;
 
 /// Where Vercel's API is.
@@ -111,7 +115,23 @@ impl Provider for Vercel {
         self.write_whole(sandbox, path, content).await
     }
 
-    async fn unpack(&self, sandbox: &SandboxId, archive: Archive) -> Result<()> {
+    async fn list_files(&self, sandbox: &SandboxId, path: &str, cursor: Option<&str>) -> Result<FileList> {
+        self.list_page(sandbox, path, cursor).await
+    }
+
+    async fn download(&self, sandbox: &SandboxId, path: &str) -> Result<Download> {
+        self.open_file(sandbox, path).await
+    }
+
+    async fn upload(&self, sandbox: &SandboxId, path: &str, bytes: u64, content: Content) -> Result<()> {
+        self.write_stream(sandbox, path, bytes, content).await
+    }
+
+    async fn remove_file(&self, sandbox: &SandboxId, path: &str) -> Result<()> {
+        self.remove_all(sandbox, path).await
+    }
+
+    async fn unpack(&self, sandbox: &SandboxId, archive: Content) -> Result<()> {
         self.unpack_stream(sandbox, archive).await
     }
 
@@ -121,6 +141,14 @@ impl Provider for Vercel {
         route.map(|route| route.url).ok_or_else(|| Error::Refused {
             said: format!("port {port} of the sandbox cannot be reached: it was made without it"),
         })
+    }
+
+    async fn status(&self, sandbox: &SandboxId) -> Result<Status> {
+        Ok(self.status_of(sandbox).await?)
+    }
+
+    async fn park(&self, sandbox: &SandboxId) -> Result<()> {
+        self.release(sandbox).await
     }
 
     /// Stops the machine. Its files stay where the wish is for persistent ones, and are lost where it is not.

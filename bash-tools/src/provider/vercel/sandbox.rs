@@ -15,7 +15,7 @@ use super::call::{ACT, Call, LOOK, path};
 use super::fault::Fault;
 use super::name::{id, name_of, parts};
 use super::wire::{Found, MakeDirectory};
-use crate::provider::{Opened, SandboxId, WORKSPACE};
+use crate::provider::{Limits, Opened, SandboxId, SandboxState, Status, WORKSPACE};
 use crate::session::SessionKey;
 
 /// How long a sandbox that is being stopped is waited for before it can be woken.
@@ -23,6 +23,9 @@ const STOPPING: Duration = Duration::from_secs(30);
 
 /// How often it is asked for meanwhile.
 const STOPPING_POLL: Duration = Duration::from_millis(500);
+
+/// What Vercel gives with each processor.
+const MEMORY_PER_VCPU: u64 = 2048 * 1024 * 1024;
 
 /// Most sandboxes whose session is remembered.
 const MAX_REMEMBERED: usize = 1024;
@@ -89,6 +92,31 @@ impl Vercel {
             found => found?,
         };
         Ok((self.settle(sandbox, &found).await?, found))
+    }
+
+    /// Nothing is woken.
+    pub(super) async fn status_of(&self, sandbox: &SandboxId) -> Result<Status, Fault> {
+        let found = self.same(sandbox, false).await?;
+        let vcpus = self.wish.vcpus;
+        Ok(Status {
+            sandbox: sandbox.clone(),
+            state: match found.session.status.as_str() {
+                "running" => SandboxState::Running,
+                "pending" => SandboxState::Opening,
+                _ => SandboxState::Parked,
+            },
+            image: Some(self.wish.runtime.clone()),
+            limits: Limits {
+                vcpus: Some(vcpus),
+                memory_bytes: Some(vcpus * MEMORY_PER_VCPU),
+                ..Limits::default()
+            },
+            usage: None,
+            running_commands: None,
+            last_active_at: None,
+            expires_at: None,
+            posture: None,
+        })
     }
 
     /// Stops the machine. Safe to repeat.

@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::super::{Error, Result};
 use super::survey::{Entry, Kind, Survey, mode, open};
-use crate::provider::Archive;
+use crate::provider;
 
 /// What is sent at once, in bytes, and how many such pieces wait to be.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -24,7 +24,7 @@ const PIECES: usize = 8;
 
 /// The archive as it comes, with everything in the directory `under`, and how its packing ends. That is no error where nobody
 /// wants the rest.
-pub(super) fn stream(survey: Survey, under: PathBuf) -> (Archive, JoinHandle<Result<()>>) {
+pub(super) fn stream(survey: Survey, under: PathBuf) -> (provider::Content, JoinHandle<Result<()>>) {
     let (sender, pieces) = mpsc::channel(PIECES);
     let packing = spawn_blocking(move || {
         let packed = pack(&survey, &under, Pieces { sender: sender.clone() });

@@ -13,12 +13,16 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 const DIRECTORIES: [&str; 5] = [".git", "node_modules", ".next", "data", "test-results"];
 
 /// Directories and files.
-const LEFT_OUT: [&str; 56] = [
+const LEFT_OUT: &[&str] = &[
     // Of a worktree, it is a file that names another place of this machine.
     ".git",
     // Secrets of programs.
     ".env*",
+    "*.env",
     "secrets",
+    "*credentials*.json",
+    "client_secret*.json",
+    "service{-account,_account,account}*.json",
     ".aws",
     ".azure",
     ".config/{gcloud,gh,hub,op}",
@@ -32,7 +36,14 @@ const LEFT_OUT: [&str; 56] = [
     ".terraformrc",
     "*.tfstate",
     "*.tfstate.*",
+    "*.tfvars",
+    "*.tfvars.json",
     ".npmrc",
+    ".yarnrc.yml",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".config/{rclone,sops,doctl,hcloud}",
+    ".pip/pip.conf",
     ".netrc",
     "_netrc",
     ".pypirc",
@@ -57,9 +68,12 @@ const LEFT_OUT: [&str; 56] = [
     ".ssh",
     ".gnupg",
     "id_{rsa,dsa,ecdsa,ed25519,xmss}*",
+    "*_{rsa,dsa,ecdsa,ed25519}",
     "ssh_host_*_key",
     "*.pem",
+    "*.pem.*",
     "*.key",
+    "*.key{~,.bak,.old,.orig}",
     "*.p8",
     "*.p12",
     "*.pfx",
@@ -144,6 +158,17 @@ mod tests {
             ".cargo/credentials.toml",
             ".git-credentials",
             ".config/gcloud",
+            "prod.env",
+            "gcp-credentials.json",
+            "client_secret_1.json",
+            "service-account.json",
+            "serviceAccountKey.json",
+            "prod.tfvars",
+            "deploy_rsa",
+            "x.pem.bak",
+            "x.key~",
+            ".yarnrc.yml",
+            ".m2/settings.xml",
         ];
         for path in left_out {
             for path in [path.to_owned(), path.to_uppercase(), format!("a/B/{path}")] {
@@ -174,6 +199,9 @@ mod tests {
             ".github",
             "monkey",
             "package-lock.json",
+            "keys.keyboard",
+            "environment.json",
+            "accounts.json",
         ];
         for path in sources {
             assert!(!is_left_out(Path::new(path), true), "{path}");

@@ -1,5 +1,8 @@
 //! Sandboxes of sandboxd.
 
+mod files;
+mod status;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,17 +14,15 @@ use jiff::Timestamp;
 use sandbox_api::command::{self as wire, Output, Record, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources, StringMap};
 use sandbox_api::{ErrorCode, IdError};
-use sandbox_client::{ByteRange, Client, WriteOptions, upload_stream};
+use sandbox_client::{Client, upload_stream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{
-    Archive, Command, End, EndReason, Error, Event, FilePart, Opened, Provider, Result, Running, SandboxId,
+    Command, Content, Denial, Download, End, EndReason, Error, Event, FileList, FilePart, Opened, Provider,
+    Result, Running, SandboxId, Status,
 };
 use crate::session::SessionKey;
-
-/// How long one file may take.
-const TRANSFER: Duration = Duration::from_secs(120);
 
 /// How long an archive may take, which may come over a slow line.
 const UNPACK: Duration = Duration::from_secs(15 * 60);
@@ -116,33 +117,40 @@ impl Provider for Docker {
         offset: u64,
         max_bytes: usize,
     ) -> Result<FilePart> {
-        let last = offset.saturating_add(max_bytes as u64).saturating_sub(1);
-        let span = Some(ByteRange::Span(offset, last));
-        let id = id(sandbox)?;
-        let read = async {
-            let content = self.client.get_file(&id, path, span).await?;
-            let total_bytes = content.total_bytes();
-            Ok::<_, sandbox_client::Error>(FilePart {
-                bytes: content.bytes(max_bytes).await?.into(),
-                total_bytes,
-            })
-        };
-        match within(TRANSFER, read).await? {
-            Ok(part) => Ok(part),
-            Err(error) if error.code() == Some(ErrorCode::RangeNotSatisfiable) => {
-                Ok(FilePart { bytes: Bytes::new(), total_bytes: size_told(&error) })
-            }
-            Err(error) => Err(fault_of_file(error, path)),
-        }
+        self.read_part(&id(sandbox)?, path, offset, max_bytes).await
     }
 
     async fn write_file(&self, sandbox: &SandboxId, path: &str, content: Bytes) -> Result<()> {
-        let id = id(sandbox)?;
-        let write = self.client.put_file(&id, path, content, WriteOptions::default());
-        within(TRANSFER, write).await?.map(drop).map_err(fault)
+        self.write_whole(&id(sandbox)?, path, content).await
     }
 
-    async fn unpack(&self, sandbox: &SandboxId, archive: Archive) -> Result<()> {
+    async fn replace_file(
+        &self,
+        sandbox: &SandboxId,
+        path: &str,
+        was: &FilePart,
+        content: Bytes,
+    ) -> Result<()> {
+        self.replace_whole(&id(sandbox)?, path, was, content).await
+    }
+
+    async fn list_files(&self, sandbox: &SandboxId, path: &str, cursor: Option<&str>) -> Result<FileList> {
+        self.list_page(&id(sandbox)?, path, cursor).await
+    }
+
+    async fn download(&self, sandbox: &SandboxId, path: &str) -> Result<Download> {
+        self.open_file(&id(sandbox)?, path).await
+    }
+
+    async fn upload(&self, sandbox: &SandboxId, path: &str, _bytes: u64, content: Content) -> Result<()> {
+        self.write_stream(&id(sandbox)?, path, content).await
+    }
+
+    async fn remove_file(&self, sandbox: &SandboxId, path: &str) -> Result<()> {
+        self.remove_all(&id(sandbox)?, path).await
+    }
+
+    async fn unpack(&self, sandbox: &SandboxId, archive: Content) -> Result<()> {
         let id = id(sandbox)?;
         let unpack = self.client.unpack_files(&id, "", upload_stream(archive));
         within(UNPACK, unpack).await?.map(drop).map_err(fault)
@@ -153,6 +161,25 @@ impl Provider for Docker {
         found
             .url
             .ok_or_else(|| Error::Refused { said: format!("port {port} of the sandbox cannot be reached") })
+    }
+
+    async fn status(&self, sandbox: &SandboxId) -> Result<Status> {
+        self.client.get(&id(sandbox)?).await.map(status::of).map_err(fault)
+    }
+
+    async fn denials(&self, sandbox: &SandboxId) -> Result<Option<Vec<Denial>>> {
+        let told = self.client.denials(&id(sandbox)?).await.map_err(fault)?;
+        Ok(Some(told.denials))
+    }
+
+    async fn park(&self, sandbox: &SandboxId) -> Result<()> {
+        match self.client.park(&id(sandbox)?, false).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Some(ErrorCode::WrongState) => {
+                Err(Error::Busy { said: said(&error) })
+            }
+            Err(error) => Err(fault(error)),
+        }
     }
 
     async fn release(&self, sandbox: &SandboxId) -> Result<()> {
@@ -210,17 +237,8 @@ fn end_reason(reason: wire::EndReason) -> EndReason {
     }
 }
 
-fn size_told(error: &sandbox_client::Error) -> Option<u64> {
-    error.body()?.details.get("sizeBytes")?.as_u64()
-}
-
-fn fault_of_file(error: sandbox_client::Error, path: &str) -> Error {
-    let is_of_file =
-        |body: &sandbox_api::ErrorBody| body.details.get("resource").is_some_and(|it| it == "file");
-    if error.code() == Some(ErrorCode::NotFound) && error.body().is_some_and(is_of_file) {
-        return Error::NoFile { path: path.to_owned() };
-    }
-    fault(error)
+fn said(error: &sandbox_client::Error) -> String {
+    error.body().map_or_else(|| error.to_string(), |body| body.error.clone())
 }
 
 fn fault(error: sandbox_client::Error) -> Error {
@@ -228,6 +246,8 @@ fn fault(error: sandbox_client::Error) -> Error {
     let said = body.error.clone();
     match body.code {
         ErrorCode::NotFound if body.details.get("resource").is_some_and(|it| it == "sandbox") => Error::Gone,
+        // A limit of the sandbox, such as its commands: another sandbox has nothing to do with it.
+        ErrorCode::CapacityExhausted if body.details.contains_key("limit") => Error::Busy { said },
         ErrorCode::CapacityExhausted | ErrorCode::RateLimited => Error::Full { said, retry_after: None },
         ErrorCode::Unauthenticated | ErrorCode::Forbidden => Error::Unauthenticated,
         ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Internal => {

@@ -1,0 +1,137 @@
+//! Directories, which the API has no call for: bash looks at them.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+
+use super::Vercel;
+use crate::provider::command::Environment;
+use crate::provider::{Command, Error, Event, FileEntry, FileKind, FileList, Result, SandboxId};
+
+const LIST: &str = include_str!("list.sh");
+const REMOVE: &str = include_str!("remove.sh");
+
+/// What both exit with where there is nothing at the path.
+const NOTHING_THERE: i32 = 44;
+
+/// How long either may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Entries of one page.
+const PAGE: usize = 500;
+
+/// Most of what a page may be: as many of the longest names as it has entries, and then some.
+const MAX_PAGE_BYTES: usize = PAGE * 512;
+
+impl Vercel {
+    /// `cursor` is the number of the first entry.
+    pub(super) async fn list_page(
+        &self,
+        sandbox: &SandboxId,
+        path: &str,
+        cursor: Option<&str>,
+    ) -> Result<FileList> {
+        let from: usize = match cursor.map(str::parse) {
+            None => 0,
+            Some(Ok(from)) => from,
+            Some(Err(_)) => {
+                return Err(Error::Refused { said: "`cursor` is of no page of this list".into() });
+            }
+        };
+        // One more than a page has tells whether there is another.
+        let with = self.around(path).with("SANDBOX_FROM", from.to_string());
+        let with = with.with("SANDBOX_COUNT", (PAGE + 1).to_string());
+        let told = self.script(sandbox, path, LIST, with).await?;
+        let mut entries: Vec<FileEntry> =
+            told.split(|byte| *byte == 0).filter(|line| !line.is_empty()).filter_map(entry).collect();
+        let next_cursor = (entries.len() > PAGE).then(|| (from + PAGE).to_string());
+        entries.truncate(PAGE);
+        Ok(FileList { entries, next_cursor })
+    }
+
+    pub(super) async fn remove_all(&self, sandbox: &SandboxId, path: &str) -> Result<()> {
+        self.script(sandbox, path, REMOVE, self.around(path)).await.map(drop)
+    }
+
+    fn around(&self, path: &str) -> Environment {
+        let path = if path.is_empty() { "." } else { path };
+        Environment::default().with("SANDBOX_PATH", path)
+    }
+
+    async fn script(
+        &self,
+        sandbox: &SandboxId,
+        path: &str,
+        script: &str,
+        environment: Environment,
+    ) -> Result<Vec<u8>> {
+        if path.contains('\0') {
+            return Err(Error::NoFile { path: path.to_owned() });
+        }
+        let command = Command { environment, ..Command::new(script, LIMIT) };
+        let mut running = self.run_script(sandbox, command).await?;
+        let (mut told, mut complaint) = (Vec::new(), Vec::new());
+        while let Some(event) = running.next().await {
+            match event? {
+                Event::Stdout(bytes) if told.len() + bytes.len() <= MAX_PAGE_BYTES => told.extend(bytes),
+                Event::Stderr(bytes) if complaint.len() + bytes.len() <= MAX_PAGE_BYTES => {
+                    complaint.extend(bytes);
+                }
+                Event::Ended(end) if end.exit_code == 0 => return Ok(told),
+                Event::Ended(end) if end.exit_code == NOTHING_THERE => {
+                    return Err(Error::NoFile { path: path.to_owned() });
+                }
+                Event::Ended(_) => {
+                    let said = String::from_utf8_lossy(&complaint).trim().to_owned();
+                    return Err(Error::Refused { said });
+                }
+                Event::Started | Event::Heartbeat | Event::Missed { .. } => {}
+                Event::Stdout(_) | Event::Stderr(_) => {}
+            }
+        }
+        Err(Error::Broken("the command's output ended before the command did".into()))
+    }
+}
+
+/// `mode in hexadecimal, length, seconds since 1970, name`
+fn entry(line: &[u8]) -> Option<FileEntry> {
+    let line = String::from_utf8_lossy(line);
+    let mut parts = line.splitn(4, ' ');
+    let mode = u32::from_str_radix(parts.next()?, 16).ok()?;
+    let bytes: u64 = parts.next()?.parse().ok()?;
+    let changed: i64 = parts.next()?.parse().ok()?;
+    let name = parts.next()?.to_owned();
+    // inode(7), "The file type and mode".
+    let kind = match mode & 0o170_000 {
+        0o100_000 => FileKind::File,
+        0o040_000 => FileKind::Directory,
+        0o120_000 => FileKind::Link,
+        _ => FileKind::Other,
+    };
+    Some(FileEntry {
+        name,
+        kind,
+        bytes: (kind == FileKind::File).then_some(bytes),
+        modified_at: Timestamp::from_second(changed).ok(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_what_stat_tells() {
+        let file = entry(b"81a4 12 1700000000 a b\nc").unwrap();
+        assert_eq!((file.name.as_str(), file.kind, file.bytes), ("a b\nc", FileKind::File, Some(12)));
+        assert_eq!(file.modified_at.unwrap().as_second(), 1_700_000_000);
+        let directory = entry(b"41ed 4096 -1 d").unwrap();
+        assert_eq!((directory.kind, directory.bytes), (FileKind::Directory, None));
+        assert_eq!(entry(b"a1ff 3 0 l").unwrap().kind, FileKind::Link);
+        assert_eq!(entry(b"11a4 0 0 p").unwrap().kind, FileKind::Other);
+        for bad in [&b""[..], b"81a4 12", b"x 1 1 n", b"81a4 -1 1 n"] {
+            assert!(entry(bad).is_none());
+        }
+    }
+}

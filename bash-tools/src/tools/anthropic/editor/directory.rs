@@ -1,0 +1,101 @@
+//! What is in a directory, as the editor shows it: two levels, without what is hidden.
+
+use std::fmt::Write as _;
+
+use tokio_util::sync::CancellationToken;
+
+use super::bad;
+use crate::tools::bash::{self, quoted};
+use crate::tools::{Result, Toolkit};
+
+/// Entries that are told.
+const MAX_ENTRIES: usize = 500;
+
+/// Most characters of all names together.
+const MAX_CHARS: usize = 4 * 1024 * 1024;
+
+/// What a look at a path that is no directory ends with.
+const NO_DIRECTORY: i32 = 66;
+
+/// What `find` ends with where it could not look everywhere.
+const NOT_EVERYWHERE: i32 = 1;
+
+impl Toolkit {
+    /// What is in a directory; `None` where the path is none.
+    pub(super) async fn entries(&self, path: &str) -> Result<Option<String>> {
+        let limits = self.limits();
+        let mut output = limits.output;
+        output.max_stdout_chars = MAX_CHARS;
+        let script = script_of(path);
+        let listed =
+            bash::whole(self.start_script(script), limits.timeout, output, CancellationToken::new()).await?;
+        match listed.exit_code {
+            NO_DIRECTORY => Ok(None),
+            0 => Ok(Some(shown(&listed.stdout, None))),
+            NOT_EVERYWHERE if !listed.stdout.is_empty() => {
+                Ok(Some(shown(&listed.stdout, listed.stderr.lines().next())))
+            }
+            _ => {
+                let why = listed.stderr.trim().lines().next_back().unwrap_or("nobody knows why").to_owned();
+                Err(bad("path", format!("names a directory that cannot be looked at: {why}")))
+            }
+        }
+    }
+}
+
+/// Names end with a NUL, which none has in it; those of directories with a slash before, so that what is in them comes next.
+fn script_of(path: &str) -> String {
+    // A path that begins with a dash, or is one, means something to `cd`.
+    let path = quoted(&if path.starts_with('/') { path.to_owned() } else { format!("./{path}") });
+    format!(
+        "[ -d {path} ] || exit {NO_DIRECTORY}\n\
+         cd -- {path} || exit\n\
+         find . -mindepth 1 -maxdepth 2 -name '.?*' -prune -o \\( -type d -printf '%P/\\0' -o -printf '%P\\0' \\) \
+         | LC_ALL=C sort -z | sed -zn '1,{}p'\n\
+         for code in \"${{PIPESTATUS[@]}}\"; do [ \"$code\" = 0 ] || exit \"$code\"; done\n",
+        MAX_ENTRIES + 1
+    )
+}
+
+fn shown(listed: &str, trouble: Option<&str>) -> String {
+    let mut entries: Vec<String> = listed.split_terminator('\0').map(entry).collect();
+    let is_cut = entries.len() > MAX_ENTRIES;
+    entries.truncate(MAX_ENTRIES);
+    let mut text = entries.join("\n");
+    if entries.is_empty() {
+        text.push_str("[the directory is empty, but for what is hidden]");
+    }
+    if is_cut {
+        write!(text, "\n[only the first {MAX_ENTRIES} entries are shown]").ok();
+    }
+    if let Some(trouble) = trouble {
+        write!(text, "\n[not everything could be looked at: {trouble}]").ok();
+    }
+    text
+}
+
+/// One line, whatever the name.
+fn entry(name: &str) -> String {
+    name.chars().fold(String::new(), |mut line, c| {
+        if c.is_control() {
+            line.extend(c.escape_default())
+        } else {
+            line.push(c)
+        }
+        line
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_a_line() {
+        assert_eq!(shown("a b\0d/\0e\nf\t\0", None), "a b\nd/\ne\\nf\\t");
+        assert_eq!(shown("a\0", Some("why")), "a\n[not everything could be looked at: why]");
+        assert!(shown("", None).contains("empty"));
+        let many: String = (0..=MAX_ENTRIES).map(|name| format!("{name}\0")).collect();
+        assert!(shown(&many, None).ends_with("\n499\n[only the first 500 entries are shown]"));
+    }
+}

@@ -1,0 +1,251 @@
+//! `text_editor_20250728`: looks at files and directories, makes files, replaces and inserts text.
+//!
+//! A file is read, changed and written back only if it is as it was read; otherwise the change is made again in what is there
+//! now. Where the provider cannot tell, a change that a command makes in that moment may be lost, but none that the editor makes.
+
+mod directory;
+mod text;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bytes::Bytes;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use self::text::{Changed, inserted, numbered, replaced};
+use crate::provider::{self, FilePart};
+use crate::tools::read::{Excerpt, Rest};
+use crate::tools::{Error, ReadFileInput, Result, Toolkit};
+
+/// Longest file that is edited, in bytes.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// How often a change is tried in a file that others change at the same time.
+const TRIES: usize = 5;
+
+/// What the model sends. A field that is null counts as left out.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields, remote = "Self")]
+pub enum EditorInput {
+    /// A file with line numbers, or what is in a directory and one level beneath.
+    View {
+        /// Which.
+        path: String,
+        /// First and last line, from 1; -1 is the end. Only of files.
+        #[serde(default)]
+        view_range: Option<(i64, i64)>,
+    },
+    /// A file with this text, replacing what is there.
+    Create {
+        /// Which.
+        path: String,
+        /// All of it.
+        file_text: String,
+    },
+    /// Another text in place of one that is there exactly once.
+    StrReplace {
+        /// Which file.
+        path: String,
+        /// With blanks and line ends, as the file is shown.
+        old_str: String,
+        /// Nothing where it is left out.
+        #[serde(default)]
+        new_str: String,
+    },
+    /// A text behind a line.
+    Insert {
+        /// Which file.
+        path: String,
+        /// 0 is before the first.
+        insert_line: usize,
+        /// Lines; their last line end may be left out.
+        #[serde(alias = "new_str")]
+        insert_text: String,
+    },
+}
+
+impl<'de> Deserialize<'de> for EditorInput {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let mut fields = Map::deserialize(deserializer)?;
+        fields.retain(|_, value| !value.is_null());
+        Self::deserialize(Value::Object(fields)).map_err(D::Error::custom)
+    }
+}
+
+impl Toolkit {
+    /// Does what the editor is asked for; the answer is for the model.
+    pub async fn edit(&self, input: EditorInput) -> Result<String> {
+        match input {
+            EditorInput::View { path, view_range } => self.view(checked(&path)?, view_range).await,
+            EditorInput::Create { path, file_text } => {
+                self.create(checked(&path)?, file_text.into()).await?;
+                Ok(format!("File created successfully at: {path}"))
+            }
+            EditorInput::StrReplace { path, old_str, new_str } => {
+                self.change(checked(&path)?, |text| replaced(text, &path, &old_str, &new_str)).await
+            }
+            EditorInput::Insert { path, insert_line, insert_text } => {
+                self.change(checked(&path)?, |text| inserted(text, &path, insert_line, &insert_text)).await
+            }
+        }
+    }
+
+    async fn view(&self, path: &str, range: Option<(i64, i64)>) -> Result<String> {
+        if let Some(entries) = self.entries(path).await? {
+            return match range {
+                None => Ok(entries),
+                Some(_) => {
+                    Err(bad("view_range", "is only for files, and the path is a directory".to_owned()))
+                }
+            };
+        }
+        let (offset, limit) = lines_of(range)?;
+        let input = ReadFileInput { path: path.to_owned(), offset, limit };
+        Ok(shown(&self.excerpt(&input).await.map_err(in_words_of_the_editor)?))
+    }
+
+    async fn create(&self, path: &str, content: Bytes) -> Result<()> {
+        let write = |sandbox| {
+            let content = content.clone();
+            async move { Ok(self.provider().write_file(&sandbox, path, content).await?) }
+        };
+        self.act(write).await
+    }
+
+    async fn change(&self, path: &str, change: impl Fn(&str) -> Result<Changed>) -> Result<String> {
+        let _turn = turns(self.key(), path).lock().await;
+        for _ in 0..TRIES {
+            let was = self.load(path).await?;
+            let text = str::from_utf8(&was.bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
+            let changed = change(text)?;
+            let shown = changed.shown();
+            if self.replace_file(path, &was, changed.text.into()).await? {
+                return Ok(format!(
+                    "The file {path} has been edited. This is the changed part with line numbers:\n{shown}"
+                ));
+            }
+        }
+        Err(bad("path", "names a file that others change all the time: nothing was changed".to_owned()))
+    }
+
+    async fn load(&self, path: &str) -> Result<FilePart> {
+        let read =
+            |sandbox| async move { Ok(self.provider().read_file(&sandbox, path, 0, MAX_BYTES + 1).await?) };
+        let file = self.act(read).await?;
+        if file.bytes.len() > MAX_BYTES {
+            return Err(bad(
+                "path",
+                format!("names a file of more than {MAX_BYTES} bytes: use bash (`sed -i`)"),
+            ));
+        }
+        Ok(file)
+    }
+
+    /// Whether the file still was as it was read.
+    async fn replace_file(&self, path: &str, was: &FilePart, content: Bytes) -> Result<bool> {
+        let replace = |sandbox| {
+            let content = content.clone();
+            async move {
+                match self.provider().replace_file(&sandbox, path, was, content).await {
+                    Err(provider::Error::Changed { .. }) => Ok(false),
+                    replaced => Ok(replaced.map(|()| true)?),
+                }
+            }
+        };
+        self.act(replace).await
+    }
+}
+
+/// Files that have the same one wait for each other, which is no harm.
+static TURNS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];
+
+/// Held by who changes a file, because not every provider can say that it was changed.
+fn turns(chat: impl Hash, path: &str) -> &'static Mutex<()> {
+    let mut hasher = DefaultHasher::new();
+    (chat, path).hash(&mut hasher);
+    let length = TURNS.len() as u64;
+    &TURNS[usize::try_from(hasher.finish() % length).unwrap_or_default()]
+}
+
+fn bad(field: &'static str, problem: String) -> Error {
+    Error::BadInput { field, problem }
+}
+
+fn checked(path: &str) -> Result<&str> {
+    match path {
+        "" => Err(bad("path", "must not be empty".to_owned())),
+        _ if path.contains('\0') => Err(bad("path", "must not have NUL characters".to_owned())),
+        _ => Ok(path),
+    }
+}
+
+fn lines_of(range: Option<(i64, i64)>) -> Result<(Option<u64>, Option<u64>)> {
+    let Some((first, last)) = range else { return Ok((None, None)) };
+    let wrong = || bad("view_range", "must be the first line, from 1, and the last one or -1".to_owned());
+    let from = u64::try_from(first).ok().filter(|first| *first > 0).ok_or_else(wrong)?;
+    match last {
+        -1 => Ok((Some(from), None)),
+        _ if last >= first => Ok((Some(from), Some(last.abs_diff(first) + 1))),
+        _ => Err(wrong()),
+    }
+}
+
+/// With line numbers. That lines follow which were not asked for needs no word.
+fn shown(excerpt: &Excerpt) -> String {
+    let lines = numbered(&excerpt.text, excerpt.first);
+    match &excerpt.rest {
+        None | Some(Rest::More { .. }) => lines,
+        Some(Rest::Cut { left_out, next }) => {
+            format!("{lines}[truncated: {left_out} are not shown; continue with view_range [{next}, -1]]\n")
+        }
+        Some(Rest::CutInLine { left_out, line }) => {
+            format!(
+                "{lines}[truncated: {left_out} are not shown; line {line} is longer than an answer may be: use bash (`cut -c`)]\n"
+            )
+        }
+    }
+}
+
+fn in_words_of_the_editor(error: Error) -> Error {
+    match error {
+        Error::NoLine { path, offset, lines } => {
+            bad("view_range", format!("begins with line {offset}, and {path} has only {lines} lines"))
+        }
+        Error::BadInput { field: "offset", problem } => bad("view_range", problem),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_checked() {
+        assert_eq!(lines_of(None).unwrap(), (None, None));
+        assert_eq!(lines_of(Some((2, 4))).unwrap(), (Some(2), Some(3)));
+        assert_eq!(lines_of(Some((2, -1))).unwrap(), (Some(2), None));
+        for range in [(0, 1), (-1, 1), (3, 2), (1, -2), (i64::MIN, i64::MAX)] {
+            assert!(lines_of(Some(range)).is_err(), "{range:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_read() {
+        let read = |text: &str| serde_json::from_str::<EditorInput>(text);
+        let view = read(r#"{"command":"view","path":"a","view_range":[1,-1]}"#).unwrap();
+        assert_eq!(view, EditorInput::View { path: "a".into(), view_range: Some((1, -1)) });
+        let replace = read(r#"{"command":"str_replace","path":"a","old_str":"b"}"#).unwrap();
+        let null = read(r#"{"command":"str_replace","path":"a","old_str":"b","new_str":null}"#).unwrap();
+        assert_eq!(replace, null);
+        let insert = read(r#"{"command":"insert","path":"a","insert_line":0,"new_str":"b"}"#).unwrap();
+        let null = r#"{"command":"insert","path":"a","insert_line":0,"insert_text":"b","new_str":null,"view_range":null}"#;
+        assert_eq!(insert, read(null).unwrap());
+        let words = read(r#"{"command":"insert","path":"a","insert_line":0,"insert_text":null}"#);
+        assert!(words.unwrap_err().to_string().contains("insert_text"));
+        assert!(read(r#"{"command":"undo_edit","path":"a"}"#).is_err());
+        assert!(read(r#"{"command":"view","path":"a","other":1}"#).is_err());
+    }
+}

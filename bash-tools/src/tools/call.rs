@@ -1,0 +1,136 @@
+//! A call as a model makes it: a tool's name and some JSON.
+
+use futures::future::Either;
+use futures::stream::{self, Stream, StreamExt};
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::input::{
+    BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
+};
+use super::{BashOutput, Error, RUNNING, Result, Tool, Toolkit};
+
+/// A tool with what it is called with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// `readFile`
+    ReadFile(ReadFileInput),
+    /// `writeFile`
+    WriteFile(WriteFileInput),
+    /// `bash`
+    Bash(BashInput),
+    /// `sandboxUrl`
+    SandboxUrl(SandboxUrlInput),
+}
+
+/// What a tool answers. As JSON it is the answer itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// Of `readFile`.
+    File(FileContent),
+    /// Of `writeFile`.
+    Written(Written),
+    /// Of `bash`.
+    Bash(BashOutput),
+    /// Of `sandboxUrl`.
+    Url(SandboxUrl),
+}
+
+impl Call {
+    /// Of a tool's name and its input as JSON. [`Error::NoTool`] and [`Error::BadCall`] say to the model what to do better.
+    pub fn of(name: &str, input: Value) -> Result<Self> {
+        let Some(tool) = Tool::of_name(name) else { return Err(Error::NoTool { name: name.to_owned() }) };
+        let bad = |error: serde_json::Error| Error::BadCall { tool: tool.name(), problem: error.to_string() };
+        Ok(match tool {
+            Tool::ReadFile => Self::ReadFile(serde_json::from_value(input).map_err(bad)?),
+            Tool::WriteFile => Self::WriteFile(serde_json::from_value(input).map_err(bad)?),
+            Tool::Bash => Self::Bash(serde_json::from_value(input).map_err(bad)?),
+            Tool::SandboxUrl => Self::SandboxUrl(serde_json::from_value(input).map_err(bad)?),
+        })
+    }
+
+    /// Of which tool.
+    pub fn tool(&self) -> Tool {
+        match self {
+            Self::ReadFile(_) => Tool::ReadFile,
+            Self::WriteFile(_) => Tool::WriteFile,
+            Self::Bash(_) => Tool::Bash,
+            Self::SandboxUrl(_) => Tool::SandboxUrl,
+        }
+    }
+}
+
+impl Answer {
+    /// Whether another one follows, which takes its place.
+    pub fn is_preliminary(&self) -> bool {
+        matches!(self, Self::Bash(output) if output.exit_code == RUNNING)
+    }
+}
+
+impl Toolkit {
+    /// Does what is called for. All answers but the last are [preliminary](Answer::is_preliminary), and an error is the last.
+    /// `cancel` ends a command, which then is told as its last value; dropping the stream ends whatever is under way.
+    pub fn call(
+        &self,
+        call: Call,
+        cancel: CancellationToken,
+    ) -> impl Stream<Item = Result<Answer>> + Send + 'static {
+        match call {
+            Call::Bash(input) => {
+                Either::Left(self.bash(input, cancel).map(|output| output.map(Answer::Bash)))
+            }
+            call => {
+                let tools = self.clone();
+                Either::Right(stream::once(async move { tools.answer(call).await }))
+            }
+        }
+    }
+
+    async fn answer(&self, call: Call) -> Result<Answer> {
+        Ok(match call {
+            Call::ReadFile(input) => Answer::File(self.read_file(input).await?),
+            Call::WriteFile(input) => Answer::Written(self.write_file(input).await?),
+            Call::Bash(input) => Answer::Bash(self.bash_whole(input, CancellationToken::new()).await?),
+            Call::SandboxUrl(input) => Answer::Url(self.sandbox_url(input).await?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_what_its_tool_takes() {
+        let call = Call::of("bash", json!({ "command": "ls" })).unwrap();
+        assert_eq!(call, Call::Bash(BashInput { command: "ls".into() }));
+        assert_eq!(call.tool(), Tool::Bash);
+        let words = |name, input| Call::of(name, input).unwrap_err().to_string();
+        assert!(words("Bash", json!({})).contains("no tool `Bash`"));
+        let missing = words("writeFile", json!({ "path": "a" }));
+        assert!(missing.contains("writeFile") && missing.contains("`content`"), "{missing}");
+        let other = words("sandboxUrl", json!({ "port": 70_000 }));
+        assert!(other.contains("70000"), "{other}");
+        assert!(words("bash", json!({ "command": "ls", "cwd": "/" })).contains("`cwd`"));
+        assert!(words("bash", json!("ls")).contains("bash"));
+    }
+
+    #[test]
+    fn only_a_command_that_runs_has_another_answer() {
+        let output = |exit_code| {
+            let json = json!({ "stdout": "", "stderr": "", "exitCode": exit_code });
+            Answer::Bash(serde_json::from_value(json).unwrap())
+        };
+        assert!(output(-1).is_preliminary());
+        assert!(!output(0).is_preliminary());
+        assert!(!Answer::Written(Written { success: true }).is_preliminary());
+        assert_eq!(
+            serde_json::to_value(Answer::Written(Written { success: true })).unwrap(),
+            json!({ "success": true })
+        );
+    }
+}
