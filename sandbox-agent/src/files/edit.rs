@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 use memchr::memmem;
-use similar::{ChangeTag, DiffOp, TextDiff};
+use similar::{Algorithm, ChangeTag, DiffOp, capture_diff_deadline, group_diff_ops};
 
 use super::batch::Batch;
 use super::path::{FilePath, invalid, to_bytes};
@@ -147,16 +147,37 @@ fn diff(before: &[u8], after: &[u8], path: &FilePath) -> Result<Vec<u8>, Kind> {
     let window = Window::around_difference(before, after);
     let (old, new) = (lines(&before[window.old.clone()]), lines(&after[window.new.clone()]));
     check("lines between the first change and the last", old.len().max(new.len()), MAX_DIFF_LINES)?;
-    let diff = TextDiff::configure().timeout(DIFF).newline_terminated(true).diff_slices(&old, &new);
     let name = |side: &str| quoted(side, path.relative.as_os_str().as_bytes());
     let mut text = format!("--- {}\n+++ {}\n", name("a"), name("b")).into_bytes();
-    for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
-        text.extend_from_slice(head_of(hunk.ops(), window.lines_before).as_bytes());
-        for change in hunk.iter_changes() {
+    for hunk in group_diff_ops(operations(&old, &new), CONTEXT) {
+        text.extend_from_slice(head_of(&hunk, window.lines_before).as_bytes());
+        for change in hunk.iter().flat_map(|operation| operation.iter_changes(&old[..], &new[..])) {
             write_line(&mut text, change.tag(), change.value());
         }
     }
     Ok(text)
+}
+
+/// What makes the one into the other. Only what lies between lines that are the same is compared: of lines that repeat the last may be
+/// taken for the new one, and then nothing would follow it in its hunk, which patch(1) takes for the end of the file.
+fn operations(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffOp> {
+    let before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let behind = old[before..].iter().rev().zip(new[before..].iter().rev());
+    let behind = behind.take_while(|(old, new)| old == new).count();
+    let (old_end, new_end) = (old.len() - behind, new.len() - behind);
+    let ends_at = Instant::now() + DIFF;
+    let mut operations = vec![DiffOp::Equal { old_index: 0, new_index: 0, len: before }];
+    operations.extend(capture_diff_deadline(
+        Algorithm::Myers,
+        old,
+        before..old_end,
+        new,
+        before..new_end,
+        Some(ends_at),
+    ));
+    operations.push(DiffOp::Equal { old_index: old_end, new_index: new_end, len: behind });
+    operations.retain(|operation| !matches!(operation, DiffOp::Equal { len: 0, .. }));
+    operations
 }
 
 /// Not the library's own lines, which end at a lone CR as well.
@@ -287,6 +308,15 @@ mod tests {
         let (after, reply) = edited(&fixture, content, &[text_edit("one\ntwo", "1\n2", false)]).unwrap();
         assert_eq!(after, b"\xef\xbb\xbf1\r\n2\r\n\xff\r\n");
         assert_eq!(reply.first_changed_line, 1);
+        assert_eq!(patched_back(&fixture, &reply.diff), content);
+    }
+
+    #[test]
+    fn lines_that_repeat_are_found_where_they_were() {
+        let fixture = fixture();
+        let content = b"a\n\n\r\n\r\n\r\n\r\n\n\n\n\n";
+        let (after, reply) = edited(&fixture, content, &[text_edit("\r\n\r", "", true)]).unwrap();
+        assert_eq!(after, b"a\n\n\n\n\n\n\n\n");
         assert_eq!(patched_back(&fixture, &reply.diff), content);
     }
 
