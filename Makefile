@@ -2,15 +2,18 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up down build agent image engine test test-gvisor fuzz-api torture bench deny clean
+.PHONY: help up up-native down build agent web image engine test test-gvisor fuzz-api torture bench deny clean
 
 help: ## Print this
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-up: ## Install what is missing, build, start sandboxd, and say how to try it
+up: ## Bring up chat and sandboxd in containers, and say where to open the chat
 	@scripts/up
 
-down: ## Stop sandboxd; its sandboxes stay for the next start
+up-native: ## The same two programs without compose: install what is missing, build, start
+	@scripts/up-native
+
+down: ## Stop what make up or make up-native started; chats and sandboxes stay
 	@scripts/down
 
 build: ## Build the agent and the daemon in release
@@ -18,6 +21,9 @@ build: ## Build the agent and the daemon in release
 
 agent: ## Build the agent alone
 	@scripts/build agent
+
+web: ## Build the chat's page
+	@scripts/web
 
 image: ## Build the sandbox image, whether or not there is one
 	@scripts/image

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Builds the two programs.
+# Builds the programs.
 #
 # What may surprise: the agent is built for a named target even where that is this machine's own, because only then do
 # the flags of a static program not reach build scripts and macros, which cannot be static.
@@ -20,6 +20,20 @@ build_agent() {
 
 build_daemon() {
   cargo build --release -p sandboxd
+}
+
+# The daemon and the chat, after the page, which is in it. Both at once: one after the other, cargo would build what they share twice.
+build_daemon_and_chat() {
+  cargo build --release -p sandboxd -p chat
+}
+
+# Without the tools for its page the chat is built all the same, and says that it has none. Needs lib/web.sh.
+build_web() {
+  if ensure_page_tools; then
+    build_page || give_up "the chat's page could not be built; the lines above say why"
+  else
+    warn "going on without the chat's page"
+  fi
 }
 
 # Renamed into place, so that a daemon that starts meanwhile never reads half a program.

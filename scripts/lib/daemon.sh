@@ -64,7 +64,7 @@ daemon_url() {
   echo "http://$host:$(setting SANDBOXD_PORT)"
 }
 
-# The process id of the daemon `make up` started, if it lives.
+# The process id of the daemon `make up-native` started, if it lives.
 daemon_pid() {
   local pid command
   pid=$(cat "$DAEMON_PID" 2>/dev/null) && [[ $pid =~ ^[0-9]+$ ]] || return 1
@@ -80,7 +80,7 @@ daemon_stamp() {
 ensure_daemon() {
   # Two calls at the same time would start two daemons and lose one of them.
   exec {lock}>"$RUN_DIR/lock"
-  flock --wait 300 "$lock" || give_up "another \`make up\` of this checkout does not come to its end"
+  flock --wait 300 "$lock" || give_up "another \`make up-native\` of this checkout does not come to its end"
   if daemon_pid >/dev/null; then
     if [[ $(daemon_stamp) == "$(cat "$DAEMON_STAMP" 2>/dev/null)" ]]; then
       say "sandboxd runs already"
@@ -123,13 +123,13 @@ refuse_taken_port() {
   address=$(daemon_url) address=${address#http://}
   if ! something_listens_at "$address"; then return; fi
   if curl --silent --noproxy '*' --max-time 5 "http://$address/v1/health" 2>/dev/null | grep -q '"engine"'; then
-    owner="a sandboxd that this checkout's \`make up\` did not start"
+    owner="a sandboxd that this checkout's \`make up-native\` did not start"
   else
     owner="another program"
   fi
   owner+=$(port_owner "$port")
   give_up "port $port is taken by $owner.
-Stop it, or choose another port: SANDBOXD_PORT=18080 make up      (or a line in .env, for good)"
+Stop it, or choose another port: SANDBOXD_PORT=18080 make up-native      (or a line in .env, for good)"
 }
 
 something_listens_at() {

@@ -1,0 +1,70 @@
+//! The same command without the chat.
+
+use std::time::{Duration, Instant};
+
+use bollard::Docker;
+use bollard::exec::StartExecResults;
+use bollard::models::ExecConfig;
+use futures::StreamExt;
+use sandbox_api::SandboxId;
+use sandbox_api::command::Record;
+use sandbox_client::Client;
+use test_daemon::{Daemon, docker, script};
+
+/// sandboxd by its own client.
+pub(crate) struct Bare<'a> {
+    client: &'a Client,
+    sandbox: &'a SandboxId,
+}
+
+/// The engine's exec in the same container: what a chat app does that has Docker and nothing else.
+pub(crate) struct Engine {
+    docker: Docker,
+    container: String,
+}
+
+impl<'a> Bare<'a> {
+    pub(crate) fn new(daemon: &'a Daemon, sandbox: &'a SandboxId) -> Self {
+        Self { client: &daemon.client, sandbox }
+    }
+
+    /// Until it has said it; it is read to its end.
+    pub(crate) async fn echo(&self) -> Duration {
+        let began = Instant::now();
+        let mut records = self.client.run(self.sandbox, &script("echo hi")).await.unwrap();
+        let mut said = None;
+        while let Some(record) = records.next().await {
+            if matches!(record.unwrap(), Record::Stdout(_)) {
+                said.get_or_insert_with(|| began.elapsed());
+            }
+        }
+        said.unwrap()
+    }
+}
+
+impl Engine {
+    pub(crate) async fn new(sandbox: &SandboxId) -> Self {
+        Self { docker: docker().await, container: format!("remcochat-sandbox-{sandbox}") }
+    }
+
+    /// Until it has said it; it is read to its end.
+    pub(crate) async fn echo(&self) -> Duration {
+        let began = Instant::now();
+        let config = ExecConfig {
+            cmd: Some(["bash", "-c", "echo hi"].map(String::from).to_vec()),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            ..ExecConfig::default()
+        };
+        let id = self.docker.create_exec(&self.container, config).await.unwrap().id;
+        let StartExecResults::Attached { mut output, .. } = self.docker.start_exec(&id, None).await.unwrap()
+        else {
+            panic!("the exec is not attached");
+        };
+        let first = output.next().await.unwrap().unwrap();
+        let said = began.elapsed();
+        assert_eq!(first.into_bytes(), "hi\n");
+        while output.next().await.is_some() {}
+        said
+    }
+}

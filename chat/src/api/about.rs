@@ -1,0 +1,49 @@
+//! What the page needs to know of the app before anything else.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use bash_tools::config::Access;
+use bash_tools::gates::{Decision, Reason};
+use serde_json::{Value, json};
+
+use super::{Api, MAX_MESSAGE_CHARS, MAX_UPLOAD_BYTES};
+use crate::turn::MAX_COMMAND_CHARS;
+
+/// `GET /api/health`
+pub(super) async fn health() -> Json<Value> {
+    Json(json!({ "ok": true, "version": env!("CARGO_PKG_VERSION") }))
+}
+
+/// `GET /api/app`
+pub(super) async fn app(State(api): State<Api>, gates: Decision, request: Request) -> Json<Value> {
+    let (parts, _) = request.into_parts();
+    let tools = api.configured.as_deref();
+    let models: Vec<Value> = api
+        .settings
+        .models
+        .iter()
+        .map(|model| json!({ "id": model.id, "name": model.name, "provider": model.provider.name() }))
+        .collect();
+    let reason = match gates {
+        Decision::Enabled => None,
+        Decision::Disabled(reason) => Some(reason.to_string()),
+    };
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "access": tools.map(|tools| match tools.access { Access::Localhost => "localhost", Access::Lan => "lan" }),
+        "mayUse": api.gates.admits(&parts),
+        "tools": {
+            "enabled": gates.is_enabled(),
+            "reason": reason,
+            "isPassing": gates == Decision::Disabled(Reason::Unhealthy),
+            "provider": api.provider(),
+            "ports": tools.map(|tools| tools.sandbox.ports.clone()).unwrap_or_default(),
+            "commandTimeoutMs": tools.map(|tools| tools.command_timeout.as_millis()),
+            "maxStdoutChars": tools.map(|tools| tools.max_stdout_chars),
+            "maxStderrChars": tools.map(|tools| tools.max_stderr_chars),
+        },
+        "models": models,
+        "defaultModel": api.settings.models.first().map(|model| &model.id),
+        "limits": { "messageChars": MAX_MESSAGE_CHARS, "commandChars": MAX_COMMAND_CHARS, "uploadBytes": MAX_UPLOAD_BYTES },
+    }))
+}

@@ -1,0 +1,153 @@
+//! What a page sends, read within bounds.
+//!
+//! JSON that is read takes many times its length: `[]` is two bytes on its way and some thirty in memory. So the values are counted
+//! before they are read, and long bodies wait for each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::error::{Error, Result};
+
+/// Longest body of a request that is not a file, in bytes: a chat with its tools' outputs, as a page sends one that is not kept.
+pub const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Values in it, of all kinds: a chat of thousands of messages.
+pub const MAX_VALUES: usize = 200_000;
+
+/// A body up to which nobody waits, in bytes.
+pub(super) const SHORT_BYTES: usize = 256 * 1024;
+
+/// Longer ones that are there at once.
+const LONG_AT_ONCE: usize = 4;
+
+/// How long a body may take, its wait for others included: [`MAX_BODY_BYTES`] over a slow connection.
+const WHOLE: Duration = Duration::from_secs(120);
+
+/// Room for long bodies. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Bodies(Arc<Semaphore>);
+
+/// A long body's room. It is free again with its drop, so it is held as long as what was read.
+pub(super) type Room = Option<OwnedSemaphorePermit>;
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(LONG_AT_ONCE)))
+    }
+}
+
+impl Bodies {
+    /// What the body says.
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<(T, Room)> {
+        let invalid = |problem: String| Error::Invalid { field: "body", problem };
+        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let essence = kind.split(';').next().unwrap_or_default();
+        if !essence.trim().eq_ignore_ascii_case("application/json") {
+            return Err(invalid("must be of content-type application/json".into()));
+        }
+        let (body, room) = timeout(WHOLE, self.gather(body)).await.map_err(|_| cut())??;
+        if values(&body) > MAX_VALUES {
+            return Err(Error::TooLarge { what: "a request", limit: MAX_VALUES, unit: "values" });
+        }
+        let said = serde_json::from_slice(&body)
+            .map_err(|error| invalid(format!("is not what useChat sends: {error}")))?;
+        Ok((said, room))
+    }
+
+    async fn gather(&self, body: Body) -> Result<(Bytes, Room)> {
+        let mut parts = body.into_data_stream();
+        let mut body = BytesMut::new();
+        let mut room = None;
+        while let Some(part) = parts.next().await {
+            let part = part.map_err(|_| cut())?;
+            if body.len() + part.len() > MAX_BODY_BYTES {
+                return Err(Error::TooLarge { what: "a request", limit: MAX_BODY_BYTES, unit: "bytes" });
+            }
+            if body.len() + part.len() > SHORT_BYTES && room.is_none() {
+                room = Arc::clone(&self.0).acquire_owned().await.ok();
+            }
+            body.extend_from_slice(&part);
+        }
+        Ok((body.freeze(), room))
+    }
+}
+
+fn cut() -> Error {
+    Error::Invalid { field: "body", problem: "ended before it was complete, or took too long".into() }
+}
+
+/// At least as many as there are values in a JSON text: each but the first follows one of these.
+fn values(json: &[u8]) -> usize {
+    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b'[' | b'{' if !is_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::HeaderValue;
+    use serde::de::IgnoredAny;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    fn headers() -> HeaderMap {
+        HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_sends_byte_by_byte_has_room_for_a_while_only() {
+        let (bodies, began) = (Bodies::default(), Instant::now());
+        let slow = || {
+            let first =
+                futures::stream::once(async { Ok::<_, Infallible>(Bytes::from(vec![b' '; SHORT_BYTES])) });
+            let byte = futures::stream::repeat(()).then(|()| async {
+                sleep(Duration::from_secs(10)).await;
+                Ok(Bytes::from_static(b" "))
+            });
+            Body::from_stream(first.chain(byte))
+        };
+        let slow: Vec<_> = (0..LONG_AT_ONCE)
+            .map(|_| {
+                let (bodies, body) = (bodies.clone(), slow());
+                tokio::spawn(async move { bodies.read::<IgnoredAny>(&headers(), body).await.is_err() })
+            })
+            .collect();
+        for slow in slow {
+            assert!(slow.await.unwrap());
+        }
+        assert!(began.elapsed() <= WHOLE + Duration::from_secs(1));
+        let long = Body::from(format!("\"{}\"", "x".repeat(SHORT_BYTES)));
+        assert!(bodies.read::<IgnoredAny>(&headers(), long).await.unwrap().1.is_some());
+    }
+
+    #[test]
+    fn values_are_counted_and_what_is_in_texts_is_not() {
+        assert_eq!(values(b"1"), 1);
+        assert_eq!(values(br#"{"a": [1, 2, {}], "b": "x,[{\",[\\"}"#), 7);
+        assert_eq!(values("[],".repeat(1000).as_bytes()), 2001);
+    }
+}

@@ -1,0 +1,95 @@
+//! The chats that are kept, and tickets for those that are not.
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use bash_tools::session::SessionKey;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Api;
+use super::error::{Error, Result};
+use super::title::{self, MAX_TITLE_CHARS};
+use super::who::Who;
+use crate::store::{Chat, ChatPage};
+
+/// Chats in a list, where the page does not say, and at most.
+const PAGE: u32 = 50;
+const MAX_PAGE: u32 = 200;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Which {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Rename {
+    title: String,
+}
+
+/// `GET /api/chats`
+pub(super) async fn list(
+    State(api): State<Api>,
+    which: std::result::Result<Query<Which>, QueryRejection>,
+) -> Result<Json<ChatPage>> {
+    let Query(which) =
+        which.map_err(|error| Error::Invalid { field: "query", problem: error.body_text() })?;
+    let limit = which.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
+    Ok(Json(api.store.chats(limit, which.cursor.as_deref()).await?))
+}
+
+/// `GET /api/chats/{id}`
+pub(super) async fn read(State(api): State<Api>, who: Who) -> Result<Json<Value>> {
+    let chat = found(api.store.chat(&who.id).await?)?;
+    let messages = api.store.messages(&who.id).await?;
+    let mut answer = json!(chat);
+    answer["messages"] = json!(messages);
+    answer["running"] = json!(api.turns.is_under_way(&who.key));
+    Ok(Json(answer))
+}
+
+/// `PATCH /api/chats/{id}`
+pub(super) async fn rename(
+    State(api): State<Api>,
+    who: Who,
+    wish: std::result::Result<Json<Rename>, axum::extract::rejection::JsonRejection>,
+) -> Result<Json<Chat>> {
+    let bad = |problem: String| Error::Invalid { field: "title", problem };
+    let Json(wish) = wish.map_err(|error| bad(error.body_text()))?;
+    let wanted = format!("must be 1 to {MAX_TITLE_CHARS} characters that can be seen, in one line");
+    let title = title::given(&wish.title).ok_or_else(|| bad(wanted))?;
+    api.store.rename(&who.id, title).await?;
+    Ok(Json(found(api.store.chat(&who.id).await?)?))
+}
+
+/// `DELETE /api/chats/{id}`: with its sandbox.
+pub(super) async fn delete(State(api): State<Api>, who: Who) -> Result<StatusCode> {
+    let _place = api.turns.end(&who.key).await?;
+    // First the files: where they cannot be removed the chat stays, so that the person can try again.
+    delete_sandbox(&api, &who.key).await?;
+    if who.is_kept {
+        api.store.delete(&who.id).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whoever may delete a chat may delete what is in its sandbox, whatever else the gates say of the tools.
+async fn delete_sandbox(api: &Api, key: &SessionKey) -> Result<()> {
+    if let Some(tools) = &api.tools {
+        tools.sessions().delete(key).await.map_err(|error| Error::Sandbox(error.into()))?;
+    }
+    Ok(())
+}
+
+/// `POST /api/temporary`
+pub(super) async fn begin_temporary(State(api): State<Api>) -> Json<Value> {
+    let ticket = api.temporary.issue();
+    let id = ticket.split('.').next().unwrap_or_default();
+    Json(json!({ "id": format!("tmp_{id}"), "ticket": ticket }))
+}
+
+fn found(chat: Option<Chat>) -> Result<Chat> {
+    chat.ok_or(Error::NotFound { what: "chat" })
+}

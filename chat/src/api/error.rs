@@ -1,0 +1,101 @@
+//! What a page is told instead of an answer: a status and `{"error","code"}`.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use bash_tools::{provider, session, tools};
+use http::StatusCode;
+use serde_json::json;
+
+use crate::store;
+
+/// An answer, or why there is none.
+pub(super) type Result<T> = std::result::Result<T, Error>;
+
+/// Why a request is not answered. Every message is for the person.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// A request that is not as it must be.
+    #[error("`{field}` {problem}")]
+    Invalid {
+        field: &'static str,
+        /// The rest of a sentence that begins with the field.
+        problem: String,
+    },
+    /// Nobody who may.
+    #[error("this app is for whoever is on its machine, or has its token")]
+    Unauthorized,
+    /// A page of another origin.
+    #[error("the request is from a page of another origin, or for a host that this app is not")]
+    Foreign,
+    /// The gates are closed.
+    #[error("there are no tools: {0}")]
+    ToolsDisabled(bash_tools::gates::Reason),
+    /// There is nothing of that kind.
+    #[error("there is no such {what}")]
+    NotFound { what: &'static str },
+    /// Another method than there is.
+    #[error("this address is not asked that way")]
+    Method,
+    /// Something else is under way.
+    #[error("{what}")]
+    Busy { what: String },
+    /// As many chats answer as may.
+    #[error("{limit} chats are answering at once; try again later")]
+    Full { limit: usize },
+    /// Something is larger than it may be.
+    #[error("{what} must be at most {limit} {unit} long")]
+    TooLarge { what: &'static str, limit: usize, unit: &'static str },
+    /// Nobody to ask.
+    #[error("no model is connected; `/bash <command>` works without one")]
+    NoModel,
+    /// The sandbox did not do it.
+    #[error("{0}")]
+    Sandbox(#[from] tools::Error),
+    /// The database did not.
+    #[error("the chats cannot be kept at present")]
+    Store(#[from] store::Error),
+}
+
+impl Error {
+    fn status_and_code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::Foreign => (StatusCode::FORBIDDEN, "foreign_origin"),
+            Self::ToolsDisabled(_) => (StatusCode::FORBIDDEN, "tools_disabled"),
+            Self::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),
+            Self::Busy { .. } => (StatusCode::CONFLICT, "busy"),
+            Self::Full { .. } => (StatusCode::TOO_MANY_REQUESTS, "capacity_exhausted"),
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            Self::NoModel => (StatusCode::UNPROCESSABLE_ENTITY, "no_model"),
+            Self::Sandbox(error) => of_sandbox(error),
+            Self::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        }
+    }
+}
+
+fn of_sandbox(error: &tools::Error) -> (StatusCode, &'static str) {
+    use provider::Error as Provider;
+    match error {
+        tools::Error::Provider(Provider::NoFile { .. }) => (StatusCode::NOT_FOUND, "not_found"),
+        tools::Error::Provider(Provider::Busy { .. }) => (StatusCode::CONFLICT, "busy"),
+        tools::Error::Provider(Provider::Refused { .. }) => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
+        tools::Error::Provider(Provider::Unreadable(_)) => (StatusCode::BAD_REQUEST, "invalid_request"),
+        tools::Error::Session(session::Error::AllInUse { .. } | session::Error::ProviderFull(_))
+        | tools::Error::Provider(Provider::Full { .. }) => {
+            (StatusCode::TOO_MANY_REQUESTS, "capacity_exhausted")
+        }
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let (status, code) = self.status_and_code();
+        if status.is_server_error() {
+            tracing::warn!(error = %self, cause = ?std::error::Error::source(&self), "a request failed");
+        }
+        (status, Json(json!({ "error": self.to_string(), "code": code }))).into_response()
+    }
+}

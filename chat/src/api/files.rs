@@ -1,0 +1,141 @@
+//! Files of a chat's workspace, up and down. Whatever they are, a browser is told to keep them and never to show them.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Query, Request};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::MAX_UPLOAD_BYTES;
+use super::error::{Error, Result};
+use super::who::ItsWorkspace;
+
+/// Longest path, in bytes.
+const MAX_PATH_BYTES: usize = 4096;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Where {
+    #[serde(default)]
+    path: String,
+    cursor: Option<String>,
+}
+
+/// `GET /api/chats/{id}/files`
+pub(super) async fn list(
+    ItsWorkspace(_, workspace): ItsWorkspace,
+    Query(at): Query<Where>,
+) -> Result<Json<Value>> {
+    let path = at.path()?;
+    let Some(page) = workspace.list(path, at.cursor.as_deref()).await? else {
+        return Ok(Json(json!({ "path": path, "entries": [], "nextCursor": null, "sandbox": false })));
+    };
+    let entries: Vec<Value> = page
+        .entries
+        .into_iter()
+        .map(|entry| {
+            let beneath = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
+            let mut told = json!(entry);
+            told["path"] = json!(beneath);
+            told
+        })
+        .collect();
+    Ok(Json(json!({ "path": path, "entries": entries, "nextCursor": page.next_cursor, "sandbox": true })))
+}
+
+/// `GET /api/chats/{id}/files/content`
+pub(super) async fn read(
+    ItsWorkspace(_, workspace): ItsWorkspace,
+    Query(at): Query<Where>,
+) -> Result<Response> {
+    let path = at.file()?;
+    let download = workspace.download(path).await?;
+    let mut response =
+        Body::from_stream(download.content.map(|piece| piece.map_err(std::io::Error::other))).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_DISPOSITION, attachment(path));
+    headers.insert(
+        HeaderName::from_static("content-security-policy"),
+        HeaderValue::from_static("default-src 'none'; sandbox"),
+    );
+    if let Some(bytes) = download.bytes {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    }
+    Ok(response)
+}
+
+/// `PUT /api/chats/{id}/files/content`
+pub(super) async fn put(
+    ItsWorkspace(_, workspace): ItsWorkspace,
+    Query(at): Query<Where>,
+    request: Request,
+) -> Result<Json<Value>> {
+    let path = at.file()?;
+    let told = request.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse::<u64>().ok());
+    let bytes = told.ok_or(Error::Invalid { field: "content-length", problem: "must be there".into() })?;
+    if bytes > MAX_UPLOAD_BYTES {
+        return Err(Error::TooLarge { what: "a file", limit: MAX_UPLOAD_BYTES as usize, unit: "bytes" });
+    }
+    let content = request.into_body().into_data_stream().map(|piece| piece.map_err(std::io::Error::other));
+    workspace.upload(path, bytes, content.boxed()).await?;
+    Ok(Json(json!({ "path": path, "size": bytes })))
+}
+
+/// `DELETE /api/chats/{id}/files`
+pub(super) async fn remove(
+    ItsWorkspace(_, workspace): ItsWorkspace,
+    Query(at): Query<Where>,
+) -> Result<StatusCode> {
+    workspace.remove(at.file()?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl Where {
+    fn path(&self) -> Result<&str> {
+        let path = self.path.trim_end_matches('/');
+        if path.len() > MAX_PATH_BYTES || path.contains('\0') {
+            let problem = format!("must be at most {MAX_PATH_BYTES} bytes long, without NUL");
+            return Err(Error::Invalid { field: "path", problem });
+        }
+        Ok(path)
+    }
+
+    fn file(&self) -> Result<&str> {
+        match self.path()? {
+            "" => Err(Error::Invalid { field: "path", problem: "must name a file".into() }),
+            path => Ok(path),
+        }
+    }
+}
+
+/// RFC 6266 with RFC 8187: the name in ASCII, and beside it in full.
+fn attachment(path: &str) -> HeaderValue {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let plain: String = name
+        .chars()
+        .map(|it| if it.is_ascii_alphanumeric() || "._- ".contains(it) { it } else { '_' })
+        .collect();
+    let full: String =
+        url::form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20");
+    HeaderValue::from_str(&format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{full}"))
+        .unwrap_or(HeaderValue::from_static("attachment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_say_more_than_a_name() {
+        let told = attachment("a/ä \"b\"\r\nx: y.txt");
+        assert_eq!(
+            told,
+            "attachment; filename=\"_ _b___x_ y.txt\"; filename*=UTF-8''%C3%A4%20%22b%22%0D%0Ax%3A%20y.txt"
+        );
+        assert_eq!(attachment("a.txt"), "attachment; filename=\"a.txt\"; filename*=UTF-8''a.txt");
+    }
+}

@@ -1,0 +1,68 @@
+//! The page, from within the program, and what browsers are told of it.
+
+use axum::response::{Html, IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{StatusCode, Uri};
+use rust_embed::RustEmbed;
+
+/// What `make` built of `web/`.
+#[derive(RustEmbed)]
+#[folder = "$CARGO_MANIFEST_DIR/web/dist"]
+#[allow_missing = true]
+struct Files;
+
+/// No script but our own, nothing from elsewhere, and frames for previews, which are other origins.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+     font-src 'self'; connect-src 'self'; manifest-src 'self'; frame-src http: https:; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'";
+
+/// Where the page was not built.
+const NOT_BUILT: &str = "<!doctype html><meta charset=utf-8><title>sandboxd chat</title><p>This program was built without its page. \
+     Run <code>make web</code> and build it again. The API works all the same.";
+
+/// On every response.
+pub(super) fn harden(headers: &mut HeaderMap) {
+    for (name, value) in [
+        ("content-security-policy", POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("permissions-policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()"),
+    ] {
+        let name = HeaderName::from_static(name);
+        if !headers.contains_key(&name) {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+}
+
+/// A file of the page; the page itself for a chat's address, which only the page's script knows to read.
+pub(super) async fn page(uri: Uri) -> Response {
+    let path = uri.path().trim_start_matches('/');
+    match path {
+        "" | "index.html" => index(),
+        _ if path.starts_with("c/") => index(),
+        _ => match Files::get(path) {
+            Some(file) => {
+                // Vite puts a digest of their content into these names.
+                let keep = if path.starts_with("assets/") {
+                    "public, max-age=31536000, immutable"
+                } else {
+                    "no-cache"
+                };
+                let kind = file.metadata.mimetype().to_owned();
+                ([(CONTENT_TYPE, kind), (CACHE_CONTROL, keep.to_owned())], file.data).into_response()
+            }
+            None => (StatusCode::NOT_FOUND, "not found").into_response(),
+        },
+    }
+}
+
+fn index() -> Response {
+    let headers = [(CACHE_CONTROL, "no-cache")];
+    match Files::get("index.html") {
+        Some(file) => (headers, [(CONTENT_TYPE, "text/html; charset=utf-8")], file.data).into_response(),
+        None => (headers, Html(NOT_BUILT)).into_response(),
+    }
+}

@@ -1,0 +1,107 @@
+//! Accepts connections and serves HTTP/1.1 on them.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use listen::linger::Lingering;
+use listen::waiting::{BusyBody, Seat};
+use listen::{Places, unread};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Api;
+
+/// Connections at once. One on which nobody asks makes place for a newcomer.
+const MAX_CONNECTIONS: usize = 512;
+
+/// How long a client may take to send a request's head.
+const REQUEST_HEAD: Duration = Duration::from_secs(30);
+
+/// Headers of a request.
+const MAX_HEADERS: usize = 100;
+
+/// What is read of a connection at once, in bytes; a head must be in it.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How long a page may leave unread what it asked for. Its turn is held back meanwhile.
+const STALLED_READER: Duration = Duration::from_secs(60);
+
+/// How long requests may go on after the server was asked to stop and the turns have ended.
+const DRAIN: Duration = Duration::from_secs(5);
+
+impl Api {
+    /// Serves until `stop`, then ends the turns and lets requests finish, within bounds.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let (connections, places) = (TaskTracker::new(), Places::new(MAX_CONNECTIONS));
+        let router = self.clone().router();
+        loop {
+            let (stream, peer, place) = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listen::accept(&listener, &places, STALLED_READER) => accepted,
+            };
+            let seat = places.waiting.sit_down();
+            let (router, stop) = (router.clone(), stop.clone());
+            connections.spawn(async move {
+                serve_connection(stream, peer, router, seat, stop).await;
+                drop(place);
+            });
+        }
+        drop(listener);
+        // Streams end with their turns, and then so do their connections.
+        self.turns.end_all().await;
+        connections.close();
+        let _ = timeout(DRAIN, connections.wait()).await;
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    seat: Arc<Seat>,
+    stop: CancellationToken,
+) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let busy = seat.busy();
+        let (request, reading) = unread::track(request);
+        let answer = router.call(request);
+        async move {
+            let mut response = answer.await?;
+            reading.tell(&mut response);
+            Ok::<_, Infallible>(response.map(|body| BusyBody::new(body, busy)))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_HEAD)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(READ_BYTES)
+        .serve_connection(TokioIo::new(Lingering::new(stream, stop.clone())), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = seat.hung_up() => return,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // A page that went away.
+        tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
+    }
+}

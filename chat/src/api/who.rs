@@ -1,0 +1,75 @@
+//! Which chat a request is about.
+
+use axum::extract::{FromRequestParts, Path};
+use bash_tools::Workspace;
+use bash_tools::gates::Decision;
+use bash_tools::session::SessionKey;
+use http::HeaderMap;
+use http::header::HeaderName;
+use http::request::Parts;
+
+use super::Api;
+use super::error::{Error, Result};
+
+/// A temporary chat's ticket, which only this app issues.
+pub(super) const TICKET: HeaderName = HeaderName::from_static("x-chat-ticket");
+
+/// Longest id of a chat.
+const MAX_ID_CHARS: usize = 64;
+
+/// A chat, and whether it is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Who {
+    pub(super) id: String,
+    pub(super) key: SessionKey,
+    pub(super) is_kept: bool,
+}
+
+impl Who {
+    /// By the id that the page chose, or by the ticket that it has.
+    pub(super) fn of(api: &Api, id: &str, headers: &HeaderMap) -> Result<Self> {
+        let bad = |problem: &str| Error::Invalid { field: "id", problem: problem.to_owned() };
+        let is_good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+        if id.is_empty() || id.len() > MAX_ID_CHARS || !id.chars().all(is_good) {
+            return Err(bad("must be 1 to 64 letters, digits, - and _"));
+        }
+        let Some(ticket) = headers.get(&TICKET) else {
+            let key = SessionKey::chat(id).map_err(|error| bad(&error.to_string()))?;
+            return Ok(Self { id: id.to_owned(), key, is_kept: true });
+        };
+        let ticket = ticket.to_str().unwrap_or_default();
+        let key = api.temporary.key(ticket).map_err(|_| Error::NotFound { what: "temporary chat" })?;
+        Ok(Self { id: id.to_owned(), key, is_kept: false })
+    }
+}
+
+impl FromRequestParts<Api> for Who {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {
+        let Path(id) = Path::<String>::from_request_parts(parts, api)
+            .await
+            .map_err(|_| Error::Invalid { field: "id", problem: "must be text".into() })?;
+        Self::of(api, &id, &parts.headers)
+    }
+}
+
+/// A chat's sandbox, for whom the gates are open.
+pub(super) struct ItsWorkspace(pub(super) Who, pub(super) Workspace);
+
+impl FromRequestParts<Api> for ItsWorkspace {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {
+        let who = Who::from_request_parts(parts, api).await?;
+        let Ok(gates) = Decision::from_request_parts(parts, api).await;
+        let workspace = match (&api.tools, gates) {
+            (Some(tools), _) => tools.workspace(gates, who.key.clone()).map_err(Error::ToolsDisabled)?,
+            (None, Decision::Disabled(reason)) => return Err(Error::ToolsDisabled(reason)),
+            (None, Decision::Enabled) => {
+                return Err(Error::ToolsDisabled(bash_tools::gates::Reason::NotConfigured));
+            }
+        };
+        Ok(Self(who, workspace))
+    }
+}

@@ -1,0 +1,128 @@
+//! The program: settings, what they make, and its end.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bash_tools::App;
+use bash_tools::config::{self, Environment, preflight, process_environment};
+use bash_tools::gates::Gates;
+use bash_tools::session::TemporaryChats;
+use chat::api::{Api, ApiParts};
+use chat::model::{Anthropic, ModelClient, OpenAi};
+use chat::settings::{ModelProvider, ModelSettings, Settings};
+use chat::store::Store;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// Least time between two values of a command, so that a page has at most eight in a second.
+const PAUSE: Duration = Duration::from_millis(130);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let has_colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(has_colours)
+        .with_writer(std::io::stderr)
+        .init();
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> anyhow::Result<()> {
+    let settings = match Settings::read(process_environment) {
+        Ok(settings) => settings,
+        Err(faults) => {
+            for fault in &faults {
+                tracing::error!("{fault}");
+            }
+            bail!("the environment has {} faults", faults.len());
+        }
+    };
+    let file = config::load(process_environment).context("the tools' settings cannot be used")?;
+    for note in &file.notes {
+        tracing::warn!("{note}");
+    }
+    let environment = Environment::read(file.tools.as_ref(), process_environment);
+    for fault in file.tools.iter().flat_map(|tools| preflight(tools, process_environment)) {
+        tracing::warn!("there will be no tools: {fault}");
+    }
+    let gates = Gates::new(file.tools.as_ref(), &environment)?;
+    let tools = match file.tools.as_ref() {
+        Some(tools) if environment.is_switched_on => Some(App::new(tools, &environment)?.with_pause(PAUSE)),
+        _ => None,
+    };
+    make_private(&settings.state_dir)
+        .with_context(|| format!("CHAT_STATE_DIR {} cannot be made", settings.state_dir.display()))?;
+    let store = Store::open(&settings.state_dir).await.context("the chats cannot be opened")?;
+    let temporary = TemporaryChats::new(&secret(&settings.state_dir)?);
+    let clients = settings.models.iter().map(client).collect::<anyhow::Result<Vec<_>>>()?;
+    let bind = settings.bind;
+    let api =
+        Api::new(ApiParts { settings, configured: file.tools, gates, tools, store, temporary, clients });
+    let listener =
+        TcpListener::bind(bind).await.with_context(|| format!("CHAT_BIND {bind} cannot be used"))?;
+    tracing::info!("open http://{}", listener.local_addr()?);
+    let stop = CancellationToken::new();
+    tokio::spawn(end(stop.clone()));
+    api.serve(listener, stop).await;
+    Ok(())
+}
+
+fn client(model: &ModelSettings) -> anyhow::Result<Arc<dyn ModelClient>> {
+    let (base, key) = (model.base.clone(), model.key.clone());
+    let client: Arc<dyn ModelClient> = match model.provider {
+        ModelProvider::OpenAi => Arc::new(OpenAi::new(base, key)?),
+        ModelProvider::Anthropic => Arc::new(Anthropic::new(base, key)?),
+    };
+    Ok(client)
+}
+
+/// For nobody but whom the program runs as: what was said in chats is as private as the token.
+fn make_private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let is_open = dir.metadata()?.permissions().mode() & 0o077 != 0;
+    if is_open { std::fs::set_permissions(dir, Permissions::from_mode(0o700)) } else { Ok(()) }
+}
+
+/// What tickets of temporary chats are made with; made once.
+fn secret(state_dir: &Path) -> anyhow::Result<[u8; 32]> {
+    let path = state_dir.join("tickets.key");
+    let context = || format!("{} cannot be used", path.display());
+    match std::fs::read(&path) {
+        Ok(known) => known.try_into().ok().with_context(context),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let mut secret = [0; 32];
+            getrandom::fill(&mut secret).context("there is no randomness")?;
+            let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+            file.and_then(|mut file| file.write_all(&secret)).with_context(context)?;
+            Ok(secret)
+        }
+        Err(error) => Err(error).with_context(context),
+    }
+}
+
+/// Says so when the program is asked to end.
+async fn end(stop: CancellationToken) {
+    let Ok(mut term) = signal(SignalKind::terminate()) else { return };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    tracing::info!("stopping");
+    stop.cancel();
+}

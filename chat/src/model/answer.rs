@@ -1,0 +1,133 @@
+//! An answer as it comes: event by event, within its bounds, and to exactly one end.
+//!
+//! What the events mean is for each provider's [`Reader`]. Whether the connection was closed or broke is not believed: only the
+//! reader knows whether the answer was complete by then.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use super::limits::{ANSWER, MAX_ANSWER_BYTES, MAX_EVENT_BYTES};
+use super::sse::{Decoder, Event};
+use super::words::Words;
+use super::{EndReason, Error, Piece, Result};
+
+/// Understands the events of one provider.
+pub(super) trait Reader: Send + 'static {
+    /// Takes in an event.
+    fn hear(&mut self, event: &Event, pieces: &mut VecDeque<Piece>) -> Result<Heard>;
+
+    /// Takes in an answer that came in one piece, as some servers answer whatever they are asked for.
+    fn hear_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()>;
+
+    /// What is left to tell when nothing more comes, and why the answer ended. Errors: [`Error::Cut`] where it was not complete.
+    fn close(&mut self, pieces: &mut VecDeque<Piece>) -> Result<EndReason>;
+}
+
+/// Whether anything follows an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    More,
+    Last,
+}
+
+/// An answer of which the head has come.
+pub(super) struct Answer<R> {
+    bytes: BoxStream<'static, reqwest::Result<Bytes>>,
+    decoder: Decoder,
+    reader: R,
+    pieces: VecDeque<Piece>,
+    /// Bytes that may still come.
+    left: usize,
+    silence: Duration,
+    ends_at: Instant,
+    words: Words,
+}
+
+impl<R: Reader> Answer<R> {
+    pub(super) fn new(response: reqwest::Response, reader: R, silence: Duration, words: Words) -> Self {
+        Self {
+            bytes: response.bytes_stream().boxed(),
+            decoder: Decoder::default(),
+            reader,
+            pieces: VecDeque::new(),
+            left: MAX_ANSWER_BYTES,
+            silence,
+            ends_at: Instant::now() + ANSWER,
+            words,
+        }
+    }
+
+    /// Reads the answer to its end, where it is no stream.
+    pub(super) async fn read_whole(&mut self) -> Result<()> {
+        let mut body = BytesMut::new();
+        while let Some(bytes) = self.chunk().await? {
+            if body.len() + bytes.len() > MAX_EVENT_BYTES {
+                return Err(Error::TooLong { limit: MAX_EVENT_BYTES });
+            }
+            body.extend_from_slice(&bytes);
+        }
+        let answer = serde_json::from_slice(&body).map_err(|error| {
+            if error.is_eof() { Error::Cut } else { Error::Garbage { what: error.to_string() } }
+        })?;
+        self.reader.hear_whole(answer, &mut self.pieces)
+    }
+
+    /// All of it. Whatever ends it, it is the last, and the connection is let go of with it.
+    pub(super) fn pieces(self) -> impl Stream<Item = Result<Piece>> + Send + 'static {
+        let pieces = stream::unfold(Some(self), async |answer| {
+            let mut answer = answer?;
+            let piece = answer.next().await.map_err(|error| answer.words.of_error(error));
+            let is_last = matches!(piece, Ok(Piece::End(_)) | Err(_));
+            Some((piece, (!is_last).then_some(answer)))
+        });
+        pieces.fuse()
+    }
+
+    async fn next(&mut self) -> Result<Piece> {
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Ok(piece);
+            }
+            let heard = match self.decoder.next()? {
+                Some(event) => self.reader.hear(&event, &mut self.pieces)?,
+                None => match self.chunk().await? {
+                    Some(bytes) => {
+                        self.decoder.push(&bytes);
+                        Heard::More
+                    }
+                    None => Heard::Last,
+                },
+            };
+            if heard == Heard::Last {
+                let reason = self.reader.close(&mut self.pieces)?;
+                self.pieces.push_back(Piece::End(reason));
+            }
+        }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>> {
+        let silent_at = Instant::now() + self.silence;
+        let Ok(bytes) = timeout_at(silent_at.min(self.ends_at), self.bytes.next()).await else {
+            return Err(match silent_at < self.ends_at {
+                true => Error::Silent { after: self.silence },
+                false => Error::Slow { after: ANSWER },
+            });
+        };
+        let bytes = match bytes {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(error)) => {
+                tracing::debug!(error = %error.without_url(), "a model's answer broke off");
+                return Ok(None);
+            }
+            None => return Ok(None),
+        };
+        self.left = self.left.checked_sub(bytes.len()).ok_or(Error::TooLong { limit: MAX_ANSWER_BYTES })?;
+        Ok(Some(bytes))
+    }
+}

@@ -1,0 +1,167 @@
+//! The tool calls of one answer, while they come and as they are told to a server again.
+
+use std::borrow::Cow;
+use std::collections::{HashSet, VecDeque};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::limits::{MAX_CALLS, MAX_ID_BYTES, MAX_INPUT_BYTES, MAX_NAME_BYTES};
+use super::{Block, Error, Piece, Request, Result, ToolCall, Turn};
+
+/// Longest name that providers take back.
+const MAX_SENT_NAME_CHARS: usize = 64;
+
+/// Counts the calls of an answer, and keeps their ids apart from each other and from those of the conversation: servers
+/// begin anew with `call_0`, or leave ids out.
+#[derive(Debug)]
+pub(super) struct Calls {
+    taken: HashSet<String>,
+    count: usize,
+}
+
+/// A call whose input is still coming.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) id: String,
+    name: String,
+    input: String,
+    pub(super) opaque: Option<Value>,
+}
+
+impl Calls {
+    pub(super) fn after(request: &Request) -> Self {
+        let blocks = request.turns.iter().flat_map(|turn| match turn {
+            Turn::Model(blocks) => &blocks[..],
+            Turn::Person(_) | Turn::Tools(_) => &[],
+        });
+        let taken = blocks.filter_map(|block| match block {
+            Block::Call(call) => Some(call.id.clone()),
+            Block::Text(_) | Block::Thinking(_) => None,
+        });
+        Self { taken: taken.collect(), count: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Begins a call, under the server's id where that serves.
+    pub(super) fn begin(
+        &mut self,
+        id: Option<&str>,
+        name: &str,
+        pieces: &mut VecDeque<Piece>,
+    ) -> Result<Begun> {
+        if self.count >= MAX_CALLS {
+            return Err(Error::TooManyCalls { limit: MAX_CALLS });
+        }
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            let what = format!("the name of a tool has {} bytes, not 1 to {MAX_NAME_BYTES}", name.len());
+            return Err(Error::Garbage { what });
+        }
+        self.count += 1;
+        let id = id.filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES && !self.taken.contains(*id));
+        let id = id.map_or_else(|| format!("call_{}", Uuid::new_v4().simple()), str::to_owned);
+        self.taken.insert(id.clone());
+        let name = name.to_owned();
+        pieces.push_back(Piece::CallBegun { id: id.clone(), name: name.clone() });
+        Ok(Begun { id, name, input: String::new(), opaque: None })
+    }
+}
+
+impl Begun {
+    pub(super) fn add(&mut self, delta: &str, pieces: &mut VecDeque<Piece>) -> Result<()> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        if self.input.len() + delta.len() > MAX_INPUT_BYTES {
+            return Err(Error::InputTooLong { limit: MAX_INPUT_BYTES });
+        }
+        self.input.push_str(delta);
+        pieces.push_back(Piece::CallInput { id: self.id.clone(), delta: delta.to_owned() });
+        Ok(())
+    }
+
+    /// The call, complete. A tool that wants nothing is often called with no input at all.
+    pub(super) fn called(self) -> ToolCall {
+        let Self { id, name, input, opaque } = self;
+        let input = match input.trim() {
+            "" => Ok(json!({})),
+            _ => serde_json::from_str(&input).map_err(|_| input),
+        };
+        ToolCall { id, name, input, opaque }
+    }
+}
+
+/// The input of a call as servers take it back. Anthropic and Ollama refuse a whole conversation in which one is no object.
+pub(super) fn sent_input(input: &std::result::Result<Value, String>) -> Cow<'_, Value> {
+    match input {
+        Ok(object @ Value::Object(_)) => Cow::Borrowed(object),
+        Ok(other) => Cow::Owned(json!({ "INVALID_JSON": other.to_string() })),
+        Err(text) => Cow::Owned(json!({ "INVALID_JSON": text })),
+    }
+}
+
+/// An id or a name as servers take it back: OpenAI and Anthropic refuse a whole conversation in which a model made up a
+/// name such as `functions.bash`.
+pub(super) fn sent_name(name: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match name {
+        "" => Cow::Borrowed("_"),
+        _ if name.chars().all(is_plain) && name.len() <= MAX_SENT_NAME_CHARS => Cow::Borrowed(name),
+        _ => {
+            let plain = name.chars().map(|c| if is_plain(c) { c } else { '_' });
+            Cow::Owned(plain.take(MAX_SENT_NAME_CHARS).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(calls: &mut Calls, id: Option<&str>) -> Result<Begun> {
+        calls.begin(id, "bash", &mut VecDeque::new())
+    }
+
+    #[test]
+    fn no_id_is_given_twice() {
+        let mut calls = Calls { taken: HashSet::from(["call_0".to_owned()]), count: 0 };
+        let long = "x".repeat(MAX_ID_BYTES + 1);
+        let ids = [Some("call_0"), Some("call_1"), Some("call_1"), Some(""), None, Some(&long)];
+        let ids = ids.map(|id| begin(&mut calls, id).unwrap().id);
+        assert_eq!(ids[1], "call_1");
+        assert_eq!(HashSet::from(ids.clone()).len(), ids.len(), "{ids:?}");
+        assert!(!ids.contains(&"call_0".to_owned()));
+        assert!(ids.iter().all(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES), "{ids:?}");
+    }
+
+    #[test]
+    fn calls_names_and_inputs_have_bounds() {
+        let mut calls = Calls { taken: HashSet::new(), count: 0 };
+        let mut pieces = VecDeque::new();
+        for name in ["", &"x".repeat(MAX_NAME_BYTES + 1)] {
+            assert!(matches!(calls.begin(None, name, &mut pieces), Err(Error::Garbage { .. })));
+        }
+        let mut first = begin(&mut calls, None).unwrap();
+        first.add(&"x".repeat(MAX_INPUT_BYTES), &mut pieces).unwrap();
+        assert!(matches!(first.add("x", &mut pieces), Err(Error::InputTooLong { .. })));
+        for _ in 1..MAX_CALLS {
+            begin(&mut calls, None).unwrap();
+        }
+        assert!(matches!(begin(&mut calls, None), Err(Error::TooManyCalls { limit: MAX_CALLS })));
+    }
+
+    #[test]
+    fn what_is_sent_back_is_what_servers_take() {
+        assert_eq!(sent_name("read_file-2"), "read_file-2");
+        assert_eq!(sent_name("functions.bash:0"), "functions_bash_0");
+        assert_eq!(sent_name("é"), "_");
+        assert_eq!(sent_name(""), "_");
+        assert_eq!(sent_name(&"x".repeat(80)).len(), MAX_SENT_NAME_CHARS);
+        assert_eq!(*sent_input(&Ok(json!({"a": 1}))), json!({"a": 1}));
+        assert_eq!(*sent_input(&Ok(json!(["ls"]))), json!({"INVALID_JSON": "[\"ls\"]"}));
+        assert_eq!(*sent_input(&Err("{\"a".into())), json!({"INVALID_JSON": "{\"a"}));
+    }
+}

@@ -1,0 +1,248 @@
+//! A model's server: where it is, and how it is asked.
+//!
+//! Nobody but it gets the key: no redirect is followed, and none of its words is passed on with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use reqwest::{Response, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::{Instant, timeout, timeout_at};
+use url::{Host, Url};
+
+use super::answer::{Answer, Reader};
+use super::limits::{BEGIN, CONNECT, IDLE, MAX_REFUSAL_BYTES, REFUSAL, SILENCE};
+use super::words::{self, Words};
+use super::{BadAddress, Error, Piece, Result};
+
+const JSON: &str = "application/json";
+
+/// A server with its key. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    http: reqwest::Client,
+    endpoint: Url,
+    /// With its port, where that is not the usual one.
+    pub(super) host: Arc<str>,
+    headers: HeaderMap,
+    words: Words,
+    begin: Duration,
+    silence: Duration,
+}
+
+/// Which header a key is in, and what stands before it there.
+pub(super) struct KeyHeader(pub(super) HeaderName, pub(super) &'static str);
+
+impl Server {
+    /// The server whose interface is at `base`, and of that what is at `path`. Nothing is sent yet.
+    pub(super) fn new(
+        mut base: Url,
+        path: &str,
+        KeyHeader(name, prefix): KeyHeader,
+        key: Option<SecretString>,
+    ) -> Result<Self> {
+        check(&base).map_err(Error::BadAddress)?;
+        let key = key.map(|key| key.expose_secret().trim().to_owned()).filter(|key| !key.is_empty());
+        let accept = HeaderValue::from_static("text/event-stream, application/json");
+        let mut headers =
+            HeaderMap::from_iter([(ACCEPT, accept), (CONTENT_TYPE, HeaderValue::from_static(JSON))]);
+        if let Some(key) = &key {
+            let mut value = HeaderValue::from_str(&format!("{prefix}{key}")).map_err(|_| Error::BadKey)?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        base.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+        Ok(Self {
+            http: client(&base)?,
+            host: base.authority().into(),
+            endpoint: base,
+            headers,
+            words: Words::without(key.map(SecretString::from)),
+            begin: BEGIN,
+            silence: SILENCE,
+        })
+    }
+
+    /// The same server, with a header that is always sent.
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// The same server, which may be silent for so long at any time.
+    pub(super) fn with_patience(self, patience: Duration) -> Self {
+        Self { begin: patience, silence: patience, ..self }
+    }
+
+    /// Asks, and has the answer read.
+    pub(super) fn ask(
+        &self,
+        body: &impl Serialize,
+        reader: impl Reader,
+    ) -> BoxStream<'static, Result<Piece>> {
+        let body = serde_json::to_vec(body).expect("bodies are maps of text and numbers, which JSON has");
+        let server = self.clone();
+        let words = self.words.clone();
+        let answer = async move {
+            let response = timeout(server.begin, server.send(body)).await;
+            let response = response.unwrap_or(Err(Error::Silent { after: server.begin }))?;
+            let is_whole = is_of_type(&response, JSON);
+            let mut answer = Answer::new(response, reader, server.silence, server.words);
+            if is_whole {
+                answer.read_whole().await?;
+            }
+            Ok(answer.pieces())
+        };
+        let answer = async move { answer.await.map_err(|error| words.of_error(error)) };
+        stream::once(answer).try_flatten().boxed()
+    }
+
+    async fn send(&self, body: Vec<u8>) -> Result<Response> {
+        let request = self.http.post(self.endpoint.clone()).headers(self.headers.clone()).body(body);
+        let response = request.send().await.map_err(|error| Error::Unreachable {
+            host: self.host.to_string(),
+            source: error.without_url(),
+        })?;
+        match response.status() {
+            StatusCode::OK if is_of_type(&response, "text/html") => {
+                Err(Error::Garbage { what: "a web page; check the address".to_owned() })
+            }
+            StatusCode::OK => Ok(response),
+            _ => Err(refusal(response).await),
+        }
+    }
+}
+
+fn client(base: &Url) -> Result<reqwest::Client> {
+    let client = reqwest::Client::builder()
+        .connect_timeout(CONNECT)
+        .pool_idle_timeout(IDLE)
+        .tcp_nodelay(true)
+        .user_agent(concat!("chat/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none());
+    // A proxy for the outside world does not reach what is on this machine.
+    let client = if is_loopback(base) { client.no_proxy() } else { client };
+    client.build().map_err(Error::Setup)
+}
+
+fn check(base: &Url) -> std::result::Result<(), BadAddress> {
+    if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
+        return Err(BadAddress::NotHttp);
+    }
+    if !base.username().is_empty() || base.password().is_some() {
+        return Err(BadAddress::Credentials);
+    }
+    if base.query().is_some() || base.fragment().is_some() {
+        return Err(BadAddress::Query);
+    }
+    Ok(())
+}
+
+fn is_loopback(base: &Url) -> bool {
+    match base.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+        None => false,
+    }
+}
+
+fn is_of_type(response: &Response, wanted: &str) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next()).unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(wanted)
+}
+
+/// What a server says instead of an answer. Whatever cannot be read of it, it is a refusal.
+async fn refusal(mut response: Response) -> Error {
+    let status = response.status();
+    let is_page = is_of_type(&response, "text/html");
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after = retry_after.map(Duration::from_secs);
+    let ends_at = Instant::now() + REFUSAL;
+    let mut body = BytesMut::new();
+    while let Ok(Ok(Some(part))) = timeout_at(ends_at, response.chunk()).await
+        && body.len() < MAX_REFUSAL_BYTES
+    {
+        body.extend_from_slice(&part);
+    }
+    let said = match serde_json::from_slice::<Value>(&body) {
+        Ok(fault) => words::of_fault(&fault),
+        Err(_) if is_page => String::new(),
+        Err(_) => String::from_utf8_lossy(&body).into_owned(),
+    };
+    let said = match said.trim() {
+        "" => status.canonical_reason().unwrap_or("it does not say why").to_owned(),
+        _ => said,
+    };
+    Error::Refused { status: status.as_u16(), said, retry_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(base: &str, key: Option<&str>) -> Result<Server> {
+        let header = KeyHeader(HeaderName::from_static("x-key"), "Bearer ");
+        Server::new(base.parse().unwrap(), "/ask", header, key.map(SecretString::from))
+    }
+
+    #[test]
+    fn the_path_of_the_base_is_kept() {
+        for (base, endpoint) in [
+            ("http://one.example", "http://one.example/ask"),
+            ("http://one.example/", "http://one.example/ask"),
+            ("https://one.example:8443/a%20b/v1", "https://one.example:8443/a%20b/v1/ask"),
+            ("https://one.example/v1//", "https://one.example/v1/ask"),
+        ] {
+            assert_eq!(server(base, None).unwrap().endpoint.as_str(), endpoint);
+        }
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_asked_is_refused() {
+        for (base, wanted) in [
+            ("ftp://one.example", BadAddress::NotHttp),
+            ("data:text/plain,x", BadAddress::NotHttp),
+            ("http://name@one.example", BadAddress::Credentials),
+            ("http://:s3cret@one.example", BadAddress::Credentials),
+            ("http://one.example/?x=1", BadAddress::Query),
+            ("http://one.example/#x", BadAddress::Query),
+        ] {
+            let error = server(base, None).unwrap_err();
+            assert!(matches!(error, Error::BadAddress(fault) if fault == wanted), "{base}: {error}");
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_sent_as_it_is_meant_and_never_shown() {
+        let with = server("http://one.example", Some(" s3cret\n")).unwrap();
+        assert!(!format!("{with:?}").contains("s3cret"), "{with:?}");
+        assert_eq!(with.headers["x-key"], "Bearer s3cret");
+        assert!(!server("http://one.example", Some(" ")).unwrap().headers.contains_key("x-key"));
+        assert!(matches!(server("http://one.example", Some("a\nb")), Err(Error::BadKey)));
+    }
+
+    #[test]
+    fn this_machine_is_known_by_all_its_names() {
+        for (base, wanted) in [
+            ("http://localhost:11434", true),
+            ("http://api.localhost", true),
+            ("http://127.8.0.1", true),
+            ("http://[::1]", true),
+            ("http://[::ffff:127.0.0.1]", true),
+            ("http://localhost.example", false),
+            ("http://192.168.0.2", false),
+        ] {
+            assert_eq!(is_loopback(&base.parse().unwrap()), wanted, "{base}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Server-sent events, taken apart as their bytes come.
+//!
+//! As the HTML standard has them (section 9.2.6): lines end in LF, CR or both; what is no UTF-8 is replaced; an event that the
+//! stream breaks off in is not told. Ids and retry times are not kept, since an answer cannot be taken up again.
+
+use bytes::{Buf, BytesMut};
+
+use super::limits::MAX_EVENT_BYTES;
+use super::{Error, Result};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Event {
+    /// Empty where the server does not say.
+    pub(super) name: String,
+    /// Its lines, joined by LF.
+    pub(super) data: String,
+}
+
+/// Bytes that have come, and the event that they have begun.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    buffer: BytesMut,
+    /// Up to here the buffer has no end of a line.
+    searched: usize,
+    /// A LF that comes next belongs to the CR before.
+    is_after_cr: bool,
+    is_begun: bool,
+    event: Event,
+    has_data: bool,
+}
+
+impl Decoder {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next event that is complete.
+    pub(super) fn next(&mut self) -> Result<Option<Event>> {
+        while let Some(line) = self.line()? {
+            if !line.is_empty() {
+                self.take(&line)?;
+                continue;
+            }
+            let event = std::mem::take(&mut self.event);
+            if std::mem::take(&mut self.has_data) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    fn line(&mut self) -> Result<Option<BytesMut>> {
+        if self.is_after_cr {
+            match self.buffer.first() {
+                // It may be the first half of the line's end.
+                None => return Ok(None),
+                Some(b'\n') => self.buffer.advance(1),
+                Some(_) => {}
+            }
+            self.is_after_cr = false;
+        }
+        let end = memchr::memchr2(b'\n', b'\r', &self.buffer[self.searched..]);
+        let Some(end) = end.map(|offset| self.searched + offset) else {
+            self.searched = self.buffer.len();
+            return within(self.buffer.len()).map(|()| None);
+        };
+        within(end)?;
+        self.searched = 0;
+        self.is_after_cr = self.buffer[end] == b'\r';
+        let mut line = self.buffer.split_to(end);
+        self.buffer.advance(1);
+        if !std::mem::replace(&mut self.is_begun, true) && line.starts_with(BYTE_ORDER_MARK) {
+            line.advance(BYTE_ORDER_MARK.len());
+        }
+        Ok(Some(line))
+    }
+
+    /// One field of the event. A comment is a field without a name.
+    fn take(&mut self, line: &[u8]) -> Result<()> {
+        let line = String::from_utf8_lossy(line);
+        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => self.event.name = value.to_owned(),
+            "data" => {
+                within(self.event.data.len() + value.len())?;
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn within(bytes: usize) -> Result<()> {
+    if bytes > MAX_EVENT_BYTES {
+        return Err(Error::TooLong { limit: MAX_EVENT_BYTES });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decoded<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        for part in parts {
+            decoder.push(part);
+            while let Some(event) = decoder.next().unwrap() {
+                events.push((event.name, event.data));
+            }
+        }
+        events
+    }
+
+    fn data(stream: &[u8]) -> Vec<String> {
+        decoded([stream]).into_iter().map(|(_, data)| data).collect()
+    }
+
+    #[test]
+    fn every_end_of_a_line_ends_one() {
+        for end in ["\n", "\r", "\r\n"] {
+            let stream = format!("data: one{end}{end}data:two{end}{end}");
+            assert_eq!(data(stream.as_bytes()), ["one", "two"], "{end:?}");
+        }
+        assert_eq!(data(b"data: one\r\r\ndata: two\n\r"), ["one", "two"]);
+    }
+
+    #[test]
+    fn an_event_is_its_lines_of_data_and_a_name() {
+        let stream = b": hello\nevent: ping\nid: 7\nretry: 5\ndata: one\ndata:  two\ndata\nunknown: x\n\n";
+        assert_eq!(decoded([&stream[..]]), [("ping".to_owned(), "one\n two\n".to_owned())]);
+        assert_eq!(decoded([&b"event: x\n\ndata: y\n\n"[..]]), [(String::new(), "y".to_owned())]);
+    }
+
+    #[test]
+    fn only_the_first_line_may_have_a_byte_order_mark() {
+        assert_eq!(
+            data(b"\xef\xbb\xbfdata: one\n\n\xef\xbb\xbfdata: two\n\ndata: three\n\n"),
+            ["one", "three"]
+        );
+    }
+
+    #[test]
+    fn what_is_no_utf8_is_replaced() {
+        assert_eq!(data(b"data: a\xff\xe2\x82\n\ndata: \xe2\x82\xac\n\n"), ["a\u{fffd}\u{fffd}", "\u{20ac}"]);
+    }
+
+    #[test]
+    fn what_the_stream_breaks_off_in_is_not_told() {
+        assert_eq!(data(b"data: one\n\ndata: two\n"), ["one"]);
+    }
+
+    #[test]
+    fn neither_a_line_nor_an_event_is_endless() {
+        let line = vec![b'x'; MAX_EVENT_BYTES + 1];
+        let lines: Vec<u8> =
+            b"data: ".iter().copied().chain(vec![b'x'; MAX_EVENT_BYTES / 2]).chain([b'\n']).collect();
+        for parts in [vec![&line[..]], vec![&lines[..]; 3], vec![&line[..], b"\n"]] {
+            let mut decoder = Decoder::default();
+            let told = parts.into_iter().try_for_each(|part| {
+                decoder.push(part);
+                decoder.next().map(|event| assert_eq!(event, None))
+            });
+            assert!(matches!(told, Err(Error::TooLong { limit: MAX_EVENT_BYTES })), "{told:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn however_it_is_cut_it_says_the_same(
+            stream in "(\u{feff}?)((data|event|id|)(: ?[a-z\u{e9}\u{20ac}\u{1f600}]{0,4})?(\r|\n|\r\n){1,2}){0,12}",
+            cuts in prop::collection::vec(0_usize..200, 0..8),
+        ) {
+            let stream = stream.as_bytes();
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let parts = cuts.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
+            prop_assert_eq!(decoded(parts), decoded([stream]));
+            prop_assert_eq!(decoded(stream.chunks(1)), decoded([stream]));
+        }
+
+        #[test]
+        fn no_bytes_are_too_odd(stream in prop::collection::vec(any::<u8>(), 0..300)) {
+            decoded([&stream[..]]);
+        }
+    }
+}

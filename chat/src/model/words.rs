@@ -1,0 +1,107 @@
+//! A server's own words for what is wrong, as they may be shown.
+//!
+//! They are not trusted: servers repeat what they were sent, the key too. Every text of theirs goes through [`Words`].
+
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use super::Error;
+use super::limits::MAX_SAID_CHARS;
+
+/// What stands where a key was.
+const REDACTED: &str = "[key]";
+
+/// Knows what must not be shown.
+#[derive(Debug, Clone)]
+pub(super) struct Words {
+    key: Option<SecretString>,
+}
+
+impl Words {
+    pub(super) fn without(key: Option<SecretString>) -> Self {
+        Self { key }
+    }
+
+    /// A text as it may be shown: one short line without the key.
+    pub(super) fn shown(&self, text: &str) -> String {
+        let line: String = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+        let line: String = line.trim().chars().filter(|c| !c.is_control()).collect();
+        let line = match &self.key {
+            Some(key) => line.replace(key.expose_secret(), REDACTED),
+            None => line,
+        };
+        match line.char_indices().nth(MAX_SAID_CHARS) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line,
+        }
+    }
+
+    /// An error as it may be shown.
+    pub(super) fn of_error(&self, error: Error) -> Error {
+        match error {
+            Error::Refused { said, status, retry_after } => {
+                Error::Refused { said: self.shown(&said), status, retry_after }
+            }
+            Error::Reported { said } => Error::Reported { said: self.shown(&said) },
+            Error::Garbage { what } => Error::Garbage { what: self.shown(&what) },
+            Error::Unreachable { .. }
+            | Error::Cut
+            | Error::Silent { .. }
+            | Error::Slow { .. }
+            | Error::TooLong { .. }
+            | Error::InputTooLong { .. }
+            | Error::TooManyCalls { .. }
+            | Error::BadAddress(_)
+            | Error::BadKey
+            | Error::Setup(_) => error,
+        }
+    }
+}
+
+/// What a fault says, in any of the forms that are in use: `{error: {message}}`, `{error: "…"}`, `{message}`, `{detail}`, and
+/// a list of one of them.
+pub(super) fn of_fault(fault: &Value) -> String {
+    match fault {
+        Value::String(text) => text.clone(),
+        Value::Array(faults) => faults.first().map(of_fault).unwrap_or_default(),
+        Value::Object(fields) => {
+            let inner = ["error", "message", "detail", "type", "code"];
+            let mut inner = inner.iter().filter_map(|name| fields.get(*name)).map(of_fault);
+            inner.find(|said| !said.is_empty()).unwrap_or_default()
+        }
+        Value::Number(number) => number.to_string(),
+        Value::Null | Value::Bool(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_key_is_not_shown_however_it_comes() {
+        let words = Words::without(Some("sk-s3cret".into()));
+        assert_eq!(words.shown("bad key sk-s3cret.\r\n Try\tagain"), "bad key [key].   Try again");
+        assert_eq!(words.shown("sk-s3\u{0}cr\u{1b}et"), "[key]", "what is left out must not hide it");
+        let long = "x".repeat(MAX_SAID_CHARS - 3) + "sk-s3cret";
+        assert_eq!(words.shown(&long), "x".repeat(MAX_SAID_CHARS - 3) + "[ke…");
+    }
+
+    #[test]
+    fn a_fault_is_understood_in_every_form() {
+        for fault in [
+            json!({"error": {"message": "no", "type": "x", "code": 4}}),
+            json!({"error": "no"}),
+            json!({"object": "error", "message": "no", "code": 400}),
+            json!({"detail": [{"type": "x", "message": "no"}]}),
+            json!([{"error": {"code": 400, "message": "no"}}]),
+            json!({"error": {"message": null, "type": "no"}}),
+        ] {
+            assert_eq!(of_fault(&fault), "no", "{fault}");
+        }
+        assert_eq!(of_fault(&json!({"error": {"code": 502}})), "502");
+        assert_eq!(of_fault(&json!({"other": "no"})), "");
+    }
+}

@@ -1,0 +1,195 @@
+//! What the environment says of the app itself; the tools' settings are `bash_tools::config`'s.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+use url::Url;
+
+/// What the app is to be.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where it listens. `CHAT_BIND`, default `127.0.0.1:3000`.
+    pub bind: SocketAddr,
+    /// Where its database is. `CHAT_STATE_DIR`, default `/var/lib/sandboxd-chat`.
+    pub state_dir: PathBuf,
+    /// Names under which pages may ask for it, beside `localhost` and addresses. `CHAT_ALLOWED_HOSTS`, with commas.
+    pub allowed_hosts: Vec<String>,
+    /// The models, in the order in which they are offered. The first is asked where nobody says another.
+    pub models: Vec<ModelSettings>,
+}
+
+/// A model that can be asked.
+#[derive(Debug, Clone)]
+pub struct ModelSettings {
+    /// `openai/` or `anthropic/` and its name.
+    pub id: String,
+    /// As its provider names it.
+    pub name: String,
+    /// Whose words it is asked in.
+    pub provider: ModelProvider,
+    /// Where.
+    pub base: Url,
+    /// With what, where it wants something.
+    pub key: Option<SecretString>,
+}
+
+/// Whose words a model is asked in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelProvider {
+    /// OpenAI's chat completions, which most servers speak.
+    OpenAi,
+    /// Anthropic's messages.
+    Anthropic,
+}
+
+/// One thing that is wrong with the environment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} {problem}")]
+pub struct Fault {
+    /// The variable.
+    pub name: &'static str,
+    /// The rest of a sentence that begins with it.
+    pub problem: &'static str,
+}
+
+const OPENAI_BASE: &str = "CHAT_OPENAI_BASE_URL";
+const ANTHROPIC_BASE: &str = "CHAT_ANTHROPIC_BASE_URL";
+
+impl ModelProvider {
+    /// As ids and kept answers have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(env: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<Fault>> {
+        let mut faults = Vec::new();
+        let value = |name: &str| env(name).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+        let bind = value("CHAT_BIND").unwrap_or_else(|| "127.0.0.1:3000".into());
+        let bind = bind.parse().unwrap_or_else(|_| {
+            faults.push(Fault {
+                name: "CHAT_BIND",
+                problem: "must be an address with a port, such as 127.0.0.1:3000",
+            });
+            SocketAddr::from(([127, 0, 0, 1], 3000))
+        });
+        let state_dir =
+            PathBuf::from(value("CHAT_STATE_DIR").unwrap_or_else(|| "/var/lib/sandboxd-chat".into()));
+        if !state_dir.is_absolute() {
+            faults.push(Fault { name: "CHAT_STATE_DIR", problem: "must be an absolute path" });
+        }
+        let list = |name: &str| -> Vec<String> {
+            let text = value(name).unwrap_or_default();
+            text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+        };
+        let mut models = Vec::new();
+        for (provider, names, base_name, default, key_name, key) in [
+            (
+                ModelProvider::OpenAi,
+                "CHAT_OPENAI_MODELS",
+                OPENAI_BASE,
+                "https://api.openai.com/v1",
+                "CHAT_OPENAI_API_KEY_ENV",
+                "OPENAI_API_KEY",
+            ),
+            (
+                ModelProvider::Anthropic,
+                "CHAT_ANTHROPIC_MODELS",
+                ANTHROPIC_BASE,
+                "https://api.anthropic.com",
+                "CHAT_ANTHROPIC_API_KEY_ENV",
+                "ANTHROPIC_API_KEY",
+            ),
+        ] {
+            let text = value(base_name).unwrap_or_else(|| default.into());
+            let base = match base_url(&text) {
+                Some(base) => base,
+                None => {
+                    faults.push(Fault {
+                        name: base_name,
+                        problem: "must be an http or https URL without a name or password in it",
+                    });
+                    continue;
+                }
+            };
+            let key = value(&value(key_name).unwrap_or_else(|| key.into())).map(SecretString::from);
+            models.extend(list(names).into_iter().map(|name| ModelSettings {
+                id: format!("{}/{name}", provider.name()),
+                name,
+                provider,
+                base: base.clone(),
+                key: key.clone(),
+            }));
+        }
+        let allowed_hosts =
+            list("CHAT_ALLOWED_HOSTS").into_iter().map(|host| host.to_ascii_lowercase()).collect();
+        if faults.is_empty() { Ok(Self { bind, state_dir, allowed_hosts, models }) } else { Err(faults) }
+    }
+}
+
+fn base_url(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let is_plain = url.username().is_empty() && url.password().is_none() && url.has_host();
+    (matches!(url.scheme(), "http" | "https") && is_plain).then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Settings, Vec<Fault>> {
+        Settings::read(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn without_anything_it_is_for_this_machine_and_has_no_model() {
+        let settings = read(&[("CHAT_BIND", " ")]).unwrap();
+        assert_eq!(settings.bind.to_string(), "127.0.0.1:3000");
+        assert!(settings.models.is_empty() && settings.allowed_hosts.is_empty());
+    }
+
+    #[test]
+    fn models_are_named_with_their_provider_and_have_its_key() {
+        let settings = read(&[
+            ("CHAT_OPENAI_BASE_URL", "http://ollama:11434/v1"),
+            ("CHAT_OPENAI_MODELS", "llama3.2, qwen3:8b,"),
+            ("CHAT_ANTHROPIC_MODELS", "claude"),
+            ("CHAT_ANTHROPIC_API_KEY_ENV", "MY_KEY"),
+            ("MY_KEY", "secret"),
+            ("CHAT_ALLOWED_HOSTS", "Chat.lan, chat"),
+        ])
+        .unwrap();
+        let ids: Vec<_> = settings.models.iter().map(|model| model.id.as_str()).collect();
+        assert_eq!(ids, ["openai/llama3.2", "openai/qwen3:8b", "anthropic/claude"]);
+        assert!(settings.models[0].key.is_none());
+        assert_eq!(settings.models[2].key.as_ref().unwrap().expose_secret(), "secret");
+        assert_eq!(settings.allowed_hosts, ["chat.lan", "chat"]);
+        assert!(!format!("{settings:?}").contains("secret"));
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once() {
+        let faults = read(&[
+            ("CHAT_BIND", "localhost"),
+            ("CHAT_STATE_DIR", "here"),
+            ("CHAT_OPENAI_BASE_URL", "http://user:pass@x"),
+            ("CHAT_ANTHROPIC_BASE_URL", "ftp://x"),
+        ])
+        .unwrap_err();
+        let names: Vec<_> = faults.iter().map(|fault| fault.name).collect();
+        assert_eq!(names, ["CHAT_BIND", "CHAT_STATE_DIR", OPENAI_BASE, ANTHROPIC_BASE]);
+    }
+}

@@ -1,0 +1,64 @@
+//! A row as a value.
+
+use jiff::Timestamp;
+use sqlx::FromRow;
+
+use super::{Chat, Error};
+use crate::turn::{Message, Role};
+
+#[derive(FromRow)]
+pub(super) struct ChatRow {
+    id: String,
+    title: String,
+    model: Option<String>,
+    created_at: i64,
+    updated_at: i64,
+}
+
+#[derive(FromRow)]
+pub(super) struct MessageRow {
+    id: String,
+    role: String,
+    parts: String,
+}
+
+impl From<ChatRow> for Chat {
+    fn from(row: ChatRow) -> Self {
+        Self {
+            id: row.id,
+            title: row.title,
+            model: row.model,
+            created_at: time(row.created_at),
+            updated_at: time(row.updated_at),
+        }
+    }
+}
+
+impl TryFrom<MessageRow> for Message {
+    type Error = Error;
+
+    fn try_from(row: MessageRow) -> Result<Self, Error> {
+        Ok(Self { id: row.id, role: role(&row.role), parts: serde_json::from_str(&row.parts)? })
+    }
+}
+
+pub(super) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    }
+}
+
+/// What nobody wrote here is nobody's.
+fn role(name: &str) -> Role {
+    match name {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        _ => Role::System,
+    }
+}
+
+fn time(ms: i64) -> Timestamp {
+    Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
+}

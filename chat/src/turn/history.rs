@@ -1,0 +1,206 @@
+//! The chat so far, as the page has it and as a model is told it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::model::{Block, Thinking, ToolCall, ToolResult, Turn};
+
+/// Most characters of a chat that a model is told. Of a longer one the beginning is left out, whole messages at a time.
+const MAX_CHARS: usize = 400_000;
+
+/// A message as the AI SDK's pages have it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Unique in the chat.
+    pub id: String,
+    /// Whose it is.
+    pub role: Role,
+    /// What is in it, in the AI SDK's shapes.
+    pub parts: Vec<Value>,
+}
+
+/// Whose a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Nobody's; what pages send of these is not believed.
+    System,
+    /// The person's.
+    User,
+    /// The model's.
+    Assistant,
+}
+
+impl Message {
+    /// A message of the person's.
+    pub fn of_person(id: String, text: &str) -> Self {
+        Self { id, role: Role::User, parts: vec![serde_json::json!({ "type": "text", "text": text })] }
+    }
+
+    /// Its texts, a line each.
+    pub fn text(&self) -> String {
+        let texts =
+            self.parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    fn chars(&self) -> usize {
+        self.parts.iter().map(|part| part.to_string().len()).sum()
+    }
+}
+
+/// The chat for a model of `provider`; what another one wants back is not sent to it.
+pub fn turns_of(messages: &[Message], provider: &str) -> Vec<Turn> {
+    let mut chars = 0;
+    let kept = messages.iter().rev().take_while(|message| {
+        chars += message.chars();
+        chars <= MAX_CHARS
+    });
+    // The last one is what is asked now, however long it is.
+    let first = messages.len() - kept.count().max(1).min(messages.len());
+    let mut turns = Vec::new();
+    for message in &messages[first..] {
+        match message.role {
+            Role::System => {}
+            Role::User => turns.push(Turn::Person(message.text())),
+            // A chat that begins with an answer is one whose question was left out.
+            Role::Assistant if turns.is_empty() => {}
+            Role::Assistant => add_answer(&mut turns, &message.parts, provider),
+        }
+    }
+    turns
+}
+
+fn add_answer(turns: &mut Vec<Turn>, parts: &[Value], provider: &str) {
+    for step in parts.split(|part| part["type"] == "step-start") {
+        let blocks: Vec<Block> = step.iter().filter_map(|part| block(part, provider)).collect();
+        if blocks.is_empty() {
+            continue;
+        }
+        let results: Vec<ToolResult> = step.iter().filter_map(result).collect();
+        turns.push(Turn::Model(blocks));
+        if !results.is_empty() {
+            turns.push(Turn::Tools(results));
+        }
+    }
+}
+
+fn block(part: &Value, provider: &str) -> Option<Block> {
+    let part = part.as_object()?;
+    let text = || part.get("text")?.as_str().map(str::to_owned);
+    match part.get("type")?.as_str()? {
+        "text" => text().filter(|text| !text.is_empty()).map(Block::Text),
+        "reasoning" => {
+            let opaque = opaque(part, "providerMetadata", provider);
+            Some(Block::Thinking(Thinking { text: text()?, opaque }))
+        }
+        kind => {
+            let name = kind.strip_prefix("tool-")?.to_owned();
+            let id = part.get("toolCallId")?.as_str()?.to_owned();
+            let input = part.get("input").cloned().unwrap_or_default();
+            let opaque = opaque(part, "callProviderMetadata", provider);
+            let input = match input {
+                Value::Object(_) => Ok(input),
+                Value::String(text) => Err(text),
+                other => Err(other.to_string()),
+            };
+            Some(Block::Call(ToolCall { id, name, input, opaque }))
+        }
+    }
+}
+
+fn result(part: &Value) -> Option<ToolResult> {
+    part["type"].as_str()?.strip_prefix("tool-")?;
+    let call_id = part["toolCallId"].as_str()?.to_owned();
+    Some(match part["state"].as_str() {
+        Some("output-available") => {
+            ToolResult { call_id, content: part["output"].to_string(), is_error: false }
+        }
+        _ => {
+            let said = part["errorText"].as_str().unwrap_or("It did not answer.");
+            ToolResult { call_id, content: said.to_owned(), is_error: true }
+        }
+    })
+}
+
+fn opaque(part: &Map<String, Value>, key: &str, provider: &str) -> Option<Value> {
+    part.get(key)?.get(provider).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(parts: Value) -> Message {
+        let Value::Array(parts) = parts else { panic!() };
+        Message { id: "a".into(), role: Role::Assistant, parts }
+    }
+
+    #[test]
+    fn an_answer_is_told_step_by_step() {
+        let messages = [
+            Message::of_person("1".into(), "list"),
+            answer(json!([
+                { "type": "step-start" },
+                { "type": "reasoning", "text": "hm", "providerMetadata": { "anthropic": { "signature": "s" } } },
+                { "type": "text", "text": "Let me look." },
+                { "type": "tool-bash", "toolCallId": "c1", "state": "output-available", "input": { "command": "ls" }, "output": { "stdout": "a" } },
+                { "type": "tool-bash", "toolCallId": "c2", "state": "output-error", "input": "{", "errorText": "no" },
+                { "type": "step-start" },
+                { "type": "text", "text": "There is a." },
+                { "type": "source-url", "url": "x" },
+            ])),
+            Message::of_person("2".into(), "thanks"),
+        ];
+        let turns = turns_of(&messages, "anthropic");
+        let [
+            Turn::Person(first),
+            Turn::Model(step),
+            Turn::Tools(results),
+            Turn::Model(last),
+            Turn::Person(_),
+        ] = &turns[..]
+        else {
+            panic!("{turns:?}")
+        };
+        assert_eq!(first, "list");
+        assert_eq!(step.len(), 4);
+        assert!(
+            matches!(&step[0], Block::Thinking(Thinking { opaque: Some(opaque), .. }) if opaque["signature"] == "s")
+        );
+        assert!(matches!(&step[3], Block::Call(ToolCall { input: Err(text), .. }) if text == "{"));
+        assert_eq!(results.len(), 2);
+        assert_eq!((results[0].content.as_str(), results[0].is_error), (r#"{"stdout":"a"}"#, false));
+        assert_eq!((results[1].content.as_str(), results[1].is_error), ("no", true));
+        assert_eq!(last, &[Block::Text("There is a.".into())]);
+
+        let other = turns_of(&messages, "openai");
+        let Turn::Model(step) = &other[1] else { panic!() };
+        assert!(matches!(&step[0], Block::Thinking(Thinking { opaque: None, .. })));
+    }
+
+    #[test]
+    fn of_a_long_chat_the_beginning_is_left_out() {
+        let long = "x".repeat(MAX_CHARS / 2);
+        let mut messages = Vec::new();
+        for turn in 0..4 {
+            messages.push(Message::of_person(format!("q{turn}"), &format!("{turn}{long}")));
+            messages.push(answer(json!([{ "type": "text", "text": "ok" }])));
+        }
+        messages.push(Message::of_person("last".into(), "now"));
+        let turns = turns_of(&messages, "openai");
+        assert!(matches!(&turns[0], Turn::Person(text) if text.starts_with('3')), "{}", turns.len());
+        assert_eq!(turns.len(), 3);
+        let huge = [Message::of_person("1".into(), &"x".repeat(MAX_CHARS + 1))];
+        assert_eq!(turns_of(&huge, "openai").len(), 1);
+        assert_eq!(turns_of(&[], "openai"), []);
+    }
+
+    #[test]
+    fn what_a_page_says_in_nobodys_name_is_not_told() {
+        let system = Message { role: Role::System, ..Message::of_person("s".into(), "obey") };
+        assert_eq!(turns_of(&[system], "openai"), []);
+    }
+}

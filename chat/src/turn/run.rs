@@ -1,0 +1,249 @@
+//! The loop: ask, do, tell, ask again.
+
+use std::sync::Arc;
+
+use bash_tools::gates::Reason;
+use bash_tools::tools::{Definition, Toolkit};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::chunk::{Chunk, FinishReason};
+use super::out::Out;
+use super::step::{Ids, Open, Silence, Step, abort, plain};
+use super::tools::{BAD_INPUT, answer_all};
+use super::{MAX_STEPS, MAX_TURN_BYTES, script};
+use crate::model::{self, Block, EndReason, ModelClient, Piece, Request, Thinking, ToolCall, Turn as Told};
+
+/// A turn that is about to begin.
+#[derive(Clone)]
+pub struct Turn {
+    /// What answers.
+    pub asked: Asked,
+    /// The chat's tools, or why the request has none.
+    pub tools: Result<Toolkit, Reason>,
+    /// Ends it.
+    pub cancel: CancellationToken,
+}
+
+/// What answers a turn.
+#[derive(Clone)]
+pub enum Asked {
+    /// Bash, with the person's own command.
+    Bash(String),
+    /// A model.
+    Model {
+        /// The way to it.
+        client: Arc<dyn ModelClient>,
+        /// Its provider, as kept answers name it.
+        provider: &'static str,
+        /// As its provider names it.
+        model: String,
+        /// What it is told beforehand.
+        system: String,
+        /// What it may call.
+        definitions: Arc<[Definition]>,
+        /// The chat so far.
+        turns: Vec<Told>,
+    },
+}
+
+impl Turn {
+    /// Answers, from the first chunk to the last. Never fails: what goes wrong is told in the answer.
+    pub async fn run(self, message_id: String, out: &mut Out) {
+        out.say(Chunk::Start { message_id }).await;
+        match &self.asked {
+            Asked::Bash(command) => script::run(&self, command, out).await,
+            Asked::Model { client, provider, model, system, definitions, turns } => {
+                let request = Request {
+                    model: model.clone(),
+                    system: system.clone(),
+                    turns: turns.clone(),
+                    tools: Arc::clone(definitions),
+                };
+                let steps = Steps { turn: &self, client: &**client, provider, ids: Ids::default() };
+                steps.run(request, out).await;
+            }
+        }
+    }
+}
+
+/// Said to a model in the person's place, and not kept.
+const ASK_FOR_WORDS: &str = "Say in a few words what came of that.";
+
+struct Steps<'a> {
+    turn: &'a Turn,
+    client: &'a dyn ModelClient,
+    provider: &'static str,
+    ids: Ids,
+}
+
+impl Steps<'_> {
+    async fn run(mut self, mut request: Request, out: &mut Out) {
+        let mut silence = Silence::Expected;
+        for _ in 0..MAX_STEPS {
+            out.say(Chunk::StartStep).await;
+            let step = match self.ask(request.clone(), out).await {
+                Ok(step) => step,
+                Err(Ended::Cancelled) => return abort(out).await,
+                Err(Ended::Failed(error)) => {
+                    tracing::warn!(%error, cause = error.source_text(), "a model did not answer");
+                    out.say(Chunk::FinishStep).await;
+                    out.say(Chunk::Error { error_text: error.to_string() }).await;
+                    return out.say(Chunk::Finish { finish_reason: FinishReason::Error }).await;
+                }
+            };
+            let results = answer_all(&self.turn.tools, &step.calls, out, &self.turn.cancel).await;
+            out.say(Chunk::FinishStep).await;
+            if self.turn.cancel.is_cancelled() {
+                return abort(out).await;
+            }
+            silence = silence.after(&step);
+            if results.is_empty() {
+                if silence != Silence::Odd {
+                    return out.say(Chunk::Finish { finish_reason: finish_reason(step.end) }).await;
+                }
+                silence = Silence::Expected;
+                request.turns.extend([Told::Model(step.blocks), Told::Person(ASK_FOR_WORDS.to_owned())]);
+                continue;
+            }
+            request.turns.extend([Told::Model(step.blocks), Told::Tools(results)]);
+        }
+        let id = self.ids.text();
+        let words = format!("I have stopped after {MAX_STEPS} steps. Say so if I am to go on.");
+        out.say(Chunk::TextStart { id: id.clone() }).await;
+        out.say(Chunk::TextDelta { id: id.clone(), delta: words }).await;
+        out.say(Chunk::TextEnd { id }).await;
+        out.say(Chunk::Finish { finish_reason: FinishReason::Other }).await;
+    }
+
+    /// Asks once and tells the answer as it comes.
+    async fn ask(&mut self, request: Request, out: &mut Out) -> Result<Step, Ended> {
+        let mut pieces = self.client.ask(request);
+        let mut step = Step::default();
+        let mut open = Open::Nothing;
+        let ended = loop {
+            let piece = tokio::select! {
+                biased;
+                () = self.turn.cancel.cancelled() => break Err(Ended::Cancelled),
+                piece = pieces.next() => piece,
+            };
+            match piece {
+                Some(Ok(Piece::End(end))) => {
+                    step.end = Some(end);
+                    break Ok(());
+                }
+                Some(Ok(_)) if out.kept_bytes() > MAX_TURN_BYTES => {
+                    break Err(Ended::Failed(model::Error::TooLong { limit: MAX_TURN_BYTES }));
+                }
+                Some(Ok(piece)) => self.tell(piece, &mut step, &mut open, out).await,
+                Some(Err(error)) => break Err(Ended::Failed(error)),
+                None => break Err(Ended::Failed(model::Error::Cut)),
+            }
+        };
+        open.close(None, out).await;
+        for (tool_call_id, tool_name) in step.begun.drain(..) {
+            let error_text = "The answer ended before the call was complete.".to_owned();
+            let input = Value::Null;
+            out.say(Chunk::ToolInputError { tool_call_id, tool_name, input, error_text }).await;
+        }
+        ended.map(|()| step)
+    }
+
+    async fn tell(&mut self, piece: Piece, step: &mut Step, open: &mut Open, out: &mut Out) {
+        match piece {
+            Piece::Text(delta) => {
+                if !matches!(open, Open::Text(_)) {
+                    open.close(None, out).await;
+                    *open = Open::Text(self.ids.text());
+                    out.say(Chunk::TextStart { id: open.id() }).await;
+                    step.blocks.push(Block::Text(String::new()));
+                }
+                if let Some(Block::Text(text)) = step.blocks.last_mut() {
+                    text.push_str(&delta);
+                }
+                out.say(Chunk::TextDelta { id: open.id(), delta }).await;
+            }
+            Piece::Thinking(delta) => {
+                self.open_thought(step, open, out).await;
+                if let Some(Block::Thinking(thinking)) = step.blocks.last_mut() {
+                    thinking.text.push_str(&delta);
+                }
+                out.say(Chunk::ReasoningDelta { id: open.id(), delta }).await;
+            }
+            Piece::Thought { opaque } => {
+                // One that says nothing aloud must come back all the same.
+                self.open_thought(step, open, out).await;
+                if let Some(Block::Thinking(thinking)) = step.blocks.last_mut() {
+                    thinking.opaque.clone_from(&opaque);
+                }
+                open.close(self.metadata(opaque), out).await;
+            }
+            Piece::CallBegun { id, name } => {
+                open.close(None, out).await;
+                step.begun.push((id.clone(), name.clone()));
+                out.say(Chunk::ToolInputStart { tool_call_id: id, tool_name: name }).await;
+            }
+            Piece::CallInput { id, delta } => {
+                out.say(Chunk::ToolInputDelta { tool_call_id: id, input_text_delta: delta }).await;
+            }
+            Piece::Called(call) => {
+                open.close(None, out).await;
+                self.call(call, step, out).await;
+            }
+            // It is what ends the loop that calls this.
+            Piece::End(_) => {}
+        }
+    }
+
+    async fn open_thought(&mut self, step: &mut Step, open: &mut Open, out: &mut Out) {
+        if !matches!(open, Open::Thought(_)) {
+            open.close(None, out).await;
+            *open = Open::Thought(self.ids.text());
+            out.say(Chunk::ReasoningStart { id: open.id() }).await;
+            step.blocks.push(Block::Thinking(Thinking { text: String::new(), opaque: None }));
+        }
+    }
+
+    async fn call(&mut self, call: ToolCall, step: &mut Step, out: &mut Out) {
+        let call = ToolCall { input: call.input.and_then(plain), ..call };
+        let (tool_call_id, tool_name) = (call.id.clone(), call.name.clone());
+        step.begun.retain(|(id, _)| *id != tool_call_id);
+        let chunk = match &call.input {
+            Ok(input) => Chunk::ToolInputAvailable {
+                tool_call_id,
+                tool_name,
+                input: input.clone(),
+                provider_metadata: self.metadata(call.opaque.clone()),
+            },
+            Err(text) => Chunk::ToolInputError {
+                tool_call_id,
+                tool_name,
+                input: Value::String(text.clone()),
+                error_text: BAD_INPUT.into(),
+            },
+        };
+        out.say(chunk).await;
+        step.blocks.push(Block::Call(call.clone()));
+        step.calls.push(call);
+    }
+
+    fn metadata(&self, opaque: Option<Value>) -> Option<Value> {
+        opaque.map(|opaque| json!({ self.provider: opaque }))
+    }
+}
+
+/// Why a step has no answer.
+enum Ended {
+    Cancelled,
+    Failed(model::Error),
+}
+
+fn finish_reason(end: Option<EndReason>) -> FinishReason {
+    match end {
+        Some(EndReason::Stop | EndReason::ToolCalls) => FinishReason::Stop,
+        Some(EndReason::Length) => FinishReason::Length,
+        Some(EndReason::ContentFilter) => FinishReason::ContentFilter,
+        Some(EndReason::Other) | None => FinishReason::Other,
+    }
+}

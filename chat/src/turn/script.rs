@@ -1,0 +1,32 @@
+//! A turn without a model: the person's own command.
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::Turn;
+use super::chunk::{Chunk, FinishReason};
+use super::out::Out;
+use super::step::abort;
+use super::tools::answer_all;
+use crate::model::ToolCall;
+
+/// Runs it and tells what it does.
+pub(super) async fn run(turn: &Turn, command: &str, out: &mut Out) {
+    out.say(Chunk::StartStep).await;
+    let id = format!("call_{}", Uuid::new_v4().simple());
+    let input = json!({ "command": command });
+    out.say(Chunk::ToolInputAvailable {
+        tool_call_id: id.clone(),
+        tool_name: "bash".into(),
+        input: input.clone(),
+        provider_metadata: None,
+    })
+    .await;
+    let call = ToolCall { id, name: "bash".into(), input: Ok(input), opaque: None };
+    answer_all(&turn.tools, &[call], out, &turn.cancel).await;
+    out.say(Chunk::FinishStep).await;
+    match turn.cancel.is_cancelled() {
+        true => abort(out).await,
+        false => out.say(Chunk::Finish { finish_reason: FinishReason::Stop }).await,
+    }
+}

@@ -1,0 +1,188 @@
+//! What Anthropic's messages say, and what is asked with them.
+
+use chat::model::{Block, Thinking, ToolCall, ToolResult, Turn};
+use serde_json::{Value, json};
+
+use crate::heard::{KEY, anthropic, anthropic_at, ask, conversation, question};
+use crate::scripted_model::{Reply, ScriptedModel};
+
+/// Plays an answer whole and cut into small pieces, and says what is heard of both.
+async fn lines_of(events: &'static str) -> Vec<String> {
+    let whole = anthropic(Reply::stream(events)).await.lines();
+    assert_eq!(whole, anthropic(Reply::in_pieces(events, 7)).await.lines());
+    whole
+}
+
+#[tokio::test]
+async fn text_comes_as_it_is_said() {
+    let lines = lines_of(include_str!("fixtures/anthropic_text.sse")).await;
+    assert_eq!(lines, ["text Grüße, 世界 👋", "end Stop"]);
+}
+
+#[tokio::test]
+async fn thoughts_are_signed_and_calls_come_in_parallel() {
+    let lines = lines_of(include_str!("fixtures/anthropic_calls.sse")).await;
+    assert_eq!(
+        lines,
+        [
+            "thinking List it, then read.",
+            "thought {\"signature\":\"EqQBCgIYAhIM\",\"thinking\":\"List it, then read.\",\"type\":\"thinking\"}",
+            "text Both at once.",
+            "begun toolu_a bash",
+            "input toolu_a {\"command\":\"ls\"}",
+            "called toolu_a bash {\"command\":\"ls\"}",
+            "begun toolu_b sandboxUrl",
+            "called toolu_b sandboxUrl {}",
+            "end ToolCalls",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_hidden_thought_is_a_thought() {
+    let lines = lines_of(include_str!("fixtures/anthropic_redacted.sse")).await;
+    assert_eq!(
+        lines,
+        ["thought {\"data\":\"EmwKAhgBEgy3\",\"type\":\"redacted_thinking\"}", "text Done.", "end Stop"]
+    );
+}
+
+#[tokio::test]
+async fn every_reason_to_end_is_told() {
+    for (reason, wanted) in [
+        ("end_turn", "Stop"),
+        ("stop_sequence", "Stop"),
+        ("tool_use", "Stop"),
+        ("max_tokens", "Length"),
+        ("model_context_window_exceeded", "Length"),
+        ("refusal", "ContentFilter"),
+        ("pause_turn", "Other"),
+        ("compaction", "Other"),
+    ] {
+        let delta = json!({"type": "message_delta", "delta": {"stop_reason": reason}});
+        let lines = anthropic(Reply::stream(format!("data: {delta}\n\n"))).await.lines();
+        assert_eq!(lines, [format!("end {wanted}")], "{reason}, without a call and without message_stop");
+    }
+}
+
+#[tokio::test]
+async fn half_a_block_is_none() {
+    let block = json!({"type": "tool_use", "id": "a", "name": "bash", "input": {}});
+    let start = json!({"type": "content_block_start", "index": 0, "content_block": block});
+    let stop = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
+    let lines = anthropic(Reply::stream(format!("data: {start}\n\ndata: {stop}\n\n"))).await.lines();
+    assert_eq!(lines, ["begun a bash", "error the model's answer broke off"]);
+}
+
+#[tokio::test]
+async fn an_answer_in_one_piece_is_an_answer() {
+    let answer = json!({"type": "message", "role": "assistant", "stop_reason": "tool_use", "content": [
+        {"type": "thinking", "thinking": "hm", "signature": ""},
+        {"type": "text", "text": "Now."},
+        {"type": "tool_use", "id": "a", "name": "bash", "input": {"command": "ls"}},
+    ]});
+    let lines = anthropic(Reply::json(200, &answer)).await.lines();
+    let wanted = [
+        "thinking hm",
+        "thought not to be sent back",
+        "text Now.",
+        "begun a bash",
+        "input a {\"command\":\"ls\"}",
+        "called a bash {\"command\":\"ls\"}",
+        "end ToolCalls",
+    ];
+    assert_eq!(lines, wanted);
+}
+
+#[tokio::test]
+async fn the_conversation_is_told_as_the_interface_has_it() {
+    let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/anthropic_text.sse"))]).await;
+    let call = |id: &str, name: &str, input| {
+        Block::Call(ToolCall { id: id.into(), name: name.into(), input, opaque: None })
+    };
+    let foreign = Some(
+        json!({"host": "other.example", "content": {"type": "thinking", "thinking": "Hm.", "signature": "x"}}),
+    );
+    let result = |id: &str, content: &str, is_error| ToolResult {
+        call_id: id.into(),
+        content: content.into(),
+        is_error,
+    };
+    let request = conversation(vec![
+        Turn::Person("One thing.".into()),
+        Turn::Person("What is here?".into()),
+        Turn::Model(vec![
+            Block::Thinking(Thinking { text: "Hm.".into(), opaque: foreign }),
+            Block::Thinking(Thinking { text: "Hm.".into(), opaque: None }),
+            Block::Text("Let me look.".into()),
+            Block::Text(" \n".into()),
+            call("toolu_a", "bash", Ok(json!({"command": "ls"}))),
+            call("functions.bash:1", "functions.bash", Err("{\"command".into())),
+        ]),
+        Turn::Tools(vec![result("toolu_a", "a.txt", false), result("functions.bash:1", "no JSON", true)]),
+        Turn::Person("And now?".into()),
+        Turn::Model(Vec::new()),
+        Turn::Person(" ".into()),
+        Turn::Person("Well?".into()),
+    ]);
+    assert!(ask(&anthropic_at(&server.base), request).await.error.is_none());
+    let asked = server.asked().remove(0);
+    let golden: Value = serde_json::from_str(include_str!("fixtures/anthropic_request.json")).unwrap();
+    assert_eq!(asked.body, golden, "{:#}", asked.body);
+    assert_eq!(asked.path, "/some/path/v1/messages");
+    assert_eq!(asked.headers["x-api-key"], KEY);
+    assert_eq!(asked.headers["anthropic-version"], "2023-06-01");
+    assert_eq!(asked.headers.get("authorization"), None);
+}
+
+#[tokio::test]
+async fn results_come_before_what_the_person_said_meanwhile() {
+    let server = ScriptedModel::start([Reply::stream("data: {\"type\": \"message_stop\"}\n\n")]).await;
+    let call = ToolCall { id: "a".into(), name: "bash".into(), input: Ok(json!({})), opaque: None };
+    let result = ToolResult { call_id: "a".into(), content: "ok".into(), is_error: false };
+    let turns = vec![
+        Turn::Person("go".into()),
+        Turn::Model(vec![Block::Call(call)]),
+        Turn::Person("wait".into()),
+        Turn::Tools(vec![result]),
+    ];
+    ask(&anthropic_at(&server.base), conversation(turns)).await;
+    let last = &server.asked()[0].body["messages"][2]["content"];
+    assert_eq!((&last[0]["type"], &last[1]["type"]), (&json!("tool_result"), &json!("text")), "{last:#}");
+}
+
+#[tokio::test]
+async fn thoughts_go_back_exactly_as_they_came() {
+    for (events, wanted) in [
+        (
+            include_str!("fixtures/anthropic_calls.sse"),
+            json!({"type": "thinking", "thinking": "List it, then read.", "signature": "EqQBCgIYAhIM"}),
+        ),
+        (
+            include_str!("fixtures/anthropic_redacted.sse"),
+            json!({"type": "redacted_thinking", "data": "EmwKAhgBEgy3"}),
+        ),
+    ] {
+        let server = ScriptedModel::start([Reply::stream(events), Reply::stream(events)]).await;
+        let client = anthropic_at(&server.base);
+        let first = ask(&client, question("go")).await;
+        let turns = vec![Turn::Person("go".into()), first.turn(), Turn::Person("on".into())];
+        ask(&client, conversation(turns)).await;
+        let body = server.asked().remove(1).body;
+        assert_eq!(body["messages"][1]["content"][0], wanted, "{body:#}");
+    }
+}
+
+#[tokio::test]
+async fn the_version_in_an_address_is_not_said_twice() {
+    for (path, wanted) in [
+        ("/v1", "/v1/messages"),
+        ("/v1/", "/v1/messages"),
+        ("/", "/v1/messages"),
+        ("/v10", "/v10/v1/messages"),
+    ] {
+        let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/anthropic_text.sse"))]).await;
+        ask(&anthropic_at(&server.base.join(path).unwrap()), question("hi")).await;
+        assert_eq!(server.asked()[0].path, wanted, "{path}");
+    }
+}

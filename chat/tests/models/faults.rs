@@ -1,0 +1,205 @@
+//! Servers that refuse, break off, fall silent or talk nonsense.
+
+use chat::model::{Anthropic, Error, ModelClient, OpenAi, Piece};
+use futures::StreamExt;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use url::Url;
+
+use crate::heard::{PATIENCE, anthropic, ask, both_at, fault, openai, question};
+use crate::scripted_model::{Reply, ScriptedModel, Step};
+
+/// Lets each client meet an answer, and checks what it makes of it.
+async fn meet(reply: Reply, check: impl Fn(&str, &Error)) {
+    let server = ScriptedModel::start([reply.clone(), reply]).await;
+    for (name, client) in both_at(&server.base) {
+        check(name, &fault(&*client).await);
+    }
+    assert_eq!(server.asked().len(), 2, "nothing is asked twice");
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_ends_the_answer() {
+    let heard = openai(Reply::stream(include_str!("fixtures/openai_error.sse"))).await;
+    let wanted = "error the model's server reports: The server had an error while processing [key]";
+    assert_eq!(heard.lines(), ["text So far", wanted]);
+    let heard = anthropic(Reply::stream(include_str!("fixtures/anthropic_overloaded.sse"))).await;
+    assert_eq!(heard.lines(), ["text So far", "error the model's server reports: Overloaded: [key]"]);
+}
+
+#[tokio::test]
+async fn an_error_is_one_however_it_is_written() {
+    let odd = [
+        "data: {\"error\":\"no memory\"}\n\n",
+        "data: {\"object\":\"error\",\"message\":\"no memory\",\"code\":500}\n\n",
+        "event: error\ndata: {\"message\":\"no memory\"}\n\n",
+        "data: {\"error\":{\"code\":502,\"message\":\"no memory\"},\"choices\":[{\"delta\":{}}]}\n\n",
+    ];
+    for events in odd {
+        let error = openai(Reply::stream(events)).await.error.unwrap();
+        assert!(matches!(&error, Error::Reported { said } if said == "no memory"), "{events}: {error:?}");
+    }
+    meet(Reply::json(200, &json!({"type": "error", "error": {"message": "no memory"}})), |name, error| {
+        assert!(matches!(error, Error::Reported { said } if said == "no memory"), "{name}: {error:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_an_answer_that_breaks_off_nothing_is_called() {
+    let wanted = "error the model's answer broke off";
+    let openai_cut = include_str!("fixtures/openai_cut.sse");
+    let anthropic_cut = include_str!("fixtures/anthropic_cut.sse");
+    for then in [None, Some(Step::HangUp)] {
+        let with = |reply: Reply| then.clone().into_iter().fold(reply, Reply::then);
+        let lines = openai(with(Reply::stream(openai_cut))).await.lines();
+        assert_eq!(
+            lines,
+            ["text Half", "begun call_a bash", "input call_a {\"command\":\"rm -r build\"}", wanted],
+            "{then:?}"
+        );
+        let lines = anthropic(with(Reply::stream(anthropic_cut))).await.lines();
+        assert_eq!(
+            lines,
+            ["text Half", "begun toolu_a bash", "input toolu_a {\"command\":\"rm -r build\"}", wanted],
+            "{then:?}"
+        );
+    }
+    meet(Reply::text(200, "application/json", "{\"choices\": [{\"mess"), |name, error| {
+        assert!(matches!(error, Error::Cut), "{name}: {error:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_utf8_is_replaced() {
+    let bytes = b"data: {\"choices\":[{\"delta\":{\"content\":\"a\xff\xe2\x82b\"}}]}\n\ndata: [DONE]\n\n";
+    assert_eq!(openai(Reply::stream(&bytes[..])).await.lines(), ["text a\u{fffd}\u{fffd}b", "end Stop"]);
+}
+
+#[tokio::test]
+async fn nonsense_is_told_as_such() {
+    for events in ["data: garbage\n\n", "data: [1, 2]\n\n", "data: {\"type\": 7, \"choices\": 7}\n\n"] {
+        meet(Reply::stream(events), |name, error| {
+            assert!(matches!(error, Error::Garbage { .. }), "{name}, {events}: {error:?}");
+        })
+        .await;
+    }
+    meet(Reply::json(200, &json!({"hello": "world"})), |name, error| {
+        assert!(matches!(error, Error::Garbage { .. }), "{name}: {error:?}");
+    })
+    .await;
+    meet(Reply::text(200, "text/html", "<!doctype html>"), |name, error| {
+        assert!(error.to_string().ends_with("a web page; check the address"), "{name}: {error}");
+    })
+    .await;
+    meet(Reply::text(200, "text/event-stream", ""), |name, error| {
+        assert!(matches!(error, Error::Cut), "{name}: {error:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_says_why_and_what_to_do() {
+    for (status, words) in [
+        (401, "check the key"),
+        (403, "what the key may be used for"),
+        (404, "ollama pull"),
+        (429, "wait a little"),
+        (529, "try again later"),
+    ] {
+        meet(Reply::json(status, &json!({"error": {"message": "because"}})), |name, error| {
+            let told = error.to_string();
+            assert!(told.contains(&format!("(status {status}): because; ")), "{name}: {told}");
+            assert!(told.contains(words), "{name}: {told}");
+        })
+        .await;
+    }
+    for (reply, wanted) in [
+        (Reply::text(429, "text/plain", "").with_header("retry-after", "20"), "; try again in 20 seconds"),
+        (Reply::text(429, "text/plain", "").with_header("retry-after", "soon"), "the limits of the key"),
+        (Reply::text(500, "text/plain", "one\ntwo\u{7}"), "(status 500): one two"),
+        (Reply::text(502, "text/html", "<h1>hello</h1>"), "(status 502): Bad Gateway"),
+        (Reply::text(400, "text/plain", ""), "(status 400): Bad Request"),
+        (Reply::text(204, "text/plain", ""), "(status 204): No Content"),
+    ] {
+        meet(reply, |name, error| assert!(error.to_string().ends_with(wanted), "{name}: {error}")).await;
+    }
+    meet(Reply::text(500, "text/plain", "x".repeat(100_000)), |name, error| {
+        assert!(error.to_string().chars().count() < 600, "{name}: {error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn silence_has_an_end() {
+    let begun = Reply::stream(": hello\n\n").then(Step::StaySilent);
+    for reply in [Reply::never(), begun] {
+        meet(reply, |name, error| {
+            assert!(matches!(error, Error::Silent { after } if *after == PATIENCE), "{name}: {error:?}");
+        })
+        .await;
+    }
+    let slow = (0..3).fold(Reply::stream(": hello\n\n"), |reply, _| {
+        reply.then(Step::Pause(PATIENCE * 3 / 5)).then_say(": still here\n\n")
+    });
+    let slow = slow.then_say("data: [DONE]\n\n");
+    assert_eq!(openai(slow).await.lines(), ["end Stop"], "whoever says something is not silent");
+}
+
+#[tokio::test]
+async fn who_does_not_answer_is_named() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    let base: Url = format!("http://{host}").parse().unwrap();
+    let hangs_up = tokio::spawn(async move {
+        for _ in 0..2 {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let _ = connection.read(&mut [0; 64]).await;
+        }
+    });
+    for (name, client) in both_at(&base) {
+        let error = fault(&*client).await;
+        assert_eq!(error.to_string(), format!("the model's server at {host} does not answer"), "{name}");
+    }
+    hangs_up.await.unwrap();
+    for (name, client) in both_at(&base) {
+        let error = fault(&*client).await;
+        assert!(matches!(error, Error::Unreachable { .. }), "{name}: {error:?}");
+        let told = error.to_string();
+        assert!(told.contains(&host) && told.contains("is it running"), "{name}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_stops_listening_ends_the_request() {
+    let chunk = json!({"choices": [{"delta": {"content": "a"}}]});
+    let block = json!({"type": "text", "text": "a"});
+    let event = json!({"type": "content_block_start", "index": 0, "content_block": block});
+    let begun = |event| Reply::stream(format!("data: {event}\n\n")).then(Step::StaySilent);
+    let (openai, anthropic) =
+        (ScriptedModel::start([begun(chunk)]).await, ScriptedModel::start([begun(event)]).await);
+    let clients: [(&ScriptedModel, Box<dyn ModelClient>); 2] = [
+        (&openai, Box::new(OpenAi::new(openai.base.clone(), None).unwrap())),
+        (&anthropic, Box::new(Anthropic::new(anthropic.base.clone(), None).unwrap())),
+    ];
+    for (server, client) in clients {
+        let mut answer = client.ask(question("hi"));
+        assert_eq!(answer.next().await.unwrap().unwrap(), Piece::Text("a".to_owned()));
+        drop(answer);
+        server.until_left().await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again() {
+    let events = include_str!("fixtures/openai_text.sse");
+    let server = ScriptedModel::start([Reply::stream(events), Reply::stream(events)]).await;
+    let (_, client) = both_at(&server.base).into_iter().next().unwrap();
+    for _ in 0..2 {
+        assert!(ask(&*client, question("hi")).await.error.is_none());
+    }
+    let asked = server.asked();
+    assert_eq!(asked[0].peer, asked[1].peer);
+}

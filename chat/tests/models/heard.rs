@@ -1,0 +1,171 @@
+//! What a client tells of an answer, as lines that can be compared.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bash_tools::tools::{Definition, Tool};
+use chat::model::{Anthropic, Block, Error, ModelClient, OpenAi, Piece, Request, Thinking, ToolCall, Turn};
+use futures::StreamExt;
+use serde_json::json;
+use url::Url;
+
+use crate::scripted_model::{Reply, SOON, ScriptedModel};
+
+pub(crate) const KEY: &str = "sk-k3y-0f-the-test";
+
+/// How long the servers of tests may be silent.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(400);
+
+/// All pieces up to the end, and the error where it is one.
+pub(crate) struct Heard {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) error: Option<Error>,
+}
+
+/// Asks, and hears the answer to its one end.
+pub(crate) async fn ask(client: &dyn ModelClient, request: Request) -> Heard {
+    let mut answer = client.ask(request);
+    let mut heard = Heard { pieces: Vec::new(), error: None };
+    let all = async {
+        while let Some(piece) = answer.next().await {
+            let is_over = heard.error.is_some() || matches!(heard.pieces.last(), Some(Piece::End(_)));
+            assert!(!is_over, "{piece:?} comes after the end");
+            match piece {
+                Ok(piece) => heard.pieces.push(piece),
+                Err(error) => heard.error = Some(error),
+            }
+        }
+    };
+    tokio::time::timeout(SOON, all).await.expect("the answer ends soon");
+    assert!(
+        heard.error.is_some() || matches!(heard.pieces.last(), Some(Piece::End(_))),
+        "no end: {:?}",
+        heard.pieces.last()
+    );
+    heard
+}
+
+/// The error that an answer ends with.
+pub(crate) async fn fault(client: &dyn ModelClient) -> Error {
+    let heard = ask(client, question("hi")).await;
+    heard.error.unwrap_or_else(|| panic!("no error: {:?}", heard.pieces))
+}
+
+/// What is heard of one answer.
+pub(crate) async fn openai(reply: Reply) -> Heard {
+    let server = ScriptedModel::start([reply]).await;
+    ask(&openai_at(&server.base), question("hi")).await
+}
+
+/// What is heard of one answer.
+pub(crate) async fn anthropic(reply: Reply) -> Heard {
+    let server = ScriptedModel::start([reply]).await;
+    ask(&anthropic_at(&server.base), question("hi")).await
+}
+
+pub(crate) fn openai_at(base: &Url) -> OpenAi {
+    OpenAi::new(base.clone(), Some(KEY.into())).unwrap().with_patience(PATIENCE)
+}
+
+pub(crate) fn anthropic_at(base: &Url) -> Anthropic {
+    Anthropic::new(base.clone(), Some(KEY.into())).unwrap().with_patience(PATIENCE)
+}
+
+/// Both, by name.
+pub(crate) fn both_at(base: &Url) -> [(&'static str, Box<dyn ModelClient>); 2] {
+    [("openai", Box::new(openai_at(base))), ("anthropic", Box::new(anthropic_at(base)))]
+}
+
+pub(crate) fn question(text: &str) -> Request {
+    conversation(vec![Turn::Person(text.to_owned())])
+}
+
+pub(crate) fn conversation(turns: Vec<Turn>) -> Request {
+    let bash = Definition {
+        tool: Tool::Bash,
+        description: "Runs a command.".to_owned(),
+        input_schema: json!({"type": "object", "properties": {"command": {"type": "string"}}}),
+    };
+    Request { model: "some-model".to_owned(), system: "Be brief.".to_owned(), turns, tools: [bash].into() }
+}
+
+impl Heard {
+    /// A line for each piece; texts of one kind that follow each other are one.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        for piece in &self.pieces {
+            let (head, text) = match piece {
+                Piece::Text(text) => ("text".to_owned(), text.clone()),
+                Piece::Thinking(text) => ("thinking".to_owned(), text.clone()),
+                Piece::Thought { opaque } => {
+                    (format!("thought {}", content_of(opaque.as_ref())), String::new())
+                }
+                Piece::CallBegun { id, name } => (format!("begun {id} {name}"), String::new()),
+                Piece::CallInput { id, delta } => (format!("input {id}"), delta.clone()),
+                Piece::Called(call) => (called(call), String::new()),
+                Piece::End(reason) => (format!("end {reason:?}"), String::new()),
+            };
+            match lines.last_mut() {
+                Some((last, more)) if *last == head && !text.is_empty() => more.push_str(&text),
+                _ => lines.push((head, text)),
+            }
+        }
+        let mut lines: Vec<_> =
+            lines.into_iter().map(|(head, text)| format!("{head} {text}").trim_end().to_owned()).collect();
+        lines.extend(self.error.iter().map(|error| format!("error {error}")));
+        lines
+    }
+
+    /// The model's turn, as the chat keeps it.
+    pub(crate) fn turn(&self) -> Turn {
+        let mut blocks = Vec::new();
+        let mut thought = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => match blocks.last_mut() {
+                    Some(Block::Text(so_far)) => so_far.push_str(text),
+                    _ => blocks.push(Block::Text(text.clone())),
+                },
+                Piece::Thinking(text) => thought.push_str(text),
+                Piece::Thought { opaque } => {
+                    let text = std::mem::take(&mut thought);
+                    blocks.push(Block::Thinking(Thinking { text, opaque: opaque.clone() }));
+                }
+                Piece::Called(call) => blocks.push(Block::Call(call.clone())),
+                Piece::CallBegun { .. } | Piece::CallInput { .. } | Piece::End(_) => {}
+            }
+        }
+        Turn::Model(blocks)
+    }
+
+    /// The calls of it.
+    pub(crate) fn calls(&self) -> Vec<ToolCall> {
+        let calls = self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Called(call) => Some(call.clone()),
+            _ => None,
+        });
+        calls.collect()
+    }
+}
+
+fn called(call: &ToolCall) -> String {
+    let ToolCall { id, name, input, opaque } = call;
+    let input = match input {
+        Ok(input) => input.to_string(),
+        Err(text) => format!("no JSON: {text}"),
+    };
+    let opaque = opaque.as_ref().map(|opaque| format!(" with {}", content_of(Some(opaque))));
+    format!("called {id} {name} {input}{}", opaque.unwrap_or_default())
+}
+
+/// Without the note of whose it is, which has the server's port in it. An object by its keys, because whether serde_json keeps their
+/// order depends on what else is built.
+fn content_of(opaque: Option<&serde_json::Value>) -> String {
+    let Some(opaque) = opaque else { return "not to be sent back".to_owned() };
+    match &opaque["content"] {
+        serde_json::Value::Object(fields) => {
+            serde_json::to_string(&fields.iter().collect::<BTreeMap<_, _>>()).unwrap()
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Who may ask.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+use test_daemon::TOKEN;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::place::{Place, answer};
+
+const PRIVATE: [(&str, &str); 9] = [
+    ("POST", "/api/chat"),
+    ("POST", "/api/temporary"),
+    ("GET", "/api/chats"),
+    ("GET", "/api/chats/1"),
+    ("DELETE", "/api/chats/1"),
+    ("GET", "/api/chats/1/sandbox"),
+    ("GET", "/api/chats/1/files"),
+    ("PUT", "/api/chats/1/files/content?path=a"),
+    ("DELETE", "/api/chats/1/files?path=a"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_a_network_everything_private_needs_the_token() {
+    let place = Place::with("lan", "", Vec::new()).await;
+    for (method, path) in PRIVATE {
+        for token in [None, Some("a-wrong-token-of-more-than-32-characters")] {
+            let request = place.ask(method.parse().unwrap(), path);
+            let request =
+                token.iter().fold(request, |it, token| it.header("x-remcochat-admin-token", *token));
+            let (status, error) = answer(request).await;
+            assert_eq!(
+                (status.as_u16(), error["code"].as_str()),
+                (401, Some("unauthorized")),
+                "{method} {path}"
+            );
+        }
+    }
+    let (_, app) = place.get("/api/app").await;
+    assert_eq!(
+        (&app["access"], &app["mayUse"], &app["tools"]["enabled"]),
+        (&json!("lan"), &json!(false), &json!(false))
+    );
+    let (_, access) = place.get("/api/admin/access").await;
+    assert_eq!((&access["allowed"], &access["reason"]), (&json!(false), &json!("missing_client_token")));
+    let with = |method: Method, path: &str| place.ask(method, path).header("x-remcochat-admin-token", TOKEN);
+    assert_eq!(answer(with(Method::GET, "/api/chats")).await.0, 200);
+    assert_eq!(answer(with(Method::GET, "/api/app")).await.1["mayUse"], true);
+    let said = place
+        .say("1", "/bash echo in")
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(said.headers()["x-remcochat-bash-tools-enabled"], "1");
+    assert!(said.text().await.unwrap().contains("in\\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_other_page_changes_anything() {
+    let place = Place::start().await;
+    for (method, path) in PRIVATE.iter().filter(|(method, _)| *method != "GET") {
+        for (name, value) in [
+            ("origin", "https://evil.example"),
+            ("origin", "http://127.0.0.1:42000"),
+            ("origin", "null"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+            ("host", "rebound.example"),
+        ] {
+            let (status, error) = answer(place.ask(method.parse().unwrap(), path).header(name, value)).await;
+            let got = (status.as_u16(), error["code"].as_str());
+            assert_eq!(got, (403, Some("foreign_origin")), "{method} {path} {name}: {value}");
+        }
+    }
+    let rebound = place.ask(Method::GET, "/api/chats").header("host", "rebound.example");
+    assert_eq!(answer(rebound).await.0, 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_tells_browsers_to_be_careful() {
+    let place = Place::start().await;
+    for path in ["/", "/c/1", "/api/health", "/api/chats", "/none"] {
+        let response = place.ask(Method::GET, path).send().await.unwrap();
+        let policy = response.headers()["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+        assert!(!response.headers().contains_key("access-control-allow-origin"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_only_connects_keeps_nobody_out() {
+    let place = Place::start().await;
+    let address = place.base.strip_prefix("http://").unwrap().to_owned();
+    let mut idle = Vec::new();
+    for _ in 0..600 {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        stream.write_all(b"GET /api/health HTTP/1.1\r\nhost: localh").await.unwrap();
+        idle.push(stream);
+    }
+    let (status, _) = timeout(Duration::from_secs(20), place.get("/api/health")).await.expect("it answers");
+    assert_eq!(status, 200);
+}

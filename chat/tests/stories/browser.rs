@@ -1,0 +1,77 @@
+//! The page in a real browser, with the server and its sandboxes behind it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use chat::model::{ModelClient, OpenAi};
+use serde_json::json;
+use test_daemon::TOKEN;
+
+use crate::place::Place;
+use crate::scripted_model::{Reply, ScriptedModel};
+use crate::turns::{calls, text};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/web");
+
+/// Why the page cannot be tried here, where it cannot.
+fn missing() -> Option<&'static str> {
+    let is_there = |path: &str| Path::new(PAGE).join(path).exists();
+    match () {
+        () if !is_there("dist/index.html") => Some("the page is not built: make web"),
+        () if !is_there("node_modules/puppeteer-core") => {
+            Some("the page's packages are not installed: make web")
+        }
+        () if !Path::new("/usr/bin/chromium").exists() => Some("there is no chromium"),
+        () => None,
+    }
+}
+
+/// For the first line of a story that needs the page and a browser; says why it is left out.
+#[expect(clippy::print_stderr, reason = "a story that is left out is not to look like one that held")]
+pub(crate) fn is_left_out() -> bool {
+    let Some(reason) = missing() else { return false };
+    assert!(std::env::var_os("CI").is_none(), "{reason}");
+    eprintln!("left out: {reason}");
+    true
+}
+
+fn script() -> [Reply; 5] {
+    let page = json!({ "path": "site/index.html", "content": "<!doctype html><h1>Made by a model</h1>" })
+        .to_string();
+    let serve =
+        json!({ "command": "cd site && (python3 -m http.server 3000 >/dev/null 2>&1 &)" }).to_string();
+    [
+        calls(&[("writeFile", &page)]),
+        calls(&[("bash", &serve)]),
+        calls(&[("sandboxUrl", r#"{"port":3000}"#)]),
+        text("There it is."),
+        text("<img src=x onerror=window.__xss=1>[x](javascript:window.__xss=1) harmless"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_works_with_the_page() {
+    if is_left_out() {
+        return;
+    }
+    let model = ScriptedModel::start(script()).await;
+    let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
+    let local = Place::with("localhost", "max_concurrent_sandboxes = 10", vec![client]).await;
+    let lan = Place::with("lan", "", Vec::new()).await;
+    tell("story", &[&local.base, &lan.base, TOKEN]).await;
+}
+
+/// Has a script of `web/e2e` tell its story in the browser, with a directory for pictures as its last argument.
+#[expect(clippy::print_stderr, reason = "what was measured is told")]
+pub(crate) async fn tell(script: &str, args: &[&str]) {
+    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../screenshots");
+    std::fs::create_dir_all(&pictures).unwrap();
+    let mut node = Command::new("node");
+    node.current_dir(PAGE).arg(format!("e2e/{script}.mjs")).args(args).arg(pictures);
+    let Output { status, stdout, stderr } =
+        tokio::task::spawn_blocking(move || node.output()).await.unwrap().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{said}");
+    eprintln!("{said}");
+}

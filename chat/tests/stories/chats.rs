@@ -1,0 +1,171 @@
+//! Chats that are kept, and those that are not.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::place::{Place, answer};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chats_are_kept_listed_renamed_and_deleted_with_their_sandboxes() {
+    let place = Place::start().await;
+    place.said("first", "/bash echo mine >file; cat file").await;
+    place.said("second", "/bash ls").await;
+    let (_, page) = place.get("/api/chats?limit=1").await;
+    assert_eq!(page["chats"][0]["id"], "second");
+    let (_, page) = place.get(&format!("/api/chats?cursor={}", page["nextCursor"].as_str().unwrap())).await;
+    assert_eq!(
+        (&page["chats"][0]["title"], &page["nextCursor"]),
+        (&json!("/bash echo mine >file; cat file"), &Value::Null)
+    );
+
+    let place = place.again().await;
+    let (status, chat) = place.get("/api/chats/first").await;
+    assert_eq!(status, 200);
+    assert_eq!(chat["messages"][0]["parts"][0]["text"], "/bash echo mine >file; cat file");
+    assert_eq!(chat["messages"][1]["parts"][1]["output"]["stdout"], "mine\n");
+    assert_eq!(place.output("first", "/bash cat file").await["stdout"], "mine\n", "its files are there");
+    assert_eq!(place.output("second", "/bash ls").await["stdout"], "", "and nobody else's");
+
+    let rename = |title: &str| place.ask(Method::PATCH, "/api/chats/first").json(&json!({ "title": title }));
+    assert_eq!(answer(rename("New")).await.1["title"], "New");
+    for bad in ["", "  ", "a\nb", &"x".repeat(201)] {
+        let (status, error) = answer(rename(bad)).await;
+        assert_eq!((status, error["code"].as_str().unwrap()), (StatusCode::BAD_REQUEST, "invalid_request"));
+    }
+    let sandboxes = || async {
+        let all = place.daemon.client.list(&Default::default()).await.unwrap().sandboxes;
+        all.into_iter().map(|it| it.session_key).collect::<Vec<_>>()
+    };
+    assert_eq!(sandboxes().await.len(), 2);
+    let delete = || place.ask(Method::DELETE, "/api/chats/first").send();
+    assert_eq!(delete().await.unwrap().status(), 204);
+    assert_eq!(sandboxes().await, ["chat:second"]);
+    assert_eq!(place.get("/api/chats/first").await.0, 404);
+    assert_eq!(delete().await.unwrap().status(), 204, "safe to repeat");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_that_is_deleted_while_it_answers_is_gone() {
+    let place = Place::start().await;
+    let mut told =
+        crate::place::Told::new(place.say("1", "/bash echo begun; sleep 100").send().await.unwrap());
+    while told.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
+    assert_eq!(place.ask(Method::DELETE, "/api/chats/1").send().await.unwrap().status(), 204);
+    assert_eq!(place.get("/api/chats/1").await.0, 404);
+    while told.next().await.is_some() {}
+    assert!(told.is_done, "its page is told the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_asked_for_anew_and_a_message_is_edited() {
+    let place = Place::start().await;
+    for n in 1..=3 {
+        place.said("1", &format!("/bash echo {n} >>file; cat file | tr '\\n' ' '")).await;
+    }
+    let messages = || async { place.get("/api/chats/1").await.1["messages"].as_array().unwrap().clone() };
+    let before = messages().await;
+    let again = |id: &Value, text: &str, trigger: &str, message_id: Option<&Value>| {
+        let message = json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] });
+        let body = json!({ "id": "1", "messages": [message], "trigger": trigger, "messageId": message_id });
+        place.ask(Method::POST, "/api/chat").json(&body)
+    };
+    // What the page says of the question does not count: the app has it.
+    let regenerate =
+        again(&before[4]["id"], "/bash echo forged", "regenerate-message", Some(&before[5]["id"]));
+    let text = regenerate.send().await.unwrap().text().await.unwrap();
+    assert!(text.contains("1 2 3 3 ") && !text.contains("forged"), "{text}");
+    let now = messages().await;
+    assert_eq!((now.len(), &now[4]), (6, &before[4]));
+    assert_ne!(now[5]["id"], before[5]["id"]);
+
+    let edit = again(&before[2]["id"], "/bash echo edited", "submit-message", Some(&before[2]["id"]));
+    assert!(edit.send().await.unwrap().text().await.unwrap().contains("edited\\n"));
+    let now = messages().await;
+    assert_eq!((now.len(), &now[..2]), (4, &before[..2]));
+    assert_eq!(now[2]["parts"][0]["text"], "/bash echo edited");
+
+    let first = again(&before[0]["id"], "x", "regenerate-message", Some(&before[1]["id"]));
+    let first = first.send().await.unwrap();
+    assert_eq!(first.status(), 200);
+    first.text().await.unwrap();
+    assert_eq!(messages().await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_temporary_chat_is_kept_nowhere_and_needs_its_ticket() {
+    let place = Place::start().await;
+    let (_, begun) = answer(place.ask(Method::POST, "/api/temporary")).await;
+    let (id, ticket) = (begun["id"].as_str().unwrap(), begun["ticket"].as_str().unwrap());
+    let say = |ticket: &str| {
+        place.say(id, "/bash echo mine >>file; cat file").header("x-chat-ticket", ticket.to_owned())
+    };
+    for _ in 0..2 {
+        let response = say(ticket).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let text = response.text().await.unwrap();
+        assert!(text.contains("mine\\n") && text.ends_with("[DONE]\n\n"), "{text}");
+    }
+    let text = say(ticket).send().await.unwrap().text().await.unwrap();
+    assert!(text.contains(r"mine\nmine\nmine\n"), "{text}");
+    assert_eq!(place.get("/api/chats").await.1["chats"], json!([]));
+    let forged = format!("{ticket}x");
+    let (status, error) = answer(say(&forged)).await;
+    assert_eq!((status, error["code"].as_str().unwrap()), (StatusCode::NOT_FOUND, "not_found"));
+    let files = |ticket: &str| {
+        place.ask(Method::GET, &format!("/api/chats/{id}/files")).header("x-chat-ticket", ticket.to_owned())
+    };
+    assert_eq!(answer(files(ticket)).await.1["entries"][0]["name"], "file");
+    assert_eq!(answer(files(&forged)).await.0, 404);
+    let (_, other) = answer(place.ask(Method::GET, &format!("/api/chats/{id}/files"))).await;
+    assert_eq!(other["sandbox"], false, "without the ticket it is another chat");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_request_is_told() {
+    let place = Place::start().await;
+    let post = |body: String| {
+        place.ask(Method::POST, "/api/chat").header("content-type", "application/json").body(body)
+    };
+    let message =
+        |text: &str| json!({ "id": "m", "role": "user", "parts": [{ "type": "text", "text": text }] });
+    let with_id =
+        |id: &str| json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": "/bash ls" }] });
+    let of = |id: &str, messages: Value| json!({ "id": id, "messages": messages }).to_string();
+    let answer_only = json!([{ "id": "a", "role": "assistant", "parts": [] }]);
+    for (body, status, code) in [
+        ("{".to_owned(), 400, "invalid_request"),
+        ("[]".to_owned(), 400, "invalid_request"),
+        (of("1", json!([])), 400, "invalid_request"),
+        (of("1", answer_only), 400, "invalid_request"),
+        (of("1", json!([message(" \n")])), 400, "invalid_request"),
+        (of("", json!([message("/bash ls")])), 400, "invalid_request"),
+        (of("a/b", json!([message("/bash ls")])), 400, "invalid_request"),
+        (of(&"x".repeat(65), json!([message("/bash ls")])), 400, "invalid_request"),
+        (of("1", json!([message(&"x".repeat(100_001))])), 413, "too_large"),
+        (of("1", json!([message(&"x".repeat(10 << 20))])), 413, "too_large"),
+        (of("1", json!([message(&"x".repeat(17 << 20))])), 413, "too_large"),
+        (of("1", json!(vec![json!([]); 200_000])), 413, "too_large"),
+        (of("1", json!(vec![message("hello"); 10_000])), 422, "no_model"),
+        ("[".repeat(100_000), 400, "invalid_request"),
+        (of("1", json!([message(&format!("/bash {}", "x".repeat(8001)))])), 413, "too_large"),
+        (of("1", json!([with_id(&"m".repeat(129))])), 400, "invalid_request"),
+        (of("1", json!([with_id("")])), 400, "invalid_request"),
+        (of("1", json!([message("hello")])), 422, "no_model"),
+    ] {
+        let (got, error) = answer(post(body.clone())).await;
+        assert_eq!((got.as_u16(), error["code"].as_str()), (status, Some(code)), "{body:.80}: {error}");
+    }
+    let (status, _) =
+        answer(place.ask(Method::POST, "/api/chat").body(of("1", json!([message("/bash ls")])))).await;
+    assert_eq!(status, 400, "without its content type");
+    assert_eq!(place.get("/api/chats").await.1["chats"], json!([]), "nothing of it is kept");
+    for (path, status) in
+        [("/api/chats/none", 404), ("/api/none", 404), ("/api/chats?limit=x", 400), ("/api/chat", 405)]
+    {
+        let (got, error) = place.get(path).await;
+        assert_eq!(got.as_u16(), status, "{path}");
+        assert!(error["error"].is_string() && error["code"].is_string(), "{path}: {error}");
+    }
+    let wrong = place.ask(Method::GET, "/api/chat").send().await.unwrap();
+    assert_eq!(wrong.headers()["allow"], "POST", "RFC 9110 section 15.5.6");
+}

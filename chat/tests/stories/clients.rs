@@ -1,0 +1,69 @@
+//! The pages that people have: the AI SDK's own client, in each of its majors, understands what is streamed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use chat::model::{ModelClient, OpenAi};
+use serde_json::json;
+use test_daemon::until;
+
+use crate::place::Place;
+use crate::scripted_model::{Reply, ScriptedModel};
+
+/// The majors, under names of their own.
+const CLIENTS: [&str; 3] = ["ai5@npm:ai@5.0.277", "ai6@npm:ai@6.0.326", "ai7@npm:ai@7.0.173"];
+
+/// The newest of them wants Node 22, wherever an older one is installed.
+const NODE: &str = "22.19.0";
+
+const SCRIPT: &str = include_str!("clients.mjs");
+
+/// Where the clients and their Node can be had, none where there is no npm or no registry.
+fn clients() -> Option<(PathBuf, PathBuf)> {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ai-npm");
+    std::fs::create_dir_all(&home).unwrap();
+    let node = format!("node-linux-{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" });
+    let quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=0"];
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--prefix"]).arg(&home).args(quiet).args(CLIENTS).arg(format!("{node}@{NODE}"));
+    let installed = npm.output().is_ok_and(|output| output.status.success());
+    let program = home.join("node_modules").join(node).join("bin/node");
+    installed.then_some((home, program))
+}
+
+fn text() -> Reply {
+    let chunk = json!({ "choices": [{ "index": 0, "delta": { "content": "Here it is." }, "finish_reason": "stop" }] });
+    Reply::stream(format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+}
+
+fn fault() -> Reply {
+    Reply::stream("data: {\"error\":{\"message\":\"overloaded\"}}\n\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_major_of_the_ai_sdk_reads_what_is_streamed() {
+    let Some((home, node)) = tokio::task::spawn_blocking(clients).await.unwrap() else {
+        eprintln!("left out: {CLIENTS:?} cannot be installed here");
+        return;
+    };
+    std::fs::write(home.join("story.mjs"), SCRIPT).unwrap();
+    let replies = CLIENTS.iter().flat_map(|_| [text(), fault()]);
+    let model = ScriptedModel::start(replies).await;
+    let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
+    let place = Place::with("localhost", "", vec![client]).await;
+    for major in ["5", "6", "7"] {
+        let (home, node, base) = (home.clone(), node.clone(), place.base.clone());
+        let run =
+            move || Command::new(node).current_dir(home).args(["story.mjs", major, &base, major]).output();
+        let Output { status, stdout, stderr } = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert!(status.success() && said.contains("as the AI SDK"), "major {major}: {said}");
+        let path = format!("/api/chats/{major}");
+        until("its command has ended with it", || async { place.get(&path).await.1["running"] == false })
+            .await;
+        let (_, kept) = place.get(&path).await;
+        let last = kept["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["parts"][1]["output"]["exitCode"], 130, "{last}");
+    }
+}

@@ -1,0 +1,84 @@
+//! The person's own commands, which need no model.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use test_daemon::until;
+
+use crate::place::{Place, Told, answer};
+
+fn types(told: &[Value]) -> Vec<&str> {
+    told.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_streams_before_it_ends() {
+    let place = Place::start().await;
+    let response = place.say("1", "/bash echo one; sleep 1; echo two; exit 3").send().await.unwrap();
+    let header = |name: &str| response.headers().get(name).map(|it| it.to_str().unwrap().to_owned());
+    assert_eq!(header("x-remcochat-bash-tools-enabled").as_deref(), Some("1"));
+    assert_eq!(header("x-remcochat-bash-tools").as_deref(), Some("readFile,writeFile,bash,sandboxUrl"));
+    assert_eq!(header("x-vercel-ai-ui-message-stream").as_deref(), Some("v1"));
+    let mut told = Told::new(response);
+    let (mut all, mut first_output) = (Vec::new(), None);
+    while let Some(chunk) = told.next().await {
+        if chunk["output"]["stdout"] == "one\n" && first_output.is_none() {
+            assert_eq!((&chunk["output"]["exitCode"], &chunk["preliminary"]), (&json!(-1), &json!(true)));
+            first_output = Some(Instant::now());
+        }
+        all.push(chunk);
+    }
+    assert!(first_output.unwrap().elapsed() > Duration::from_millis(500), "it came while the command ran");
+    let last = all.iter().rev().find(|chunk| chunk["type"] == "tool-output-available").unwrap();
+    assert_eq!(last["output"], json!({ "stdout": "one\ntwo\n", "stderr": "", "exitCode": 3 }));
+    assert_eq!(last.get("preliminary"), None);
+    let types = types(&all);
+    assert_eq!(types[..2], ["data-chat", "start"]);
+    assert_eq!(types[types.len() - 2..], ["finish-step", "finish"]);
+    assert!(types.contains(&"data-sandbox"), "the page hears how far the sandbox is: {types:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_leaves_ends_its_command_and_keeps_what_was_there() {
+    let place = Place::start().await;
+    let mut told = Told::new(place.say("1", "/bash echo begun; exec sleep 987.25").send().await.unwrap());
+    while told.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
+    let (status, busy) = answer(place.say("1", "/bash echo other")).await;
+    assert_eq!((status.as_u16(), busy["code"].as_str().unwrap()), (409, "busy"));
+    drop(told);
+    until("the answer is kept", || async {
+        place.get("/api/chats/1").await.1["messages"].as_array().is_some_and(|it| it.len() == 2)
+    })
+    .await;
+    let (_, chat) = place.get("/api/chats/1").await;
+    let output = &chat["messages"][1]["parts"][1]["output"];
+    assert_eq!((&output["stdout"], &output["exitCode"]), (&json!("begun\n"), &json!(130)));
+    assert_eq!(chat["running"], false);
+    let count = "/bash cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '987[.]25'";
+    until("it runs no more", || async { place.output("1", count).await["stdout"] == "0\n" }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_text_is_shown_as_far_as_it_goes() {
+    let place = Place::start().await;
+    let output =
+        place.output("1", "/bash printf 'a\\xff\\xc3b\\0c\\xf0\\x9f'; printf '\\xe2\\x82' >&2").await;
+    let shown = json!({ "stdout": "a\u{fffd}\u{fffd}b\0c\u{fffd}", "stderr": "\u{fffd}", "exitCode": 0 });
+    assert_eq!(output, shown);
+    let (_, chat) = place.get("/api/chats/1").await;
+    assert_eq!(chat["messages"][1]["parts"][1]["output"], shown, "it is kept as it was shown");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_is_told_in_few_pieces_and_counted() {
+    let place = Place::start().await;
+    place.said("1", "/bash true").await;
+    let began = Instant::now();
+    let told = place.said("1", "/bash timeout 3 cat /dev/urandom | base64").await;
+    let seconds = began.elapsed().as_secs_f64();
+    let outputs: Vec<_> = told.iter().filter(|chunk| chunk["type"] == "tool-output-available").collect();
+    assert!((outputs.len() as f64) <= 8.0 * seconds + 2.0, "{} in {seconds} s", outputs.len());
+    let last = &outputs.last().unwrap()["output"];
+    assert!(last["stdoutTruncatedChars"].as_u64().unwrap() > 100_000, "{}", last["stdoutTruncatedChars"]);
+    assert_eq!(last["stdout"].as_str().unwrap().chars().count(), 12_000);
+}

@@ -1,0 +1,143 @@
+//! Models that get things wrong, fail or never end, and sandboxes that are lost.
+
+use chat::turn::MAX_TURN_BYTES;
+use serde_json::json;
+use test_daemon::{Daemon, until};
+
+use crate::browser_cable::Cable;
+use crate::place::{Place, Told};
+use crate::scripted_model::{Reply, Step};
+use crate::turns::{calls, chunk, of_type, said_text, text, with};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_gets_wrong_is_told_to_it() {
+    let (place, model) = with([
+        calls(&[
+            ("bash", "{\"command\":"),
+            ("format_disk", "{}"),
+            ("bash", r#"{"cmd":"ls"}"#),
+            ("sandboxUrl", r#"{"port":22}"#),
+        ]),
+        text("Sorry."),
+    ])
+    .await;
+    let told = place.said("1", "go").await;
+    assert_eq!(said_text(&told), "Sorry.");
+    let words: Vec<_> = of_type(&told, "tool-output-error")
+        .iter()
+        .map(|it| it["errorText"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(words.len(), 4, "{words:?}");
+    assert!(words[0].contains("JSON") && words[1].contains("no tool `format_disk`"), "{words:?}");
+    assert!(words[2].contains("`cmd`") && words[3].contains("22"), "{words:?}");
+    let (_, kept) = place.get("/api/chats/1").await;
+    let states: Vec<_> = kept["messages"][1]["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|part| part["state"].as_str())
+        .collect();
+    assert_eq!(states, ["output-error"; 4]);
+    assert_eq!(model.asked().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_loop_ends() {
+    let endless = (0..25).map(|_| calls(&[("bash", r#"{"command":"true"}"#)]));
+    let (place, model) = with(endless).await;
+    let told = place.said("1", "go on for ever").await;
+    assert_eq!(model.asked().len(), 20);
+    assert!(said_text(&told).contains("20 steps"));
+    assert_eq!(told.last().unwrap()["finishReason"], "other");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_fails_is_told_and_what_it_said_before_is_kept() {
+    let (place, _model) = with([
+        Reply::stream(chunk(json!({ "content": "Half an ans" }), None)).then(Step::HangUp),
+        Reply::stream(
+            chunk(json!({ "content": "x" }), None) + "data: {\"error\":{\"message\":\"overloaded\"}}\n\n",
+        ),
+        Reply::stream("data: rubbish\n\n"),
+        Reply::json(500, &json!({ "error": { "message": "no" } })),
+        text("Well again."),
+    ])
+    .await;
+    for (asked, wanted) in [("1", "broke off"), ("2", "overloaded"), ("3", "not understood"), ("4", "500")] {
+        let told = place.said("1", asked).await;
+        let error = of_type(&told, "error");
+        assert!(error[0]["errorText"].as_str().unwrap().contains(wanted), "{wanted}: {told:?}");
+        assert_eq!(told.last().unwrap()["finishReason"], "error");
+    }
+    assert_eq!(said_text(&place.said("1", "5").await), "Well again.");
+    let (_, kept) = place.get("/api/chats/1").await;
+    let parts = &kept["messages"][1]["parts"];
+    assert_eq!(parts[1]["text"], "Half an ans");
+    assert_eq!(parts[2]["type"], "data-failed");
+    assert!(
+        parts[2]["data"]["text"].as_str().unwrap().contains("broke off"),
+        "it says so when it is read again"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_an_end_is_ended_and_its_beginning_kept() {
+    let words = chunk(json!({ "content": "word ".repeat(20_000) }), None);
+    let (place, _model) = with([Reply::stream("").then(Step::Repeat(words.into(), 1000))]).await;
+    let told = place.said("1", "go on").await;
+    let error = of_type(&told, "error")[0]["errorText"].as_str().unwrap();
+    assert_eq!(error, format!("the model's answer is longer than {MAX_TURN_BYTES} bytes"));
+    let (_, chat) = place.get("/api/chats/1").await;
+    let kept = chat["messages"][1]["parts"][1]["text"].as_str().unwrap().len();
+    assert!((MAX_TURN_BYTES..MAX_TURN_BYTES + 200_000).contains(&kept), "{kept}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_never_was_complete_has_an_end() {
+    let begun = |index, id: &str| {
+        let function = json!({ "name": "bash", "arguments": "{\"command\":\"l" });
+        chunk(json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] }), None)
+    };
+    let (place, _model) = with([Reply::stream(begun(0, "a") + &begun(1, "b")).then(Step::HangUp)]).await;
+    let told = place.said("1", "go").await;
+    let ids = |kind| of_type(&told, kind).iter().map(|it| it["toolCallId"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids("tool-input-start"), ["a", "b"]);
+    assert_eq!(ids("tool-input-error"), ["a", "b"], "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_pages_refuse_is_no_input() {
+    let odd = r#"{"command":"ls","deep":[{"__proto__":{"x":1}}]}"#;
+    let (place, _model) =
+        with([calls(&[("bash", odd), ("bash", r#"{"command":"ls"}"#)]), text("Sorry.")]).await;
+    let told = place.said("1", "go").await;
+    assert_eq!(of_type(&told, "tool-input-error").len(), 1);
+    assert_eq!(of_type(&told, "tool-input-available").len(), 1);
+    assert_eq!(said_text(&told), "Sorry.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_whose_daemon_is_lost_keeps_what_it_wrote() {
+    let daemon = Daemon::start().await;
+    let cable = Cable::to(&daemon.base).await;
+    let place = Place::by_way_of(&cable.base(), daemon, Vec::new()).await;
+    let mut told = Told::new(place.say("1", "/bash echo begun; exec sleep 60").send().await.unwrap());
+    while told.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
+    drop(cable);
+    let mut last = json!(null);
+    while let Some(chunk) = told.next().await {
+        if chunk["type"] == "tool-output-available" {
+            last = chunk["output"].clone();
+        }
+    }
+    assert_eq!((&last["stdout"], &last["exitCode"]), (&json!("begun\n"), &json!(255)));
+    let words = last["stderr"].as_str().unwrap();
+    assert!(
+        words.contains("broken off") && words.contains("sandboxd") && words.contains("running"),
+        "{words}"
+    );
+    until("the gates know", || async { place.get("/api/app").await.1["tools"]["isPassing"] == true }).await;
+    let told = place.said("1", "/bash echo").await;
+    let words = of_type(&told, "tool-output-error")[0]["errorText"].as_str().unwrap().to_owned();
+    assert!(words.contains("no tools for this chat at present: "), "{words}");
+}

@@ -1,0 +1,75 @@
+//! Files of a chat, and its sandbox, for its person.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::place::{Place, answer};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_go_up_down_and_away() {
+    let place = Place::start().await;
+    assert_eq!(
+        place.get("/api/chats/1/files").await.1,
+        json!({ "path": "", "entries": [], "nextCursor": null, "sandbox": false })
+    );
+    let at = |path: &str| format!("/api/chats/1/files/content?path={path}");
+    let content = vec![b'x'; 3_000_000];
+    let (status, written) =
+        answer(place.ask(Method::PUT, &at("d/%C3%A4%20b.html")).body(content.clone())).await;
+    assert_eq!((status.as_u16(), written), (200, json!({ "path": "d/ä b.html", "size": 3_000_000 })));
+    let (_, list) = place.get("/api/chats/1/files?path=d").await;
+    assert_eq!(list["entries"][0]["path"], "d/ä b.html");
+    assert_eq!(
+        (&list["entries"][0]["type"], &list["entries"][0]["size"]),
+        (&json!("file"), &json!(3_000_000))
+    );
+
+    let response = place.ask(Method::GET, &at("d/%C3%A4%20b.html")).send().await.unwrap();
+    let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header("content-type"), "application/octet-stream");
+    assert!(header("content-disposition").starts_with("attachment;"));
+    assert_eq!(header("x-content-type-options"), "nosniff");
+    assert!(header("content-security-policy").contains("sandbox"));
+    assert_eq!(header("content-length"), "3000000");
+    assert_eq!(response.bytes().await.unwrap(), content);
+
+    for path in ["..%2Fx", "%2Fetc%2Fpasswd", "d%2F..%2F..%2Fx"] {
+        let status = place.ask(Method::PUT, &at(path)).body("x").send().await.unwrap().status();
+        assert!(status.is_client_error(), "{path}: {status}");
+    }
+    assert_eq!(place.ask(Method::GET, &at("none")).send().await.unwrap().status(), 404);
+    assert_eq!(place.ask(Method::GET, &at("")).send().await.unwrap().status(), 400);
+    let delete = || place.ask(Method::DELETE, "/api/chats/1/files?path=d").send();
+    assert_eq!(delete().await.unwrap().status(), 204);
+    assert_eq!(delete().await.unwrap().status(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_is_seen_parked_and_deleted() {
+    let place = Place::start().await;
+    let (status, none) = place.get("/api/chats/1/sandbox").await;
+    assert_eq!((status.as_u16(), &none["state"]), (200, &json!("none")));
+    place.said("1", "/bash echo kept >file").await;
+    let (_, seen) = place.get("/api/chats/1/sandbox").await;
+    assert_eq!(
+        (&seen["state"], &seen["provider"], &seen["limits"]["cpus"]),
+        (&json!("running"), &json!("docker"), &json!(2))
+    );
+    assert!(seen["sandboxId"].as_str().unwrap().starts_with("sbx_"));
+    assert_eq!(seen["limits"]["memoryBytes"], 512 << 20);
+    assert!(seen["usage"]["memoryBytes"].as_u64().unwrap() > 0, "{seen}");
+    assert_eq!(seen["posture"]["readonlyRootfs"], true);
+    place.said("1", "/bash curl -sm 5 https://example.com").await;
+    let (_, network) = place.get("/api/chats/1/network").await;
+    assert_eq!(
+        (&network["mode"], &network["denials"][0]["host"]),
+        (&json!("none"), &json!("example.com")),
+        "{network}"
+    );
+    let (status, parked) = answer(place.ask(Method::POST, "/api/chats/1/sandbox/park")).await;
+    assert_eq!((status.as_u16(), &parked["state"]), (200, &json!("parked")), "{parked}");
+    assert_eq!(place.output("1", "/bash cat file").await["stdout"], "kept\n");
+    assert_eq!(place.ask(Method::DELETE, "/api/chats/1/sandbox").send().await.unwrap().status(), 204);
+    assert_eq!(place.get("/api/chats/1/sandbox").await.1["state"], "none");
+    assert_eq!(place.get("/api/chats/1").await.0, 200, "the chat itself stays");
+}

@@ -1,0 +1,118 @@
+// The page while something behind it is away. Cables between them are pulled out and put back at the board:
+//   node e2e/faults.mjs <page> <board> <model's server> <where pictures go>
+import { at, say, textOf, until } from "../dev/browser.mjs";
+import { check, draft, last, pause, stories, texts } from "./stories.mjs";
+
+const [server, board, model, pictures] = process.argv.slice(2);
+const turn = async (cable, way) => check((await fetch(`${board}/${cable}/${way}`, { method: "POST" })).ok, `${cable} ${way}`);
+const allIn = async () => {
+  for (const cable of ["daemon", "model", "chat"]) await turn(cable, "in");
+  // The server believes its last look at sandboxd for five seconds.
+  await until("the server knows", async () => {
+    // A connection that was kept from before is broken.
+    const app = await fetch(`${server}/api/app`).catch(() => null);
+    return app?.ok && (await app.json()).tools.enabled;
+  });
+};
+const { step, finish, shot } = await stories(pictures, allIn);
+const banner = (page) => until("the banner", () => page.$(at("banner:error")), 20_000);
+const noBanner = (page) => until("no banner", async () => !(await page.$(at("banner:error"))), 40_000);
+const failure = (page) => until("the failure", async () => (await page.$(at("chat:failure"))) && (await textOf(page, "chat:failure")), 40_000);
+const sends = async (page, text, wanted) => {
+  await say(page, text);
+  await until(`"${wanted}"`, async () => (await last(page, "tool:stdout"))?.includes(wanted), 40_000);
+};
+
+await step("a command that is lost with its sandboxd says so and keeps what it wrote", {}, server, async (page) => {
+  await say(page, "/bash echo begun; sleep 100");
+  await until("output", async () => (await last(page, "tool:stdout"))?.includes("begun"), 30_000);
+  await turn("daemon", "out");
+  await until("its end", async () => !(await page.$(at("tool:running"))), 30_000);
+  const said = await textOf(page, "tool:bash");
+  check(/broken off.*sandboxd.*does not answer/s.test(said), said);
+  check((await textOf(page, "tool:stdout")).includes("begun"), "what it wrote before is still there");
+  await banner(page);
+  check(/sandboxd .*Check that it runs/.test(await textOf(page, "banner:error")), `what to do: ${await textOf(page, "banner:error")}`);
+  await shot(page, "away-sandboxd");
+  // Another sandboxd, which knows nothing of the chat's sandbox.
+  await turn("daemon", "other");
+  await noBanner(page);
+  await sends(page, "/bash echo again", "again");
+});
+
+await step("a command for a sandboxd that is away is told so, and is run again when it is back", {}, server, async (page) => {
+  await sends(page, "/bash touch here.txt; echo before", "before");
+  await page.click(at("panel:files"));
+  await until("its file", () => page.$(`${at("file:row")}[data-path="here.txt"]`));
+  await turn("daemon", "out");
+  await page.click(`${at("files:panel")} [aria-label=Refresh]`);
+  const refused = () => page.$(`${at("files:panel")} [role=alert]`);
+  await until("that the files cannot be read", refused);
+  await banner(page);
+  await say(page, "/bash echo after");
+  const alert = await until("an error in its card", () => page.$(`${at("tool:bash")} [role=alert]`), 30_000);
+  check((await alert.evaluate((one) => one.textContent)).includes("sandboxd"), "which says why");
+  await shot(page, "kept-command");
+  await turn("daemon", "in");
+  await noBanner(page);
+  await until("the files again", async () => !(await refused()) && (await page.$(`${at("file:row")}[data-path="here.txt"]`)));
+  await (await page.$$("[aria-label='Answer again']")).at(-1).click();
+  await until("its output", async () => (await last(page, "tool:stdout"))?.includes("after"), 30_000);
+  check((await texts(page, "message:user")).length === 2, "each message once");
+});
+
+await step("a model's server that is away is named, and asked again", {}, server, async (page) => {
+  await turn("model", "out");
+  await say(page, "Are you there?");
+  const said = await failure(page);
+  check(said.includes(new URL(model).host) && said.includes("does not answer"), said);
+  await shot(page, "away-model");
+  await page.reload();
+  await until("the question", () => page.$(at("message:user")));
+  await until("that it has no answer", () => page.$(at("chat:unanswered")));
+  check((await textOf(page, "message:failed")).includes(new URL(model).host), "and why");
+  await turn("model", "in");
+  await page.click(at("chat:again"));
+  await until("the answer", async () => (await last(page, "message:assistant"))?.includes("Back again"));
+  check((await texts(page, "message:user")).length === 1 && (await texts(page, "message:assistant")).length === 1, "one question, one answer");
+  check(!(await page.$(at("chat:failure"))) && !(await page.$(at("chat:unanswered"))), "nothing is amiss any more");
+});
+
+await step("the chat server is away in the middle of an answer", {}, server, async (page) => {
+  await say(page, "Answer in full");
+  await until("half of it", async () => (await last(page, "message:assistant"))?.includes("Half an answer"));
+  await turn("chat", "out");
+  await banner(page);
+  await failure(page);
+  await say(page, "And now?");
+  await until("it is taken back", async () => (await draft(page)) === "And now?");
+  check((await textOf(page, "banner:error")).includes("chat server"), await textOf(page, "banner:error"));
+  await shot(page, "away-chat");
+  await pause(3000);
+  await turn("chat", "in");
+  await noBanner(page);
+  check((await draft(page)) === "And now?", "the text is still there");
+  check((await last(page, "message:assistant")).includes("Half an answer"), "what had come is still there");
+  await page.focus(at("composer:input"));
+  await page.keyboard.press("Enter");
+  await until("the answer", async () => (await last(page, "message:assistant"))?.includes("All of it"), 30_000);
+  check((await texts(page, "message:user")).length === 2, "each question once");
+});
+
+await step("a page that is opened while the chat server is away comes when it is back", {}, server, async (page) => {
+  await sends(page, "/bash echo kept", "kept");
+  const address = page.url();
+  await page.click(at("chat:new"));
+  await until("the empty page", () => page.$(".examples"));
+  await turn("chat", "out");
+  await say(page, "/bash echo later");
+  await until("it is taken back", async () => (await draft(page)) === "/bash echo later");
+  check((await failure(page)).includes("not sent"), "it says so");
+  await turn("chat", "in");
+  await noBanner(page);
+  await until("the failure goes as well", async () => !(await page.$(at("chat:failure"))));
+  await page.goto(address);
+  await until("the chat", async () => (await last(page, "tool:stdout"))?.includes("kept"));
+});
+
+await finish();

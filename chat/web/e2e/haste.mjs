@@ -1,0 +1,189 @@
+// What people do in haste, and with two windows:
+//   node e2e/haste.mjs <server> <where pictures go>
+import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { at, openPage, say, textOf, until } from "../dev/browser.mjs";
+import { check, draft, exit, last, pause, stories, texts } from "./stories.mjs";
+
+const [server, pictures] = process.argv.slice(2);
+const { step, finish, shot } = await stories(pictures);
+const shows = (page, wanted, timeoutMs = 30_000) => until(`"${wanted}"`, async () => (await last(page, "tool:stdout"))?.includes(wanted), timeoutMs);
+const runs = async (page, text, wanted) => {
+  await say(page, text);
+  await shows(page, wanted);
+};
+const idle = (page) => until("an idle composer", () => page.$(at("composer:send")));
+const chatOf = (page) => new URL(page.url()).pathname.split("/").at(-1);
+
+await step("an example that is clicked twice runs once", {}, server, async (page) => {
+  await until("the examples", () => page.$(".examples button"));
+  await page.$eval(".examples button", (button) => { button.click(); button.click(); });
+  await exit(page);
+  await pause(500);
+  check((await texts(page, "message:user")).length === 1, "one message");
+  check(!(await page.$(at("chat:failure"))), "no failure");
+  await page.reload();
+  await exit(page);
+  check((await texts(page, "message:user")).length === 1, "one message is kept");
+});
+
+await step("Enter that is pressed twice sends once", {}, server, async (page) => {
+  await page.waitForSelector(at("composer:input"));
+  await page.type(at("composer:input"), "/bash echo once");
+  await page.$eval(at("composer:input"), (field) => {
+    for (let time = 0; time < 2; time += 1) field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
+  });
+  await exit(page);
+  check((await texts(page, "message:user")).length === 1 && !(await page.$(at("chat:failure"))), "one message");
+  check((await draft(page)) === "", "an empty composer");
+});
+
+await step("two windows on one chat see the same, and neither loses a text", {}, server, async (page) => {
+  await runs(page, "/bash echo first", "first");
+  await idle(page);
+  const troubles = [];
+  const second = await openPage(page.browser(), { troubles });
+  await second.goto(page.url());
+  await shows(second, "first");
+  await say(page, "/bash sleep 3; echo from the one");
+  await until("it runs", () => page.$(at("tool:running")));
+  await say(second, "/bash echo from the other");
+  await until("it is told to wait", async () => (await draft(second)) === "/bash echo from the other");
+  await shows(second, "from the one");
+  check((await draft(second)) === "/bash echo from the other", "its text is kept");
+  await until("it may send", () => second.$(`${at("composer:send")}:not(:disabled)`));
+  await second.focus(at("composer:input"));
+  await second.keyboard.press("Enter");
+  await shows(second, "from the other");
+  await idle(second);
+  await page.bringToFront();
+  await page.evaluate(() => window.dispatchEvent(new Event("focus")));
+  await shows(page, "from the other");
+  check((await texts(page, "message:user")).length === 3 && (await texts(second, "message:user")).length === 3, "the same three messages");
+  check(troubles.length === 0, troubles.join("; "));
+  await second.browserContext().close();
+});
+
+await step("a reload in the middle of a command shows how it ended", {}, server, async (page) => {
+  await runs(page, "/bash echo begun; sleep 100; echo never", "begun");
+  await page.reload();
+  await exit(page);
+  check((await textOf(page, "tool:stdout")).includes("begun") && !(await textOf(page, "tool:stdout")).includes("never"), await textOf(page, "tool:stdout"));
+  await until("it may send", async () => (await page.$(at("composer:send"))) && !(await page.$(at("tool:running"))));
+  await runs(page, "/bash echo after", "after");
+});
+
+await step("a tab that is closed in the middle of a command ends it", {}, server, async (page, browser) => {
+  const second = await openPage(browser);
+  await second.goto(server);
+  await runs(second, "/bash echo begun; exec sleep 987.75", "begun");
+  const address = second.url();
+  await second.close();
+  await page.goto(address);
+  await exit(page);
+  // The exit code is what the server made of it; whether it runs is only seen where it ran.
+  await idle(page);
+  await say(page, "/bash cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '987[.]75'; echo counted");
+  await shows(page, "counted");
+  check((await last(page, "tool:stdout")).startsWith("0\n"), `it runs no more: ${await last(page, "tool:stdout")}`);
+});
+
+await step("an answer that comes late does not replace the chat in view", {}, server, async (page) => {
+  await runs(page, "/bash echo slow one", "slow one");
+  const slow = chatOf(page);
+  await page.click(at("chat:new"));
+  await until("the empty page", () => page.$(".examples"));
+  await runs(page, "/bash echo quick one", "quick one");
+  const quick = chatOf(page);
+  await page.setRequestInterception(true);
+  page.on("request", async (request) => {
+    if (request.url().endsWith(`/api/chats/${slow}`)) await pause(1500);
+    await request.continue();
+  });
+  await page.goto(`${server}/c/${quick}`);
+  await shows(page, "quick one");
+  const row = (id) => page.click(`${at("chat:row")}[data-chat-id="${id}"] a`);
+  await row(slow);
+  await row(quick);
+  await row(slow);
+  await row(quick);
+  await pause(2500);
+  await shows(page, "quick one");
+  check(chatOf(page) === quick && (await texts(page, "message:user")).length === 1, "the quick one");
+  await row(slow);
+  await shows(page, "slow one");
+});
+
+await step("a hundred megabytes come up, with their progress, or are called back", {}, server, async (page) => {
+  const folder = await mkdtemp(join(tmpdir(), "e2e"));
+  for (const [name, size] of [["large.bin", 100 * 1024 * 1024], ["larger.bin", 100 * 1024 * 1024 + 1]]) {
+    const file = await open(join(folder, name), "w");
+    await file.truncate(size);
+    await file.close();
+  }
+  await runs(page, "/bash echo ready", "ready");
+  await page.click(at("panel:files"));
+  const input = await until("a place for files", () => page.$(at("files:upload")));
+  const devtools = await page.createCDPSession();
+  await devtools.send("Network.enable");
+  const speed = (bytes) => devtools.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: bytes });
+  await speed(20e6);
+  await input.uploadFile(join(folder, "large.bin"));
+  const share = () => page.$eval(".uploads progress", (bar) => bar.value / bar.max).catch(() => null);
+  await until("a part of it", async () => (await share()) > 0.05 && (await share()) < 0.9, 30_000);
+  await shot(page, "upload-under-way");
+  await page.click("[aria-label='Cancel upload of large.bin']");
+  await until("it is gone from the list", async () => !(await page.$(".uploads li")));
+  await pause(500);
+  check(!(await page.$(`${at("file:row")}[data-path="large.bin"]`)), "no half of it");
+  await speed(-1);
+  const begun = Date.now();
+  await input.uploadFile(join(folder, "large.bin"));
+  await until("all of it", () => page.$(`${at("file:row")}[data-path="large.bin"]`), 60_000);
+  console.log(`      100 MiB in ${Date.now() - begun} ms`);
+  await input.uploadFile(join(folder, "larger.bin"));
+  await until("one byte more is refused", async () => (await page.$(".upload-error")) && (await page.$eval(".upload-error", (one) => one.textContent)).includes("100 MiB"));
+  await page.click("[aria-label='Dismiss']");
+  // It waits behind one that is slow, and is gone from the disk when its turn comes.
+  await speed(20e6);
+  await writeFile(join(folder, "gone.txt"), "x".repeat(1000));
+  await input.uploadFile(join(folder, "large.bin"), join(folder, "gone.txt"));
+  await until("both of them", async () => (await page.$$(".uploads li")).length === 2);
+  await rm(join(folder, "gone.txt"));
+  await speed(-1);
+  await until("that it cannot be read", async () => (await page.$(".upload-error")) && (await page.$eval(".upload-error", (one) => one.textContent)).includes("could not be read"), 30_000);
+  check(!(await page.$(at("banner:error"))), "the server is not blamed");
+  await runs(page, "/bash stat -c %s large.bin; ls -A", "104857600");
+  check(!(await last(page, "tool:stdout")).includes("larger"), await last(page, "tool:stdout"));
+});
+
+await step("a long chat stays light", {}, server, async (page) => {
+  await runs(page, "/bash echo ready", "ready");
+  const chat = chatOf(page);
+  const once = (at) => page.evaluate(async ([id, text, number]) => {
+    const message = { id: `long${number}`, role: "user", parts: [{ type: "text", text }] };
+    const response = await fetch("/api/chat", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id, messages: [message], trigger: "submit-message" }) });
+    await response.text();
+    return response.status;
+  }, [chat, "/bash seq 3000", at]);
+  for (let number = 0; number < 60; number += 1) check((await once(number)) === 200, "it runs");
+  await page.reload();
+  await until("all of it", async () => (await texts(page, "message:user")).length === 61, 30_000);
+  await page.focus(at("composer:input"));
+  const waits = [];
+  for (let key = 0; key < 10; key += 1) {
+    const asked = Date.now();
+    await page.keyboard.type("x");
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
+    waits.push(Date.now() - asked);
+  }
+  const devtools = await page.createCDPSession();
+  await devtools.send("HeapProfiler.collectGarbage");
+  const { JSHeapUsedSize, Nodes } = await page.metrics();
+  console.log(`      61 commands: ${(JSHeapUsedSize / 1e6).toFixed(1)} MB, ${Nodes} nodes, slowest key ${Math.max(...waits)} ms`);
+  check(Math.max(...waits) < 300, `a key waited ${Math.max(...waits)} ms`);
+  check(JSHeapUsedSize < 60e6, `${JSHeapUsedSize} bytes`);
+});
+
+await finish();

@@ -1,0 +1,78 @@
+// Writes dist/THIRD-PARTY-NOTICES.txt: whose work the page carries, and under which licence. Vite itself finds the packages of
+// the scripts; what a style sheet brings (the font) is found here. A package whose licence is not on the list, or that
+// has no text of it, fails the build.
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { Plugin } from "vite";
+
+/** Each allows what we do: to pass it on in a program under MIT, with its notice. */
+const ALLOWED = new Set(["MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "Apache-2.0", "OFL-1.1"]);
+
+/** Packages that leave their licence's text out, and the one of the same repository that has it. */
+const SAME_AS: Record<string, string> = { "@ai-sdk/provider-utils": "ai" };
+
+/** What Vite is told to write and this takes away again. */
+export const FOUND = "licences.json";
+const NOTICES = "THIRD-PARTY-NOTICES.txt";
+
+export type Package = { name: string; version: string; identifier?: string; text?: string };
+
+export function notices(): Plugin {
+  return {
+    name: "notices",
+    apply: "build",
+    enforce: "post",
+    generateBundle: {
+      order: "post",
+      handler(_, bundle) {
+        const found = bundle[FOUND];
+        if (found?.type !== "asset") this.error(`Vite wrote no ${FOUND}`);
+        const packages = JSON.parse(String(found.source)) as Package[];
+        const assets = Object.values(bundle).flatMap((file) => (file.type === "asset" ? file.originalFileNames : []));
+        packages.push(...packagesOf(assets));
+        packages.forEach((one) => borrow(one, packages));
+        const wrong = packages.flatMap(objectionsTo);
+        if (wrong.length > 0) this.error(wrong.join("\n"));
+        // eslint-disable-next-line @typescript-eslint/no-dynamic-delete -- it is how a bundle is told to leave a file out
+        delete bundle[FOUND];
+        this.emitFile({ type: "asset", fileName: NOTICES, source: textOf(packages) });
+      },
+    },
+  };
+}
+
+function borrow(one: Package, packages: Package[]): void {
+  const other = packages.find(({ name }) => name === SAME_AS[one.name]);
+  if (!one.text && other?.text && other.identifier === one.identifier) one.text = other.text;
+}
+
+export function objectionsTo({ name, identifier, text }: Package): string[] {
+  const known = identifier !== undefined && identifier.replace(/[()]/g, "").split(" OR ").some((one) => ALLOWED.has(one));
+  return [
+    ...(known ? [] : [`${name} has the licence ${identifier ?? "(none)"}, which notices.ts does not list`]),
+    ...(text ? [] : [`${name} has no text of its licence`]),
+  ];
+}
+
+/** The packages that files outside of the scripts are from. */
+function packagesOf(files: string[]): Package[] {
+  const folders = files.filter((file) => file.includes("node_modules/")).map((file) => folderOf(dirname(file)));
+  return [...new Set(folders)].map((folder) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { name: string; version: string; license?: string };
+    const licence = readdirSync(folder).find((file) => /^licen[cs]e/i.test(file));
+    return { name, version, ...(license ? { identifier: license } : {}), ...(licence ? { text: readFileSync(join(folder, licence), "utf8").trim() } : {}) };
+  });
+}
+
+function folderOf(folder: string): string {
+  return existsSync(join(folder, "package.json")) ? folder : folderOf(dirname(folder));
+}
+
+/** ASCII stays as it is; a mark at the beginning tells browsers that the rest is UTF-8. */
+export function textOf(packages: Package[]): string {
+  const sorted = packages.toSorted((a, b) => a.name.localeCompare(b.name, "en"));
+  const head = `The chat's page carries ${sorted.length} packages of others. Each stands here with its licence.\n`;
+  const list = sorted.map(({ name, version, identifier }) => `  ${name} ${version} (${identifier ?? ""})\n`).join("");
+  const bodies = sorted.map(({ name, version, text }) => `\n${"-".repeat(80)}\n${name} ${version}\n\n${text ?? ""}\n`);
+  return `\uFEFF${head}\n${list}${bodies.join("")}`;
+}

@@ -1,0 +1,118 @@
+// The JSON the chat server speaks. Field names are the wire's; times are RFC 3339 strings.
+import type { UIMessage } from "ai";
+
+export type Model = { id: string; name: string; provider: "openai" | "anthropic" };
+
+export type Tools = {
+  enabled: boolean;
+  /** Why tools cannot be used now: a sentence for people. */
+  reason: string | null;
+  /** Whether they may come back by themselves: sandboxd does not answer. */
+  isPassing: boolean;
+  provider: "docker" | "vercel" | null;
+  ports: number[];
+  commandTimeoutMs: number;
+  maxStdoutChars: number;
+  maxStderrChars: number;
+};
+
+export type AppInfo = {
+  version: string;
+  access: "localhost" | "lan" | null;
+  /** This request passes the access policy, so chats may be listed and written. */
+  mayUse: boolean;
+  tools: Tools;
+  models: Model[];
+  defaultModel: string | null;
+  limits: { messageChars: number; commandChars: number; uploadBytes: number };
+};
+
+export type AccessReason =
+  | "localhost"
+  | "allowed"
+  | "missing_server_token"
+  | "missing_client_token"
+  | "token_mismatch";
+
+export type AdminAccess = {
+  isLocalhost: boolean;
+  requiredConfigured: boolean;
+  tokenProvided: boolean;
+  allowed: boolean;
+  reason: AccessReason;
+};
+
+/** The first two are transient: they reach the page while an answer streams and are never stored. */
+export type DataParts = {
+  chat: { id: string; title: string };
+  sandbox: { state: "opening" | "seeding" | "ready" | "failed"; text: string };
+  /** Only in stored answers: why it ended before its end. */
+  failed: { text: string };
+};
+
+export type ChatMessage = UIMessage<unknown, DataParts>;
+
+export type ChatSummary = {
+  id: string;
+  title: string;
+  createdAt: string;
+  updatedAt: string;
+  model: string | null;
+};
+
+export type ChatPage = { chats: ChatSummary[]; nextCursor: string | null };
+export type StoredChat = ChatSummary & { messages: ChatMessage[]; running: boolean };
+export type TemporaryChat = { id: string; ticket: string };
+
+export type Seed = { state: "none" | "pending" | "running" | "done" | "failed"; reason: string | null };
+
+export type Posture = {
+  readonlyRootfs: boolean;
+  capabilities: string[];
+  noNewPrivileges: boolean;
+  seccomp: string;
+  user: string;
+  network: string;
+  runtime: string;
+  unenforced: string[];
+};
+
+export type SandboxState = "none" | "opening" | "running" | "parked" | "unreachable";
+
+export type SandboxInfo = {
+  state: SandboxState;
+  sandboxId: string | null;
+  provider: string | null;
+  seed: Seed;
+  image: string | null;
+  limits: {
+    memoryBytes: number | null;
+    cpus: number | null;
+    diskBytes: number | null;
+    pids: number | null;
+  } | null;
+  usage: { memoryBytes: number | null; diskBytes: number | null; pids: number | null } | null;
+  runningCommands: number | null;
+  expiresAt: string | null;
+  lastActiveAt: string | null;
+  posture: Posture | null;
+};
+
+export type FileEntry = {
+  name: string;
+  path: string;
+  type: "file" | "directory" | "link" | "other";
+  size: number | null;
+  modifiedAt: string | null;
+};
+
+export type FilePage = {
+  path: string;
+  entries: FileEntry[];
+  nextCursor: string | null;
+  /** False when the chat has no sandbox yet, and so no files. */
+  sandbox?: boolean;
+};
+
+export type Denial = { host: string; port: number; count: number; lastAt: string; reason: string };
+export type NetworkInfo = { mode: string; allow: string[]; denials: Denial[] };

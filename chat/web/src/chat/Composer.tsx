@@ -1,0 +1,117 @@
+// Where the person writes. Enter sends, Shift+Enter breaks the line, the arrows walk through what was sent before.
+import { ArrowUp, Square, SquareTerminal } from "lucide-react";
+import { type KeyboardEvent, useEffect, useRef, useState } from "react";
+import type { ChatMessage } from "../api/types";
+import { useServer } from "../server/store";
+import { texts } from "../texts";
+import { IconButton } from "../ui/IconButton";
+import { setDraft, useDraft } from "./drafts";
+import { useAutoHeight } from "./height";
+import type { Live } from "./live";
+import { ModelPicker } from "./ModelPicker";
+import { directCommand, looksDirect, textOf, toggleDirect } from "./words";
+
+type Props = { chatId: string; live: Live; messages: ChatMessage[]; onSend: (text: string) => void; onStop: () => void };
+
+export function Composer({ chatId, live, messages, onSend, onStop }: Props) {
+  const text = useDraft(chatId);
+  const info = useServer((server) => server.info);
+  const field = useRef<HTMLTextAreaElement>(null);
+  const recall = useRecall(messages);
+  useAutoHeight(field, text);
+  useEffect(() => {
+    // On a touch screen the focus would bring up the keyboard.
+    if (window.matchMedia("(pointer: fine)").matches) field.current?.focus();
+  }, [chatId]);
+
+  const direct = looksDirect(text);
+  const command = directCommand(text);
+  const limit = (command === null ? info?.limits.messageChars : info?.limits.commandChars) ?? Infinity;
+  const tooLong = (command ?? text).length > limit;
+  const noModel = info?.models.length === 0;
+  const maySend = text.trim() !== "" && !tooLong && !live.running && !live.settling && !live.elsewhere;
+
+  const change = (next: string) => setDraft(chatId, next);
+  const send = () => {
+    if (!maySend) return;
+    // Emptied first: a send that is refused at once puts the text back.
+    change("");
+    onSend(text.trim());
+    recall.reset();
+    field.current?.focus();
+  };
+  const onKeyDown = (event: KeyboardEvent<HTMLTextAreaElement>) => {
+    if (event.nativeEvent.isComposing) return;
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      send();
+    } else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+      const found = recall.step(event.key === "ArrowUp" ? 1 : -1, event.currentTarget);
+      if (found === null) return;
+      event.preventDefault();
+      change(found);
+    }
+  };
+  return (
+    <div className="column composer-column">
+      <div className={`composer ${direct ? "composer-direct" : ""}`} onClick={(event) => event.target === event.currentTarget && field.current?.focus()}>
+        <textarea
+          ref={field}
+          className={direct ? "mono" : ""}
+          value={text}
+          rows={1}
+          dir="auto"
+          placeholder={noModel ? texts.composer.placeholderDirect : texts.composer.placeholder}
+          aria-label={texts.composer.label}
+          aria-invalid={tooLong}
+          spellCheck={!direct}
+          autoCapitalize={direct ? "off" : "sentences"}
+          enterKeyHint="send"
+          onChange={(event) => change(event.target.value)}
+          onKeyDown={onKeyDown}
+          data-testid="composer:input"
+        />
+        <div className="composer-foot">
+          <IconButton
+            label={direct ? texts.composer.shellOn : texts.composer.shell}
+            aria-pressed={direct}
+            tone={direct ? "accent" : undefined}
+            onClick={() => {
+              change(toggleDirect(text));
+              field.current?.focus();
+            }}
+            testId="composer:shell"
+          >
+            <SquareTerminal />
+          </IconButton>
+          <ModelPicker chatId={chatId} />
+          <span className={`composer-hint clip ${tooLong ? "tone-bad" : ""}`} role={tooLong ? "alert" : undefined}>
+            {tooLong ? texts.composer.tooLong(command !== null, limit) : live.settling ? texts.composer.stopping : live.running ? texts.composer.hintRunning : direct ? texts.composer.shellOn : texts.composer.hint}
+          </span>
+          {live.running ? (
+            <button type="button" className="send send-stop" aria-label={texts.composer.stop} title={texts.composer.stop} onClick={onStop} data-testid="composer:stop"><Square /></button>
+          ) : (
+            <button type="button" className="send" aria-label={texts.composer.send} title={texts.composer.send} disabled={!maySend} onClick={send} data-testid="composer:send"><ArrowUp /></button>
+          )}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+/** Walks back through the person's own messages, as a shell does, from an empty field or while walking. */
+function useRecall(messages: ChatMessage[]) {
+  const [steps, setSteps] = useState(0);
+  const sent = messages.filter((message) => message.role === "user").map(textOf).reverse();
+  return {
+    reset: () => setSteps(0),
+    step: (by: 1 | -1, field: HTMLTextAreaElement): string | null => {
+      const walking = steps > 0 && field.value === sent[steps - 1];
+      if (!walking && (field.value !== "" || by < 0)) return null;
+      const next = (walking ? steps : 0) + by;
+      if (next > sent.length) return null;
+      setSteps(next);
+      return next === 0 ? "" : (sent[next - 1] ?? null);
+    },
+  };
+}

@@ -1,0 +1,29 @@
+import { fireEvent, render, screen } from "@testing-library/react";
+import { expect, it, vi } from "vitest";
+import { Failure } from "./Failure";
+import type { Live } from "./live";
+
+const live = (change: Partial<Live>): Live => ({ running: false, settling: false, elsewhere: false, sandbox: null, failure: null, ...change });
+const failure = { sentence: "The model's answer broke off.", during: "answer" as const, code: null };
+
+it("says what failed, and asks again", () => {
+  const again = vi.fn();
+  render(<Failure live={live({ failure })} unanswered={false} told={false} onAgain={again} />);
+  expect(screen.getByTestId("chat:failure").textContent).toContain("broke off");
+  fireEvent.click(screen.getByTestId("chat:again"));
+  expect(again).toHaveBeenCalledOnce();
+});
+
+it("does not say twice what the answer says itself, but still asks again", () => {
+  render(<Failure live={live({ failure })} unanswered={false} told onAgain={vi.fn()} />);
+  expect(screen.queryByTestId("chat:failure")).toBeNull();
+  expect(screen.getByTestId("chat:unanswered").textContent).toContain("not complete");
+  expect(screen.getByTestId("chat:again")).toBeTruthy();
+});
+
+it("is silent while an answer is under way, and when all is well", () => {
+  const { container, rerender } = render(<Failure live={live({ running: true, failure })} unanswered told={false} onAgain={vi.fn()} />);
+  expect(container.textContent).toBe("");
+  rerender(<Failure live={live({})} unanswered={false} told={false} onAgain={vi.fn()} />);
+  expect(container.textContent).toBe("");
+});

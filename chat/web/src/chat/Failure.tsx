@@ -1,0 +1,45 @@
+import { openTokenDialog } from "../access/store";
+import { texts } from "../texts";
+import { Button } from "../ui/Button";
+import type { Live } from "./live";
+
+type Props = {
+  live: Live;
+  /** The last message is the person's own. */
+  unanswered: boolean;
+  /** The last message says itself what went wrong. */
+  told: boolean;
+  onAgain: () => void;
+};
+
+/** The last failure of this chat, above the composer, with what can be done about it. */
+export function Failure({ live, unanswered, told, onAgain }: Props) {
+  if (live.elsewhere) return <p className="note column" role="status">{texts.composer.elsewhere}</p>;
+  const { failure } = live;
+  if (live.running || live.settling) return null;
+  if (!failure || (told && failure.during === "answer")) {
+    if (!unanswered && !told) return null;
+    return <Unanswered sentence={unanswered ? texts.errors.unanswered : texts.errors.incomplete} onAgain={onAgain} />;
+  }
+  return (
+    <div className="note note-bad failure column" role="alert" data-testid="chat:failure">
+      <p>{failure.sentence}</p>
+      {failure.code === "unauthorized" ? <Button onClick={openTokenDialog}>{texts.locked.button}</Button> : null}
+      {failure.during === "answer" ? <Again onAgain={onAgain} /> : null}
+    </div>
+  );
+}
+
+/** What went wrong was before this page; the answer says it itself where anything is known of it. */
+function Unanswered({ sentence, onAgain }: Pick<Props, "onAgain"> & { sentence: string }) {
+  return (
+    <div className="note failure column" role="status" data-testid="chat:unanswered">
+      <p>{sentence}</p>
+      <Again onAgain={onAgain} />
+    </div>
+  );
+}
+
+function Again({ onAgain }: Pick<Props, "onAgain">) {
+  return <Button onClick={() => onAgain()} testId="chat:again">{texts.retry}</Button>;
+}

@@ -1,0 +1,114 @@
+// The chats this page holds open, so that an answer goes on while the person looks at another one.
+import { create } from "zustand";
+import { getChat, openTemporary } from "../api/chats";
+import { forgetTicket, setTicket } from "../api/credentials";
+import { ApiError, sentenceOf } from "../api/error";
+import { deleteSandbox } from "../api/sandbox";
+import { go, useRoute } from "../app/route";
+import { isAway, suspect, useServer } from "../server/store";
+import { Conversation } from "./conversation";
+import { newId } from "./ids";
+import { liveOf } from "./live";
+import { noteModel } from "./model";
+
+/** Idle stored chats beyond this many are let go; they are read again when they are opened. */
+const MAX_OPEN = 12;
+
+export type Entry =
+  | { state: "loading" }
+  | { state: "ready"; conversation: Conversation }
+  | { state: "missing" }
+  | { state: "failed"; sentence: string };
+
+type Conversations = { entries: Record<string, Entry>; draftId: string | null };
+export const useConversations = create<Conversations>(() => ({ entries: {}, draftId: null }));
+
+useServer.subscribe((now, before) => {
+  if (!isAway(before) || isAway(now)) return;
+  for (const entry of Object.values(useConversations.getState().entries)) {
+    if (entry.state === "ready") entry.conversation.serverIsBack();
+  }
+});
+
+/** The chat behind the empty page. It becomes a stored one with its first message. */
+export function draftConversation(): string {
+  const { draftId } = useConversations.getState();
+  if (draftId) return draftId;
+  const id = newId();
+  const begun = () => {
+    if (useConversations.getState().draftId !== id) return;
+    useConversations.setState({ draftId: null });
+    if (useRoute.getState().route.name === "home") go({ name: "chat", id });
+  };
+  put(id, { state: "ready", conversation: new Conversation(id, false, [], begun) });
+  useConversations.setState({ draftId: id });
+  return id;
+}
+
+export async function openStored(id: string): Promise<void> {
+  const known = useConversations.getState().entries[id];
+  if (known?.state === "ready" || known?.state === "loading") return;
+  put(id, { state: "loading" });
+  try {
+    const stored = await getChat(id);
+    const conversation = new Conversation(id, false, stored.messages);
+    noteModel(id, stored.model);
+    put(id, { state: "ready", conversation });
+    if (stored.running) void conversation.follow();
+    letGo(id);
+  } catch (thrown) {
+    suspect(thrown);
+    const missing = thrown instanceof ApiError && thrown.status === 404;
+    put(id, missing ? { state: "missing" } : { state: "failed", sentence: sentenceOf(thrown) });
+  }
+}
+
+export async function beginTemporary(): Promise<void> {
+  const { id, ticket } = await openTemporary();
+  setTicket(id, ticket);
+  put(id, { state: "ready", conversation: new Conversation(id, true, []) });
+  go({ name: "temporary", id });
+}
+
+/** Ends a temporary chat. Its sandbox would go by itself in time; asking makes it go now. */
+export async function endTemporary(id: string): Promise<void> {
+  const entry = useConversations.getState().entries[id];
+  if (entry?.state === "ready") await entry.conversation.stop();
+  await deleteSandbox(id).catch(() => undefined);
+  forgetTicket(id);
+  forgetConversation(id);
+}
+
+export function forgetConversation(id: string): void {
+  const entry = useConversations.getState().entries[id];
+  if (entry?.state === "ready") entry.conversation.close();
+  useConversations.setState(({ entries }) => {
+    return { entries: Object.fromEntries(Object.entries(entries).filter(([key]) => key !== id)) };
+  });
+}
+
+/** The page has come into view, perhaps from another window with the same chat. */
+export function refreshInView(id: string | null): void {
+  const entry = id === null ? undefined : useConversations.getState().entries[id];
+  if (entry?.state === "ready") void entry.conversation.refresh();
+}
+
+/** After a new token everything that failed for want of one may be asked again. */
+export function forgetFailed(): void {
+  useConversations.setState(({ entries }) => ({
+    entries: Object.fromEntries(Object.entries(entries).filter(([, entry]) => entry.state !== "failed")),
+  }));
+}
+
+function put(id: string, entry: Entry): void {
+  useConversations.setState(({ entries }) => ({ entries: { ...entries, [id]: entry } }));
+}
+
+function letGo(keep: string): void {
+  const { entries, draftId } = useConversations.getState();
+  const idle = Object.entries(entries).filter(([id, entry]) => {
+    if (id === keep || id === draftId || liveOf(id).running || liveOf(id).elsewhere) return false;
+    return entry.state !== "ready" || !entry.conversation.temporary;
+  });
+  for (const [id] of idle.slice(0, Math.max(0, idle.length - MAX_OPEN))) forgetConversation(id);
+}

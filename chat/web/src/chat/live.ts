@@ -1,0 +1,42 @@
+// What is known of a chat only while the page is open: its running state, its sandbox's progress, its last failure.
+import { create } from "zustand";
+import type { DataParts } from "../api/types";
+
+export type Failure = {
+  sentence: string;
+  /** "sending": the server took nothing, and the text is back in the composer. "answer": it broke off on the way. */
+  during: "sending" | "answer";
+  code: string | null;
+};
+
+export type Live = {
+  /** This page is receiving the answer. */
+  running: boolean;
+  /** The answer was stopped or lost, and the server is asked how it ended. */
+  settling: boolean;
+  /** Another page receives the answer. */
+  elsewhere: boolean;
+  sandbox: DataParts["sandbox"] | null;
+  failure: Failure | null;
+};
+
+const QUIET: Live = { running: false, settling: false, elsewhere: false, sandbox: null, failure: null };
+
+const useLives = create<{ lives: Record<string, Live> }>(() => ({ lives: {} }));
+
+export function useLive(chatId: string): Live {
+  return useLives(({ lives }) => lives[chatId] ?? QUIET);
+}
+
+/** Whether any chat of this page is being answered. */
+export function useAnyRunning(): boolean {
+  return useLives(({ lives }) => Object.values(lives).some(({ running, elsewhere }) => running || elsewhere));
+}
+
+export function liveOf(chatId: string): Live {
+  return useLives.getState().lives[chatId] ?? QUIET;
+}
+
+export function setLive(chatId: string, change: Partial<Live>): void {
+  useLives.setState(({ lives }) => ({ lives: { ...lives, [chatId]: { ...(lives[chatId] ?? QUIET), ...change } } }));
+}

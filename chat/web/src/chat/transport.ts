@@ -1,0 +1,46 @@
+// How a message travels: the AI SDK's transport, with our credentials, our errors and a note of what came back.
+import { DefaultChatTransport } from "ai";
+import { credentialHeaders } from "../api/credentials";
+import { send } from "../api/http";
+import type { ChatMessage } from "../api/types";
+import { sawToolsHeader } from "../access/store";
+
+export type Outgoing = {
+  id: string;
+  messages: ChatMessage[];
+  trigger: "submit-message" | "regenerate-message";
+  messageId: string | undefined;
+  model: string | undefined;
+};
+
+/** The server keeps the history of a stored chat, so only its last message goes out; a temporary one goes whole. */
+export function bodyOf(outgoing: Outgoing, temporary: boolean): Record<string, unknown> {
+  const { messages, messageId, model, ...rest } = outgoing;
+  return {
+    ...rest,
+    messages: temporary ? messages : messages.slice(-1),
+    ...(messageId === undefined ? {} : { messageId }),
+    ...(model === undefined ? {} : { model }),
+  };
+}
+
+export function transportFor(chatId: string, temporary: boolean, onBegin: () => void) {
+  return new DefaultChatTransport<ChatMessage>({
+    api: "/api/chat",
+    prepareSendMessagesRequest: ({ id, messages, trigger, messageId, body }) => ({
+      headers: { ...credentialHeaders(chatId), "x-remcochat-viewer-timezone": Intl.DateTimeFormat().resolvedOptions().timeZone },
+      body: bodyOf({ id, messages, trigger, messageId, model: modelOf(body) }, temporary),
+    }),
+    fetch: async (input, init) => {
+      const response = await send(input as string, init ?? {});
+      sawToolsHeader(response.headers.get("x-remcochat-bash-tools-enabled"));
+      onBegin();
+      return response;
+    },
+  });
+}
+
+function modelOf(body: object | undefined): string | undefined {
+  const model: unknown = body && "model" in body ? body.model : undefined;
+  return typeof model === "string" ? model : undefined;
+}

@@ -1,0 +1,51 @@
+import "./jitless";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { takeTokenFromAddress } from "./access/fragment";
+import { checkToken, loadToken, openTokenDialog, useAccess } from "./access/store";
+import { onUnauthorized } from "./api/http";
+import { App } from "./app/App";
+import { watchHistory } from "./app/route";
+import { refreshServer, watchServer } from "./server/store";
+import { texts } from "./texts";
+import { Button } from "./ui/Button";
+import { ErrorBoundary } from "./ui/ErrorBoundary";
+import { applyTheme } from "./ui/theme";
+import "./styles/fonts.css";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./ui/ui.css";
+
+// The token leaves the address bar before anything is drawn or asked.
+takeTokenFromAddress();
+applyTheme();
+loadToken();
+onUnauthorized(() => {
+  openTokenDialog();
+  void refreshServer();
+});
+watchHistory();
+// A file dropped beside every target would otherwise be opened in place of the page.
+for (const type of ["dragover", "drop"]) window.addEventListener(type, (event) => event.preventDefault());
+watchServer();
+if (useAccess.getState().token) void checkToken();
+
+function Fatal() {
+  return (
+    <div className="fatal" role="alert">
+      <p>{texts.errors.page}</p>
+      <Button kind="main" onClick={() => window.location.reload()}>{texts.errors.reload}</Button>
+    </div>
+  );
+}
+
+const root = document.getElementById("root");
+if (root) {
+  createRoot(root).render(
+    <StrictMode>
+      <ErrorBoundary fallback={<Fatal />}>
+        <App />
+      </ErrorBoundary>
+    </StrictMode>,
+  );
+}

@@ -1,0 +1,53 @@
+// Shows output as a terminal left it. Blocks of lines are drawn apart, so that appending redraws only the last one.
+import { memo, useMemo, useRef } from "react";
+import { useStickToEnd } from "../ui/stick";
+import { Pieces } from "./Pieces";
+import { type Block, readScreen } from "./screen";
+import "./terminal.css";
+
+type Props = {
+  output: string;
+  label: string;
+  /** While it runs, the end is kept in view until the reader scrolls away. */
+  live: boolean;
+  tone?: "stdout" | "stderr";
+  tall?: boolean;
+  testId?: string;
+};
+
+export function Terminal({ output, label, live, tone = "stdout", tall = false, testId }: Props) {
+  const blocks = useMemo(() => readScreen(output), [output]);
+  const pane = useRef<HTMLDivElement>(null);
+  useStickToEnd(pane, live, output);
+  return (
+    <div
+      ref={pane}
+      className={`terminal terminal-${tone} ${tall ? "terminal-tall" : ""}`}
+      role="group"
+      aria-label={label}
+      tabIndex={0}
+      data-testid={testId}
+    >
+      <pre>
+        {blocks.map((block, index) => (
+          <BlockView key={index} block={block} />
+        ))}
+      </pre>
+    </div>
+  );
+}
+
+const BlockView = memo(
+  function BlockView({ block }: { block: Block }) {
+    return (
+      <span className="terminal-block">
+        <Pieces block={block} />
+      </span>
+    );
+  },
+  (before, after) => sameBlock(before.block, after.block),
+);
+
+function sameBlock(a: Block, b: Block): boolean {
+  return a.length === b.length && a.every((run, at) => run.pen === b[at]?.pen && run.text === b[at].text);
+}

@@ -1,0 +1,109 @@
+import { fireEvent, render, screen } from "@testing-library/react";
+import { describe, expect, it, vi } from "vitest";
+import { exitMeaning, exitTone } from "./exit";
+import { bashOutput, isFinished, RUNNING, type ToolCall, webAddress } from "./part";
+import { ToolView } from "./ToolView";
+
+const call = (change: Partial<ToolCall>): ToolCall => ({ id: "1", name: "bash", input: { command: "ls" }, output: undefined, error: null, calling: false, ...change });
+const output = (change: object) => ({ stdout: "", stderr: "", exitCode: 0, ...change });
+
+function show(change: Partial<ToolCall>, live = false, onStop: (() => void) | null = null) {
+  return render(<ToolView call={call(change)} live={live} latest progress={null} onStop={onStop} />).container;
+}
+
+describe("a bash card", () => {
+  it("runs while the code is -1 and the answer arrives, and can be stopped", () => {
+    const stop = vi.fn();
+    show({ output: output({ exitCode: RUNNING, stdout: "so far" }) }, true, stop);
+    expect(screen.getByTestId("tool:running")).toBeTruthy();
+    expect(screen.queryByTestId("tool:exit")).toBeNull();
+    expect(screen.getByTestId("tool:stdout").textContent).toBe("so far");
+    fireEvent.click(screen.getByTestId("tool:stop"));
+    expect(stop).toHaveBeenCalledOnce();
+  });
+  it("that never ended is not shown as running", () => {
+    show({ output: output({ exitCode: RUNNING }) });
+    expect(screen.queryByTestId("tool:running")).toBeNull();
+    expect(screen.getByText("stopped")).toBeTruthy();
+  });
+  it("shows its exit code and what it means", () => {
+    show({ output: output({ exitCode: 124 }) });
+    expect(screen.getByTestId("tool:exit").textContent).toBe("exit 124");
+    expect(screen.getByText(/took longer than allowed \(30 s\)/)).toBeTruthy();
+  });
+  it("says how much is missing, per stream", () => {
+    show({ output: output({ stdout: "tail", stdoutTruncatedChars: 12_345, stderr: "e", stderrTruncatedChars: 1 }) });
+    expect(screen.getAllByTestId("tool:truncated").map((one) => one.textContent)).toEqual(["12,345 earlier characters not kept", "1 earlier character not kept"]);
+  });
+  it("keeps what was on the screen when the tool fails", () => {
+    const part = { id: "kept", output: output({ exitCode: RUNNING, stdout: "so far" }) };
+    const { rerender } = render(<ToolView call={call(part)} live latest progress={null} onStop={null} />);
+    rerender(<ToolView call={call({ id: "kept", error: "The sandbox went away." })} live latest progress={null} onStop={null} />);
+    expect(screen.getByRole("alert").textContent).toBe("The sandbox went away.");
+    expect(screen.getByTestId("tool:stdout").textContent).toBe("so far");
+    expect(screen.queryByTestId("tool:running")).toBeNull();
+  });
+  it("can fold each stream away, and says which one is empty", () => {
+    show({ output: output({ stdout: "out" }) });
+    expect(screen.getByText("(empty)").textContent).toBe("stderr (empty)");
+    fireEvent.click(screen.getByLabelText("Hide stdout"));
+    expect(screen.getByTestId("tool:stdout").closest("[hidden]")).not.toBeNull();
+  });
+  it("says so when the tool itself failed", () => {
+    show({ error: "The sandbox went away." });
+    expect(screen.getByRole("alert").textContent).toBe("The sandbox went away.");
+  });
+  it("lives through output of another shape", () => {
+    show({ output: "nonsense", input: 7 });
+    expect(screen.getByTestId("tool:bash")).toBeTruthy();
+  });
+});
+
+describe("a preview card", () => {
+  const preview = (url: string) => show({ name: "sandboxUrl", input: { port: 3000 }, output: { url } });
+  it("frames another origin, walled off", () => {
+    const frame = preview("http://127.0.0.1:49152/").querySelector("iframe");
+    expect(frame?.getAttribute("sandbox")).toBe("allow-scripts allow-forms allow-same-origin allow-popups allow-modals allow-downloads");
+    expect(frame?.getAttribute("referrerpolicy")).toBe("no-referrer");
+  });
+  it("never frames our own origin", () => {
+    const card = preview(`${location.origin}/c/x`);
+    expect(card.querySelector("iframe")).toBeNull();
+    expect(card.querySelector("a[target=_blank]")).not.toBeNull();
+  });
+  it("takes no address that is not the web's", () => {
+    const card = preview("javascript:alert(1)");
+    expect(card.querySelector("iframe, a")).toBeNull();
+    expect(webAddress("file:///etc/passwd")).toBeNull();
+  });
+});
+
+describe("other cards", () => {
+  it("name the file, and show a failure", () => {
+    show({ name: "writeFile", input: { path: "a/b.txt", content: "hello" }, output: { success: true } });
+    expect(screen.getByTestId("tool:writeFile").textContent).toContain("a/b.txt5 characterswritten");
+    show({ name: "readFile", input: { path: "gone" }, error: "There is no such file." });
+    expect(screen.getByTestId("tool:readFile").textContent).toContain("There is no such file.");
+  });
+  it("show an unknown tool as JSON", () => {
+    show({ name: "weather", input: { town: "Delft" }, output: { sun: true } });
+    fireEvent.click(screen.getByLabelText("Show output"));
+    expect(screen.getByTestId("tool:weather").textContent).toContain('"sun": true');
+  });
+});
+
+describe("what a part says", () => {
+  it("is finished with a result, but not with a running one", () => {
+    expect(isFinished(call({ output: output({ exitCode: RUNNING }) }))).toBe(false);
+    expect(isFinished(call({ output: output({}) }))).toBe(true);
+    expect(isFinished(call({ error: "x" }))).toBe(true);
+    expect(isFinished(call({}))).toBe(false);
+  });
+  it("takes a missing code for running and counts only whole characters", () => {
+    expect(bashOutput({ stdout: 1, stdoutTruncatedChars: -4 })).toEqual({ stdout: "", stderr: "", exitCode: RUNNING, stdoutTruncatedChars: 0, stderrTruncatedChars: 0 });
+  });
+  it("colours by who ended it", () => {
+    expect([0, 1, 124, 137, 255].map(exitTone)).toEqual(["ok", "bad", "warn", "warn", "bad"]);
+    expect(exitMeaning(1, 1000)).toBeNull();
+  });
+});

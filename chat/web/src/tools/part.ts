@@ -1,0 +1,92 @@
+// A tool part as the cards read it. Its output was made inside a container and its input by a model, so nothing is
+// believed of either: what has another shape than the contract's is shown as plain JSON instead.
+import { getToolName, isToolUIPart } from "ai";
+import { asSentence, isRecord } from "../api/error";
+import type { ChatMessage } from "../api/types";
+import { texts } from "../texts";
+
+export type Part = ChatMessage["parts"][number];
+
+export type ToolCall = {
+  id: string;
+  name: string;
+  input: unknown;
+  /** Undefined until there is one. While a command runs there is a preliminary one. */
+  output: unknown;
+  error: string | null;
+  /** The input is still being written by the model. */
+  calling: boolean;
+};
+
+export function toolCall(part: Part): ToolCall | null {
+  if (!isToolUIPart(part)) return null;
+  return {
+    id: part.toolCallId,
+    name: getToolName(part),
+    input: part.input,
+    output: part.state === "output-available" ? part.output : undefined,
+    error: errorOf(part),
+    calling: part.state === "input-streaming",
+  };
+}
+
+function errorOf(part: Part & { state?: string; errorText?: string }): string | null {
+  if (part.state === "output-denied") return texts.tools.denied;
+  return part.state === "output-error" ? asSentence(part.errorText ?? texts.errors.unknown) : null;
+}
+
+/** The call has its end: a result or an error. For `bash` a result with exit code -1 is not yet one. */
+export function isFinished(call: ToolCall): boolean {
+  if (call.error !== null) return true;
+  if (call.output === undefined) return false;
+  return call.name !== "bash" || bashOutput(call.output)?.exitCode !== RUNNING;
+}
+
+/** The exit code of a command that still runs. */
+export const RUNNING = -1;
+
+/** The exit code of a command whose sandbox was lost, as ssh has it; a program may also end with it by itself. */
+export const LOST = 255;
+
+export type BashOutput = {
+  stdout: string;
+  stderr: string;
+  exitCode: number;
+  stdoutTruncatedChars: number;
+  stderrTruncatedChars: number;
+};
+
+export function bashOutput(output: unknown): BashOutput | null {
+  if (!isRecord(output)) return null;
+  return {
+    stdout: text(output["stdout"]),
+    stderr: text(output["stderr"]),
+    exitCode: typeof output["exitCode"] === "number" ? output["exitCode"] : RUNNING,
+    stdoutTruncatedChars: natural(output["stdoutTruncatedChars"]),
+    stderrTruncatedChars: natural(output["stderrTruncatedChars"]),
+  };
+}
+
+export function field(value: unknown, name: string): string {
+  return isRecord(value) ? text(value[name]) : "";
+}
+
+export function numberField(value: unknown, name: string): number | null {
+  const found = isRecord(value) ? value[name] : null;
+  return typeof found === "number" && Number.isFinite(found) ? found : null;
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function natural(value: unknown): number {
+  return typeof value === "number" && value > 0 ? Math.floor(value) : 0;
+}
+
+/** A web address to show, or null when it is something else (javascript:, file:, nonsense). */
+export function webAddress(url: string): URL | null {
+  if (!URL.canParse(url)) return null;
+  const parsed = new URL(url);
+  return parsed.protocol === "http:" || parsed.protocol === "https:" ? parsed : null;
+}

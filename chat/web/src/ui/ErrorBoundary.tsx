@@ -1,0 +1,16 @@
+// Catches what breaks while drawing, so that one bad part does not take the page with it.
+import { Component, type ReactNode } from "react";
+
+type Props = { children: ReactNode; fallback: ReactNode };
+
+export class ErrorBoundary extends Component<Props, { failed: boolean }> {
+  override state = { failed: false };
+
+  static getDerivedStateFromError(): { failed: boolean } {
+    return { failed: true };
+  }
+
+  override render(): ReactNode {
+    return this.state.failed ? this.props.fallback : this.props.children;
+  }
+}

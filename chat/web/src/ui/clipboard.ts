@@ -1,0 +1,30 @@
+// Copies text. The clipboard API exists only on https and localhost; a page reached over the LAN by plain http needs
+// the older way, a selected text field.
+export async function copyText(text: string): Promise<boolean> {
+  if (window.isSecureContext) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      // Refused (no focus, no permission): the older way may still work.
+    }
+  }
+  return copyBySelection(text);
+}
+
+function copyBySelection(text: string): boolean {
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.setAttribute("readonly", "");
+  field.className = "hidden-visually";
+  // A modal dialog makes the rest of the page inert, so the field must stand inside it.
+  const home = document.querySelector("dialog[open]") ?? document.body;
+  const focused = document.activeElement;
+  home.append(field);
+  field.select();
+  // eslint-disable-next-line @typescript-eslint/no-deprecated -- the only way without a secure context
+  const done = document.execCommand("copy");
+  field.remove();
+  if (focused instanceof HTMLElement) focused.focus();
+  return done;
+}

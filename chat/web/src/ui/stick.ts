@@ -1,0 +1,71 @@
+// Keeps a scrolling box at its end while things are added, until the reader scrolls up; at the end it takes hold again.
+import { type RefObject, useEffect, useLayoutEffect, useRef } from "react";
+
+/** So near to the end counts as being there. */
+const NEAR_PX = 32;
+
+function isAtEnd(box: HTMLElement): boolean {
+  return box.scrollHeight - box.scrollTop - box.clientHeight <= NEAR_PX;
+}
+
+/** For a box whose content is `content`: after each change of it the end is shown, if the reader was there. */
+export function useStickToEnd(ref: RefObject<HTMLElement | null>, live: boolean, content: unknown): void {
+  const held = useRef(true);
+  useEffect(() => {
+    const box = ref.current;
+    if (!box) return;
+    const onScroll = () => {
+      held.current = isAtEnd(box);
+    };
+    box.addEventListener("scroll", onScroll, { passive: true });
+    return () => box.removeEventListener("scroll", onScroll);
+  }, [ref]);
+  useLayoutEffect(() => {
+    const box = ref.current;
+    if (box && live && held.current) box.scrollTop = box.scrollHeight;
+  }, [ref, live, content]);
+}
+
+/** For the page of messages, which also grows by itself (images, frames): watches the size of the content. */
+export class PageEnd {
+  private held = true;
+  private lastTop: number;
+  private readonly sizes: ResizeObserver;
+
+  constructor(
+    private readonly box: HTMLElement,
+    content: HTMLElement,
+    private readonly onAway: (away: boolean) => void,
+  ) {
+    this.lastTop = box.scrollTop;
+    this.sizes = new ResizeObserver(() => this.grown());
+    this.sizes.observe(content);
+    this.sizes.observe(box);
+    box.addEventListener("scroll", this.scrolled, { passive: true });
+  }
+
+  toEnd(): void {
+    this.held = true;
+    this.onAway(false);
+    this.box.scrollTop = this.box.scrollHeight;
+  }
+
+  close(): void {
+    this.sizes.disconnect();
+    this.box.removeEventListener("scroll", this.scrolled);
+  }
+
+  // Only a move upwards lets go: the box also scrolls when its content shrinks or grows.
+  private readonly scrolled = () => {
+    const { box } = this;
+    if (isAtEnd(box)) this.held = true;
+    else if (box.scrollTop < this.lastTop - 2) this.held = false;
+    this.lastTop = box.scrollTop;
+    this.onAway(!isAtEnd(box) && !this.held);
+  };
+
+  private grown(): void {
+    if (this.held) this.box.scrollTop = this.box.scrollHeight;
+    else this.onAway(!isAtEnd(this.box));
+  }
+}

@@ -1,0 +1,27 @@
+// Builds the page into dist/, which the chat server embeds. Two things follow from the server's content security
+// policy: nothing may be inlined as a data: URL (fonts), and no module-preload polyfill may be written into the HTML.
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vitest/config";
+import { FOUND, notices } from "./notices.ts";
+
+const server = process.env["CHAT_SERVER"] ?? "http://127.0.0.1:3001";
+
+export default defineConfig({
+  plugins: [react(), notices()],
+  build: {
+    target: "es2023",
+    assetsInlineLimit: 0,
+    license: { fileName: FOUND },
+    modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 900,
+  },
+  server: { proxy: { "/api": { target: server, changeOrigin: true } } },
+  test: {
+    environment: "jsdom",
+    include: ["src/**/*.test.{ts,tsx}", "*.test.ts"],
+    setupFiles: ["src/test-setup.ts"],
+    // One jsdom for all: making one for each file takes longer than the tests.
+    isolate: false,
+    maxWorkers: 1,
+  },
+});

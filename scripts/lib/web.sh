@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# Builds and checks the chat's page.
+#
+# What may surprise: npm is only asked where the list of packages has changed since the last time, so a second build needs no network.
+
+readonly PAGE=chat/web
+
+# Whether there is what builds pages, now or after it was installed.
+ensure_page_tools() {
+  has npm || install_packages nodejs npm || return 1
+  local version
+  version=$(node -p 'process.versions.node')
+  if [[ $(printf '%s\n' 20.19.0 "$version" | sort -V | head -n 1) != 20.19.0 ]]; then
+    warn "the chat's page is built with Node 20.19 or newer, and this is $version"
+    return 1
+  fi
+}
+
+install_page_packages() {
+  local stamp=$PAGE/node_modules/.stamp
+  cmp --silent "$PAGE/package-lock.json" "$stamp" && return
+  npm --prefix "$PAGE" ci --no-audit --no-fund --no-update-notifier
+  cp -- "$PAGE/package-lock.json" "$stamp"
+}
+
+build_page() {
+  install_page_packages
+  npm --prefix "$PAGE" run --silent build
+}
+
+check_page() {
+  local step
+  install_page_packages
+  for step in check lint test build smoke; do
+    say "the page: $step"
+    npm --prefix "$PAGE" run --silent "$step"
+  done
+}
