@@ -20,7 +20,7 @@ use super::question::{Question, Said};
 use super::turns::TurnPlace;
 use super::who::Who;
 use super::{Api, Asker};
-use crate::turn::{Asked, Chunk, LAST_WORDS, Message, Out, Role, Turn, command_of, turns_of};
+use crate::turn::{Asked, Chunk, Message, Out, Role, Turn, command_of, turns_of};
 
 /// Chunks that wait for a slow page.
 const QUEUE: usize = 32;
@@ -37,7 +37,7 @@ pub(super) async fn answer(
 ) -> Result<Response> {
     let (said, _room) = api.bodies.read::<Said>(&headers, body).await?;
     let who = Who::of(&api, &said.id, &headers)?;
-    let place = api.turns.begin(&who.key)?;
+    let place = api.turns.begin(&who.key).await?;
     let (asked, title) = prepare(&api, gates, &who, said).await?;
     let tools = api.tools.as_ref().ok_or(Reason::NotConfigured);
     let tools = tools.and_then(|tools| tools.toolkit(gates, who.key.clone()));
@@ -114,7 +114,6 @@ async fn run(
     title: Option<String>,
 ) {
     let answer_id = format!("msg_{}", Uuid::new_v4().simple());
-    let open = page.clone();
     let (kept, mut parts) = mpsc::channel(1);
     let mut out = Out::new(page, kept, turn.cancel.clone());
     let answering = async {
@@ -122,7 +121,7 @@ async fn run(
             out.say(Chunk::title(&who.id, &title)).await;
         }
         turn.run(answer_id.clone(), &mut out).await;
-        out.end().await;
+        out.end().await
     };
     let keeping = async {
         let mut is_kept = true;
@@ -132,15 +131,11 @@ async fn run(
         }
         is_kept
     };
-    let ((), is_kept) = tokio::join!(answering, keeping);
-    if !is_kept {
-        let error_text =
-            "This answer could not be kept: it will be gone when the page is loaded again.".into();
-        let _ = timeout(LAST_WORDS, open.send(Chunk::Error { error_text })).await;
-    }
-    // Whoever asks when the stream has ended finds the answer, and a chat that answers no more.
+    let (ending, is_kept) = tokio::join!(answering, keeping);
+    // Whoever hears of the end finds the answer, and a chat that answers no more.
     drop(place);
-    drop(open);
+    let error_text = "This answer could not be kept: it will be gone when the page is loaded again.".into();
+    ending.tell((!is_kept).then_some(Chunk::Error { error_text })).await;
 }
 
 async fn keep(api: &Api, who: &Who, answer: &Message) -> bool {

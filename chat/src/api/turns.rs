@@ -40,8 +40,13 @@ pub(super) struct TurnPlace {
 }
 
 impl Turns {
-    /// A place for a turn of a chat that has none under way.
-    pub(super) fn begin(&self, key: &SessionKey) -> Result<TurnPlace> {
+    /// A place for a turn of a chat that has none under way. One that was ended is waited for, because a person who stops an
+    /// answer may send the next message before the command of the last one is dead.
+    pub(super) async fn begin(&self, key: &SessionKey) -> Result<TurnPlace> {
+        let before = self.under_way().get(key).cloned();
+        if let Some(Entry { ended, .. }) = before.filter(|entry| entry.cancel.is_cancelled()) {
+            let _ = timeout(END, ended.cancelled()).await;
+        }
         self.take(key, MAX_TURNS)
     }
 
@@ -124,20 +129,34 @@ mod tests {
     async fn whoever_ends_a_turn_has_its_place() {
         let turns = Turns::default();
         let key = SessionKey::chat("1").unwrap();
-        let place = turns.begin(&key).unwrap();
+        let place = turns.begin(&key).await.unwrap();
         turns.spawn(async move { place.cancel().clone().cancelled_owned().await });
         let place = turns.end(&key).await.unwrap();
-        assert!(matches!(turns.begin(&key), Err(Error::Busy { .. })));
+        assert!(matches!(turns.begin(&key).await, Err(Error::Busy { .. })));
         drop(place);
         drop(turns.end(&key).await.unwrap());
-        turns.begin(&key).unwrap();
+        turns.begin(&key).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_turn_waits_for_one_that_was_ended() {
+        let turns = Turns::default();
+        let key = SessionKey::chat("1").unwrap();
+        let place = turns.begin(&key).await.unwrap();
+        assert!(matches!(turns.begin(&key).await, Err(Error::Busy { .. })));
+        place.cancel().cancel();
+        turns.spawn(async move {
+            tokio::time::sleep(END / 2).await;
+            drop(place);
+        });
+        let _place = turns.begin(&key).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_does_not_end_is_told_of() {
         let turns = Turns::default();
         let key = SessionKey::chat("1").unwrap();
-        let _place = turns.begin(&key).unwrap();
+        let _place = turns.begin(&key).await.unwrap();
         assert!(matches!(turns.end(&key).await, Err(Error::Busy { .. })));
     }
 }

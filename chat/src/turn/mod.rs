@@ -15,7 +15,7 @@ mod tools;
 
 pub use chunk::{Chunk, FinishReason, Opening};
 pub use history::{Message, Role, turns_of};
-pub use out::{LAST_WORDS, Out, Parts};
+pub use out::{Ending, Out, Parts};
 pub use run::{Asked, Turn};
 pub use slash::{MAX_COMMAND_CHARS, command_of};
 

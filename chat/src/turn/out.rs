@@ -16,25 +16,42 @@ const FAILED: &str = "data-failed";
 const PART_BYTES: usize = 256;
 
 /// How long a page may take to hear the rest of a turn that was ended.
-pub const LAST_WORDS: Duration = Duration::from_secs(2);
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The way to one page, and to what is kept of the answer: after each step and at its end, so that whoever stops the app loses no
-/// step that was done. A page that is gone ends the turn and is told nothing more; what is kept goes on.
+/// step that was done. A page that is gone ends the turn and is told nothing more; what is kept goes on. How the turn ended is
+/// told last of all, by [`Ending`]: pages ask again as soon as they hear it.
 #[derive(Debug)]
 pub struct Out {
-    /// None that is gone.
-    page: Option<mpsc::Sender<Chunk>>,
+    page: Page,
     kept: mpsc::Sender<Vec<Value>>,
     parts: Parts,
     /// How long what was kept last is.
     kept_bytes: usize,
+    /// What is told when all is kept.
+    ending: Vec<Chunk>,
+}
+
+/// How a turn ended, for its page.
+#[derive(Debug)]
+#[must_use]
+pub struct Ending {
+    page: Page,
+    chunks: Vec<Chunk>,
+}
+
+#[derive(Debug)]
+struct Page {
+    /// None that is gone.
+    chunks: Option<mpsc::Sender<Chunk>>,
     cancel: CancellationToken,
 }
 
 impl Out {
     /// To a page, and to whoever keeps the answer's parts, for a turn that `cancel` ends.
     pub fn new(page: mpsc::Sender<Chunk>, kept: mpsc::Sender<Vec<Value>>, cancel: CancellationToken) -> Self {
-        Self { page: Some(page), kept, parts: Parts::default(), kept_bytes: 0, cancel }
+        let page = Page { chunks: Some(page), cancel };
+        Self { page, kept, parts: Parts::default(), kept_bytes: 0, ending: Vec::new() }
     }
 
     /// Tells it, and waits where the page is slow, but not long in a turn that was ended.
@@ -43,19 +60,9 @@ impl Out {
         if chunk == Chunk::FinishStep {
             self.keep().await;
         }
-        let Some(page) = &self.page else { return };
-        let too_late = async {
-            self.cancel.cancelled().await;
-            sleep(LAST_WORDS).await;
-        };
-        let is_told = tokio::select! {
-            biased;
-            sent = page.send(chunk) => sent.is_ok(),
-            () = too_late => false,
-        };
-        if !is_told {
-            self.page = None;
-            self.cancel.cancel();
+        match chunk {
+            Chunk::Error { .. } | Chunk::Abort { .. } | Chunk::Finish { .. } => self.ending.push(chunk),
+            _ => self.page.tell(chunk).await,
         }
     }
 
@@ -65,8 +72,9 @@ impl Out {
     }
 
     /// Has all of it kept.
-    pub async fn end(mut self) {
+    pub async fn end(mut self) -> Ending {
         self.keep().await;
+        Ending { page: self.page, chunks: self.ending }
     }
 
     async fn keep(&mut self) {
@@ -74,6 +82,34 @@ impl Out {
         if self.kept_bytes != self.parts.bytes {
             self.kept_bytes = self.parts.bytes;
             let _ = self.kept.send(self.parts.whole()).await;
+        }
+    }
+}
+
+impl Ending {
+    /// Tells it, after what else is to be told.
+    pub async fn tell(mut self, before: Option<Chunk>) {
+        for chunk in before.into_iter().chain(self.chunks) {
+            self.page.tell(chunk).await;
+        }
+    }
+}
+
+impl Page {
+    async fn tell(&mut self, chunk: Chunk) {
+        let Some(chunks) = &self.chunks else { return };
+        let too_late = async {
+            self.cancel.cancelled().await;
+            sleep(LAST_WORDS).await;
+        };
+        let is_told = tokio::select! {
+            biased;
+            sent = chunks.send(chunk) => sent.is_ok(),
+            () = too_late => false,
+        };
+        if !is_told {
+            self.chunks = None;
+            self.cancel.cancel();
         }
     }
 }
@@ -179,6 +215,7 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FinishReason;
     use super::*;
 
     #[tokio::test]
@@ -222,8 +259,27 @@ mod tests {
               "errorText": "It was ended before it answered." },
         ]);
         assert_eq!(Value::from(parts.recv().await.unwrap()), expected);
-        out.end().await;
+        let _ = out.end().await;
         assert_eq!(parts.recv().await, None, "it is kept already");
+    }
+
+    #[tokio::test]
+    async fn a_page_hears_of_the_end_when_all_is_kept() {
+        let (page, mut told) = mpsc::channel(8);
+        let (kept, mut parts) = mpsc::channel(1);
+        let mut out = Out::new(page, kept, CancellationToken::new());
+        let failed = Chunk::Error { error_text: "no".into() };
+        let finished = Chunk::Finish { finish_reason: FinishReason::Error };
+        out.say(failed.clone()).await;
+        out.say(finished.clone()).await;
+        assert!(told.try_recv().is_err());
+        let ending = out.end().await;
+        assert_eq!(parts.recv().await.unwrap(), [json!({ "type": FAILED, "data": { "text": "no" } })]);
+        assert!(told.try_recv().is_err());
+        ending.tell(None).await;
+        assert_eq!(told.recv().await, Some(failed));
+        assert_eq!(told.recv().await, Some(finished));
+        assert_eq!(told.recv().await, None);
     }
 
     #[tokio::test(start_paused = true)]

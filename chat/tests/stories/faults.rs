@@ -80,6 +80,20 @@ async fn a_model_that_fails_is_told_and_what_it_said_before_is_kept() {
     );
 }
 
+/// As the AI SDK's client does, which reads a stream no further than the fault.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_hears_of_a_fault_may_ask_again_at_once() {
+    const TIMES: usize = 20;
+    let fault = || Reply::stream("data: {\"error\":{\"message\":\"overloaded\"}}\n\n");
+    let (place, _model) = with((0..TIMES).map(|_| fault())).await;
+    for _ in 0..TIMES {
+        let response = place.say("1", "go").send().await.unwrap();
+        assert_eq!(response.status(), 200, "{}", response.text().await.unwrap());
+        let mut told = Told::new(response);
+        while told.next().await.unwrap()["type"] != "error" {}
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_an_end_is_ended_and_its_beginning_kept() {
     let words = chunk(json!({ "content": "word ".repeat(20_000) }), None);
