@@ -1,4 +1,11 @@
 //! How an agent comes to be connected: it dials our socket, or we dial it through the engine.
+//!
+//! What may surprise: until a connection has proven to be the agent's, only threads of its own sandbox touch it. Any process of a
+//! sandbox can connect and send descriptors along (SCM_RIGHTS, unix(7)), and whoever reads past them or closes the connection
+//! closes them. With SO_LINGER (socket(7)) that takes as long as the process has chosen.
+
+#[cfg(test)]
+mod tests;
 
 use std::fs::Permissions;
 use std::io;
@@ -13,7 +20,8 @@ use futures::future::BoxFuture;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
@@ -24,6 +32,9 @@ use crate::model::limits;
 
 /// Connections on one socket that may be greeting at once.
 const MAX_GREETING: usize = 8;
+
+/// Of a thread that lets an agent in.
+const THREAD_STACK_BYTES: usize = 512 * 1024;
 
 const REDIAL_FIRST: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);
@@ -61,7 +72,8 @@ impl AgentHandle {
         // The sandbox's user must get through; others are kept out by the run dir above.
         std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
         let (handle, keeper) = pair();
-        tokio::spawn(accept(listener, secret, peer, keeper));
+        let door = Door { secret, peer, keeper, places: Arc::new(Semaphore::new(MAX_GREETING)) };
+        on_a_thread(&Handle::current(), Arc::new(door).accept(listener))?;
         Ok(handle)
     }
 
@@ -73,41 +85,62 @@ impl AgentHandle {
     }
 }
 
-async fn accept(listener: UnixListener, secret: String, peer: watch::Receiver<Peer>, keeper: Keeper) {
-    let keeper = Arc::new(keeper);
-    let secret: Arc<str> = secret.into();
-    let places = Arc::new(Semaphore::new(MAX_GREETING));
-    loop {
-        let accepted = tokio::select! {
-            () = keeper.stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else {
-            // Out of descriptors, most likely: others must give some back first.
-            sleep(REDIAL_FIRST).await;
-            continue;
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            continue;
-        };
-        let (keeper, secret, peer) = (Arc::clone(&keeper), Arc::clone(&secret), peer.clone());
-        tokio::spawn(async move {
-            let opened = async {
-                if check_peer(&stream, peer).await? {
-                    // With less it is slower and no less right. gVisor's end of a socket stands still with more than the
-                    // kernel's own buffer, so only a process that this kernel knows gets it.
-                    let _ = set_socket_send_buffer_size(&stream, SOCKET_BUFFER_BYTES);
-                }
-                link::open(stream, &secret, keeper.stop.clone()).await
+/// Does it on a thread of its own, whose waits in the kernel are nobody else's.
+fn on_a_thread(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+    let runtime = runtime.clone();
+    let thread = std::thread::Builder::new().name("agent's door".into()).stack_size(THREAD_STACK_BYTES);
+    thread.spawn(move || runtime.block_on(work)).map(drop)
+}
+
+/// For a thread that is no runtime's, and may outlive the runtime and its clock.
+#[expect(clippy::disallowed_methods, reason = "nobody else waits on this thread")]
+fn wait_here(pause: Duration) {
+    std::thread::sleep(pause);
+}
+
+/// The socket of one sandbox, and who may come in.
+struct Door {
+    secret: String,
+    peer: watch::Receiver<Peer>,
+    keeper: Keeper,
+    places: Arc<Semaphore>,
+}
+
+impl Door {
+    async fn accept(self: Arc<Self>, listener: UnixListener) {
+        let runtime = Handle::current();
+        loop {
+            let accepted = tokio::select! {
+                () = self.keeper.stop.cancelled() => return,
+                accepted = listener.accept() => accepted,
             };
-            let opened = opened.await;
-            drop(place);
-            match opened {
-                Ok((link, driver)) => keeper.keep(link, driver).await,
-                // Any process of the sandbox can connect, so this is not worth a warning.
-                Err(error) => debug!(%error, "dropped a connection on an agent's socket"),
-            }
-        });
+            let Ok((stream, _)) = accepted else {
+                // Out of descriptors, most likely: others must give some back first.
+                wait_here(REDIAL_FIRST);
+                continue;
+            };
+            let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { continue };
+            // Without room for a thread the agent comes again.
+            let _ = on_a_thread(&runtime, Arc::clone(&self).greet(stream, place));
+        }
+    }
+
+    async fn greet(self: Arc<Self>, stream: UnixStream, place: OwnedSemaphorePermit) {
+        match self.open(stream).await {
+            Ok((link, driver)) => drop(tokio::spawn(async move { self.keeper.keep(link, driver).await })),
+            // Any process of the sandbox can connect, so this is not worth a warning.
+            Err(error) => debug!(%error, "dropped a connection on an agent's socket"),
+        }
+        drop(place);
+    }
+
+    async fn open(&self, stream: UnixStream) -> io::Result<(Link, link::Driver)> {
+        if check_peer(&stream, self.peer.clone()).await? {
+            // With less it is slower and no less right. gVisor's end of a socket stands still with more than the
+            // kernel's own buffer, so only a process that this kernel knows gets it.
+            let _ = set_socket_send_buffer_size(&stream, SOCKET_BUFFER_BYTES);
+        }
+        link::open(stream, &self.secret, self.keeper.stop.clone()).await
     }
 }
 

@@ -1,0 +1,65 @@
+//! Strangers at an agent's door.
+
+use std::io::{ErrorKind, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream as StdUnix;
+
+use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::time::Instant;
+
+use super::*;
+
+/// How long whoever closes the stranger's last descriptor waits, and how long nobody may.
+const LINGER: Duration = Duration::from_secs(30);
+const PROMPT: Duration = Duration::from_secs(10);
+
+/// A socket with more on its way than is taken at the other end, and that end.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let other = listener.accept().unwrap().0;
+    one.set_nonblocking(true).unwrap();
+    while !matches!(one.write(&[0; 64 * 1024]), Err(error) if error.kind() == ErrorKind::WouldBlock) {}
+    set_socket_linger(&one, Some(LINGER)).unwrap();
+    (one, other)
+}
+
+/// Sends a descriptor along. Whether the kernel lets it pass.
+fn send_with(stream: &StdUnix, words: &[u8], descriptor: BorrowedFd<'_>) -> bool {
+    let descriptors = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    sendmsg(stream, &[IoSlice::new(words)], &mut control, SendFlags::NOSIGNAL).is_ok()
+}
+
+/// On the one thread that the test has: whoever waits in the kernel stops all else.
+#[tokio::test]
+async fn a_stranger_s_descriptor_stops_nobody_but_its_own_door() {
+    for (peer, words) in [
+        (Peer::Pid(1), &b"never read"[..]),
+        (Peer::Untold, b"sandbox-agent 1 wrong\n"),
+        (Peer::Untold, &[b'x'; 1000]),
+        (Peer::NotKnownYet, b"x"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (peers, watched) = watch::channel(peer);
+        let agent = AgentHandle::listen(dir.path(), "right".into(), watched).unwrap();
+        let path = dir.path().join(SOCKET_NAME);
+        let (socket, _unread) = lingering();
+        let began = Instant::now();
+        let stranger = StdUnix::connect(&path).unwrap();
+        let passes = send_with(&stranger, words, socket.as_fd());
+        drop((socket, stranger));
+        if passes {
+            // It is heard of, turned away and closed meanwhile.
+            sleep(Duration::from_millis(500)).await;
+        }
+        drop((agent, peers));
+        sleep(Duration::from_millis(50)).await;
+        assert!(began.elapsed() < PROMPT, "{peer:?} {:?}", began.elapsed());
+    }
+}
