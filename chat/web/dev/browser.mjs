@@ -42,6 +42,11 @@ export async function say(page, text) {
   await page.keyboard.press("Enter");
 }
 
+/** Clicks it once it is there, enabled and at rest: a drawer that slides in has nowhere to be clicked at. */
+export async function press(page, selector) {
+  await page.locator(selector).setTimeout(15_000).click();
+}
+
 export async function textOf(page, id) {
   return page.$eval(at(id), (element) => element.textContent);
 }

@@ -5,7 +5,7 @@ import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { at, audit, openPage, say, startBrowser, startMock, textOf, until } from "./browser.mjs";
+import { at, audit, openPage, press, say, startBrowser, startMock, textOf, until } from "./browser.mjs";
 
 const mock = await startMock({ PORT: "3111", PREVIEW_PORT: "3112" });
 const bare = await startMock({ PORT: "3113", PREVIEW_PORT: "3114", MOCK_MODELS: "0" });
@@ -74,7 +74,7 @@ await step("stop ends a command and shows what the server kept", {}, bare.url, a
   await say(page, "/bash flood");
   await until("truncation", () => page.$(at("tool:truncated")));
   const started = Date.now();
-  await page.click(at("composer:stop"));
+  await press(page, at("composer:stop"));
   await until("send again", () => page.$(at("composer:send")));
   await until("the kept end", async () => (await page.$(at("tool:exit"))) && (await textOf(page, "tool:exit")) === "exit 137");
   console.log(`      stopped and settled in ${Date.now() - started} ms`);
@@ -94,7 +94,7 @@ await step(`1 MB/s for ${FLOOD_SECONDS} s leaves the page quick`, {}, bare.url, 
     waits.push(Date.now() - before);
     await new Promise((resolve) => setTimeout(resolve, 1000));
   }
-  await page.click(at("composer:stop"));
+  await press(page, at("composer:stop"));
   const long = await page.evaluate(() => window.__long);
   console.log(`      long tasks: ${long.length}, longest ${Math.round(Math.max(0, ...long))} ms, in all ${Math.round(long.reduce((a, b) => a + b, 0))} ms; slowest frame ${Math.max(...waits)} ms`);
   check(long.reduce((a, b) => a + b, 0) < FLOOD_SECONDS * 1000 * 0.2, "long tasks take more than a fifth of the time");
@@ -126,12 +126,12 @@ await step("a message is edited, and answered again", {}, bare.url, async (page)
   await say(page, "/bash fail");
   await until("second exit", async () => (await count("tool:exit")) === 2);
   await page.hover(at("message:user"));
-  await page.click("[aria-label='Edit and send again']");
+  await press(page, "[aria-label='Edit and send again']");
   await page.$eval(".edit textarea", (field) => field.select());
   await page.keyboard.type("/bash kill");
   await page.keyboard.press("Enter");
   await until("the one new end", async () => (await count("tool:exit")) === 1 && (await textOf(page, "tool:exit")) === "exit 137");
-  await page.click("[aria-label='Answer again']");
+  await press(page, "[aria-label='Answer again']");
   await until("running again", () => page.$(at("tool:running")));
   await until("ended again", () => page.$(at("tool:exit")));
   check((await count("message:user")) === 1 && (await count("message:assistant")) === 1, "one question, one answer");
@@ -147,12 +147,12 @@ await step("a second window follows an answer, and a chat goes on in the backgro
   const second = await openPage(browser);
   await second.goto(address);
   await until("it follows", () => second.$(at("tool:running")));
-  await page.click(at("chat:new"));
+  await press(page, at("chat:new"));
   await until("the empty page", () => page.$(".examples"));
   check(await page.$(`${at("chat:row")} .row-dot`), "the list shows that it runs");
   await page.goBack();
   await until("back in the chat", () => page.$(at("composer:stop")));
-  await page.click(at("composer:stop"));
+  await press(page, at("composer:stop"));
   await until("the end in the second window", async () => (await second.$(at("tool:exit"))) !== null, 20_000);
   await second.browserContext().close();
 });
@@ -179,14 +179,14 @@ await step("tools that are away are told, and come back by themselves", {}, bare
 await step("files are listed, opened and uploaded", {}, bare.url, async (page) => {
   await say(page, "/bash x");
   await until("exit", () => page.$(at("tool:exit")));
-  await page.click(at("panel:files"));
+  await press(page, at("panel:files"));
   await until("rows", () => page.$(at("file:row")));
-  await page.click(`${at("file:row")}[data-path="README.md"] .file-open`);
+  await press(page, `${at("file:row")}[data-path="README.md"] .file-open`);
   await until("the text", () => page.$(".viewer-text"));
-  await page.click("[aria-label='Back to the list']");
-  await page.click(`${at("file:row")}[data-path="dot.png"] .file-open`);
+  await press(page, "[aria-label='Back to the list']");
+  await press(page, `${at("file:row")}[data-path="dot.png"] .file-open`);
   await until("the picture", () => page.$eval(".viewer-image img", (image) => image.naturalWidth > 0).catch(() => false));
-  await page.click("[aria-label='Back to the list']");
+  await press(page, "[aria-label='Back to the list']");
   const path = join(await mkdtemp(join(tmpdir(), "smoke-")), "up.txt");
   await writeFile(path, "uploaded");
   await (await page.$(at("files:upload"))).uploadFile(path);
@@ -196,22 +196,22 @@ await step("files are listed, opened and uploaded", {}, bare.url, async (page) =
 await step("the sandbox is shown, and a refused host can be allowed", {}, bare.url, async (page) => {
   await say(page, "/bash x");
   await until("exit", () => page.$(at("tool:exit")));
-  await page.click(at("panel:session"));
+  await press(page, at("panel:session"));
   await until("running", () => page.$(`${at("session:state")}[data-state=running]`));
-  await (await until("allow", () => page.$(at("network:allow")))).click();
+  await press(page, at("network:allow"));
   await until("allowed", async () => !(await page.$(at("network:allow"))));
-  await page.click(at("session:park"));
+  await press(page, at("session:park"));
   await until("parked", () => page.$(`${at("session:state")}[data-state=parked]`));
 });
 
 await step("a token is refused, then taken", {}, lan.url, async (page) => {
-  await (await until("key", () => page.$(at("lan-admin:open")))).click();
+  await press(page, at("lan-admin:open"));
   await page.type(at("bash-tools:lan-admin-token"), "wrong");
-  await page.click(at("lan-admin:save"));
+  await press(page, at("lan-admin:save"));
   await until("denied", async () => (await textOf(page, "lan-admin:status")).includes("token_mismatch"));
   await page.$eval(at("bash-tools:lan-admin-token"), (field) => field.select());
   await page.type(at("bash-tools:lan-admin-token"), "right-token");
-  await page.click(at("lan-admin:save"));
+  await press(page, at("lan-admin:save"));
   await until("the composer", () => page.$(at("composer:input")));
   check((await page.evaluate(() => sessionStorage.getItem("remcochat:lanAdminToken:session"))) === "right-token", "kept for the tab");
   await say(page, "/bash x");
@@ -227,15 +227,15 @@ await step("plain http on a LAN, which is no secure context, is enough", {}, bar
   check(!(await page.evaluate(() => window.isSecureContext)), "this should be no secure context");
   await say(page, "/bash x");
   await until("exit", () => page.$(at("tool:exit")));
-  await page.click("[aria-label='Copy stdout']");
+  await press(page, "[aria-label='Copy stdout']");
   await until("copied", () => page.$("[aria-label='Copied']"));
-  await page.click(at("tool:full"));
-  await page.click("dialog [aria-label='Copy command']");
+  await press(page, at("tool:full"));
+  await press(page, "dialog [aria-label='Copy command']");
   await until("copied in a dialog", () => page.$("dialog [aria-label='Copied']"));
 });
 
 await step("a temporary chat works and is stored nowhere", {}, bare.url, async (page) => {
-  await (await until("button", () => page.$(`${at("chat:temporary")}:not(:disabled)`))).click();
+  await press(page, `${at("chat:temporary")}:not(:disabled)`);
   await until("its title", async () => (await page.$eval(".top-title", (title) => title.textContent)).includes("Temporary"));
   await say(page, "/bash x");
   await until("exit", () => page.$(at("tool:exit")));
@@ -245,16 +245,16 @@ await step("a temporary chat works and is stored nowhere", {}, bare.url, async (
 await step("chats are renamed and deleted", {}, bare.url, async (page) => {
   const row = `${at("chat:row")}[data-chat-id=old-3]`;
   await until("row", () => page.$(row));
-  await page.click(`${row} .menu .icon-button`);
+  await press(page, `${row} .menu .icon-button`);
   await page.keyboard.press("Enter");
   await page.waitForSelector(`${row} input`);
   await page.keyboard.type("Renamed");
   await page.keyboard.press("Enter");
   await until("new title", async () => (await page.$eval(row, (one) => one.textContent)).includes("Renamed"));
-  await page.click(`${row} .menu .icon-button`);
+  await press(page, `${row} .menu .icon-button`);
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
-  await (await until("confirm", () => page.$(at("confirm:yes")))).click();
+  await press(page, at("confirm:yes"));
   await until("gone", async () => !(await page.$(row)));
 });
 
@@ -266,12 +266,12 @@ await step("a phone's width is enough", { width: 360, height: 740, phone: true }
   await until("preview", () => page.$(at("preview:frame")));
   await until("the end", () => page.$(at("composer:send")), 30_000);
   check(await fits(), "the answer fits");
-  await page.click(at("panel:files"));
+  await press(page, at("panel:files"));
   await until("rows in a sheet", () => page.$(`dialog[open] ${at("file:row")}`));
   await page.keyboard.press("Escape");
   await until("closed", async () => !(await page.$("dialog[open]")));
-  await page.click(at("chats:open"));
-  await (await until("a chat in the drawer", () => page.$(`dialog[open] ${at("chat:row")} a`))).click();
+  await press(page, at("chats:open"));
+  await press(page, `dialog[open] ${at("chat:row")} a`);
   await until("drawer closed", async () => !(await page.$("dialog[open]")));
 });
 
@@ -315,22 +315,22 @@ for (const dark of [false, true]) {
     await until("running", () => page.$(at("tool:running")));
     await listen("running command");
     await until("exit", async () => (await page.$$(at("tool:exit"))).length === 2);
-    await page.click(at("panel:files"));
+    await press(page, at("panel:files"));
     await until("rows", () => page.$(at("file:row")));
     await listen("files");
-    await page.click(at("panel:session"));
+    await press(page, at("panel:session"));
     await until("sandbox", () => page.$(at("session:state")));
     await listen("sandbox");
-    await (await page.$(at("tool:full"))).click();
+    await press(page, at("tool:full"));
     await listen("full output");
     await page.keyboard.press("Escape");
-    await page.click(at("palette:open"));
+    await press(page, at("palette:open"));
     await listen("palette");
   });
 }
 
 await step("the token dialog has the focus in its field", {}, lan.url, async (page) => {
-  await (await until("key", () => page.$(at("lan-admin:open")))).click();
+  await press(page, at("lan-admin:open"));
   check(await page.evaluate(() => document.activeElement?.getAttribute("data-testid") === "bash-tools:lan-admin-token"), "focus");
   const found = await audit(page);
   check(found.length === 0, found.join("; "));

@@ -1,6 +1,6 @@
 // The page while something behind it is away. Cables between them are pulled out and put back at the board:
 //   node e2e/faults.mjs <page> <board> <model's server> <where pictures go>
-import { at, say, textOf, until } from "../dev/browser.mjs";
+import { at, press, say, textOf, until } from "../dev/browser.mjs";
 import { check, draft, last, pause, stories, texts } from "./stories.mjs";
 
 const [server, board, model, pictures] = process.argv.slice(2);
@@ -42,10 +42,10 @@ await step("a command that is lost with its sandboxd says so and keeps what it w
 
 await step("a command for a sandboxd that is away is told so, and is run again when it is back", {}, server, async (page) => {
   await sends(page, "/bash touch here.txt; echo before", "before");
-  await page.click(at("panel:files"));
+  await press(page, at("panel:files"));
   await until("its file", () => page.$(`${at("file:row")}[data-path="here.txt"]`));
   await turn("daemon", "out");
-  await page.click(`${at("files:panel")} [aria-label=Refresh]`);
+  await press(page, `${at("files:panel")} [aria-label=Refresh]`);
   const refused = () => page.$(`${at("files:panel")} [role=alert]`);
   await until("that the files cannot be read", refused);
   await banner(page);
@@ -72,7 +72,7 @@ await step("a model's server that is away is named, and asked again", {}, server
   await until("that it has no answer", () => page.$(at("chat:unanswered")));
   check((await textOf(page, "message:failed")).includes(new URL(model).host), "and why");
   await turn("model", "in");
-  await page.click(at("chat:again"));
+  await press(page, at("chat:again"));
   await until("the answer", async () => (await last(page, "message:assistant"))?.includes("Back again"));
   check((await texts(page, "message:user")).length === 1 && (await texts(page, "message:assistant")).length === 1, "one question, one answer");
   check(!(await page.$(at("chat:failure"))) && !(await page.$(at("chat:unanswered"))), "nothing is amiss any more");
@@ -102,7 +102,7 @@ await step("the chat server is away in the middle of an answer", {}, server, asy
 await step("a page that is opened while the chat server is away comes when it is back", {}, server, async (page) => {
   await sends(page, "/bash echo kept", "kept");
   const address = page.url();
-  await page.click(at("chat:new"));
+  await press(page, at("chat:new"));
   await until("the empty page", () => page.$(".examples"));
   await turn("chat", "out");
   await say(page, "/bash echo later");

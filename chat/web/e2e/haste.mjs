@@ -3,7 +3,7 @@
 import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { at, openPage, say, textOf, until } from "../dev/browser.mjs";
+import { at, openPage, press, say, textOf, until } from "../dev/browser.mjs";
 import { check, draft, exit, last, pause, stories, texts } from "./stories.mjs";
 
 const [server, pictures] = process.argv.slice(2);
@@ -92,7 +92,7 @@ await step("a tab that is closed in the middle of a command ends it", {}, server
 await step("an answer that comes late does not replace the chat in view", {}, server, async (page) => {
   await runs(page, "/bash echo slow one", "slow one");
   const slow = chatOf(page);
-  await page.click(at("chat:new"));
+  await press(page, at("chat:new"));
   await until("the empty page", () => page.$(".examples"));
   await runs(page, "/bash echo quick one", "quick one");
   const quick = chatOf(page);
@@ -103,7 +103,7 @@ await step("an answer that comes late does not replace the chat in view", {}, se
   });
   await page.goto(`${server}/c/${quick}`);
   await shows(page, "quick one");
-  const row = (id) => page.click(`${at("chat:row")}[data-chat-id="${id}"] a`);
+  const row = (id) => press(page, `${at("chat:row")}[data-chat-id="${id}"] a`);
   await row(slow);
   await row(quick);
   await row(slow);
@@ -123,7 +123,7 @@ await step("a hundred megabytes come up, with their progress, or are called back
     await file.close();
   }
   await runs(page, "/bash echo ready", "ready");
-  await page.click(at("panel:files"));
+  await press(page, at("panel:files"));
   const input = await until("a place for files", () => page.$(at("files:upload")));
   const devtools = await page.createCDPSession();
   await devtools.send("Network.enable");
@@ -133,7 +133,7 @@ await step("a hundred megabytes come up, with their progress, or are called back
   const share = () => page.$eval(".uploads progress", (bar) => bar.value / bar.max).catch(() => null);
   await until("a part of it", async () => (await share()) > 0.05 && (await share()) < 0.9, 30_000);
   await shot(page, "upload-under-way");
-  await page.click("[aria-label='Cancel upload of large.bin']");
+  await press(page, "[aria-label='Cancel upload of large.bin']");
   await until("it is gone from the list", async () => !(await page.$(".uploads li")));
   await pause(500);
   check(!(await page.$(`${at("file:row")}[data-path="large.bin"]`)), "no half of it");
@@ -144,7 +144,7 @@ await step("a hundred megabytes come up, with their progress, or are called back
   console.log(`      100 MiB in ${Date.now() - begun} ms`);
   await input.uploadFile(join(folder, "larger.bin"));
   await until("one byte more is refused", async () => (await page.$(".upload-error")) && (await page.$eval(".upload-error", (one) => one.textContent)).includes("100 MiB"));
-  await page.click("[aria-label='Dismiss']");
+  await press(page, "[aria-label='Dismiss']");
   // It waits behind one that is slow, and is gone from the disk when its turn comes.
   await speed(20e6);
   await writeFile(join(folder, "gone.txt"), "x".repeat(1000));

@@ -1,6 +1,6 @@
 // What a sandbox, a model or a person with bad intentions may put before the page:
 //   node e2e/hostile.mjs <server with a scripted model> <where pictures go>
-import { at, say, textOf, until } from "../dev/browser.mjs";
+import { at, press, say, textOf, until } from "../dev/browser.mjs";
 import { check, exit, last, pause, stories, texts } from "./stories.mjs";
 
 const [server, pictures] = process.argv.slice(2);
@@ -18,7 +18,7 @@ await step("output and names of files stay text", {}, server, async (page) => {
   check((await textOf(page, "tool:stdout")).includes("<script>") && (await textOf(page, "tool:stderr")).includes("<script>"), "it is shown as it is");
   check((await page.$$(`${at("tool:stdout")} a`)).length === 0, "no link to a script");
   check((await page.$eval(at("chat:row"), (row) => row.textContent)).includes("<img"), "the title in the list");
-  await page.click(at("panel:files"));
+  await press(page, at("panel:files"));
   const names = () => page.$$eval(`${at("file:row")} .file-open .clip`, (all) => all.map((one) => one.textContent));
   await until("the names", async () => (await names()).some((name) => name.includes("<img")));
   const all = (await names()).join("|");
@@ -26,14 +26,14 @@ await step("output and names of files stay text", {}, server, async (page) => {
   check(all.includes("🦀 crab.txt"), all);
   await shot(page, "odd-names");
   for (const [name, wanted] of [["evil.html", "<script>"], ["evil.svg", "<script>"]]) {
-    await page.click(`${at("file:row")}[data-path="${name}"] .file-open`);
+    await press(page, `${at("file:row")}[data-path="${name}"] .file-open`);
     await until(`the text of ${name}`, async () => (await page.$(".viewer-text")) && (await page.$eval(".viewer-text", (one) => one.textContent)).includes(wanted));
-    await page.click("[aria-label='Back to the list']");
+    await press(page, "[aria-label='Back to the list']");
   }
-  await page.click(`${at("file:row")}[data-path="evil.png"] .file-open`);
+  await press(page, `${at("file:row")}[data-path="evil.png"] .file-open`);
   await until("a picture that is none", () => page.$(at("file:broken")));
-  await page.click("[aria-label='Back to the list']");
-  await page.click(`${at("file:row")}[data-path="${SHORT}"] .file-open`);
+  await press(page, "[aria-label='Back to the list']");
+  await press(page, `${at("file:row")}[data-path="${SHORT}"] .file-open`);
   await until("the folder", async () => (await page.$eval(".crumbs", (one) => one.textContent)).includes("<img"));
   await noMarkup(page);
   // Opened by its address, a file is something to save and never a page of the chat's own origin.
@@ -91,7 +91,7 @@ await step("a title stays text wherever it stands", {}, server, async (page) => 
     check(!(await page.title()).includes("\u202e") && !(await page.$eval(`${row} .clip`, (one) => one.textContent)).includes("\u202e"), "nothing turns it around");
   }
   await page.hover(row);
-  await page.click(`${row} .menu .icon-button`);
+  await press(page, `${row} .menu .icon-button`);
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   await until("the question", () => page.$(at("confirm:yes")));

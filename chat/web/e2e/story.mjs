@@ -4,7 +4,7 @@
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { at, say, textOf, until } from "../dev/browser.mjs";
+import { at, press, say, textOf, until } from "../dev/browser.mjs";
 import { check, exit, last, stories } from "./stories.mjs";
 
 const [local, lan, token, pictures] = process.argv.slice(2);
@@ -41,7 +41,7 @@ await step("a long output says how much of it is not there", {}, local, async (p
 await step("a stopped command ends and keeps what it said", {}, local, async (page) => {
   await say(page, "/bash echo begun; sleep 100; echo never");
   await until("its output", async () => (await page.$(at("tool:stdout"))) && (await textOf(page, "tool:stdout")).includes("begun"), 30_000);
-  await page.click(at("composer:stop"));
+  await press(page, at("composer:stop"));
   await exit(page);
   const told = await textOf(page, "tool:stdout");
   check(told.includes("begun") && !told.includes("never"), told);
@@ -62,7 +62,7 @@ await step("a model writes a page, serves it and shows it", {}, local, async (pa
 await step("chats do not see each other's files", {}, local, async (page) => {
   await say(page, "/bash echo mine >mine.txt; ls");
   await exit(page);
-  await page.click(at("chat:new"));
+  await press(page, at("chat:new"));
   await until("an empty chat", async () => !(await page.$(at("tool:exit"))));
   await say(page, "/bash ls; echo listed");
   await exit(page);
@@ -74,7 +74,7 @@ await step("files come up and are seen", {}, local, async (page) => {
   await writeFile(file, "from outside");
   await say(page, "/bash true");
   await exit(page);
-  await page.click(at("panel:files"));
+  await press(page, at("panel:files"));
   const input = await until("a place for files", () => page.$(at("files:upload")));
   await input.uploadFile(file);
   await until("the file", () => page.$(`${at("file:row")}[data-path="brought.txt"]`));
@@ -90,7 +90,7 @@ await step("nothing that a sandbox says is run", {}, local, async (page) => {
   await say(page, `/bash printf '%s\\n' '${attack}'; printf '%s\\n' '${attack}' >&2; touch '<img src=x onerror=window.__xss=1>'`);
   await exit(page);
   check((await textOf(page, "tool:stdout")).includes("<script>"), "it is shown as it is");
-  await page.click(at("panel:files"));
+  await press(page, at("panel:files"));
   await until("the file's name", async () => (await page.$$eval(at("file:row"), (all) => all.map((one) => one.textContent).join())).includes("<img"));
   await say(page, "Attack me");
   await until("the model's words", async () => (await page.$$(at("message:assistant"))).length >= 2 && (await last(page, "message:assistant")).includes("harmless"));
@@ -100,12 +100,12 @@ await step("a token is asked for, refused and taken", {}, lan, async (page) => {
   const field = at("bash-tools:lan-admin-token");
   await until("the dialog", async () => (await page.$(field)) ?? (await page.click(at("lan-admin:open")).catch(() => {}), null));
   await page.type(field, "a-wrong-token-of-more-than-32-characters");
-  await page.click(at("lan-admin:save"));
+  await press(page, at("lan-admin:save"));
   await until("it is refused", async () => (await page.$(at("lan-admin:status"))) && (await textOf(page, "lan-admin:status")).includes("denied"));
-  if (!(await page.$(field))) await page.click(at("lan-admin:open"));
+  if (!(await page.$(field))) await press(page, at("lan-admin:open"));
   await page.$eval(field, (input) => input.select());
   await page.type(field, token);
-  await page.click(at("lan-admin:save"));
+  await press(page, at("lan-admin:save"));
   await page.goto(`${lan}/`);
   await say(page, "/bash echo let in");
   await exit(page);
