@@ -22,6 +22,8 @@ const MAX_TURNS: usize = 64;
 pub(super) struct Turns {
     under_way: Arc<Mutex<HashMap<SessionKey, Entry>>>,
     tasks: TaskTracker,
+    /// Cancelled with the app, and what ends each turn with it: also one that has only its last words left, and no place.
+    stop: CancellationToken,
 }
 
 #[derive(Debug, Clone)]
@@ -60,7 +62,7 @@ impl Turns {
         if under_way.len() >= places {
             return Err(Error::Full { limit: MAX_TURNS });
         }
-        let entry = Entry { cancel: CancellationToken::new(), ended: CancellationToken::new() };
+        let entry = Entry { cancel: self.stop.child_token(), ended: CancellationToken::new() };
         under_way.insert(key.clone(), entry.clone());
         Ok(TurnPlace { turns: self.clone(), key: key.clone(), entry })
     }
@@ -95,9 +97,7 @@ impl Turns {
 
     /// Ends them all.
     pub(super) async fn end_all(&self) {
-        for entry in self.under_way().values() {
-            entry.cancel.cancel();
-        }
+        self.stop.cancel();
         self.tasks.close();
         let _ = timeout(END, self.tasks.wait()).await;
     }
@@ -150,6 +150,18 @@ mod tests {
             drop(place);
         });
         let _place = turns.begin(&key).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_words_end_with_the_app() {
+        let turns = Turns::default();
+        let place = turns.begin(&SessionKey::chat("1").unwrap()).await.unwrap();
+        let last_words = place.cancel().clone().cancelled_owned();
+        drop(place);
+        turns.spawn(last_words);
+        let began = Instant::now();
+        turns.end_all().await;
+        assert!(began.elapsed() < END);
     }
 
     #[tokio::test(start_paused = true)]

@@ -55,7 +55,7 @@ async fn a_stranger_s_descriptor_stops_nobody_but_its_own_door() {
         let passes = send_with(&stranger, words, socket.as_fd());
         drop((socket, stranger));
         if passes {
-            // It is heard of, turned away and closed meanwhile.
+            // It is heard of meanwhile. That this clock goes on is what is tested: the stranger is told nothing before the kernel is done.
             sleep(Duration::from_millis(500)).await;
         }
         drop((agent, peers));
