@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use agent_protocol::v1;
-use rustix::fs::{Access, MemfdFlags, Mode, OFlags, access, memfd_create, open};
+use rustix::fs::{Access, CWD, MemfdFlags, Mode, OFlags, ResolveFlags, access, memfd_create, open, openat2};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::Pid;
@@ -80,8 +80,7 @@ pub(crate) fn start(
     launch: &Launch<'_>,
     stdio: posix_spawn::Stdio<'_>,
 ) -> Result<(Pid, Option<Report>), v1::StartFailed> {
-    let cwd = open(launch.cwd, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|errno| failed("cwd", launch.cwd, errno))?;
+    let cwd = open_cwd(launch.cwd).map_err(|errno| failed("cwd", launch.cwd, errno))?;
     let (argv, script_file) = fit_arguments(launch.argv)?;
     let program = argv.first().map(String::as_str).unwrap_or_default();
     let exec_failed = |errno: Errno| failed("exec", program, errno);
@@ -107,6 +106,17 @@ pub(crate) fn start(
         if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
     })?;
     Ok((pid, report))
+}
+
+/// Opens a command's directory. The agent may follow the links of its own `/proc` directory and a command may not, so none
+/// of them is followed.
+fn open_cwd(cwd: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat2(CWD, cwd, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        // gVisor has no openat2, and no /proc of the agent's that differs from a command's.
+        Err(Errno::NOSYS) => open(cwd, flags, Mode::empty()),
+        opened => opened,
+    }
 }
 
 /// Both ends of a command's standard streams.
@@ -239,5 +249,17 @@ mod tests {
         assert_eq!(script_position(&argv(&["bash", "-c", "true"])), None);
         assert_eq!(script_position(&argv(&["python3", "-c", &long])), None);
         assert_eq!(script_position(&argv(&["bash", "-c"])), None);
+    }
+
+    #[test]
+    fn a_directory_is_never_reached_by_a_link_of_proc() {
+        for cwd in ["/proc/self/cwd", "/proc/self/root", "/proc/self/root/tmp"] {
+            assert_eq!(open_cwd(Path::new(cwd)).unwrap_err(), Errno::LOOP, "{cwd}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/proc/self/root", dir.path().join("link")).unwrap();
+        assert_eq!(open_cwd(&dir.path().join("link/tmp")).unwrap_err(), Errno::LOOP);
+        std::os::unix::fs::symlink("/tmp", dir.path().join("tmp")).unwrap();
+        assert!(open_cwd(&dir.path().join("tmp")).is_ok());
     }
 }

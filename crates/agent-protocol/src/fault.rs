@@ -1,6 +1,7 @@
 //! A refusal's facts, carried in the details of a gRPC status.
 //!
-//! The code is coarse and for machines in between; both ends read the [`Fault`].
+//! The code is coarse and for machines in between; both ends read the [`Fault`]. Details travel in an HTTP/2 header, and
+//! a header list has a limit. So every text is bounded on its way out, and once more on its way in.
 
 use prost::Message;
 use tonic::{Code, Status};
@@ -8,8 +9,15 @@ use tonic::{Code, Status};
 use crate::v1::Fault;
 pub use crate::v1::fault::Kind;
 
-/// The status that carries `kind`.
-pub fn to_status(kind: Kind) -> Status {
+/// Longest text of a fault, in bytes. A fault has at most two.
+pub const MAX_TEXT_BYTES: usize = 1024;
+
+/// Stands where a text was cut.
+const ELLIPSIS: &str = "…";
+
+/// The status that carries `kind`, with its texts bounded.
+pub fn to_status(mut kind: Kind) -> Status {
+    bound(&mut kind);
     let code = match &kind {
         Kind::CommandUnknown(_)
         | Kind::FileUnknown(_)
@@ -34,6 +42,7 @@ pub fn to_status(kind: Kind) -> Status {
         Kind::OutsideWorkspace(_) => Code::PermissionDenied,
         Kind::FieldInvalid(_) | Kind::ArchiveBad(_) => Code::InvalidArgument,
         Kind::StdinStalled(_) => Code::DeadlineExceeded,
+        Kind::NotPutBack(_) => Code::Aborted,
         Kind::FileFailed(_) => Code::Unknown,
     };
     let details = Fault { kind: Some(kind) }.encode_to_vec();
@@ -45,18 +54,89 @@ pub fn from_status(status: &Status) -> Option<Kind> {
     if status.details().is_empty() {
         return None;
     }
-    Fault::decode(status.details()).ok()?.kind
+    let mut kind = Fault::decode(status.details()).ok()?.kind?;
+    bound(&mut kind);
+    Some(kind)
+}
+
+/// Cuts every text of `kind` to [`MAX_TEXT_BYTES`].
+fn bound(kind: &mut Kind) {
+    match kind {
+        Kind::CommandUnknown(fault) => cut(&mut fault.command_id),
+        Kind::TerminalUnknown(fault) | Kind::TerminalEnded(fault) => cut(&mut fault.terminal_id),
+        Kind::StartFailed(fault) => {
+            cut(&mut fault.step);
+            cut(&mut fault.subject);
+        }
+        Kind::LimitReached(fault) => cut(&mut fault.limit),
+        Kind::TooMany(fault) => cut(&mut fault.what),
+        Kind::TooLarge(fault) => cut(&mut fault.path),
+        Kind::OutsideWorkspace(fault)
+        | Kind::FileUnknown(fault)
+        | Kind::NotAFile(fault)
+        | Kind::NotADirectory(fault)
+        | Kind::NoSpace(fault)
+        | Kind::FileFailed(fault)
+        | Kind::ConditionFailed(fault)
+        | Kind::AlreadyThere(fault)
+        | Kind::NotEmpty(fault) => cut(&mut fault.path),
+        Kind::NotPutBack(fault) => {
+            cut(&mut fault.path);
+            cut(&mut fault.kept_in);
+        }
+        Kind::FieldInvalid(fault) => {
+            cut(&mut fault.field);
+            cut(&mut fault.problem);
+        }
+        Kind::ArchiveBad(fault) => {
+            // Bytes, so there is no character to cut in two.
+            fault.member.truncate(MAX_TEXT_BYTES);
+            cut(&mut fault.problem);
+        }
+        Kind::TextCount(_)
+        | Kind::RangeEmpty(_)
+        | Kind::InputNotTaken(_)
+        | Kind::StdinNotOpen(_)
+        | Kind::StdinStalled(_)
+        | Kind::ReadOnlyUnavailable(_)
+        | Kind::PortClosed(_)
+        | Kind::ConnectionUnknown(_) => {}
+    }
+}
+
+fn cut(text: &mut String) {
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES - ELLIPSIS.len()));
+        text.push_str(ELLIPSIS);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::StartFailed;
+    use crate::v1::{ArchiveBad, FieldInvalid, PathFault, StartFailed};
 
     #[test]
     fn a_fault_survives_the_status_it_travels_in() {
         let kind = Kind::StartFailed(StartFailed { step: "exec".into(), errno: 2, subject: "nope".into() });
         assert_eq!(from_status(&to_status(kind.clone())), Some(kind));
+    }
+
+    #[test]
+    fn the_texts_of_a_fault_are_bounded_in_both_directions() {
+        let long = "ä".repeat(40_000);
+        let kinds = [
+            Kind::FileUnknown(PathFault { path: long.clone(), errno: 2 }),
+            Kind::ArchiveBad(ArchiveBad { member: long.clone().into(), problem: long.clone() }),
+            Kind::StartFailed(StartFailed { step: long.clone(), errno: 2, subject: long.clone() }),
+            Kind::FieldInvalid(FieldInvalid { field: long.clone(), problem: long }),
+        ];
+        for kind in kinds {
+            assert!(to_status(kind.clone()).details().len() <= 2 * MAX_TEXT_BYTES + 32, "{kind:?}");
+            let hostile = Fault { kind: Some(kind) }.encode_to_vec();
+            let read = from_status(&Status::with_details(Code::Unknown, "", hostile.into())).unwrap();
+            assert!(Fault { kind: Some(read) }.encoded_len() <= 2 * MAX_TEXT_BYTES + 32);
+        }
     }
 
     #[test]

@@ -19,11 +19,18 @@ pub mod v1 {
 }
 
 /// How far the contract has grown. Raised by one with every change that an older peer would notice.
-pub const GENERATION: u32 = 3;
+pub const GENERATION: u32 = 4;
 
 /// The first generation that knows `open_stdin` and `read_only`. An older one would pass over them, and run what
 /// must not write as one that may.
 pub const STDIN_AND_READ_ONLY_SINCE: u32 = 3;
+
+/// The first generation that knows `if_match` of a delete. An older one would delete what has changed.
+pub const CONDITIONAL_DELETE_SINCE: u32 = 4;
+
+/// Largest size of a response's header list that sandboxd reads, as HTTP/2 counts it. The list of a refusal is an eighth
+/// of this at most. A longer one ends its call; one four times as long ends the connection.
+pub const MAX_HEADER_LIST_BYTES: u32 = 64 * 1024;
 
 /// Largest message either side accepts: an 8 MiB script and 8 MiB of standard input with their frame.
 pub const MAX_MESSAGE_BYTES: usize = 20 * 1024 * 1024;

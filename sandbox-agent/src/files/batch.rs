@@ -18,9 +18,10 @@ use agent_protocol::v1;
 use bytes::Bytes;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
 
+use super::journal::Journal;
 use super::path::{FilePath, invalid, leads_out};
-use super::staging::fresh_name;
-use super::{Change, Workspace, info};
+use super::staging::{Stage, fresh_name};
+use super::{Change, Workspace, info, tree};
 use crate::limits::MAX_FILES_PER_WRITE;
 
 /// Mode of a new file whose writer names none.
@@ -33,7 +34,7 @@ pub(super) const MODE_MASK: u32 = 0o777;
 #[derive(Debug)]
 pub(crate) struct Batch {
     workspace: Arc<Workspace>,
-    staging: Option<Dir>,
+    staging: Option<Stage>,
     open: Option<File>,
     staged: Vec<Staged>,
     bytes: u64,
@@ -83,7 +84,7 @@ impl Batch {
         let fail = |error: io::Error| file.path.fault(&error);
         let staging = match &self.staging {
             Some(staging) => staging,
-            None => self.staging.insert(self.workspace.staging.dir().map_err(fail)?),
+            None => self.staging.insert(self.workspace.staging.begin().map_err(fail)?),
         };
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -121,21 +122,15 @@ impl Batch {
         let Some(staging) = self.staging.take() else {
             return Ok(v1::WriteFilesReply::default());
         };
-        let alone = self.staged.len() == 1;
-        let mut commit =
-            Commit { workspace: &workspace, staging: &staging, placed: Vec::new(), made: Vec::new() };
         let mut reply = v1::WriteFilesReply::default();
-        for file in &self.staged {
-            match commit.place(file, alone) {
-                Ok((etag, created)) => (reply.etag, reply.created) = (etag, created),
-                Err(kind) => {
-                    commit.undo();
-                    self.staging = Some(staging);
-                    return Err(kind);
-                }
-            }
+        let placed = match &self.staged[..] {
+            [file] if !file.durable => Commit::new(&workspace, &staging).place_last(file, &mut reply),
+            files => Commit::new(&workspace, &staging).place_all(files, &mut reply),
+        };
+        if let Err(kind) = placed {
+            self.staging = Some(staging);
+            return Err(kind);
         }
-        commit.forget();
         (reply.files, reply.bytes) = (self.staged.len() as u32, self.bytes);
         Ok(reply)
     }
@@ -173,7 +168,10 @@ impl Batch {
         match self.workspace.open_dir(parent) {
             Ok(parent) => file.check(&parent, Path::new(name)).map(drop),
             Err(error) if error.kind() == io::ErrorKind::NotFound && file.if_match.is_none() => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error)
+                if file.if_match.is_some()
+                    && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
                 Err(Kind::ConditionFailed(file.path.facts(0)))
             }
             Err(error) => Err(file.path.fault(&error)),
@@ -183,9 +181,8 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // What cannot be removed now goes with the next start of the agent.
-        for (file, staging) in self.staged.iter().zip(std::iter::repeat(&self.staging)) {
-            let _ = staging.as_ref().map(|staging| staging.remove_file(&file.name));
+        if let Some(staging) = &self.staging {
+            self.staged.iter().for_each(|file| staging.discard(&file.name));
         }
     }
 }
@@ -210,60 +207,77 @@ impl Staged {
 /// A commit under way.
 struct Commit<'a> {
     workspace: &'a Workspace,
-    staging: &'a Dir,
-    placed: Vec<Placed>,
-    /// Directories that were not there, in the order they were made.
-    made: Vec<PathBuf>,
+    staging: &'a Stage,
+    journal: Journal<'a>,
 }
 
-/// A file that is in its place.
-struct Placed {
-    path: FilePath,
-    /// What it replaced, in the staging directory.
-    backup: Option<PathBuf>,
-}
+impl<'a> Commit<'a> {
+    fn new(workspace: &'a Workspace, staging: &'a Stage) -> Self {
+        Self { workspace, staging, journal: Journal::new(workspace, staging) }
+    }
 
-impl Commit<'_> {
-    /// Etag of the file in its place, and whether there was none before.
-    fn place(&mut self, file: &Staged, alone: bool) -> Result<(String, bool), Kind> {
-        let fail = |error: io::Error| file.path.fault(&error);
-        let (parent, name) = file.path.split()?;
-        let name = Path::new(name);
-        let parent = self.workspace.open_dir_making(parent, &mut self.made).map_err(fail)?;
-        let there = file.check(&parent, name)?;
-        let mode = file.mode.or_else(|| Some(there.as_ref()?.permissions().mode())).unwrap_or(DEFAULT_MODE);
-        self.staging.set_permissions(&file.name, Permissions::from_mode(mode & MODE_MASK)).map_err(fail)?;
-        let backup = (there.is_some() && !alone).then(fresh_name);
-        if let Some(backup) = &backup {
-            parent.hard_link(name, self.staging, backup).map_err(fail)?;
+    /// Puts all files in their places, or none; `reply` is that of the last one.
+    fn place_all(mut self, files: &[Staged], reply: &mut v1::WriteFilesReply) -> Result<(), Kind> {
+        for file in files {
+            match self.place(file) {
+                Ok((etag, created)) => (reply.etag, reply.created) = (etag, created),
+                Err(kind) => return Err(self.journal.undo(kind)),
+            }
         }
-        self.staging.rename(&file.name, &parent, name).map_err(fail)?;
-        self.placed.push(Placed { path: file.path.clone(), backup });
+        self.journal.forget();
+        Ok(())
+    }
+
+    /// Puts a file in its place by a rename that nothing can fail after, so there is nothing to take back.
+    fn place_last(mut self, file: &Staged, reply: &mut v1::WriteFilesReply) -> Result<(), Kind> {
+        let placed = self.prepare(file).and_then(|(parent, name, there)| {
+            let renamed = self.staging.rename(&file.name, &parent, name);
+            renamed.map_err(|error| file.path.fault(&error))?;
+            Ok((info::etag_of(&parent, name).unwrap_or_default(), there.is_none()))
+        });
+        (reply.etag, reply.created) = placed.map_err(|kind| self.journal.undo(kind))?;
+        Ok(())
+    }
+
+    /// Etag of the file in its place, and whether there was none before.
+    fn place(&mut self, file: &Staged) -> Result<(String, bool), Kind> {
+        let fail = |error: io::Error| file.path.fault(&error);
+        let (parent, name, there) = self.prepare(file)?;
+        let from = (&**self.staging, file.name.as_path());
+        self.journal.place(from, &parent, &file.path.relative, there.is_some()).map_err(fail)?;
         if file.durable {
-            rustix::fs::fsync(&parent).map_err(|errno| fail(errno.into()))?;
+            self.sync(&parent).map_err(fail)?;
         }
         Ok((info::etag_of(&parent, name).unwrap_or_default(), there.is_none()))
     }
 
-    /// Puts back what was there before.
-    fn undo(self) {
-        for Placed { path, backup } in self.placed.iter().rev() {
-            let Ok((parent, name)) = path.split() else { continue };
-            let Ok(parent) = self.workspace.open_dir(parent) else { continue };
-            // What a command took away meanwhile cannot be put back, and that is what it wanted.
-            let _ = match backup {
-                Some(backup) => self.staging.rename(backup, &parent, name),
-                None => parent.remove_file(name),
-            };
-        }
-        for dir in self.made.iter().rev() {
-            let _ = self.workspace.dir.remove_dir(dir);
-        }
+    /// Directory and name of a file that could take its place now, and what has its name.
+    fn prepare<'f>(&mut self, file: &'f Staged) -> Result<(Dir, &'f Path, Option<Metadata>), Kind> {
+        let fail = |error: io::Error| file.path.fault(&error);
+        let (parent, name) = file.path.split()?;
+        let name = Path::new(name);
+        let parent = self.workspace.open_dir_making(parent, &mut self.journal.made).map_err(fail)?;
+        let there = file.check(&parent, name)?;
+        let mode = file.mode.or_else(|| Some(there.as_ref()?.permissions().mode())).unwrap_or(DEFAULT_MODE);
+        self.staging.set_permissions(&file.name, Permissions::from_mode(mode & MODE_MASK)).map_err(fail)?;
+        Ok((parent, name, there))
     }
 
-    fn forget(self) {
-        for backup in self.placed.iter().filter_map(|placed| placed.backup.as_ref()) {
-            let _ = self.staging.remove_file(backup);
+    /// Waits until the names in `parent`, and those of the directories that were made for it, are on the disk.
+    fn sync(&self, parent: &Dir) -> io::Result<()> {
+        for made in &self.journal.made {
+            let above = made.parent().filter(|above| !above.as_os_str().is_empty());
+            self.sync_names(&self.workspace.dir.open_dir(above.unwrap_or(Path::new(".")))?)?;
+        }
+        self.sync_names(parent)
+    }
+
+    /// The directory is opened once more, because cap-std's descriptors are for paths alone (O_PATH) and cannot be
+    /// synced. One that may not be read is synced with its whole file system.
+    fn sync_names(&self, dir: &Dir) -> io::Result<()> {
+        match tree::open_itself(dir, Path::new(".")) {
+            Ok(readable) => Ok(rustix::fs::fsync(readable)?),
+            Err(_) => Ok(rustix::fs::syncfs(&**self.staging)?),
         }
     }
 }
@@ -394,5 +408,18 @@ mod tests {
         let second = conditional(Some(&first.etag), false).unwrap();
         assert!(!second.created && second.etag != first.etag);
         assert!(conditional(Some("*"), false).is_ok());
+    }
+
+    #[test]
+    fn a_durable_write_replaces_the_file() {
+        let fixture = fixture();
+        std::fs::write(fixture.dir.path().join("file"), b"before").unwrap();
+        for (path, created) in [("file", false), ("new/dir/file", true)] {
+            let mut part = part(path, b"after");
+            part.head.as_mut().unwrap().durable = true;
+            assert_eq!(write(&fixture, &[part]).unwrap().created, created);
+            assert_eq!(std::fs::read(fixture.dir.path().join(path)).unwrap(), b"after");
+        }
+        assert!(names(&fixture.dir.path().join(".sandbox-staging")).is_empty());
     }
 }

@@ -22,8 +22,16 @@ impl Workspace {
             let target = if meta.is_symlink() { self.dir.read_link_contents(seen).ok() } else { None };
             Ok((meta, target))
         });
-        let (meta, target) = looked.map_err(|error| path.fault(&error))?;
+        let (meta, target) = looked.map_err(|error| path.lookup_fault(&error))?;
         Ok(info(&path.relative, &meta, target.as_deref()))
+    }
+
+    /// What an error means where a directory is looked up: what is there may be something else, or nothing.
+    pub(super) fn dir_lookup_fault(&self, path: &FilePath, error: &io::Error) -> Kind {
+        match error.kind() {
+            io::ErrorKind::NotADirectory if self.stat(path).is_ok() => path.dir_fault(error),
+            _ => path.lookup_fault(error),
+        }
     }
 }
 

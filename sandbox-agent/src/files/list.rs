@@ -26,7 +26,7 @@ impl Workspace {
         limit: usize,
         after: Option<PathBuf>,
     ) -> Result<Vec<v1::Listed>, Kind> {
-        let fail = |error: std::io::Error| path.dir_fault(&error);
+        let fail = |error: std::io::Error| self.dir_lookup_fault(path, &error);
         let dir = self.open_dir(path.as_path()).map_err(fail)?;
         let mut walk = Walk::new(dir, path.relative.clone(), limit + KEPT_BESIDE, after).map_err(fail)?;
         let mut page = Page::default();

@@ -10,7 +10,7 @@
 //! there are few of these threads, and a caller may be slow. In reading order:
 //!
 //! - [`path`], [`info`]: what a path is, and what is told of a file
-//! - [`read`], [`staging`], [`batch`], [`edit`]: the content of files
+//! - [`read`], [`staging`], [`journal`], [`batch`], [`edit`]: the content of files, and how a change is taken back
 //! - [`tree`], [`list`]: directories; [`walk`], [`search`], [`watch`]: all that is beneath one
 //! - [`pack`], [`archive_input`], [`unpack`], [`merge`]: archives
 
@@ -18,11 +18,13 @@ mod archive_input;
 pub(crate) mod batch;
 pub(crate) mod edit;
 pub(crate) mod info;
+mod journal;
 pub(crate) mod list;
 mod merge;
 pub(crate) mod pack;
 pub(crate) mod path;
 pub(crate) mod read;
+mod seam;
 pub(crate) mod search;
 mod staging;
 pub(crate) mod tree;
@@ -42,6 +44,7 @@ use rustix::fs::OFlags;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use self::path::{FilePath, leads_out};
+use self::seam::Step;
 use self::staging::Staging;
 
 /// The right to look at files and replace them, which one caller has at a time.
@@ -53,7 +56,7 @@ pub(crate) struct Change(#[expect(dead_code, reason = "it is there to be held")]
 pub(crate) struct Workspace {
     root: PathBuf,
     dir: Dir,
-    staging: Staging,
+    staging: Arc<Staging>,
     /// Held while files are looked at and replaced, so that of two callers who go by what was there one loses.
     changing: Arc<Mutex<()>>,
 }
@@ -61,7 +64,10 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(root, ambient_authority())?;
-        Ok(Self { root: root.to_owned(), dir, staging: Staging::open(root)?, changing: Arc::default() })
+        let staging = Arc::new(Staging::open(root)?);
+        let workspace = Self { root: root.to_owned(), dir, staging, changing: Arc::default() };
+        journal::recover_kept(&workspace);
+        Ok(workspace)
     }
 
     /// Bytes taken of the file system the workspace is on: one call of the kernel, whatever is in it.
@@ -101,7 +107,10 @@ impl Workspace {
         let missing: Vec<&Path> = missing.collect();
         for dir in missing.into_iter().rev() {
             match self.dir.create_dir(dir) {
-                Ok(()) => made.push(dir.to_owned()),
+                Ok(()) => {
+                    made.push(dir.to_owned());
+                    seam::reached(Step::Made)?;
+                }
                 // A caller beside this one made it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),

@@ -53,7 +53,7 @@ struct Filling {
 impl Workspace {
     /// Opens what is at `path` for packing. A directory's entries are named from it, a file has its own name.
     pub(crate) fn pack(&self, path: &FilePath, compression: Compression) -> Result<Packing, Kind> {
-        let fail = |error: io::Error| path.fault(&error);
+        let fail = |error: io::Error| path.lookup_fault(&error);
         let archive = Some(tar::Builder::new(Sink::new(compression).map_err(fail)?));
         match self.open_dir(path.as_path()) {
             Ok(dir) => {

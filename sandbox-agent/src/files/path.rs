@@ -93,6 +93,14 @@ impl FilePath {
         }
     }
 
+    /// As [`FilePath::fault`], for what is looked up and not made: nothing is beneath what is no directory.
+    pub(crate) fn lookup_fault(&self, error: &io::Error) -> Kind {
+        match error.kind() {
+            io::ErrorKind::NotADirectory => Kind::FileUnknown(self.facts(error.raw_os_error().unwrap_or(0))),
+            _ => self.fault(error),
+        }
+    }
+
     /// The facts of a refusal about this path.
     pub(crate) fn facts(&self, errno: i32) -> v1::PathFault {
         v1::PathFault { path: self.given.clone(), errno }

@@ -30,7 +30,7 @@ impl Workspace {
         max_bytes: u64,
         range: Option<read_file_request::Range>,
     ) -> Result<Reading, Kind> {
-        let mut file = self.open_file(path.as_path()).map_err(|error| path.fault(&error))?;
+        let mut file = self.open_file(path.as_path()).map_err(|error| path.lookup_fault(&error))?;
         let meta = file.metadata().map_err(|error| path.fault(&error))?;
         if !meta.is_file() {
             return Err(path.not_a_file());
@@ -138,7 +138,9 @@ mod tests {
         assert!(matches!(read(&fixture, "dir", 9), Err(Kind::NotAFile(_))));
         assert!(matches!(read(&fixture, "fifo", 9), Err(Kind::NotAFile(_))));
         assert!(matches!(read(&fixture, "big", 5), Err(Kind::TooLarge(_))));
-        assert!(matches!(read(&fixture, "absent", 9), Err(Kind::FileUnknown(_))));
+        for absent in ["absent", "big/below", "big/far/below"] {
+            assert!(matches!(read(&fixture, absent, 9), Err(Kind::FileUnknown(_))), "{absent}");
+        }
         assert_eq!(read(&fixture, "big", 6).unwrap(), b"123456");
     }
 

@@ -71,7 +71,7 @@ impl Workspace {
             _ => return Ok(None),
         }
         let _ = path.split()?;
-        let file = self.open_file(path.as_path()).map_err(|error| path.fault(&error))?;
+        let file = self.open_file(path.as_path()).map_err(|error| path.lookup_fault(&error))?;
         let meta = file.metadata().map_err(|error| path.fault(&error))?;
         if meta.is_file() { Ok(Some(file)) } else { Err(path.not_a_file()) }
     }
@@ -157,7 +157,8 @@ struct Ignored {
 impl Hunt {
     fn new(workspace: &Workspace, path: &FilePath, wanted: u32, everything: bool) -> Result<Self, Kind> {
         let mut hunt = Self::nowhere(wanted)?;
-        let dir = workspace.open_dir(path.as_path()).map_err(|error| path.dir_fault(&error))?;
+        let dir =
+            workspace.open_dir(path.as_path()).map_err(|error| workspace.dir_lookup_fault(path, &error))?;
         if !everything {
             let ignored = Ignored::down_to(workspace, &dir, &path.relative);
             hunt.cut = !ignored.is_whole;

@@ -10,6 +10,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::path::{FilePath, invalid};
+use super::seam::{self, Step};
 use super::staging::fresh_name;
 use super::{Change, Workspace, info};
 
@@ -20,12 +21,20 @@ impl Workspace {
     /// Makes a directory and what is missing above it; whether there was none.
     pub(crate) fn make_dir(&self, path: &FilePath) -> Result<bool, Kind> {
         let mut made = Vec::new();
-        match self.open_dir_making(path.as_path(), &mut made) {
-            Ok(_) => Ok(!made.is_empty()),
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                Err(Kind::AlreadyThere(path.facts(0)))
+        let opened = self.open_dir_making(path.as_path(), &mut made);
+        opened.map(|_| !made.is_empty()).map_err(|error| {
+            self.remove_made(&made);
+            match error.kind() {
+                io::ErrorKind::NotADirectory => Kind::AlreadyThere(path.facts(0)),
+                _ => path.fault(&error),
             }
-            Err(error) => Err(path.fault(&error)),
+        })
+    }
+
+    /// Removes directories that were made for a change that failed, unless somebody has found a use for them.
+    pub(super) fn remove_made(&self, made: &[PathBuf]) {
+        for dir in made.iter().rev() {
+            let _ = self.dir.remove_dir(dir);
         }
     }
 
@@ -39,32 +48,45 @@ impl Workspace {
     ) -> Result<(), Kind> {
         let (from_dir, from_name) = from.split_dir()?;
         let (to_dir, to_name) = to.split_dir()?;
-        let from_dir = self.open_dir(from_dir).map_err(|error| from.fault(&error))?;
-        from_dir.symlink_metadata(from_name).map_err(|error| from.fault(&error))?;
+        let from_dir = self.open_dir(from_dir).map_err(|error| from.lookup_fault(&error))?;
+        from_dir.symlink_metadata(from_name).map_err(|error| from.lookup_fault(&error))?;
         let mut made = Vec::new();
         let moved = self.open_dir_making(to_dir, &mut made).and_then(|to_dir| {
             let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
             rename_with(&from_dir, from_name, &to_dir, to_name, flags)
         });
         moved.map_err(|error| {
-            for dir in made.iter().rev() {
-                // It is empty unless somebody has found a use for it.
-                let _ = self.dir.remove_dir(dir);
-            }
+            self.remove_made(&made);
             to.fault(&error)
         })
     }
 
     /// Removes what is at `path`, and with `recursive` all that is beneath; how many files and directories that was.
-    /// From the first moment on nothing of it can be found, and no link is followed.
-    pub(crate) fn delete(&self, path: &FilePath, recursive: bool) -> Result<u64, Kind> {
+    /// From the first moment on nothing of it can be found, and no link is followed. With `if_match` only what has this
+    /// etag; `*` is anything. Such a caller brings the right to change, which is not needed for longer than the decision.
+    pub(crate) fn delete(
+        &self,
+        path: &FilePath,
+        recursive: bool,
+        if_match: Option<&str>,
+        change: Option<Change>,
+    ) -> Result<u64, Kind> {
         if path.is_workspace() {
             return Err(invalid("path", "is the workspace itself"));
         }
-        let fail = |error: io::Error| path.fault(&error);
+        let fail = |error: io::Error| match (error.kind(), if_match) {
+            (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, Some(_)) => {
+                Kind::ConditionFailed(path.facts(0))
+            }
+            _ => path.lookup_fault(&error),
+        };
         let (parent, name) = path.split_dir()?;
         let parent = self.open_dir(parent).map_err(fail)?;
         let meta = parent.symlink_metadata(name).map_err(fail)?;
+        let is_meant = |wanted: &str| wanted == "*" || (meta.is_file() && wanted == info::etag(&meta));
+        if !if_match.is_none_or(is_meant) {
+            return Err(Kind::ConditionFailed(path.facts(0)));
+        }
         if !meta.is_dir() {
             parent.remove_file(name).map_err(fail)?;
             return Ok(1);
@@ -74,17 +96,35 @@ impl Workspace {
             Err(error) if recursive && Errno::from_io_error(&error) == Some(Errno::NOTEMPTY) => {}
             Err(error) => return Err(fail(error)),
         }
-        // Where the disk is full there may be no place to move it to but its own.
-        let staging = self.staging.dir().or_else(|_| parent.try_clone()).map_err(fail)?;
+        drop(change);
+        self.delete_tree(&parent, name).map_err(fail)
+    }
+
+    fn delete_tree(&self, parent: &Dir, name: &OsStr) -> io::Result<u64> {
         let gone = fresh_name();
-        make_movable(&parent, name);
-        parent.rename(name, &staging, &gone).map_err(fail)?;
-        clear(&staging, gone).map_err(fail)
+        make_movable(parent, name);
+        let Ok(staging) = self.staging.begin() else {
+            // Where the disk is full there may be no place to move it to but its own.
+            parent.rename(name, parent, &gone)?;
+            // What is left of it when this fails has its name again.
+            return clear(parent, gone.clone()).inspect_err(|_| {
+                drop(rename_with(parent, gone.as_os_str(), parent, name, RenameFlags::NOREPLACE))
+            });
+        };
+        parent.rename(name, &staging, &gone)?;
+        let mut removed = 0;
+        let cleared =
+            seam::reached(Step::TakenAway).and_then(|()| clear_counting(&staging, gone, &mut removed));
+        if cleared.is_err() {
+            // Nobody finds it any more, so it is deleted; what it takes is freed later.
+            staging.leave();
+        }
+        Ok(removed.max(1))
     }
 }
 
 /// renameat2(2) where the kernel has its flags; gVisor has not.
-fn rename_with(
+pub(super) fn rename_with(
     from: &Dir,
     from_name: &OsStr,
     to: &Dir,
@@ -137,6 +177,12 @@ pub(super) fn open_itself(parent: &Dir, name: &Path) -> io::Result<Dir> {
 /// deep it is: what is in a directory that is not empty is moved up first, so there is never more than one level.
 pub(super) fn clear(staging: &Dir, name: PathBuf) -> io::Result<u64> {
     let mut removed = 0;
+    clear_counting(staging, name, &mut removed)?;
+    Ok(removed)
+}
+
+/// As [`clear`]; `removed` also tells how far it came.
+fn clear_counting(staging: &Dir, name: PathBuf, removed: &mut u64) -> io::Result<()> {
     let mut waiting = vec![name];
     while let Some(name) = waiting.pop() {
         let dir = open_owned(staging, &name)?;
@@ -152,12 +198,12 @@ pub(super) fn clear(staging: &Dir, name: PathBuf) -> io::Result<u64> {
                 waiting.push(up);
                 continue;
             }
-            removed += 1;
+            *removed += 1;
         }
         staging.remove_dir(&name)?;
-        removed += 1;
+        *removed += 1;
     }
-    Ok(removed)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -214,7 +260,7 @@ mod tests {
         fs::create_dir_all(dir.join("tree/sub")).unwrap();
         symlink(outside.path(), dir.join("tree/sub/out")).unwrap();
         fs::write(dir.join("tree/sub/file"), b"").unwrap();
-        let delete = |path, recursive| fixture.workspace.delete(&fixture.path(path), recursive);
+        let delete = |path, recursive| fixture.workspace.delete(&fixture.path(path), recursive, None, None);
         assert!(matches!(delete("tree", false), Err(Kind::NotEmpty(_))));
         assert!(matches!(delete("", true), Err(Kind::FieldInvalid(_))));
         assert_eq!(delete("tree", true).unwrap(), 4);
@@ -231,7 +277,54 @@ mod tests {
         fs::set_permissions(dir.path().join("d/d"), std::os::unix::fs::PermissionsExt::from_mode(0o555))
             .unwrap();
         let path = workspace.path(&bytes::Bytes::from_static(b"d")).unwrap();
-        assert_eq!(workspace.delete(&path, true).unwrap(), 1501);
+        assert_eq!(workspace.delete(&path, true, None, None).unwrap(), 1501);
         assert!(!dir.path().join("d").exists());
+    }
+
+    #[test]
+    fn a_conditional_delete_goes_by_the_etag() {
+        let fixture = fixture();
+        fs::write(fixture.dir.path().join("file"), b"1").unwrap();
+        fs::create_dir(fixture.dir.path().join("dir")).unwrap();
+        let etag = fixture.workspace.stat(&fixture.path("file")).unwrap().etag;
+        let delete = |path, if_match| {
+            let change = Some(fixture.workspace.change_now());
+            fixture.workspace.delete(&fixture.path(path), false, Some(if_match), change)
+        };
+        for (path, if_match) in
+            [("file", "other"), ("absent", "*"), ("absent/x", "*"), ("file/x", "*"), ("dir", &etag)]
+        {
+            let deleted = delete(path, if_match);
+            assert!(matches!(deleted, Err(Kind::ConditionFailed(_))), "{path}: {deleted:?}");
+        }
+        assert_eq!(delete("file", &etag).unwrap(), 1);
+        assert_eq!(delete("dir", "*").unwrap(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_whole_is_not_made() {
+        let fixture = fixture();
+        for step in 0..3 {
+            let mut left = step;
+            let _failing = seam::on(move |_| {
+                left -= 1;
+                if left < 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+            });
+            let made = fixture.workspace.make_dir(&fixture.path("a/b/c"));
+            assert!(matches!(made, Err(Kind::NoSpace(_) | Kind::FileFailed(_))), "{made:?}");
+            assert!(!fixture.dir.path().join("a").exists(), "{step}");
+        }
+    }
+
+    #[test]
+    fn a_tree_that_is_out_of_the_workspace_is_deleted() {
+        let fixture = fixture();
+        fs::create_dir_all(fixture.dir.path().join("tree/sub")).unwrap();
+        let failing = seam::on(|_| Err(io::ErrorKind::Other.into()));
+        assert_eq!(fixture.workspace.delete(&fixture.path("tree"), true, None, None).unwrap(), 1);
+        drop(failing);
+        assert!(!fixture.dir.path().join("tree").exists());
+        let staging = fixture.dir.path().join(".sandbox-staging");
+        assert_eq!(fs::read_dir(staging).unwrap().count(), 0, "it is not freed");
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use agent_protocol::fault::Kind;
+use agent_protocol::fault::{Kind, MAX_TEXT_BYTES};
 use agent_protocol::v1;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
 use rustix::fs::{Timespec, Timestamps};
@@ -31,6 +31,9 @@ const MAX_TRAILING_BYTES: u64 = 1024 * 1024;
 /// Most that may stand before a member: its names, its extensions, the map of its holes.
 const MAX_HEAD_BYTES: u64 = 256 * 1024;
 
+/// Most of a member's name that a sentence repeats, so that there is room for what is wrong with it.
+const MAX_SHOWN_BYTES: usize = 128;
+
 const BUFFER_BYTES: usize = 64 * 1024;
 
 impl Workspace {
@@ -46,7 +49,7 @@ impl Workspace {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
             _ => {}
         }
-        let staging = self.staging.dir().map_err(fail)?;
+        let staging = self.staging.begin().map_err(fail)?;
         let name = fresh_name();
         staging.create_dir(&name).map_err(fail)?;
         let unpacked = tree::open_itself(&staging, &name).map_err(fail).and_then(|tree| {
@@ -58,8 +61,7 @@ impl Workspace {
             self.give_modes(path, dir_modes);
             Ok(reply)
         });
-        // What is left cannot be found by anyone, and goes with the next start at the latest.
-        let _ = tree::clear(&staging, name);
+        staging.discard_tree(name);
         unpacked
     }
 }
@@ -368,9 +370,13 @@ fn unreadable(error: &io::Error) -> Kind {
 fn bad(member: &[u8], problem: impl Into<String>) -> Kind {
     let mut problem = problem.into();
     if !member.is_empty() {
-        problem = format!("its member {:?} is refused: {problem}", String::from_utf8_lossy(member));
+        let shown = String::from_utf8_lossy(&member[..member.len().min(MAX_SHOWN_BYTES)]);
+        let more = if member.len() > MAX_SHOWN_BYTES { "…" } else { "" };
+        problem = format!("its member {shown:?}{more} is refused: {problem}");
     }
-    Kind::ArchiveBad(v1::ArchiveBad { member: bytes::Bytes::copy_from_slice(member), problem })
+    // Whatever stands before a member may be a quarter of a mebibyte.
+    let member = bytes::Bytes::copy_from_slice(&member[..member.len().min(MAX_TEXT_BYTES)]);
+    Kind::ArchiveBad(v1::ArchiveBad { member, problem })
 }
 
 #[cfg(test)]

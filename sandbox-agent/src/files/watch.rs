@@ -50,7 +50,7 @@ impl Workspace {
         path: &FilePath,
         recursive: bool,
     ) -> Result<(Watching, bool), Kind> {
-        let fail = |error: io::Error| path.fault(&error);
+        let fail = |error: io::Error| path.lookup_fault(&error);
         let (dir, at, only) = match self.open_dir(path.as_path()) {
             Ok(dir) => (dir, path.relative.clone(), None),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {

@@ -156,9 +156,15 @@ impl Files for Service {
     }
 
     async fn delete(&self, request: Request<v1::DeleteRequest>) -> Reply<v1::DeleteReply> {
-        let v1::DeleteRequest { path, recursive } = request.into_inner();
-        let removed =
-            self.files.act(move |workspace| workspace.delete(&workspace.path(&path)?, recursive)).await?;
+        let v1::DeleteRequest { path, recursive, if_match } = request.into_inner();
+        let change = match &if_match {
+            Some(_) => Some(self.files.workspace.change().await),
+            None => None,
+        };
+        let removed = self.files.act(move |workspace| {
+            workspace.delete(&workspace.path(&path)?, recursive, if_match.as_deref(), change)
+        });
+        let removed = removed.await?;
         Ok(Response::new(v1::DeleteReply { removed }))
     }
 
@@ -271,7 +277,8 @@ async fn blocking<T: Send + 'static>(
 }
 
 async fn finished<T>(task: JoinHandle<Result<T, Kind>>) -> Result<T, Status> {
-    task.await.map_err(|error| Status::internal(error.to_string()))?.map_err(to_status)
+    // Not its own words: those of a panic may be as long as a path.
+    task.await.map_err(|_| Status::internal("a task of the agent failed"))?.map_err(to_status)
 }
 
 /// What `next` brings of `source`, one piece at a time, after the first.

@@ -188,6 +188,15 @@ pub enum Refusal {
     },
     /// Nobody in the sandbox waits for the connection any more.
     ConnectionUnknown,
+    /// A change failed, and not everything that it had replaced could be put back.
+    NotPutBack {
+        /// The first file without its place.
+        path: String,
+        /// How many there are.
+        files: u64,
+        /// Directory of the workspace that has them now.
+        kept_in: String,
+    },
     /// A field of the request is not what it must be.
     FieldInvalid {
         /// Which.
@@ -258,6 +267,9 @@ fn refusal(kind: Kind) -> Refusal {
         Kind::InputNotTaken(fault) => Refusal::InputNotTaken { taken_bytes: fault.taken_bytes },
         Kind::PortClosed(fault) => Refusal::PortClosed { port: fault.port },
         Kind::ConnectionUnknown(_) => Refusal::ConnectionUnknown,
+        Kind::NotPutBack(fault) => {
+            Refusal::NotPutBack { path: fault.path, files: fault.files, kept_in: fault.kept_in }
+        }
         Kind::FieldInvalid(fault) => Refusal::FieldInvalid { field: fault.field, problem: fault.problem },
     }
 }

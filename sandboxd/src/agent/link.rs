@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent_protocol::greeting::{self, Greeting};
-use agent_protocol::{CONNECTION_WINDOW_BYTES, MAX_CALLS, MAX_FRAME_BYTES, STREAM_WINDOW_BYTES};
+use agent_protocol::{
+    CONNECTION_WINDOW_BYTES, MAX_CALLS, MAX_FRAME_BYTES, MAX_HEADER_LIST_BYTES, STREAM_WINDOW_BYTES,
+};
 use futures::FutureExt;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -85,6 +87,9 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_header_list_size(MAX_HEADER_LIST_BYTES)
+        // Each costs the call whose answer it was and nobody else.
+        .max_local_error_reset_streams(None)
         .max_concurrent_reset_streams(MAX_BROKEN_OFF)
         .reset_stream_duration(BROKEN_OFF)
         .handshake(TokioIo::new(Cuttable::new(stream, stop)))

@@ -102,8 +102,19 @@ impl AgentHandle {
     }
 
     async fn files_client(&self, within: Duration) -> Result<FilesClient<LinkService>, Error> {
-        let service = self.current(within).await?.service;
-        Ok(FilesClient::with_origin(service, ORIGIN.clone())
+        self.files_client_since(0, within).await
+    }
+
+    async fn files_client_since(
+        &self,
+        generation: u32,
+        within: Duration,
+    ) -> Result<FilesClient<LinkService>, Error> {
+        let link = self.current(within).await?;
+        if link.generation < generation {
+            return Err(Error::Outdated);
+        }
+        Ok(FilesClient::with_origin(link.service, ORIGIN.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES)
             .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
     }

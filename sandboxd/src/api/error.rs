@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use sandbox_api::{ErrorBody, ErrorCode};
 use serde_json::{Map, Value};
 
+use crate::model::echo::{Echo, cut};
 use crate::model::{FieldError, limits};
 use crate::service;
 
@@ -33,9 +34,9 @@ pub(super) enum DoorError {
     Unauthenticated,
     #[error("too many requests with a wrong token; try again in {retry_after} s")]
     TooManyFailures { retry_after: u64 },
-    #[error("the host {0:?} is not one this daemon is known by; see SANDBOXD_ALLOWED_HOSTS")]
+    #[error("the host {} is not one this daemon is known by; see SANDBOXD_ALLOWED_HOSTS", Echo(.0))]
     Host(String),
-    #[error("requests from the origin {0:?} are not allowed")]
+    #[error("requests from the origin {} are not allowed", Echo(.0))]
     Origin(String),
     #[error("no such route")]
     NoRoute,
@@ -175,16 +176,26 @@ pub(super) fn sentence(code: ErrorCode, error: &impl fmt::Display) -> String {
     match code {
         // The words of a bug are for the log.
         ErrorCode::Internal => "sandboxd failed; its log has the reason under this request id".to_owned(),
-        _ => error.to_string(),
+        _ => cut(&error.to_string(), limits::MAX_SENTENCE_BYTES).into_owned(),
+    }
+}
+
+/// Cuts a text that repeats what a caller sent.
+fn bound(fact: &mut Value) {
+    if let Value::String(text) = fact
+        && text.len() > limits::MAX_PROBLEM_BYTES
+    {
+        *text = cut(text, limits::MAX_PROBLEM_BYTES).into_owned();
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let (code, details, retry_after) = match &self {
+        let (code, mut details, retry_after) = match &self {
             Self::Service(error) => (error.code(), error.details(), error.retry_after_seconds()),
             Self::Door(error) => (error.code(), error.details(), error.retry_after_seconds()),
         };
+        details.values_mut().for_each(bound);
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
         if let Some(seconds) = retry_after {

@@ -426,3 +426,12 @@ pub const MAX_REFUSAL_BYTES: usize = 512;
 
 /// Longest bundle of certificates, in bytes.
 pub const MAX_CA_BUNDLE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What a refusal repeats of one value of its caller's, in bytes.
+pub const MAX_ECHO_BYTES: usize = 256;
+
+/// What a refusal says of one field, and each text of its details, in bytes.
+pub const MAX_PROBLEM_BYTES: usize = 1024;
+
+/// The sentence of a refusal, in bytes.
+pub const MAX_SENTENCE_BYTES: usize = 2048;

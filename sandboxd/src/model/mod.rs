@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod disk;
+pub mod echo;
 pub mod files;
 pub mod host;
 pub mod instance;
@@ -30,6 +31,8 @@ pub use terminal::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus};
 
 use thiserror::Error;
 
+use self::echo::cut;
+
 /// A value a caller gave that is not one of its type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{field}` {problem}")]
@@ -43,6 +46,11 @@ pub struct FieldError {
 impl FieldError {
     /// A fault in `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { field: field.into(), problem: problem.into() }
+        let (field, problem) = (field.into(), problem.into());
+        // Either may repeat what a caller sent.
+        Self {
+            field: cut(&field, limits::MAX_ECHO_BYTES).into_owned(),
+            problem: cut(&problem, limits::MAX_PROBLEM_BYTES).into_owned(),
+        }
     }
 }

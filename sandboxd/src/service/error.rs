@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::agent::{self, Refusal};
 use crate::engine::{self, DiskFault};
 use crate::model::command::StdinState;
+use crate::model::echo::Echo;
 use crate::model::{FieldError, limits};
 use crate::store;
 
@@ -37,7 +38,7 @@ pub enum Error {
     #[error("the network mode changes from or to `open` only while the sandbox is parked; park it first")]
     NetworkHeld,
     /// There is no such runtime.
-    #[error("the runtime {runtime:?} is not offered, only node24 and python3.13")]
+    #[error("the runtime {runtime} is not offered, only node24 and python3.13", runtime = Echo(.runtime))]
     UnknownRuntime {
         /// What was asked for.
         runtime: String,
@@ -91,7 +92,7 @@ pub enum Error {
         source: agent::Error,
     },
     /// A command could not be started.
-    #[error("the command could not be started: {step} {subject:?} failed with error {errno}")]
+    #[error("the command could not be started: {step} {subject} failed with error {errno}", subject = Echo(.subject))]
     StartFailed {
         /// `cwd`, `pipe`, `script`, `exec` or `fork`.
         step: String,
@@ -101,48 +102,59 @@ pub enum Error {
         errno: i32,
     },
     /// A path leads out of the workspace.
-    #[error("the path {path:?} leads out of the workspace")]
+    #[error("the path {path} leads out of the workspace", path = Echo(.path))]
     OutsideWorkspace {
         /// As the caller gave it.
         path: String,
     },
     /// A path is no regular file.
-    #[error("{path:?} is not a regular file")]
+    #[error("{path} is not a regular file", path = Echo(.path))]
     NotAFile {
         /// As the caller gave it.
         path: String,
     },
     /// A path is no directory.
-    #[error("{path:?} is not a directory")]
+    #[error("{path} is not a directory", path = Echo(.path))]
     NotADirectory {
         /// As the caller gave it.
         path: String,
     },
     /// A file has other content than the caller thought, or is not there.
     #[error(
-        "{path:?} is not as it must be by `if-match`, `if-none-match` or what was read of it; it was not changed"
-    )]
+        "{path} is not as it must be by `if-match`, `if-none-match` or what was read of it; it was not changed", path = Echo(.path))]
     ConditionFailed {
         /// As the caller gave it.
         path: String,
     },
     /// There is something that is not to be replaced.
-    #[error("there is something at {path:?} that is not to be replaced")]
+    #[error("there is something at {path} that is not to be replaced", path = Echo(.path))]
     AlreadyThere {
         /// As the caller gave it.
         path: String,
     },
     /// A directory that is to go has something in it.
-    #[error("the directory {path:?} is not empty; remove it with `recursive=true`")]
+    #[error("the directory {path} is not empty; remove it with `recursive=true`", path = Echo(.path))]
     NotEmpty {
         /// As the caller gave it.
         path: String,
     },
     /// A directory that is to be replaced has something in it.
-    #[error("the directory {path:?} is not empty, and only an empty one is replaced")]
+    #[error("the directory {path} is not empty, and only an empty one is replaced", path = Echo(.path))]
     NotReplaced {
         /// As the caller gave it.
         path: String,
+    },
+    /// A change failed, and not everything that it had replaced could be put back.
+    #[error(
+        "the change failed, and {files} files could not be put back because a command was changing them, {path} first; \
+         their earlier content is in {kept_in}", path = Echo(.path), kept_in = Echo(.kept_in))]
+    NotPutBack {
+        /// The first of them.
+        path: String,
+        /// How many there are.
+        files: u64,
+        /// Directory of the workspace that has them now.
+        kept_in: String,
     },
     /// A text that must occur once in a file does not.
     #[error(
@@ -169,7 +181,7 @@ pub enum Error {
         size_bytes: u64,
     },
     /// The file system refused.
-    #[error("the file {path:?} could not be used: {}", words_of_system(*.errno))]
+    #[error("the file {path} could not be used: {}", words_of_system(*.errno), path = Echo(.path))]
     FileFailed {
         /// As the caller gave it.
         path: String,
@@ -201,7 +213,7 @@ pub enum Error {
         limit: u64,
     },
     /// The workspace is full.
-    #[error("no space left in the workspace for {path:?}")]
+    #[error("no space left in the workspace for {path}", path = Echo(.path))]
     NoSpace {
         /// As the caller gave it.
         path: String,
@@ -231,13 +243,13 @@ pub enum Error {
     #[error("the sandbox is being parked, woken or deleted by others; try again")]
     Unsettled,
     /// The image is not one that the operator allows.
-    #[error("the image {image:?} is not one that may be used here; see SANDBOXD_ALLOWED_IMAGES")]
+    #[error("the image {image} is not one that may be used here; see SANDBOXD_ALLOWED_IMAGES", image = Echo(.image))]
     ImageNotAllowed {
         /// What was asked for.
         image: String,
     },
     /// The image is allowed and cannot be had.
-    #[error("the image {image:?} is not on the engine and cannot be pulled")]
+    #[error("the image {image} is not on the engine and cannot be pulled", image = Echo(.image))]
     ImageUnavailable {
         /// What was asked for.
         image: String,
@@ -331,9 +343,10 @@ impl Error {
             | Self::FileFailed { .. } => ErrorCode::Refused,
             Self::OpenNotAllowed => ErrorCode::Forbidden,
             Self::AlreadyThere { .. } => ErrorCode::AlreadyExists,
-            Self::NotEmpty { .. } | Self::NotReplaced { .. } | Self::TextCount { .. } => {
-                ErrorCode::WrongState
-            }
+            Self::NotEmpty { .. }
+            | Self::NotReplaced { .. }
+            | Self::NotPutBack { .. }
+            | Self::TextCount { .. } => ErrorCode::WrongState,
             Self::ConditionFailed { .. } => ErrorCode::PreconditionFailed,
             Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
             Self::InUse
@@ -398,6 +411,9 @@ impl Error {
             | Self::AlreadyThere { path }
             | Self::NotEmpty { path }
             | Self::NotReplaced { path } => json!({ "path": path }),
+            Self::NotPutBack { path, files, kept_in } => {
+                json!({ "path": path, "files": files, "keptIn": kept_in })
+            }
             Self::TextCount { edit, occurrences } => {
                 json!({ "field": format!("edits[{edit}].oldText"), "occurrences": occurrences })
             }
@@ -498,7 +514,7 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::FileUnknown { .. } => Error::NotFound { resource: "file" },
         Refusal::NotAFile { path } => Error::NotAFile { path },
         Refusal::TooLarge { path, max_bytes, .. } => {
-            Error::TooLarge { what: format!("the file {path:?}"), limit: max_bytes }
+            Error::TooLarge { what: format!("the file {}", Echo(&path)), limit: max_bytes }
         }
         Refusal::TooMany { what, limit } => Error::TooMany { what, limit },
         Refusal::NoSpace { path } => Error::NoSpace { path },
@@ -518,6 +534,7 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::InputNotTaken { taken_bytes } => Error::InputNotTaken { taken_bytes },
         Refusal::PortClosed { port } => Error::PortClosed { port },
         Refusal::ConnectionUnknown => Error::NotFound { resource: "connection" },
+        Refusal::NotPutBack { path, files, kept_in } => Error::NotPutBack { path, files, kept_in },
         Refusal::FieldInvalid { field, problem } => Error::Field(FieldError { field, problem }),
     }
 }

@@ -66,7 +66,7 @@ impl Service {
     pub async fn write_file<E: Send + 'static>(
         self: &Arc<Self>,
         id: &SandboxId,
-        target: FileTarget,
+        mut target: FileTarget,
         content: BoxStream<'static, Result<Bytes, E>>,
     ) -> Result<Written, UploadFailed<E>> {
         let (agent, _held) = self.for_long(id).await?;
@@ -114,7 +114,7 @@ impl Service {
         })
     }
 
-    /// Removes a file or directory; how many that were.
+    /// Removes a file or directory, with `if_match` only one with this etag; how many that were.
     pub async fn delete_file(
         self: &Arc<Self>,
         id: &SandboxId,
@@ -122,10 +122,11 @@ impl Service {
         recursive: bool,
     ) -> Result<u64, Error> {
         let (agent, _held) = self.for_long(id).await?;
-        Ok(agent.delete_file(path, recursive).await?)
+        Ok(agent.delete_file(path, recursive, if_match).await?)
     }
 
     /// Replaces texts in a file: all of them or none.
+        if_match: Option<String>,
     pub async fn edit_file(
         self: &Arc<Self>,
         id: &SandboxId,

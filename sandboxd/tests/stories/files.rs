@@ -5,6 +5,7 @@ mod conditions;
 mod content;
 mod edit;
 mod paths;
+mod refusals;
 mod search;
 mod transfers;
 mod tree;

@@ -6,7 +6,7 @@ mod search;
 mod transfer;
 mod wire;
 
-use agent_protocol::v1;
+use agent_protocol::{CONDITIONAL_DELETE_SINCE, v1};
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 
@@ -77,10 +77,16 @@ impl AgentHandle {
         Ok(())
     }
 
-    /// Removes a file or directory; how many that were.
-    pub async fn delete_file(&self, path: FilePath, recursive: bool) -> Result<u64, Error> {
-        let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
-        let request = v1::DeleteRequest { path: path.0, recursive };
+    /// Removes a file or directory, with `if_match` only one with this etag; how many that were.
+    pub async fn delete_file(
+        &self,
+        path: FilePath,
+        recursive: bool,
+        if_match: Option<String>,
+    ) -> Result<u64, Error> {
+        let since = if if_match.is_some() { CONDITIONAL_DELETE_SINCE } else { 0 };
+        let mut client = self.files_client_since(since, limits::AGENT_ABSENCE).await?;
+        let request = v1::DeleteRequest { path: path.0, recursive, if_match };
         let reply = within(limits::FILE_TRANSFER, client.delete(request)).await?;
         Ok(reply.into_inner().removed)
     }

@@ -30,15 +30,16 @@ use crate::service::{self, Service};
 
 /// Read a file as it is
 ///
-/// All of it or a range, of any size. `if-none-match` and `if-range` are followed.
+/// All of it or a range, of any size. `if-match`, `if-none-match` and `if-range` are followed.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "getFile", tag = "files",
     params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
         ("range" = Option<String>, Header, description = "One range of bytes."),
+        ("if-match" = Option<String>, Header, description = "Etags of which the file must have one, or `*`."),
         ("if-range" = Option<String>, Header, description = "The etag that the range is of."),
         ("if-none-match" = Option<String>, Header, description = "Etags of copies that need not be sent again.")),
     responses((status = 200, description = "The file.", content_type = "application/octet-stream", headers(("etag" = String), ("last-modified" = String))),
         (status = 206, description = "The range.", content_type = "application/octet-stream", headers(("etag" = String), ("content-range" = String))),
-        (status = 304, description = "It is as `if-none-match` says."), ByName, ByQuery, ByRange, BySandbox))]
+        (status = 304, description = "It is as `if-none-match` says."), ByName, ByQuery, ByRange, ByCondition, BySandbox))]
 pub(in crate::api) async fn get(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -47,7 +48,10 @@ pub(in crate::api) async fn get(
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let path = named("path", path)?;
-    let Opened { header, bytes, is_part } = open(&state.service, &id, path, &headers).await?;
+    let Opened { header, bytes, is_part } = open(&state.service, &id, path.clone(), &headers).await?;
+    if !precondition::is_match(&headers, header.info.etag.as_deref()) {
+        return Err(service::Error::ConditionFailed { path: wire::shown(&path) }.into());
+    }
     if is_not_modified(&headers, header.info.etag.as_deref()) {
         return Ok((StatusCode::NOT_MODIFIED, headers_of(&header, false)).into_response());
     }
@@ -129,7 +133,8 @@ async fn open(service: &Arc<Service>, id: &SandboxId, path: FilePath, headers: &
     let etag = header.info.etag.as_deref();
     let size_bytes = header.info.size_bytes;
     let range = precondition::range(headers).filter(|range| range.is_empty_in(size_bytes));
-    if range.is_some() && !is_not_modified(headers, etag) && is_range_of(headers, etag) {
+    let is_wanted = precondition::is_match(headers, etag) && !is_not_modified(headers, etag);
+    if range.is_some() && is_wanted && is_range_of(headers, etag) {
         return Err(service::Error::RangeEmpty { size_bytes }.into());
     }
     Ok(Opened { header, bytes, is_part: false })

@@ -14,6 +14,7 @@ use std::error::Error as StdError;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -78,20 +79,23 @@ pub(super) async fn read(
 
 /// Delete a file or directory
 ///
-/// No link is followed. From the first moment on nothing of it can be found.
+/// No link is followed. From the first moment on nothing of it can be found. `if-match` is followed.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/files", operation_id = "deleteFile", tag = "files",
     params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
+        ("if-match" = Option<String>, Header, description = "The etag that the file must have, or `*`."),
         ("recursive" = Option<bool>, Query, description = "Also a directory with something in it.")),
-    responses((status = 200, body = FileDeleted), ByName, ByQuery, ByState, BySandbox))]
+    responses((status = 200, body = FileDeleted), ByName, ByQuery, ByState, ByCondition, BySandbox))]
 pub(super) async fn delete(
     State(state): State<ApiState>,
     Path(id): Path<String>,
     PathParam(path): PathParam,
     query: Params,
+    headers: HeaderMap,
 ) -> Result<Json<FileDeleted>> {
     let id = params::sandbox(&id)?;
+    let if_match = precondition::if_match(&headers)?;
     let recursive = params::optional(&query, "recursive", "`true` or `false`")?.unwrap_or(false);
-    let removed = state.service.delete_file(&id, named("path", path)?, recursive).await?;
+    let removed = state.service.delete_file(&id, named("path", path)?, recursive, if_match).await?;
     Ok(Json(FileDeleted { ok: true, removed }))
 }
 

@@ -8,17 +8,33 @@ use crate::model::files::ByteRange;
 
 /// What a write goes by: the etag that the file must have, and whether there must be none.
 pub(super) fn of_write(headers: &HeaderMap) -> Result<(Option<String>, bool), FieldError> {
-    let if_match = match one(headers, "if-match", IF_MATCH.as_str())? {
-        None => None,
-        Some("*") => Some("*".to_owned()),
-        // A weak etag is never the same as another (section 8.8.3.2), so it is passed on to fail.
-        Some(etag) => Some(unquoted(etag).unwrap_or(etag).to_owned()),
-    };
+    let if_match = if_match(headers)?;
     match one(headers, "if-none-match", IF_NONE_MATCH.as_str())? {
         None => Ok((if_match, false)),
         Some("*") => Ok((if_match, true)),
         Some(_) => Err(FieldError::new("if-none-match", "can only be `*` in a write")),
     }
+}
+
+/// The etag that the file must have, or `*`.
+pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<String>, FieldError> {
+    Ok(match one(headers, "if-match", IF_MATCH.as_str())? {
+        None => None,
+        Some("*") => Some("*".to_owned()),
+        // A weak etag is never the same as another (section 8.8.3.2), so it is passed on to fail.
+        Some(etag) => Some(unquoted(etag).unwrap_or(etag).to_owned()),
+    })
+}
+
+/// Whether the file may be read as `if-match` says. Unlike a write, a read may name several etags.
+pub(super) fn is_match(headers: &HeaderMap, etag: Option<&str>) -> bool {
+    if !headers.contains_key(IF_MATCH) {
+        return true;
+    }
+    let lines = headers.get_all(IF_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut wanted = lines.flat_map(|line| line.split(',')).map(str::trim);
+    // A weak etag is never the same as another (section 8.8.3.2).
+    wanted.any(|wanted| wanted == "*" || (etag.is_some() && unquoted(wanted) == etag))
 }
 
 fn one<'a>(headers: &'a HeaderMap, field: &str, name: &str) -> Result<Option<&'a str>, FieldError> {
@@ -127,6 +143,14 @@ mod tests {
         let mut lines = headers("if-none-match", "\"b\"");
         lines.append(IF_NONE_MATCH, HeaderValue::from_static("\"a\""));
         assert!(is_not_modified(&lines, Some("a")));
+    }
+
+    #[test]
+    fn a_read_goes_by_any_of_its_etags() {
+        let holds = |value| is_match(&headers("if-match", value), Some("a"));
+        assert!(holds("\"a\"") && holds("*") && holds("\"b\", \"a\""));
+        assert!(!holds("\"b\"") && !holds("a") && !holds("W/\"a\"") && !holds(""));
+        assert!(is_match(&HeaderMap::new(), Some("a")));
     }
 
     #[test]

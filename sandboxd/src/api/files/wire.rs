@@ -104,6 +104,11 @@ fn text(bytes: &Bytes) -> (String, Option<String>) {
     }
 }
 
+/// A path in a refusal.
+pub(super) fn shown(path: &files::FilePath) -> String {
+    text(&path.0).0
+}
+
 fn time(ns: i64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default()
 }
