@@ -29,7 +29,7 @@ pub(super) async fn ready(State(state): State<ApiState>) -> Result<Json<Ready>> 
         Readiness::Ready => {
             state.service.engine_version().await?;
             state.service.check_store().await?;
-            Ok(Json(Ready { ready: true }))
+            Ok(Json(Ready { ready: true, disk_short: state.service.is_room_short() }))
         }
     }
 }

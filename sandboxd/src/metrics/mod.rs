@@ -58,6 +58,8 @@ pub struct Metrics {
     egress_decisions: Family<DecisionLabels, Counter>,
     egress_bytes: Family<DirectionLabels, Counter>,
     egress_open: Gauge,
+    disk_free: Gauge,
+    disk_total: Gauge,
     process: Process,
 }
 
@@ -79,6 +81,8 @@ impl Metrics {
             egress_decisions: Family::default(),
             egress_bytes: Family::default(),
             egress_open: Gauge::default(),
+            disk_free: Gauge::default(),
+            disk_total: Gauge::default(),
             process: Process::default(),
         };
         metrics.register_requests();
@@ -172,6 +176,12 @@ impl Metrics {
             Unit::Seconds,
             ConstGauge::new(now.as_secs_f64()),
         );
+        let disk = [("disk_free", "free", &self.disk_free), ("disk_total", "in all", &self.disk_total)];
+        for (name, what, gauge) in disk {
+            let help =
+                format!("Bytes of the file system that workspaces' disks are in, {what}; 0 without disks");
+            self.registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
+        }
         self.process.register(&mut self.registry);
     }
 
@@ -234,6 +244,12 @@ impl Metrics {
     /// How much the history has lost so far.
     pub fn set_history_dropped(&self, notes: u64) {
         self.history_dropped.inner().store(notes, Ordering::Relaxed);
+    }
+
+    /// How much room the engine's disk has.
+    pub fn set_disk_room(&self, free_bytes: u64, total_bytes: u64) {
+        self.disk_free.set(i64::try_from(free_bytes).unwrap_or(i64::MAX));
+        self.disk_total.set(i64::try_from(total_bytes).unwrap_or(i64::MAX));
     }
 
     /// Everything in the OpenMetrics text format, with so many sandboxes in each state now.

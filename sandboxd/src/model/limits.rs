@@ -266,6 +266,16 @@ pub const IMAGE_PULL: Duration = Duration::from_secs(600);
 /// What the engine's disk must have left for another sandbox, in bytes.
 pub const MIN_FREE_DISK_BYTES: u64 = 1024 * 1024 * 1024;
 
+/// What the engine's disk must have left beside what is written to a workspace, in bytes. More than all sandboxes write
+/// between two looks at it, and what they have written and is not on the disk yet.
+pub const MIN_WRITE_ROOM_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Below this a file is on the disk before its writer hears of it.
+pub const TIGHT_ROOM_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+
+/// How often the engine's disk is looked at.
+pub const ROOM_LOOK: Duration = Duration::from_secs(1);
+
 /// How often history is trimmed.
 pub const TRIM_EVERY: Duration = Duration::from_secs(3600);
 

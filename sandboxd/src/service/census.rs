@@ -14,6 +14,9 @@ impl Service {
     /// The same, with what is counted elsewhere brought up to date.
     pub fn fresh_metrics(&self) -> &Metrics {
         self.metrics().set_history_dropped(self.store.history().dropped());
+        if let Some(space) = self.room() {
+            self.metrics().set_disk_room(space.free_bytes, space.total_bytes);
+        }
         self.metrics()
     }
 

@@ -69,7 +69,7 @@ impl Service {
         }
     }
 
-    fn disks(&self) -> Option<&Disks> {
+    pub(super) fn disks(&self) -> Option<&Disks> {
         match self.quota.get() {
             Some(Quota::Disks { disks, .. }) => Some(disks),
             Some(Quota::None { .. }) | None => None,
@@ -81,9 +81,11 @@ impl Service {
         let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
             return Ok(());
         };
-        let space = disks.space().await?;
-        if space.free_bytes < limits::MIN_FREE_DISK_BYTES {
-            return Err(Error::DiskShort { free_bytes: space.free_bytes });
+        match self.measure_room().await? {
+            Some(space) if space.free_bytes < limits::MIN_FREE_DISK_BYTES => {
+                return Err(Error::DiskShort { free_bytes: space.free_bytes });
+            }
+            Some(_) | None => {}
         }
         let mib = sandbox.labels().spec.resources.disk_mb();
         let disk = match pool.get() {

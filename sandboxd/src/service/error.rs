@@ -263,7 +263,7 @@ pub enum Error {
         weakness: &'static str,
     },
     /// The engine's disk is nearly full.
-    #[error("the engine's disk has only {free_bytes} bytes left")]
+    #[error("the engine's disk is nearly full, with {free_bytes} bytes free; its operator has to free some")]
     DiskShort {
         /// What is left.
         free_bytes: u64,
@@ -535,6 +535,6 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::PortClosed { port } => Error::PortClosed { port },
         Refusal::ConnectionUnknown => Error::NotFound { resource: "connection" },
         Refusal::NotPutBack { path, files, kept_in } => Error::NotPutBack { path, files, kept_in },
-        Refusal::FieldInvalid { field, problem } => Error::Field(FieldError { field, problem }),
+        Refusal::FieldInvalid { field, problem } => Error::Field(FieldError::new(field, problem)),
     }
 }

@@ -46,7 +46,11 @@ impl<E> From<UploadError<E>> for UploadFailed<E> {
 
 impl Service {
     /// Writes all of the files or none.
-    pub async fn write_files(self: &Arc<Self>, id: &SandboxId, files: Vec<NewFile>) -> Result<(), Error> {
+    pub async fn write_files(self: &Arc<Self>, id: &SandboxId, mut files: Vec<NewFile>) -> Result<(), Error> {
+        self.check_room(files.iter().map(|file| file.content.len() as u64).sum()).await?;
+        if self.is_room_tight() {
+            files.iter_mut().for_each(|file| file.target.durable = true);
+        }
         Ok(self.in_use(id).await?.agent.write_files(files).await?)
     }
 
@@ -69,8 +73,10 @@ impl Service {
         mut target: FileTarget,
         content: BoxStream<'static, Result<Bytes, E>>,
     ) -> Result<Written, UploadFailed<E>> {
+        self.check_room(0).await?;
+        target.durable |= self.is_room_tight();
         let (agent, _held) = self.for_long(id).await?;
-        Ok(agent.write_file(target, content).await?)
+        self.while_there_is_room(async { Ok(agent.write_file(target, content).await?) }).await
     }
 
     /// Reads a file, or a part of it.
@@ -120,19 +126,20 @@ impl Service {
         id: &SandboxId,
         path: FilePath,
         recursive: bool,
+        if_match: Option<String>,
     ) -> Result<u64, Error> {
         let (agent, _held) = self.for_long(id).await?;
         Ok(agent.delete_file(path, recursive, if_match).await?)
     }
 
     /// Replaces texts in a file: all of them or none.
-        if_match: Option<String>,
     pub async fn edit_file(
         self: &Arc<Self>,
         id: &SandboxId,
         path: FilePath,
         edits: Vec<TextEdit>,
     ) -> Result<Edited, Error> {
+        self.check_room(0).await?;
         Ok(self.in_use(id).await?.agent.edit_file(path, edits).await?)
     }
 
@@ -154,8 +161,9 @@ impl Service {
         path: FilePath,
         archive: BoxStream<'static, Result<Bytes, E>>,
     ) -> Result<Unpacked, UploadFailed<E>> {
+        self.check_room(0).await?;
         let (agent, _held) = self.for_long(id).await?;
-        Ok(agent.unpack(path, archive).await?)
+        self.while_there_is_room(async { Ok(agent.unpack(path, archive).await?) }).await
     }
 
     /// Changes beneath a path, until the stream is dropped.

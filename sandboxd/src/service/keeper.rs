@@ -26,6 +26,7 @@ impl Service {
                     self.park_surplus(),
                     self.keep_time(),
                     self.keep_in_step(),
+                    self.watch_room(),
                     self.follow_engine()
                 );
             }

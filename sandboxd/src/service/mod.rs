@@ -35,6 +35,7 @@ mod reach;
 mod reconcile;
 mod refusal;
 mod registry;
+mod room;
 mod sandbox;
 mod stdin;
 mod terminal;
@@ -134,6 +135,8 @@ pub struct Service {
     quota: OnceLock<disk::Quota>,
     /// What this host cannot hold any sandbox to, from when that is known.
     weaknesses: OnceLock<Vec<String>>,
+    /// What is known of the room for disks.
+    room: room::Room,
     /// Disks that belonged to nobody at the last look.
     suspect_disks: std::sync::Mutex<HashSet<String>>,
     /// Cancelled when nobody is to watch commands any more.
@@ -170,6 +173,7 @@ impl Service {
             reconciling: Mutex::default(),
             quota: OnceLock::new(),
             weaknesses: OnceLock::new(),
+            room: room::Room::default(),
             suspect_disks: std::sync::Mutex::default(),
             watching: CancellationToken::new(),
             ooms_watched: oom::Watched::default(),

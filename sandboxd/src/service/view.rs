@@ -142,6 +142,9 @@ impl Service {
         if record.disk.is_none() {
             unenforced.push(self.no_quota_reason());
         }
+        if record.disk.is_some() && self.is_room_short() {
+            unenforced.push("disk space: the engine's disk is nearly full, so writes are refused".into());
+        }
         let Some(posture) = posture else { return unenforced };
         let limits = [
             ("pids limit", posture.pids_limit.is_some()),

@@ -22,6 +22,7 @@ mod engine_view;
 mod faults;
 mod files;
 mod follow;
+mod full_disk;
 mod gates;
 mod gvisor;
 mod hardening;

@@ -20,6 +20,23 @@ impl OwnEngine {
     /// Starts one that has the image of this name, from the machine's engine.
     pub(crate) fn start(image: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("sbxengine").tempdir_in("/tmp").unwrap();
+        Self::start_in(dir, image)
+    }
+
+    /// The same on a disk of its own, of so many bytes.
+    pub(crate) fn start_on_disk(image: &str, bytes: u64) -> Self {
+        let dir = tempfile::Builder::new().prefix("sbxengine").tempdir_in("/tmp").unwrap();
+        let (disk, data) = (dir.path().join("disk"), dir.path().join("data"));
+        std::fs::File::create_new(&disk).unwrap().set_len(bytes).unwrap();
+        std::fs::create_dir(&data).unwrap();
+        let mut mkfs = Command::new("mke2fs");
+        assert!(mkfs.args(["-q", "-F", "-t", "ext4", "-m", "0"]).arg(&disk).status().unwrap().success());
+        let mut mount = Command::new("mount");
+        assert!(mount.args(["-o", "loop"]).args([&disk, &data]).status().unwrap().success());
+        Self::start_in(dir, image)
+    }
+
+    fn start_in(dir: TempDir, image: &str) -> Self {
         let mut engine = Self { dir, dockerd: None };
         engine.start_again(false);
         let mut save = Command::new("docker").args(["save", image]).stdout(Stdio::piped()).spawn().unwrap();
@@ -62,6 +79,18 @@ impl OwnEngine {
         wait_until("the engine has stopped", || dockerd.try_wait().unwrap().is_some());
     }
 
+    /// Takes room on the engine's disk until `free` bytes are left. Dropping the answer gives it back.
+    pub(crate) fn fill(&self, free: u64) -> Ballast {
+        let data = self.path("data");
+        let space = rustix::fs::statvfs(&data).unwrap();
+        let taken =
+            (space.f_bavail * space.f_frsize).checked_sub(free).expect("there is less room than that");
+        let path = data.join("ballast");
+        let file = std::fs::File::create_new(&path).unwrap();
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, taken).unwrap();
+        Ballast { path }
+    }
+
     /// Names of its volumes that contain the text, a line each.
     pub(crate) fn volumes_with(&self, text: &str) -> String {
         let filter = format!("name={text}");
@@ -77,6 +106,17 @@ impl OwnEngine {
         let mut docker = Command::new("docker");
         docker.arg("--host").arg(format!("unix://{}", self.socket().display())).args(args);
         docker
+    }
+}
+
+/// A file that takes room on the engine's disk.
+pub(crate) struct Ballast {
+    path: PathBuf,
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

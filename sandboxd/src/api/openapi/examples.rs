@@ -42,7 +42,7 @@ type Example = (String, Value);
 fn all() -> Result<Vec<Example>, Error> {
     Ok(vec![
         example::<Health>(json!({ "ok": true, "engine": "docker", "version": "27.5.1" }))?,
-        example::<Ready>(json!({ "ready": true }))?,
+        example::<Ready>(json!({ "ready": true, "diskShort": false }))?,
         example::<CreateSandbox>(json!({
             "sessionKey": "chat:1", "idleTtlMs": 900_000, "resources": { "vcpus": 1, "memoryMb": 512 },
         }))?,
