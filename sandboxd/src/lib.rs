@@ -93,7 +93,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let run_dir = make_run_dir(&config, &instance)?;
     let metrics = Arc::new(Metrics::new());
     let runtime = config.oci_runtime.clone();
-    let engine = Engine::connect(config.engine.clone(), Arc::clone(&instance), runtime, metrics).await?;
+    let engine = Engine::new(config.engine.clone(), Arc::clone(&instance), runtime, metrics)?;
     let previews = TcpListener::bind(config.preview.bind)
         .await
         .map_err(|source| Error::PreviewBind { address: config.preview.bind, source })?;

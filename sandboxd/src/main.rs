@@ -49,8 +49,24 @@ enum Verb {
     },
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// What a shell says of a program that SIGTERM ended: 128 and the signal's number.
+const TERMINATED: u8 = 128 + 15;
+
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            explain(&anyhow::Error::from(error).context("cannot start the runtime"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(run());
+    // Whatever a thread still waits for is not worth an operator's wait.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run() -> ExitCode {
     let args = Args::parse();
     let names = std::env::vars().map(|(name, _)| name).collect();
     let (config, report) = Config::load(|name| std::env::var(name).ok(), names);
@@ -83,24 +99,34 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         .await
         .with_context(|| format!("cannot listen on {}:{}", config.bind_host.text, config.port))?;
     let shutdown = CancellationToken::new();
-    tokio::spawn(cancel_when_asked(shutdown.clone()));
-    sandboxd::run(config, listener, shutdown).await?;
-    Ok(ExitCode::SUCCESS)
+    tokio::select! {
+        ended = sandboxd::run(config, listener, shutdown.clone()) => {
+            ended?;
+            Ok(ExitCode::SUCCESS)
+        }
+        () = asked_twice(shutdown) => Ok(ExitCode::from(TERMINATED)),
+    }
 }
 
-async fn cancel_when_asked(shutdown: CancellationToken) {
-    let terminated = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => drop(signal.recv().await),
-            Err(_) => std::future::pending().await,
+/// Asks for a stop with the first signal, and returns with the second.
+async fn asked_twice(shutdown: CancellationToken) {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::warn!("signals cannot be received; nothing is finished at a stop");
+        return std::future::pending().await;
+    };
+    let mut asked = async || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
     };
-    tokio::select! {
-        () = terminated => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-    tracing::info!("asked to stop");
+    asked().await;
+    tracing::info!("asked to stop; requests under way are finished");
     shutdown.cancel();
+    asked().await;
+    tracing::warn!("asked to stop again; requests under way are cut off");
 }
 
 async fn build_image(config: Config) -> anyhow::Result<ExitCode> {

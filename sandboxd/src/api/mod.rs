@@ -20,6 +20,7 @@ mod network;
 mod openapi;
 mod params;
 mod port;
+mod race;
 mod request_log;
 mod router;
 mod sandbox;

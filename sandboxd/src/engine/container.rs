@@ -100,7 +100,7 @@ impl Engine {
     }
 
     async fn create(&self, plan: &ContainerPlan) -> Result<(), Error> {
-        let body = container_body(plan, &self.instance, &self.host);
+        let body = container_body(plan, &self.instance, self.host()?);
         let options =
             CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
         let create = self.docker.create_container(Some(options), body);

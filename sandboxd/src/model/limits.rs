@@ -219,6 +219,9 @@ pub const AUTH_FAILURES: Allowance = Allowance {
 /// How long requests may go on after the daemon was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
+/// How long a stop waits for the end of the disks' helper, which ends by itself with the daemon.
+pub const CLOSE_DISKS: Duration = Duration::from_secs(5);
+
 /// What a caller without a free place is told to wait, in seconds.
 pub const RETRY_AFTER_SECONDS: u64 = 5;
 
@@ -251,6 +254,18 @@ pub const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 
 /// Sandboxes that are looked at side by side.
 pub const RECONCILE_AT_ONCE: usize = 16;
+
+/// How long a start waits for one sandbox before it goes on without it. That one is tried again in the background.
+pub const RESTORE_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a forced park lets short requests finish before it breaks them off.
+pub const PARK_GRACE: Duration = Duration::from_secs(1);
+
+/// Times a request that reads is tried again because its sandbox was parked under it.
+pub const RACE_TRIES: usize = 8;
+
+/// Pauses before a start that failed, or a sandbox that could not be restored, is tried again, from the first to the longest.
+pub const START_RETRY: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
 
 /// Pause before an engine that hung up is asked for its events again.
 pub const EVENTS_RETRY: Duration = Duration::from_secs(2);

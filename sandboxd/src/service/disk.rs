@@ -58,7 +58,10 @@ impl Service {
         }
         match self.engine.open_disks(image, agent_volume).await {
             Ok(disks) => Ok(Quota::Disks { disks, pool: OnceLock::new() }),
-            Err(error) if self.setup.disk_quota == DiskQuota::Required => Err(error.into()),
+            // An engine that is away, or answers nonsense, says nothing about disks.
+            Err(error) if error.says_nothing() || self.setup.disk_quota == DiskQuota::Required => {
+                Err(error.into())
+            }
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,

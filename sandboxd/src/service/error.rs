@@ -283,6 +283,9 @@ pub enum Error {
         /// What it waits for.
         missing: &'static str,
     },
+    /// The engine has not told of the sandbox's container since the daemon was started.
+    #[error("the sandbox is not restored yet: the engine does not answer for its container; try again")]
+    NotRestored,
     /// A wait ran out of time; what it waited for goes on.
     #[error("the command did not end within {timeout_ms} ms; it goes on")]
     WaitDeadline {
@@ -365,14 +368,19 @@ impl Error {
             }
             Self::NoDisks => ErrorCode::Unavailable,
             Self::Full { .. } | Self::LimitReached { .. } => ErrorCode::CapacityExhausted,
-            Self::NotReady { .. } => ErrorCode::Unavailable,
+            Self::NotReady { .. } | Self::NotRestored => ErrorCode::Unavailable,
             Self::WaitDeadline { .. } | Self::StdinStalled { .. } | Self::StdinLate { .. } => {
                 ErrorCode::DeadlineExceeded
             }
             Self::StdinCut { .. } => ErrorCode::InvalidRequest,
             Self::CreateFailed(error) => error.code(),
             Self::Engine(engine::Error::Conflict { .. }) => ErrorCode::AlreadyExists,
+            // A disk that cannot be used now is there still.
+            Self::Engine(engine::Error::Refused { .. } | engine::Error::Disk { .. }) => {
+                ErrorCode::Unavailable
+            }
             Self::Engine(error) if error.is_temporary() => ErrorCode::Unavailable,
+            Self::Store(store::Error::Full { .. }) => ErrorCode::InsufficientStorage,
             Self::Store(error) if error.is_away() => ErrorCode::Unavailable,
             Self::Agent { source } | Self::StdinBroken { source, .. } => agent_code(source),
             Self::Engine(_)
@@ -436,6 +444,7 @@ impl Error {
             | Self::TerminalEnded
             | Self::NotParked
             | Self::Unsettled
+            | Self::NotRestored
             | Self::NoDisks
             | Self::NotHardened { .. }
             | Self::Store(_)
@@ -451,6 +460,34 @@ impl Error {
         }
     }
 
+    /// Whether the connection to the sandbox ended under the request, or was gone before it.
+    pub fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Agent { source } | Self::StdinBroken { source, .. } => source.is_broken(),
+            Self::Unsettled => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a start that met it is tried again: its cause may go while the daemon runs.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.may_pass(),
+            Self::Store(error) => error.is_away(),
+            Self::Agent { source } => agent_code(source) != ErrorCode::Internal,
+            _ => false,
+        }
+    }
+
+    /// What the operator can do about it, where that is known.
+    pub(super) fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Engine(error) => error.advice(),
+            Self::Store(error) => error.advice(),
+            _ => None,
+        }
+    }
+
     /// After how many seconds the caller may try again.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.code().is_retryable().then_some(limits::RETRY_AFTER_SECONDS)
@@ -462,6 +499,9 @@ fn words_for_callers(error: &engine::Error) -> String {
     match error {
         engine::Error::ImageMissing { image } => format!("the image {image} is missing on the engine"),
         engine::Error::Conflict { .. } => "the engine has something else of this name".to_owned(),
+        engine::Error::Malformed { .. } => "the engine's answer cannot be read".to_owned(),
+        engine::Error::Refused { .. } => "the engine refused what sandboxd asked of it".to_owned(),
+        engine::Error::Disk { source, .. } => format!("the workspace's disk cannot be used: {source}"),
         error if error.is_away() => "the engine does not answer".to_owned(),
         _ => "the engine failed".to_owned(),
     }

@@ -48,6 +48,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -204,7 +205,9 @@ impl Service {
     /// Writes down what only memory knows and closes the store. The last thing at a stop.
     pub async fn close(&self) {
         self.watching.cancel();
-        self.close_disks().await;
+        if timeout(limits::CLOSE_DISKS, self.close_disks()).await.is_err() {
+            tracing::warn!("the engine does not answer; the disks' helper ends by itself");
+        }
         self.write_down().await;
         self.store.close().await;
     }

@@ -1,13 +1,15 @@
 //! Parking a sandbox, which takes its container and keeps its files, and waking it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use sandbox_api::SandboxId;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::disk::Workspace;
-use super::order::{Running, State};
+use super::order::{Exclusive, Running, State};
 use super::registry::Sandbox;
 use super::view::told_by;
 use super::{Error, Service};
@@ -26,11 +28,10 @@ impl Service {
             if !force && sandbox.activity.commands() > 0 {
                 return Err(Error::InUse);
             }
-            if force && let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
-                // Whoever uses it now is let go at once instead of being waited for.
-                agent.hang_up();
-            }
-            let mut state = sandbox.order.exclusive().await;
+            let mut state = match force {
+                true => exclusive_soon(&sandbox).await,
+                false => sandbox.order.exclusive().await,
+            };
             match &*state {
                 // From here on none can be started.
                 State::Running(Running { agent, .. })
@@ -131,6 +132,10 @@ impl Service {
         };
         if ready {
             return Ok(false);
+        }
+        // Somebody else asks the engine for it already, which does not answer.
+        if !sandbox.look(|facts| facts.restored) {
+            return Err(Error::NotRestored);
         }
         let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
         let task = self.tasks.spawn(async move { service.wake_now(&sandbox).await });
@@ -233,6 +238,22 @@ impl Service {
             }
         }
     }
+}
+
+/// Lets short requests finish, and breaks off those that take longer.
+async fn exclusive_soon(sandbox: &Sandbox) -> Exclusive {
+    let agent = match &*sandbox.order.shared().await {
+        State::Running(Running { agent, .. }) => Some(agent.clone()),
+        _ => None,
+    };
+    let mut exclusive = pin!(sandbox.order.exclusive());
+    if let Ok(state) = timeout(limits::PARK_GRACE, exclusive.as_mut()).await {
+        return state;
+    }
+    if let Some(agent) = agent {
+        agent.hang_up();
+    }
+    exclusive.await
 }
 
 /// An agent that does not say counts as one that runs something: nothing is thrown away on a doubt.

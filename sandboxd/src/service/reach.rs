@@ -16,10 +16,7 @@ use super::{Error, Service};
 use crate::agent::{self, AgentHandle, Duplex, Peer};
 use crate::engine::Status;
 use crate::model::layout::{HOSTS, HOSTS_NAME};
-use crate::model::{Transport, limits};
-
-/// Times a request looks again after it brought its sandbox back, because somebody parked it meanwhile.
-const REACH_TRIES: usize = 3;
+use crate::model::{Stage, Transport, limits};
 
 /// A sandbox that can be used: its agent, and the promise that it is not replaced meanwhile.
 pub(super) struct InUse {
@@ -43,7 +40,7 @@ impl Service {
         let sandbox = self.find(id)?;
         // Before the look at its state, so that whoever would park it sees that somebody is coming.
         let mark = InUseMark::request(&sandbox.activity);
-        for _ in 0..REACH_TRIES {
+        for _ in 0..limits::RACE_TRIES {
             let order = sandbox.order.shared().await;
             match &*order {
                 State::Running(Running { agent, .. }) if agent.is_connected() => {
@@ -69,6 +66,14 @@ impl Service {
         // Before start-up is through, those of before are not known yet.
         self.prepared()?;
         Err(Error::NotFound { resource: "sandbox" })
+    }
+
+    /// Whether there is no such sandbox any more, or somebody deletes it.
+    pub fn is_deleted(&self, id: &SandboxId) -> bool {
+        match self.registry.get(id) {
+            Some(sandbox) => sandbox.look(|facts| facts.deleted || facts.record.stage == Stage::Deleting),
+            None => self.prepared().is_ok(),
+        }
     }
 
     /// Starts a sandbox's container anew, whatever it does. Every command in it is lost; the files stay.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use sandbox_api::SandboxId;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::agent::Peer;
 use crate::engine::{self, Found, SandboxLabels, Status};
 use crate::metrics::Repair;
 use crate::model::{SandboxRecord, Stage, limits};
@@ -165,7 +165,8 @@ impl Service {
     /// Takes back the sandboxes of before, finishes or undoes what was cut off, and sweeps the rest.
     pub(super) async fn take_back_all(self: &Arc<Self>) -> Result<(), Error> {
         let on_engine = self.look().await?;
-        let records = if self.store.is_new() {
+        // A start that is tried again has them in the store already.
+        let records = if self.store.is_new() && self.store.sandboxes().await?.is_empty() {
             let records = self.rehydrate(&on_engine).await?;
             if !records.is_empty() {
                 info!(
@@ -177,11 +178,25 @@ impl Service {
         } else {
             self.store.sandboxes().await?
         };
-        // An error ends the start here, before the sweep: what is not in the registry would be swept.
-        futures::stream::iter(records.into_iter().map(Ok))
+        // An error ends this try here, before the sweep: what is not in the registry would be swept.
+        let records = records.into_iter().filter(|record| self.registry.get(&record.id).is_none());
+        futures::stream::iter(records.map(Ok))
             .try_for_each_concurrent(limits::RECONCILE_AT_ONCE, |record| self.settle(record, &on_engine))
             .await?;
-        self.sweep(&on_engine).await
+        let service = Arc::clone(self);
+        self.not_for_long(async move {
+            if let Err(error) = service.sweep(&on_engine).await {
+                warn!(error = &error as &dyn std::error::Error, "could not sweep; trying again later");
+            }
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Waits for a part of the start that need not be done before requests are served. Where it takes long, it
+    /// goes on by itself.
+    pub(super) async fn not_for_long(&self, part: impl Future<Output = ()> + Send + 'static) {
+        let _ = timeout(limits::RESTORE_WAIT, self.tasks.spawn(part)).await;
     }
 
     /// Takes one sandbox back as what it turns out to be.
@@ -216,23 +231,21 @@ impl Service {
         sandbox.update(|record| record.stage = Stage::Deleting);
         // In the registry until nothing of it is left, so that a failure is tried again.
         if self.registry.adopt(Arc::clone(&sandbox)) {
-            self.look_at(&sandbox).await;
+            self.look_at_for_a_moment(sandbox).await;
         }
         Ok(())
+    }
+
+    async fn look_at_for_a_moment(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
+        let service = Arc::clone(self);
+        self.not_for_long(async move { service.look_at(&sandbox).await }).await;
     }
 
     async fn take_back_running(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
         let id = record.id.clone();
         let sandbox = Sandbox::of_before(record, State::Creating, None);
+        sandbox.set_restored(false);
         let agent = self.open_door(&sandbox)?;
-        match self.engine.inspect(&id).await {
-            Ok(Some(inspected)) => {
-                sandbox.peer.send_replace(self.peer_of(inspected.status));
-                sandbox.set_posture(inspected.posture);
-            }
-            // One container that hangs or went just now must not keep the others from being taken back.
-            Ok(None) | Err(_) => drop(sandbox.peer.send_replace(Peer::Untold)),
-        }
         let changed = sandbox.stage() != Stage::Running;
         sandbox.update(|record| {
             record.stage = Stage::Running;
@@ -245,12 +258,47 @@ impl Service {
             info!(sandbox = %id, "took a sandbox back");
         } else {
             warn!(sandbox = %id, "left a sandbox alone whose session or user id has another");
+            return Ok(());
         }
         if changed {
             self.repaired(Repair::CutOff);
             self.save(&sandbox).await;
         }
         self.watch_of_before(&sandbox).await;
+        self.restore(sandbox).await;
+        Ok(())
+    }
+
+    /// Finds out which process may be the agent. A container that hangs must not keep the others from being
+    /// restored: its sandbox is tried again in the background.
+    async fn restore(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
+        let service = Arc::clone(self);
+        self.not_for_long(async move {
+            let mut pause = *limits::START_RETRY.start();
+            while let Err(error) = service.restore_once(&sandbox).await {
+                warn!(
+                    sandbox = %sandbox.id(),
+                    error = &error as &dyn std::error::Error,
+                    retry_in = ?pause,
+                    "a sandbox is not restored yet; trying again"
+                );
+                tokio::select! {
+                    () = service.watching.cancelled() => return,
+                    () = sleep(pause) => {}
+                }
+                pause = (pause * 2).min(*limits::START_RETRY.end());
+            }
+        })
+        .await;
+    }
+
+    async fn restore_once(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        // Whoever uses a sandbox next finds out that its container went just now.
+        if let Some(inspected) = self.engine.inspect(sandbox.id()).await? {
+            sandbox.peer.send_replace(self.peer_of(inspected.status));
+            sandbox.set_posture(inspected.posture);
+        }
+        sandbox.set_restored(true);
         Ok(())
     }
 
@@ -275,7 +323,7 @@ impl Service {
         // A container that is left over, or a workspace that is gone, is what the sweep and the next look at
         // it are for.
         if !on_engine.volumes.contains_key(&id) {
-            self.look_at(&sandbox).await;
+            self.look_at_for_a_moment(sandbox).await;
         } else if !was_parked {
             info!(sandbox = %id, "the container of a sandbox has ended; it is parked");
             self.repaired(Repair::Ended);

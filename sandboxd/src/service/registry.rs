@@ -49,6 +49,10 @@ pub(super) struct Facts {
     pub(super) posture: Option<Posture>,
     /// The store does not have the record as it is.
     pub(super) unsaved: bool,
+    /// Somebody deletes it, or has.
+    pub(super) deleted: bool,
+    /// The engine has told of its container since the daemon was started.
+    pub(super) restored: bool,
 }
 
 impl Sandbox {
@@ -73,7 +77,7 @@ impl Sandbox {
             activity: Arc::new(Activity::new(record.last_active_ms)),
             ooms: Ooms::default(),
             egress: Egress::new(record.spec.network.clone()),
-            facts: Mutex::new(Facts { record, posture, unsaved: false }),
+            facts: Mutex::new(Facts { record, posture, unsaved: false, deleted: false, restored: true }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
             writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),
             watched: Mutex::default(),
@@ -108,6 +112,14 @@ impl Sandbox {
 
     pub(super) fn set_unsaved(&self, unsaved: bool) {
         self.lock().unsaved = unsaved;
+    }
+
+    pub(super) fn set_deleted(&self, deleted: bool) {
+        self.lock().deleted = deleted;
+    }
+
+    pub(super) fn set_restored(&self, restored: bool) {
+        self.lock().restored = restored;
     }
 
     pub(super) fn stage(&self) -> Stage {

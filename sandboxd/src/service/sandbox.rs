@@ -18,9 +18,6 @@ use crate::model::network::NetworkWish;
 use crate::model::{SandboxSpec, Stage, Transport, limits};
 use crate::{engine, seam, store};
 
-/// Times a create starts over because the sandbox it found was on its way out.
-const CREATE_TRIES: usize = 3;
-
 /// The sandbox a session has now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reconnected {
@@ -55,7 +52,7 @@ impl Service {
     ) -> Result<Reconnected, Error> {
         let prepared = self.prepared()?.clone();
         self.allows_network(&spec.network)?;
-        for _ in 0..CREATE_TRIES {
+        for _ in 0..limits::RACE_TRIES {
             match self.registry.claim(spec.clone(), prepared.transport)? {
                 Claim::New(sandbox, guard) => return self.create(sandbox, guard, prepared).await,
                 Claim::NoUserId => self.delete_oldest_parked().await?,
@@ -275,6 +272,8 @@ impl Service {
     }
 
     async fn delete_now(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        // Before anybody is let go, so that they are told why.
+        sandbox.set_deleted(true);
         if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
             // Whoever uses it now is let go at once instead of being waited for.
             agent.hang_up();
@@ -283,7 +282,10 @@ impl Service {
         if matches!(*state, State::Failed(_) | State::Deleted) {
             return Ok(());
         }
-        self.delete_held(sandbox, &mut state).await
+        let done = self.delete_held(sandbox, &mut state).await;
+        // One that could not be deleted and is used again is there.
+        sandbox.set_deleted(matches!(*state, State::Stuck | State::Deleted));
+        done
     }
 
     /// Deletes a sandbox that the caller holds.

@@ -439,3 +439,26 @@ async fn a_clock_that_jumps_deletes_and_parks_nothing() {
     }
     daemon.kill().await;
 }
+
+/// Whatever is at the engine's socket, its nonsense is not the daemon's own fault.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_answers_nonsense_is_unavailable_and_named() {
+    let proxy = EngineProxy::start();
+    let daemon = behind(&proxy).await;
+    let (one, two) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
+    daemon.client.park(&two, false).await.unwrap();
+    proxy.set("/", Fault::Garbage);
+    for error in [
+        create(&daemon.client, "chat:3").await.unwrap_err(),
+        daemon.client.touch(&two, None).await.unwrap_err(),
+        daemon.client.park(&one, false).await.unwrap_err(),
+        daemon.client.health().await.unwrap_err(),
+    ] {
+        assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
+        let told = error.to_string();
+        assert!(told.contains("cannot be read") && !told.contains("html"), "{told}");
+    }
+    proxy.mend();
+    assert_eq!(daemon.output(&two, "echo woken").await, "woken\n");
+    leave_nothing(daemon).await;
+}
