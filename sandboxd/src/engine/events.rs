@@ -11,7 +11,7 @@ use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
 use super::{Engine, Error};
 
 /// What of a container's life concerns us. Docker API 1.41, `GET /events`.
-const ACTIONS: [&str; 4] = ["die", "destroy", "oom", "start"];
+const ACTIONS: [&str; 7] = ["die", "destroy", "oom", "pause", "rename", "start", "update"];
 
 /// Something that happened to a sandbox's container, or to one that publishes a port of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Change {
     /// Whether it is one that publishes a port.
     pub of_publisher: bool,
     /// That its memory was not enough, and when, in milliseconds since the Unix epoch by the engine's clock;
-    /// `None` is that it started, ended or went away.
+    /// `None` is anything else that happened to it.
     pub oom_at_ms: Option<i64>,
 }
 

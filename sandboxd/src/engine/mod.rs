@@ -16,6 +16,7 @@ mod image;
 mod labels;
 mod network;
 mod originals;
+mod own;
 mod posture;
 mod progress;
 mod publisher;

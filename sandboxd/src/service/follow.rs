@@ -282,6 +282,8 @@ impl Service {
                 Ok(Status::NeverStarted | Status::Ended | Status::Absent) => return true,
                 // An engine that is away says nothing about the container.
                 Ok(Status::Running { .. }) | Err(_) => {}
+                // Its commands go on when it does.
+                Ok(Status::Paused { .. }) => drop(self.let_go_on(sandbox).await),
             }
             if agent.connected(limits::RECHECK).await.is_ok() {
                 return false;

@@ -22,6 +22,7 @@ mod history;
 mod keeper;
 mod linking;
 mod links;
+mod meddling;
 mod oom;
 mod order;
 mod originals;

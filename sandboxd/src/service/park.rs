@@ -52,7 +52,8 @@ impl Service {
         if sandbox.activity.commands() > 0 {
             return Ok(true);
         }
-        let runs = matches!(self.engine.status(sandbox.id()).await?, Status::Running { .. });
+        let status = self.engine.status(sandbox.id()).await?;
+        let runs = matches!(status, Status::Running { .. } | Status::Paused { .. });
         if !runs && !agent.is_connected() {
             return Ok(false);
         }
@@ -170,6 +171,7 @@ impl Service {
                         return Ok(true);
                     }
                 }
+                Status::Paused { .. } if !agent.is_over() => self.let_go_on(sandbox).await?,
                 _ => return Ok(false),
             }
         }

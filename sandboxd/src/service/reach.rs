@@ -118,8 +118,14 @@ impl Service {
     /// Which process of the host may be the agent of a container with this status.
     pub(super) fn peer_of(&self, status: Status) -> Peer {
         match status {
-            Status::Running { pid } if pid > 0 && self.engine.shows_agent_pid() => Peer::Pid(pid),
-            Status::Running { .. } | Status::NeverStarted | Status::Ended | Status::Absent => Peer::Untold,
+            Status::Running { pid } | Status::Paused { pid } if pid > 0 && self.engine.shows_agent_pid() => {
+                Peer::Pid(pid)
+            }
+            Status::Running { .. }
+            | Status::Paused { .. }
+            | Status::NeverStarted
+            | Status::Ended
+            | Status::Absent => Peer::Untold,
         }
     }
 

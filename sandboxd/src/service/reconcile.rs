@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::engine::{self, Found, SandboxLabels, Status};
+use crate::engine::{self, Found, SandboxLabels};
 use crate::metrics::Repair;
 use crate::model::{SandboxRecord, Stage, limits};
 
@@ -49,7 +49,12 @@ impl Service {
             match labels {
                 // Claims to be ours and is not signed by us: somebody else's, or a relic. Not touched.
                 None => self.warn_once(&container_id, "left a container alone whose labels do not verify"),
-                Some(labels) => drop(found.containers.insert(labels.id.clone(), (labels, runs))),
+                // Of two, the one that runs.
+                Some(labels) => {
+                    let entry = found.containers.entry(labels.id.clone());
+                    let known = entry.or_insert_with(|| (labels, false));
+                    known.1 |= runs;
+                }
             }
         }
         found.volumes = volumes.into_iter().map(|labels| (labels.id.clone(), labels)).collect();
@@ -71,19 +76,12 @@ impl Service {
         // Whoever holds it exclusively is at it already.
         match sandbox.stage() {
             Stage::Running => {
-                let status = self.engine.status(sandbox.id()).await?;
-                if let Status::Running { .. } = status {
-                    sandbox.peer.send_if_modified(|peer| {
-                        let now = self.peer_of(status);
-                        std::mem::replace(peer, now) != now
-                    });
+                if self.is_as_it_should_be(sandbox).await? {
                     return Ok(());
                 }
                 let mut state = sandbox.order.exclusive().await;
-                let died = matches!(&*state, State::Running(_))
-                    && !matches!(self.engine.status(sandbox.id()).await?, Status::Running { .. });
-                if died {
-                    info!(sandbox = %sandbox.id(), "a container ended by itself; parking its sandbox");
+                if matches!(&*state, State::Running(_)) && !self.is_as_it_should_be(sandbox).await? {
+                    info!(sandbox = %sandbox.id(), "a container ended, or was changed by others; parking its sandbox");
                     self.park_held(sandbox, &mut state).await?;
                     self.repaired(Repair::Ended);
                 }
@@ -295,8 +293,10 @@ impl Service {
     async fn restore_once(&self, sandbox: &Sandbox) -> Result<(), Error> {
         // Whoever uses a sandbox next finds out that its container went just now.
         if let Some(inspected) = self.engine.inspect(sandbox.id()).await? {
+            self.engine.remove_others(sandbox.id(), Some(&inspected.container_id)).await?;
             sandbox.peer.send_replace(self.peer_of(inspected.status));
             sandbox.set_posture(inspected.posture);
+            self.is_as_it_should_be(sandbox).await?;
         }
         sandbox.set_restored(true);
         Ok(())

@@ -154,9 +154,9 @@ async fn an_engine_that_fails_within_the_start_is_tried_again() {
         ("/info", Fault::Garbage, "engine"),
         ("/images/", Fault::Fail, "image"),
         ("/volumes/", Fault::Fail, "agent"),
-        ("/volumes/", Fault::Garbage, "transport"),
-        ("/containers/create", Fault::Cut, "transport"),
-        ("/containers/json", Fault::Garbage, "sandboxes of before"),
+        ("/volumes/", Fault::Garbage, "is not ready"),
+        ("/containers/create", Fault::Cut, "is not ready"),
+        ("/containers/json", Fault::Garbage, "is not ready"),
     ] {
         proxy.set(step, fault);
         let mut daemon = Starting::of(&home).await;

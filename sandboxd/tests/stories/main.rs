@@ -36,6 +36,7 @@ mod limits;
 mod links;
 mod log;
 mod logs;
+mod meddling;
 mod metrics;
 mod open_network;
 mod openapi;
