@@ -291,6 +291,12 @@ pub const TIGHT_ROOM_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 /// How often the engine's disk is looked at.
 pub const ROOM_LOOK: Duration = Duration::from_secs(1);
 
+/// How long a write waits to hear how much room there is.
+pub const ROOM_ANSWER: Duration = Duration::from_millis(500);
+
+/// Pause before the engine's disk is looked at again after the disks' helper did not answer.
+pub const ROOM_RETRY: Duration = Duration::from_secs(10);
+
 /// How often history is trimmed.
 pub const TRIM_EVERY: Duration = Duration::from_secs(3600);
 

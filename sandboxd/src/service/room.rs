@@ -11,7 +11,7 @@
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
 use super::{Error, Service, UploadFailed};
@@ -63,9 +63,11 @@ impl Service {
         Ok(Some(space))
     }
 
-    /// Refuses a write of `bytes` for which there is no room. Where the room cannot be measured, what was last known counts.
+    /// Refuses a write of `bytes` for which there is no room. Where the room cannot be measured at once, because the engine or
+    /// the disks' helper is away, what was last known counts: files are served without either.
     pub(super) async fn check_room(&self, bytes: u64) -> Result<(), Error> {
-        let space = self.measure_room().await.unwrap_or_else(|_| self.room());
+        let measured = timeout(limits::ROOM_ANSWER, self.measure_room()).await;
+        let space = measured.ok().and_then(Result::ok).unwrap_or_else(|| self.room());
         match space {
             Some(space) if space.free_bytes < limits::MIN_WRITE_ROOM_BYTES.saturating_add(bytes) => {
                 Err(Error::DiskShort { free_bytes: space.free_bytes })
@@ -106,8 +108,10 @@ impl Service {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // While the helper is away nothing is concluded; whoever needs it starts another.
-            let _ = self.measure_room().await;
+            // While the helper is away nothing is concluded, and the engine is not asked for another every second.
+            if self.measure_room().await.is_err() {
+                sleep(limits::ROOM_RETRY).await;
+            }
         }
     }
 }
