@@ -4,6 +4,9 @@
 //! place that keeps its content and is not in the way of the session's own files: an empty workspace is
 //! empty, and `git clone … .` works in it.
 
+/// Tag of the sandbox image, which serves every runtime.
+pub const DEFAULT_IMAGE: &str = "remcochat-sandbox:node24";
+
 /// Where the sandbox's volume is mounted.
 pub const VOLUME_DIR: &str = "/vercel/sandbox";
 

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use listen::throttle::Allowance;
+use sandbox_api::limits as shared;
 
 /// Bounds that the operator sets.
 #[derive(Debug, Clone, Copy)]
@@ -25,10 +26,10 @@ pub struct Limits {
 }
 
 /// Time a command gets where the caller names none.
-pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(shared::DEFAULT_COMMAND_TIMEOUT_MS);
 
 /// Shortest time a command may be given.
-pub const MIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+pub const MIN_COMMAND_TIMEOUT: Duration = Duration::from_millis(shared::MIN_COMMAND_TIMEOUT_MS);
 
 /// Longest script in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 8 * 1024 * 1024;
@@ -383,7 +384,7 @@ pub const TUNNEL_FAREWELL: Duration = Duration::from_secs(45);
 pub const TUNNEL_PARTS: usize = 2;
 
 /// Name or address of a host that a sandbox asks for, in bytes.
-pub const MAX_HOST_BYTES: usize = 255;
+pub const MAX_HOST_BYTES: usize = shared::MAX_HOST_BYTES;
 
 /// Name of a process that an agent tells, in bytes; longer ones are cut.
 pub const MAX_PROCESS_NAME_BYTES: usize = 64;
@@ -404,9 +405,9 @@ pub const PUBLISHER_LIFE: Duration = Duration::from_secs(10);
 pub const PUBLISHER_TRIES: u32 = 3;
 
 /// Hosts that a sandbox's network policy names, and one of them in bytes: a name and a port.
-pub const MAX_NETWORK_RULES: usize = 128;
+pub const MAX_NETWORK_RULES: usize = shared::MAX_NETWORK_RULES;
 /// See [`MAX_NETWORK_RULES`].
-pub const MAX_NETWORK_RULE_BYTES: usize = MAX_HOST_BYTES + 6;
+pub const MAX_NETWORK_RULE_BYTES: usize = shared::MAX_NETWORK_RULE_BYTES;
 
 /// Connections of one sandbox to the outside at once; the agent has as many places.
 pub const MAX_EGRESS_CONNECTIONS: usize = 256;

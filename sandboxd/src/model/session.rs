@@ -10,7 +10,7 @@ pub struct SessionKey(String);
 
 impl SessionKey {
     /// Longest key.
-    pub const MAX_BYTES: usize = 512;
+    pub const MAX_BYTES: usize = sandbox_api::limits::MAX_SESSION_KEY_BYTES;
 
     /// Checks a key; `field` is its name in the request.
     pub fn parse(text: &str, field: &str) -> Result<Self, FieldError> {
