@@ -11,6 +11,7 @@ use super::registry::{Sandbox, new_record};
 use super::{Error, Service};
 use crate::egress::CaBundle;
 use crate::engine;
+use crate::model::layout::DEFAULT_IMAGE;
 use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot, limits};
 
 /// Whether requests can be served.
@@ -150,11 +151,25 @@ impl Service {
     async fn ensure_image(&self) -> Result<(), Error> {
         let image = &self.setup.image;
         if self.engine.has_image(image).await? {
+            self.warn_of_an_old_image(image).await;
             return Ok(());
         }
         match &self.setup.image_source {
             Some(source) => Ok(self.engine.build_image(image, source).await?),
             None => Err(engine::Error::ImageMissing { image: image.clone() }.into()),
+        }
+    }
+
+    /// An image of an earlier version lacks what this version's documents promise. Building takes minutes, so it is not done here.
+    async fn warn_of_an_old_image(&self, image: &str) {
+        let Some(source) = self.setup.image_source.as_ref().filter(|_| image == DEFAULT_IMAGE) else {
+            return;
+        };
+        if let Ok(false) = self.engine.is_built_from(image, source).await {
+            warn!(
+                image,
+                "the sandbox image was built from another Dockerfile; `sandboxd build-image` builds it anew"
+            );
         }
     }
 
