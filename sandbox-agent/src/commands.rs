@@ -4,23 +4,29 @@
 //! so a caller that did not hear the answer may ask again. Starting awaits nothing, but for a command that may not
 //! write: its process has to tell first that it became the command, and until then its id is taken.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1::{self, start_request::Program};
-use rustix::process::{Resource, WaitStatus, getrlimit};
+use rustix::process::{Pid, Resource, WaitStatus, getrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
 
 use crate::capture::Capture;
 use crate::command::{Command, LogBudget, Place, Spec};
+use crate::ladder;
+use crate::leftovers::{Leftovers, Running};
 use crate::limits::{
-    MAX_ENDED_COMMANDS, MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES,
+    COLLECT_PAUSE, COLLECT_TRIES, MAX_ENDED_COMMANDS, MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES,
+    MAX_STDIN_BYTES,
 };
+use crate::mark::Mark;
+use crate::members::Owner;
 use crate::oom;
 use crate::read_only;
 use crate::reaper::Reaper;
@@ -28,11 +34,14 @@ use crate::spawn::{self, Launch, Spawned};
 use crate::stdin::{Stdin, write_first};
 use crate::supervisor::Supervisor;
 
+/// The limit that a start runs into when the sandbox is full of processes.
+const PROCESSES: &str = "processes";
+
 #[derive(Debug, Default)]
 struct Kept {
     by_id: HashMap<String, Arc<Command>>,
-    /// Ids whose processes have yet to become their commands.
-    starting: HashSet<String>,
+    /// Ids whose processes have yet to become their commands, with the process where there is one.
+    starting: HashMap<String, Option<Arc<Begun>>>,
     /// Ids in the order their commands ended.
     ended: VecDeque<String>,
 }
@@ -42,6 +51,7 @@ struct Kept {
 pub(crate) struct Commands {
     workspace: PathBuf,
     reaper: Arc<Reaper>,
+    leftovers: Arc<Leftovers>,
     budget: Arc<LogBudget>,
     kept: Mutex<Kept>,
     /// Woken when an id is not starting any more.
@@ -79,9 +89,26 @@ struct Starting {
     id: String,
 }
 
+/// A process that has yet to become its command.
+#[derive(Debug)]
+struct Begun {
+    id: String,
+    main: Pid,
+    mark: Option<Mark>,
+}
+
+impl ladder::Target for Begun {
+    fn owner(&self) -> Owner<'_> {
+        Owner { command_id: &self.id, main: self.main, main_collected: false, mark: self.mark }
+    }
+}
+
 impl Starting {
-    fn new(commands: &Arc<Commands>, id: String) -> Self {
-        commands.lock().starting.insert(id.clone());
+    fn new(commands: &Arc<Commands>, id: String, process: Option<&Spawned>) -> Self {
+        let begun =
+            |spawned: &Spawned| Arc::new(Begun { id: id.clone(), main: spawned.pid, mark: spawned.mark });
+        let begun = process.map(begun);
+        commands.lock().starting.insert(id.clone(), begun);
         Self { commands: Arc::clone(commands), id }
     }
 }
@@ -94,14 +121,18 @@ impl Drop for Starting {
 }
 
 impl Commands {
-    pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>, leftovers: &Arc<Leftovers>) -> Arc<Self> {
+        let commands = Arc::new(Self {
             workspace,
             reaper,
+            leftovers: Arc::clone(leftovers),
             budget: Arc::default(),
             kept: Mutex::default(),
             settled: Notify::new(),
-        })
+        });
+        let set: Arc<dyn Running> = commands.clone();
+        leftovers.spare(Arc::downgrade(&set));
+        commands
     }
 
     /// The command with this id.
@@ -147,20 +178,32 @@ impl Commands {
             detached: request.detached,
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
-        let mut launched = self.launch(spec, &request.env, input, request.read_only)?;
+        let started = match self.spawn(&spec, &request.env, &input, request.read_only) {
+            Err(refusal) if is_process_limit(&refusal) => {
+                let starting = Starting::new(self, spec.id.clone(), None);
+                self.leftovers.end().await;
+                let again = self.spawn_when_collected(&spec, &request.env, &input, request.read_only).await;
+                drop(starting);
+                again?
+            }
+            other => other?,
+        };
+        let (spawned, status) = started;
+        // Asked after the fork, while the command loads on another processor.
+        let mut launched = Launched { spec, spawned, status, input, oom_kills_before: oom::kills_so_far() };
         match launched.spawned.report.take() {
             None => Ok(self.take_in(launched, streamed)),
             Some(report) => self.take_in_later(launched, report, streamed).await,
         }
     }
 
-    fn launch(
+    fn spawn(
         &self,
-        spec: Spec,
+        spec: &Spec,
         env: &HashMap<String, String>,
-        input: Input,
+        input: &Input,
         read_only: bool,
-    ) -> Result<Launched, Kind> {
+    ) -> Result<(Spawned, oneshot::Receiver<WaitStatus>), Kind> {
         let spawned = spawn::spawn(&Launch {
             command_id: &spec.id,
             argv: &spec.argv,
@@ -171,8 +214,24 @@ impl Commands {
         })
         .map_err(refusal_of)?;
         let status = self.reaper.expect(spawned.pid);
-        // Asked after the fork, while the command loads on another processor.
-        Ok(Launched { spec, spawned, status, input, oom_kills_before: oom::kills_so_far() })
+        Ok((spawned, status))
+    }
+
+    /// Tries again for a moment: a process that was killed counts until it is collected.
+    async fn spawn_when_collected(
+        &self,
+        spec: &Spec,
+        env: &HashMap<String, String>,
+        input: &Input,
+        read_only: bool,
+    ) -> Result<(Spawned, oneshot::Receiver<WaitStatus>), Kind> {
+        for _ in 0..COLLECT_TRIES {
+            match self.spawn(spec, env, input, read_only) {
+                Err(refusal) if is_process_limit(&refusal) => sleep(COLLECT_PAUSE).await,
+                other => return other,
+            }
+        }
+        self.spawn(spec, env, input, read_only)
     }
 
     /// Takes a command in once its process has become it. Goes on where the caller does not wait for the answer,
@@ -183,7 +242,7 @@ impl Commands {
         report: pipe::Receiver,
         streamed: bool,
     ) -> Result<StartedCommand, Kind> {
-        let starting = Starting::new(self, launched.spec.id.clone());
+        let starting = Starting::new(self, launched.spec.id.clone(), Some(&launched.spawned));
         let task = tokio::spawn(async move {
             let program = launched.spec.argv.first().cloned().unwrap_or_default();
             read_only::has_become(report, launched.spawned.pid, &program).await?;
@@ -200,7 +259,7 @@ impl Commands {
             (false, pipe) => (pipe, None),
         };
         let (command, requests) =
-            Command::new(spec, spawned.pid, Stdin::new(to_keep), Arc::clone(&self.budget));
+            Command::new(spec, spawned.pid, spawned.mark, Stdin::new(to_keep), Arc::clone(&self.budget));
         let place = own_reader.then(|| Place::first(&command));
         self.lock().by_id.insert(command.spec.id.clone(), Arc::clone(&command));
         match (to_feed, input.given) {
@@ -224,7 +283,7 @@ impl Commands {
     async fn until_settled(&self, id: &str) {
         loop {
             let settled = self.settled.notified();
-            if !self.lock().starting.contains(id) {
+            if !self.lock().starting.contains_key(id) {
                 return;
             }
             settled.await;
@@ -256,13 +315,28 @@ impl Commands {
     }
 }
 
+impl Running for Commands {
+    fn targets(&self) -> Vec<Arc<dyn ladder::Target + Send + Sync>> {
+        let kept = self.lock();
+        let running = kept.by_id.values().filter(|command| command.end_now().is_none());
+        let running = running.map(|command| Arc::clone(command) as Arc<dyn ladder::Target + Send + Sync>);
+        let begun = kept.starting.values().flatten();
+        running.chain(begun.map(|begun| Arc::clone(begun) as Arc<dyn ladder::Target + Send + Sync>)).collect()
+    }
+}
+
+/// Whether a start was refused because the sandbox has as many processes as it may have.
+pub(crate) fn is_process_limit(refusal: &Kind) -> bool {
+    matches!(refusal, Kind::LimitReached(fault) if fault.limit == PROCESSES)
+}
+
 /// A process too many is a limit that is reached, and passes; anything else is the command's own fault.
 pub(crate) fn refusal_of(fault: v1::StartFailed) -> Kind {
     if fault.step != "fork" {
         return Kind::StartFailed(fault);
     }
     let value = getrlimit(Resource::Nproc).current.unwrap_or(0);
-    Kind::LimitReached(v1::LimitReached { limit: "processes".into(), value })
+    Kind::LimitReached(v1::LimitReached { limit: PROCESSES.into(), value })
 }
 
 /// Writes a command's standard input and closes it.
