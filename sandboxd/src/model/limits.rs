@@ -117,8 +117,25 @@ pub const AGENT_ABSENCE: Duration = Duration::from_secs(5);
 /// How long a connection on an agent's socket may take to greet.
 pub const GREETING: Duration = Duration::from_secs(5);
 
-/// How long the agent may take to end a command, all rungs of its ladder together.
-pub const KILL: Duration = Duration::from_secs(15);
+/// How long the agent may take to end a command, all rungs of its ladder together, before its container is restarted.
+/// Longer than the agent's grace period and its passes of KILL.
+pub const KILL: Duration = Duration::from_secs(4);
+
+/// As [`KILL`], for a terminal: its program is ended first, and then what had left the terminal.
+pub const CLOSE_TERMINAL: Duration = Duration::from_secs(8);
+
+/// How long after a command's timeout the daemon ends it itself. The agent's grace period and passes of KILL are within
+/// it.
+pub const TIMEOUT_GRACE: Duration = Duration::from_secs(4);
+
+/// How long the daemon waits for word of a command that should have ended, before it ends it.
+pub const OVERDUE_LOOK: Duration = Duration::from_secs(1);
+
+/// As [`KILL`], for a command whose timeout the agent missed.
+pub const OVERDUE_KILL: Duration = Duration::from_secs(2);
+
+/// Exit code of a command that ran out of time, as timeout(1) has it.
+pub const TIMEOUT_EXIT_CODE: i32 = 124;
 
 /// How long any other short call to an agent may take.
 pub const AGENT_CALL: Duration = Duration::from_secs(30);

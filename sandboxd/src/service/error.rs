@@ -189,7 +189,7 @@ pub enum Error {
         errno: i32,
     },
     /// A limit of one sandbox.
-    #[error("the sandbox's limit of {value} {limit} is reached")]
+    #[error("the sandbox's limit of {value} {limit} is reached{}", cure_of(limit))]
     LimitReached {
         /// Of what.
         limit: String,
@@ -504,6 +504,14 @@ fn words_for_callers(error: &engine::Error) -> String {
         engine::Error::Disk { source, .. } => format!("the workspace's disk cannot be used: {source}"),
         error if error.is_away() => "the engine does not answer".to_owned(),
         _ => "the engine failed".to_owned(),
+    }
+}
+
+/// What helps against a limit that does not pass by itself.
+fn cure_of(limit: &str) -> &'static str {
+    match limit {
+        "processes" => "; end commands that run with :kill, or all of them with :park",
+        _ => "",
     }
 }
 

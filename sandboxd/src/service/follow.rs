@@ -223,8 +223,9 @@ impl CommandStream {
                 Err(_) => {}
             }
         }
-        self.finish(Ended::LOST);
-        Some(Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..Ended::LOST }))
+        let ended = self.service.end_of_lost(&self.sandbox, &self.command).await;
+        self.finish(ended);
+        Some(Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended }))
     }
 }
 

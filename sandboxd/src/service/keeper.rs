@@ -37,7 +37,7 @@ impl Service {
         }
     }
 
-    /// Every second: who has been idle or parked for too long.
+    /// Every second: which commands are past their timeout, and who has been idle or parked for too long.
     async fn keep_time(self: &Arc<Self>) {
         let mut ticks = interval(limits::KEEPER_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -45,6 +45,7 @@ impl Service {
             ticks.tick().await;
             self.end_late_links().await;
             for sandbox in self.registry.all() {
+                self.end_overdue(&sandbox);
                 if self.is_idle_too_long(&sandbox) || self.is_parked_too_long(&sandbox) {
                     // One that hangs must not keep the others from being looked at.
                     let service = Arc::clone(self);

@@ -12,6 +12,7 @@ mod bridge;
 mod capacity;
 mod census;
 mod command;
+mod deadline;
 mod disk;
 mod doors;
 mod egress;

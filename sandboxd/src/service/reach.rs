@@ -7,15 +7,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use sandbox_api::SandboxId;
+use sandbox_api::command::EndReason;
+use sandbox_api::{CommandId, SandboxId};
 
 use super::activity::InUseMark;
 use super::order::{Running, Shared, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::agent::{self, AgentHandle, Duplex, Peer};
+use crate::agent::{self, AgentHandle, Duplex, Peer, Refusal};
 use crate::engine::Status;
-use crate::model::layout::{HOSTS, HOSTS_NAME};
+use crate::model::layout::{HOSTS, HOSTS_NAME, PROFILE, PROFILE_NAME};
 use crate::model::{Stage, Transport, limits};
 
 /// A sandbox that can be used: its agent, and the promise that it is not replaced meanwhile.
@@ -28,6 +29,15 @@ pub(super) struct InUse {
 }
 
 impl InUse {
+    /// A call that a limit of the sandbox refused is no use of the sandbox: one that is tried again and again must not
+    /// keep it from being parked.
+    pub(super) fn unless_refused<T>(&self, result: Result<T, agent::Error>) -> Result<T, Error> {
+        if let Err(agent::Error::Refused(Refusal::LimitReached { .. })) = &result {
+            self.mark.discount();
+        }
+        Ok(result?)
+    }
+
     /// Gives up the promise and keeps the sandbox from being idle, for what may take long.
     pub(super) fn let_go(self) -> (Arc<Sandbox>, AgentHandle, InUseMark) {
         (self.sandbox, self.agent, self.mark)
@@ -76,14 +86,25 @@ impl Service {
         }
     }
 
-    /// Starts a sandbox's container anew, whatever it does. Every command in it is lost; the files stay.
-    pub(super) async fn restart(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), Error> {
+    /// Restarts a sandbox's container, unless that was done since there were `restarts` of it. If `ends` names a
+    /// command, it ends with that reason. Every other command is lost; the files stay.
+    pub(super) async fn restart(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        restarts: u64,
+        ends: Option<(&CommandId, EndReason)>,
+    ) -> Result<(), Error> {
         let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
+        let ends = ends.map(|(command, reason)| (command.clone(), reason));
         let task = self.tasks.spawn(async move {
             let mut state = sandbox.order.exclusive().await;
             let State::Running(Running { agent, .. }) = &*state else {
                 return Ok(());
             };
+            if sandbox.deadlines.restarts() != restarts {
+                return Ok(());
+            }
+            sandbox.deadlines.cut_off(ends.as_ref());
             let restarted = service.restart_held(&sandbox, agent).await;
             if restarted.is_err() {
                 // Nobody knows what runs in it now. Without its container nothing does.
@@ -139,7 +160,8 @@ impl Service {
                     std::fs::create_dir_all(&dir)?;
                     // Whatever the umask: the sandbox's user must get in, and nobody gets here but by its mount.
                     std::fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
-                    write_hosts(&dir.join(HOSTS_NAME))?;
+                    write_unless_there(&dir.join(HOSTS_NAME), HOSTS)?;
+                    write_unless_there(&dir.join(PROFILE_NAME), PROFILE)?;
                     AgentHandle::listen(&dir, secret, sandbox.peer.subscribe())
                 };
                 open().map_err(|source| Error::RunDir { source })
@@ -173,11 +195,11 @@ impl Service {
     }
 }
 
-/// Writes a sandbox's `/etc/hosts`, unless it is there: a container that runs has it mounted.
-fn write_hosts(path: &Path) -> io::Result<()> {
-    if std::fs::read(path).is_ok_and(|there| there == HOSTS.as_bytes()) {
+/// Writes a file that a sandbox sees, unless it is there: a container that runs has it mounted.
+fn write_unless_there(path: &Path, content: &str) -> io::Result<()> {
+    if std::fs::read(path).is_ok_and(|there| there == content.as_bytes()) {
         return Ok(());
     }
-    std::fs::write(path, HOSTS)?;
+    std::fs::write(path, content)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o644))
 }

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Error;
 use super::activity::{Activity, now_ms};
+use super::deadline::Deadlines;
 use super::egress::Egress;
 use super::oom::Ooms;
 use super::order::{Exclusive, OrderLock, State};
@@ -39,6 +40,8 @@ pub(super) struct Sandbox {
     writers: Arc<Semaphore>,
     /// Commands whose end somebody waits for to write it down.
     pub(super) watched: Mutex<HashSet<CommandId>>,
+    /// When its commands should have ended.
+    pub(super) deadlines: Deadlines,
 }
 
 /// What is known of a sandbox at any moment, whatever is being done with it.
@@ -81,6 +84,7 @@ impl Sandbox {
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
             writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),
             watched: Mutex::default(),
+            deadlines: Deadlines::default(),
         }
     }
 

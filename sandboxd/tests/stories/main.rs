@@ -31,6 +31,7 @@ mod harness;
 mod http;
 #[path = "../store/hurt.rs"]
 mod hurt;
+mod kill;
 mod lifecycle;
 mod limits;
 mod links;
@@ -59,6 +60,7 @@ mod rest;
 mod screens;
 mod sink;
 mod start_up;
+mod starved;
 mod stdin;
 mod stop;
 mod terminal;
