@@ -1,8 +1,8 @@
 //! Which containers and volumes are a sandbox's.
 //!
 //! A name proves nothing: anybody can rename a container, and give another one or a volume the name that ours
-//! had. A container is a sandbox's if it has the sandbox's signed labels and its volume. One that was made of an
-//! image of it (`docker commit`) inherits the labels and lacks the volume.
+//! had. A container is a sandbox's if it has the sandbox's signed labels and besides its name or its volume. One that was made of an
+//! image of it (`docker commit`) inherits the labels and lacks both.
 
 use std::collections::HashMap;
 
@@ -70,9 +70,12 @@ impl Engine {
     pub(super) fn owner_of(&self, container: &ContainerSummary) -> Option<SandboxLabels> {
         let map = container.labels.as_ref().filter(|map| !map.contains_key(PROXY_PORT))?;
         let labels = SandboxLabels::from_map(map, &self.instance)?;
-        let volume = volume_name(&labels.id);
+        let (name, volume) = (container_name(&labels.id), volume_name(&labels.id));
+        let mut names = container.names.iter().flatten();
         let mut mounts = container.mounts.iter().flatten();
-        mounts.any(|mount| mount.name.as_ref() == Some(&volume)).then_some(labels)
+        let is_named = names.any(|found| found.strip_prefix('/') == Some(&name));
+        let is_its = is_named || mounts.any(|mount| mount.name.as_ref() == Some(&volume));
+        is_its.then_some(labels)
     }
 
     /// Anybody can give a container the name that a sandbox's has, also one of another sandbox.
