@@ -28,12 +28,13 @@ pub mod state_dir;
 pub mod store;
 pub mod telemetry;
 
-use std::fs::{DirBuilder, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{FlockOperation, flock};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -63,6 +64,12 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Another daemon of this instance runs here, from another state dir.
+    #[error("another sandboxd with this instance key uses {}; one of the two state dirs is a copy", path.display())]
+    RunDirInUse {
+        /// The directory.
+        path: std::path::PathBuf,
+    },
     /// The engine.
     #[error("the engine cannot be used")]
     Engine(#[from] engine::Error),
@@ -91,6 +98,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         None => state_dir.token()?,
     };
     let run_dir = make_run_dir(&config, &instance)?;
+    let _run_dir_lock = lock_run_dir(&run_dir)?;
     let metrics = Arc::new(Metrics::new());
     let runtime = config.oci_runtime.clone();
     let engine = Engine::new(config.engine.clone(), Arc::clone(&instance), runtime, metrics)?;
@@ -99,7 +107,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         .map_err(|source| Error::PreviewBind { address: config.preview.bind, source })?;
     let tasks = TaskTracker::new();
     let store = Store::open(&config.state_dir).await?;
-    let mut setup = setup_of(&config, run_dir);
+    let mut setup = setup_of(&config, run_dir, state_dir.holder()?);
     setup.own_ports = own_ports(&config, &[&listener, &previews]);
     // With port 0 the system chose one.
     setup.preview.bind = previews.local_addr().unwrap_or(setup.preview.bind);
@@ -149,10 +157,19 @@ fn make_run_dir(config: &Config, instance: &Instance) -> Result<PathBuf, Error> 
     Ok(path)
 }
 
-fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
+/// A copy of the state dir has the same run dir as its original.
+fn lock_run_dir(path: &Path) -> Result<File, Error> {
+    let dir = File::open(path).map_err(|source| Error::RunDir { path: path.to_owned(), source })?;
+    flock(&dir, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| Error::RunDirInUse { path: path.to_owned() })?;
+    Ok(dir)
+}
+
+fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
     Setup {
         limits: config.limits,
         run_dir,
+        holder,
         image: config.image.clone(),
         adopt_original: config.adopt_original,
         disk_quota: config.disk_quota,

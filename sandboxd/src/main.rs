@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use sandboxd::cli::{
-    self, CpArgs, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs,
+    self, AcceptEngineArgs, CpArgs, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, ShellArgs,
+    StopArgs,
 };
 use sandboxd::config::{Config, Fault};
 use sandboxd::engine::Engine;
@@ -38,6 +39,7 @@ enum Verb {
     Stop(StopArgs),
     Park(ParkArgs),
     Prune(PruneArgs),
+    AcceptEngine(AcceptEngineArgs),
     /// Print every setting in force with its source, and every fault
     CheckConfig,
     Doctor(DoctorArgs),
@@ -84,6 +86,7 @@ async fn run() -> ExitCode {
         (Verb::Stop(args), Ok(config)) => cli::stop(args, &config).await,
         (Verb::Park(args), Ok(config)) => cli::park(args, &config).await,
         (Verb::Prune(args), Ok(config)) => cli::prune(args, &config).await,
+        (Verb::AcceptEngine(args), Ok(config)) => cli::accept_engine(args, &config).await,
         (Verb::BuildImage, Ok(config)) => build_image(config).await,
     };
     done.unwrap_or_else(|error| {
@@ -146,7 +149,9 @@ fn refuse(faults: &[Fault]) -> io::Result<ExitCode> {
 
 fn advice_of(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let engine = cause.downcast_ref::<sandboxd::engine::Error>().and_then(sandboxd::engine::Error::advice);
-    engine.or_else(|| cause.downcast_ref::<sandboxd::store::Error>()?.advice())
+    let store = || cause.downcast_ref::<sandboxd::store::Error>()?.advice();
+    let service = || cause.downcast_ref::<sandboxd::service::Error>()?.advice();
+    engine.or_else(store).or_else(service)
 }
 
 /// Says what went wrong, why, and where possible what to do.

@@ -45,6 +45,8 @@ pub enum SandboxState {
     Opening,
     /// It is about to be gone.
     Ending,
+    /// Its files are missing on the machine; it can only be deleted until they are back.
+    Lost,
 }
 
 /// What a sandbox may take.

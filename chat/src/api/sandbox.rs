@@ -106,6 +106,7 @@ async fn told(api: &Api, who: &Who, workspace: &Workspace) -> Result<Json<Value>
         Some(SandboxState::Running) => "running",
         Some(SandboxState::Parked) => "parked",
         Some(SandboxState::Opening) => "opening",
+        Some(SandboxState::Lost) => "lost",
     };
     let status = status.filter(|_| state != "none");
     let status = status.as_ref();

@@ -229,6 +229,7 @@ export const texts = {
       opening: "Opening",
       running: "Running",
       parked: "Parked: files kept, wakes with the next command",
+      lost: "Lost: the files are missing on the machine",
       unreachable: "Not reachable now",
     },
     memory: "Memory",

@@ -13,6 +13,7 @@ pub mod id;
 pub mod limits;
 pub mod network;
 pub mod object;
+pub mod orphan;
 pub mod port;
 pub mod sandbox;
 pub mod terminal;

@@ -18,6 +18,7 @@ mod metrics;
 mod ndjson;
 mod network;
 mod openapi;
+mod orphan;
 mod params;
 mod port;
 mod race;

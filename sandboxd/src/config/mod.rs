@@ -259,6 +259,8 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
     );
     let retention =
         reader.setting("SANDBOXD_WORKSPACE_RETENTION_MS", "86400000", parse::number(0..=31_536_000_000));
+    let orphan_grace =
+        reader.setting("SANDBOXD_ORPHAN_GRACE_MS", "86400000", parse::number(1000..=31_536_000_000));
     let disk_budget = reader.setting("SANDBOXD_DISK_BUDGET_MB", "51200", parse::number(0..=1_073_741_824));
     let body = reader.setting("SANDBOXD_MAX_BODY_BYTES", "52428800", parse::number(1024..=209_715_200));
     let timeout = reader.setting(
@@ -272,6 +274,7 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
         max_concurrent: max_concurrent? as usize,
         default_idle_ttl: Duration::from_millis(idle_ttl?),
         workspace_retention: Duration::from_millis(retention?),
+        orphan_grace: Duration::from_millis(orphan_grace?),
         disk_budget_bytes: disk_budget.map(|mb| (mb > 0).then_some(mb * 1024 * 1024))?,
         max_body_bytes: body? as usize,
         max_command_timeout: Duration::from_millis(timeout?),

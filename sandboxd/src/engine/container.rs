@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig};
 use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, ListVolumesOptions,
-    RemoveContainerOptions, RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions,
-    UploadToContainerOptions,
+    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
+    RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions, UploadToContainerOptions,
 };
 use futures::TryStreamExt;
 use sandbox_api::SandboxId;
@@ -269,20 +268,6 @@ impl Engine {
             .filter(|container| !is_helper(container))
             .map(|container| self.found(container))
             .collect())
-    }
-
-    /// What every volume says that is labelled and named as a sandbox's of ours.
-    pub async fn volumes(&self) -> Result<Vec<SandboxLabels>, Error> {
-        let label = format!("{INSTANCE}={}", self.instance.id());
-        let options =
-            ListVolumesOptions { filters: Some(HashMap::from([("label".to_owned(), vec![label])])) };
-        let list = self.docker.list_volumes(Some(options));
-        let volumes = self.call("list volumes", limits::ENGINE_CALL, list).await?.volumes.unwrap_or_default();
-        let ours = |volume: bollard::models::Volume| {
-            let labels = SandboxLabels::from_map(&volume.labels, &self.instance)?;
-            (volume.name == volume_name(&labels.id)).then_some(labels)
-        };
-        Ok(volumes.into_iter().filter_map(ours).collect())
     }
 
     fn found(&self, container: bollard::models::ContainerSummary) -> Found {

@@ -47,6 +47,27 @@ impl Engine {
             std::future::ready(found)
         })
     }
+
+    /// Each time an epoch of ours is made, by whichever daemon, from `since_ms` on. Ends with an error when the engine goes away.
+    pub fn new_epochs(&self, since_ms: i64) -> impl Stream<Item = Result<(), Error>> + Send + use<> {
+        let filters = HashMap::from([
+            ("type".to_owned(), vec![EventMessageTypeEnum::VOLUME.to_string()]),
+            ("event".to_owned(), vec!["create".to_owned()]),
+        ]);
+        let options =
+            EventsOptions { since: Some(seconds(since_ms)), filters: Some(filters), ..Default::default() };
+        let (address, prefix) = (self.address.clone(), self.epoch_prefix());
+        self.docker.events(Some(options)).filter_map(move |event| {
+            let found = match event {
+                Ok(event) => {
+                    let name = event.actor.and_then(|actor| actor.id);
+                    name.filter(|name| name.starts_with(&prefix)).map(|_| Ok(()))
+                }
+                Err(source) => Some(Err(Error::from_call("events", &address, source))),
+            };
+            std::future::ready(found)
+        })
+    }
 }
 
 fn change_of(event: EventMessage) -> Option<Change> {

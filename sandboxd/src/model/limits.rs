@@ -17,6 +17,8 @@ pub struct Limits {
     pub workspace_retention: Duration,
     /// What all workspaces may take together before parked ones are deleted; `None` is no budget.
     pub disk_budget_bytes: Option<u64>,
+    /// How long what only the engine knows is kept before it is removed, by the daemon's own age and by the wall clock.
+    pub orphan_grace: Duration,
     /// Longest request body in bytes.
     pub max_body_bytes: usize,
     /// Longest time a command may be given.
@@ -266,6 +268,12 @@ pub const HISTORY_RETRY: Duration = Duration::from_secs(1);
 
 /// How often idle and parked sandboxes are looked at.
 pub const KEEPER_TICK: Duration = Duration::from_secs(1);
+
+/// Times a start tries for the next epoch, while other daemons of the same instance start as well.
+pub const EPOCH_TRIES: usize = 5;
+
+/// How long a start with a copied or restored state dir waits for the daemon to end that runs beside it.
+pub const OTHER_DAEMON: Duration = Duration::from_secs(5);
 
 /// How often what is is compared with what should be.
 pub const RECONCILE_EVERY: Duration = Duration::from_secs(60);

@@ -271,6 +271,33 @@ pub enum Error {
     /// The sandbox has a disk and this daemon cannot use disks.
     #[error("the sandbox's disk cannot be used: disks do not work here any more")]
     NoDisks,
+    /// The files of the sandbox are missing on the engine.
+    #[error(
+        "the sandbox is lost: its files are missing on the engine; restore its volume or disk there, or delete the sandbox to start anew"
+    )]
+    Lost,
+    /// The engine has nothing of the sandboxes that there are.
+    #[error(
+        "this engine has none of the {sandboxes} sandboxes that the database lists, and no marker of this installation"
+    )]
+    OtherEngine {
+        /// How many there are.
+        sandboxes: usize,
+    },
+    /// The state dir's database belongs to another key.
+    #[error("the database belongs to the instance {recorded}, and instance.key is that of {found}")]
+    OtherInstance {
+        /// Whose it is.
+        recorded: String,
+        /// Whose the key is.
+        found: String,
+    },
+    /// Another daemon of this instance runs.
+    #[error("another sandboxd with this instance key uses this engine")]
+    AnotherDaemon,
+    /// Another daemon of this instance was started after this one.
+    #[error("another sandboxd with this instance key was started after this one, which no longer acts")]
+    Superseded,
     /// As many sandboxes run as may.
     #[error("all {max} sandboxes are in use")]
     Full {
@@ -353,6 +380,7 @@ impl Error {
             Self::ConditionFailed { .. } => ErrorCode::PreconditionFailed,
             Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
             Self::InUse
+            | Self::Lost
             | Self::NetworkHeld
             | Self::NotParked
             | Self::PortClosed { .. }
@@ -366,7 +394,11 @@ impl Error {
             | Self::Engine(engine::Error::Disk { source: DiskFault::Full(_), .. }) => {
                 ErrorCode::InsufficientStorage
             }
-            Self::NoDisks => ErrorCode::Unavailable,
+            Self::NoDisks
+            | Self::OtherEngine { .. }
+            | Self::OtherInstance { .. }
+            | Self::AnotherDaemon
+            | Self::Superseded => ErrorCode::Unavailable,
             Self::Full { .. } | Self::LimitReached { .. } => ErrorCode::CapacityExhausted,
             Self::NotReady { .. } | Self::NotRestored => ErrorCode::Unavailable,
             Self::WaitDeadline { .. } | Self::StdinStalled { .. } | Self::StdinLate { .. } => {
@@ -434,6 +466,8 @@ impl Error {
             Self::PortClosed { port } => json!({ "port": port }),
             Self::Full { max } => json!({ "maxConcurrent": max }),
             Self::NotReady { missing } => json!({ "missing": missing }),
+            Self::Lost => json!({ "state": "lost" }),
+            Self::OtherEngine { .. } => json!({ "missing": "marker" }),
             Self::ImageNotAllowed { image } | Self::ImageUnavailable { image, .. } => {
                 json!({ "field": "image", "value": image })
             }
@@ -446,6 +480,9 @@ impl Error {
             | Self::Unsettled
             | Self::NotRestored
             | Self::NoDisks
+            | Self::OtherInstance { .. }
+            | Self::AnotherDaemon
+            | Self::Superseded
             | Self::NotHardened { .. }
             | Self::Store(_)
             | Self::Engine(_)
@@ -480,10 +517,19 @@ impl Error {
     }
 
     /// What the operator can do about it, where that is known.
-    pub(super) fn advice(&self) -> Option<&'static str> {
+    pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Engine(error) => error.advice(),
             Self::Store(error) => error.advice(),
+            Self::OtherEngine { .. } => Some(
+                "mount the engine's data root and start again; if its files are gone for good, `sandboxd accept-engine` keeps the sandboxes as lost and lets the daemon start",
+            ),
+            Self::OtherInstance { .. } => Some(
+                "restore the instance.key that belongs to the database, or move the database away to take the sandboxes back from the engine's labels",
+            ),
+            Self::AnotherDaemon => Some(
+                "stop that daemon, which may run on another machine or with a copy of this state dir; each installation needs a key of its own",
+            ),
             _ => None,
         }
     }

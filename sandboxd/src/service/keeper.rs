@@ -27,7 +27,8 @@ impl Service {
                     self.keep_time(),
                     self.keep_in_step(),
                     self.watch_room(),
-                    self.follow_engine()
+                    self.follow_engine(),
+                    self.watch_engine()
                 );
             }
         };
@@ -44,6 +45,9 @@ impl Service {
         loop {
             ticks.tick().await;
             self.end_late_links().await;
+            if self.check_engine().is_err() {
+                continue;
+            }
             for sandbox in self.registry.all() {
                 self.end_overdue(&sandbox);
                 if self.is_idle_too_long(&sandbox) || self.is_parked_too_long(&sandbox) {
@@ -72,7 +76,7 @@ impl Service {
             Stage::Parked => {
                 self.delete_parked(sandbox, |service| service.is_parked_too_long(sandbox)).await.map(drop)
             }
-            Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting => Ok(()),
+            Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting | Stage::Lost => Ok(()),
         };
         if let Err(error) = done {
             warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not retire a sandbox");
@@ -94,7 +98,9 @@ impl Service {
                     "could not compare what is with what should be"
                 );
             }
-            self.park_surplus().await;
+            if self.check_engine().is_ok() {
+                self.park_surplus().await;
+            }
             self.write_down().await;
             self.tidy_links().await;
             if trimmed.elapsed() >= limits::TRIM_EVERY {
@@ -103,7 +109,9 @@ impl Service {
                     warn!(error = &error as &dyn std::error::Error, "could not trim the history");
                 }
             }
-            if let Err(error) = self.keep_disk_budget().await {
+            if self.check_engine().is_ok()
+                && let Err(error) = self.keep_disk_budget().await
+            {
                 warn!(error = &error as &dyn std::error::Error, "could not keep the disk budget");
             }
         }
@@ -163,6 +171,7 @@ impl Service {
                 });
             }
             self.ooms_watched.end();
+            self.identity.doubt();
             missed = true;
             // An engine that hangs up at once is asked less often.
             let pause =

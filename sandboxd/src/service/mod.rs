@@ -16,10 +16,12 @@ mod deadline;
 mod disk;
 mod doors;
 mod egress;
+mod epoch;
 mod error;
 mod files;
 mod follow;
 mod history;
+mod identity;
 mod keeper;
 mod linking;
 mod links;
@@ -27,6 +29,7 @@ mod meddling;
 mod oom;
 mod order;
 mod originals;
+mod orphans;
 mod outlet;
 mod park;
 mod port;
@@ -61,6 +64,7 @@ pub use error::Error;
 pub use files::UploadFailed;
 pub use follow::CommandStream;
 pub use links::{Link, LinkWish};
+pub use orphans::OrphanView;
 pub use port::{PreviewTrace, PreviewUse};
 pub use prepare::Readiness;
 pub use sandbox::{Changes, Reconnected};
@@ -68,6 +72,7 @@ pub use terminal_view::{TerminalHand, TerminalView};
 pub use view::{SandboxUsage, SandboxView, Selection};
 
 use self::age::Age;
+use self::identity::Identity;
 use self::links::Links;
 use self::prepare::Prepared;
 use self::publish::Publications;
@@ -76,7 +81,7 @@ use crate::egress::{self as egress_room, Gate};
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Repair;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, Instance, Limits, Transport, limits};
+use crate::model::{DiskQuota, Instance, Limits, Orphan, Transport, limits};
 use crate::store::Store;
 
 /// What the service is set up with.
@@ -86,6 +91,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Directory of the agents' sockets, this installation's own.
     pub run_dir: PathBuf,
+    /// Tells the state dir from a copy of it.
+    pub holder: String,
     /// Tag of the sandbox image.
     pub image: String,
     /// Images that a caller may ask for besides that.
@@ -140,7 +147,11 @@ pub struct Service {
     weaknesses: OnceLock<Vec<String>>,
     /// What is known of the room for disks.
     room: room::Room,
-    /// Disks that belonged to nobody at the last look.
+    /// Whose engine this is.
+    identity: Identity,
+    /// What the engine has and no sandbox claims, as of the last look.
+    orphans: std::sync::Mutex<Vec<Orphan>>,
+    /// Unused disks that belonged to nobody at the last look.
     suspect_disks: std::sync::Mutex<HashSet<String>>,
     /// Cancelled when nobody is to watch commands any more.
     watching: CancellationToken,
@@ -177,6 +188,8 @@ impl Service {
             quota: OnceLock::new(),
             weaknesses: OnceLock::new(),
             room: room::Room::default(),
+            identity: Identity::default(),
+            orphans: std::sync::Mutex::default(),
             suspect_disks: std::sync::Mutex::default(),
             watching: CancellationToken::new(),
             ooms_watched: oom::Watched::default(),
@@ -207,6 +220,7 @@ impl Service {
     /// Writes down what only memory knows and closes the store. The last thing at a stop.
     pub async fn close(&self) {
         self.watching.cancel();
+        // The helper is another daemon's where there is a newer one: then there are no disks here.
         if timeout(limits::CLOSE_DISKS, self.close_disks()).await.is_err() {
             tracing::warn!("the engine does not answer; the disks' helper ends by itself");
         }

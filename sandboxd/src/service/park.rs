@@ -15,6 +15,7 @@ use super::view::told_by;
 use super::{Error, Service};
 use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
+use crate::metrics::Repair;
 use crate::model::{Ended, Stage, limits};
 use crate::seam;
 
@@ -41,6 +42,7 @@ impl Service {
                 }
                 State::Running(_) => service.park_held(&sandbox, &mut state).await,
                 State::Parked => Ok(()),
+                State::Lost => Err(Error::Lost),
                 _ => Err(Error::NotFound { resource: "sandbox" }),
             }
         });
@@ -89,6 +91,7 @@ impl Service {
 
     /// Parks a sandbox that the caller holds: its container goes, its files stay.
     pub(super) async fn park_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.may_act().await?;
         self.store.set_stage(sandbox.id(), Stage::Parking).await?;
         sandbox.update(|record| record.stage = Stage::Parking);
         seam::at("park.intent");
@@ -128,7 +131,7 @@ impl Service {
     pub(super) async fn wake(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
         let ready = match &*sandbox.order.shared().await {
             State::Running(Running { agent, .. }) => agent.is_connected(),
-            State::Parked => false,
+            State::Parked | State::Lost => false,
             State::Creating | State::Failed(_) | State::Stuck | State::Deleted => true,
         };
         if ready {
@@ -149,7 +152,15 @@ impl Service {
             if agent.is_connected() || self.comes_back(sandbox, agent).await? {
                 return Ok(false);
             }
+            self.verify_engine().await?;
             self.park_held(sandbox, &mut state).await?;
+        }
+        if matches!(&*state, State::Lost) {
+            self.may_act().await?;
+            if !self.has_workspace(sandbox).await? {
+                return Err(Error::Lost);
+            }
+            self.find_held(sandbox, &mut state).await;
         }
         match &*state {
             State::Parked => self.wake_held(sandbox, &mut state).await.map(|()| true),
@@ -180,11 +191,11 @@ impl Service {
 
     async fn wake_held(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {
         let prepared = self.prepared()?.clone();
+        self.may_act().await?;
         self.allows_network(&sandbox.labels().spec.network)?;
         if !self.has_workspace(sandbox).await? {
-            warn!(sandbox = %sandbox.id(), "the workspace of a parked sandbox is gone, and so is the sandbox");
-            self.delete_held(sandbox, state).await?;
-            return Err(Error::NotFound { resource: "sandbox" });
+            self.lose_held(sandbox, state).await?;
+            return Err(Error::Lost);
         }
         let place = self.place().await?;
         self.store.set_stage(sandbox.id(), Stage::Waking).await?;
@@ -214,6 +225,37 @@ impl Service {
                 Err(error)
             }
         }
+    }
+
+    /// Notes that the workspace of a sandbox that the caller holds is missing. Its row stays, and nothing is removed.
+    pub(super) async fn lose_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        // Another engine has no workspace of ours.
+        self.verify_engine().await?;
+        sandbox.update(|record| {
+            record.stage = Stage::Lost;
+            record.parked_at_age_ms = None;
+        });
+        *state = State::Lost;
+        self.save(sandbox).await;
+        self.repaired(Repair::Workspace);
+        warn!(
+            sandbox = %sandbox.id(),
+            session = %sandbox.labels().spec.session_key,
+            "the files of a sandbox are missing on the engine; it is lost until they are back or it is deleted"
+        );
+        Ok(())
+    }
+
+    /// Takes back a lost sandbox whose workspace is there again.
+    pub(super) async fn find_held(&self, sandbox: &Sandbox, state: &mut State) {
+        let age = self.age.now_ms();
+        sandbox.update(|record| {
+            record.stage = Stage::Parked;
+            record.parked_at_age_ms = Some(age);
+        });
+        *state = State::Parked;
+        self.save(sandbox).await;
+        info!(sandbox = %sandbox.id(), "the files of a lost sandbox are back; it is parked");
     }
 
     /// Writes down what a sandbox has become. Where the store cannot be written now, the next reconcile does:

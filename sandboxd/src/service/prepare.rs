@@ -50,7 +50,7 @@ impl Service {
 
     pub(super) fn prepared(&self) -> Result<&Prepared, Error> {
         match (self.prepared.get(), self.readiness()) {
-            (Some(prepared), Readiness::Ready) => Ok(prepared),
+            (Some(prepared), Readiness::Ready) => self.check_engine().map(|()| prepared),
             (_, Readiness::Waiting { missing }) => Err(Error::NotReady { missing }),
             (None, Readiness::Ready) => Err(Error::NotReady { missing: "start-up" }),
         }
@@ -81,6 +81,7 @@ impl Service {
     async fn prepare_once(self: &Arc<Self>, done: &mut Done) -> Result<(), Error> {
         self.wait_for("engine");
         self.engine.meet().await?;
+        self.settle_engine().await?;
         self.wait_for("image");
         let image = self.setup.image.clone();
         self.ensure_image().await?;

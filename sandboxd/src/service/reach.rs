@@ -57,7 +57,7 @@ impl Service {
                     let agent = agent.clone();
                     return Ok(InUse { sandbox, agent, mark, _order: order });
                 }
-                State::Running(_) | State::Parked => {}
+                State::Running(_) | State::Parked | State::Lost => {}
                 State::Creating | State::Failed(_) | State::Stuck | State::Deleted => {
                     return Err(Error::NotFound { resource: "sandbox" });
                 }
@@ -70,6 +70,7 @@ impl Service {
 
     /// The sandbox with this id, whatever its state.
     pub(super) fn find(&self, id: &SandboxId) -> Result<Arc<Sandbox>, Error> {
+        self.refuse_superseded()?;
         if let Some(sandbox) = self.registry.get(id) {
             return Ok(sandbox);
         }
@@ -108,6 +109,7 @@ impl Service {
             let restarted = service.restart_held(&sandbox, agent).await;
             if restarted.is_err() {
                 // Nobody knows what runs in it now. Without its container nothing does.
+                service.verify_engine().await?;
                 service.park_held(&sandbox, &mut state).await?;
             }
             restarted

@@ -17,13 +17,26 @@ use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::engine::{self, Found, SandboxLabels};
 use crate::metrics::Repair;
-use crate::model::{SandboxRecord, Stage, limits};
+use crate::model::{SandboxRecord, Stage, UidSlot, limits};
 
 /// What the engine has of ours.
 pub(super) struct OnEngine {
     /// Containers, and whether they run.
     pub(super) containers: HashMap<SandboxId, (SandboxLabels, bool)>,
     pub(super) volumes: HashMap<SandboxId, SandboxLabels>,
+}
+
+impl OnEngine {
+    fn has(&self, id: &SandboxId) -> bool {
+        self.containers.contains_key(id) || self.volumes.contains_key(id)
+    }
+
+    /// Whether it is the daemon's own trial of another start, and nobody's work.
+    fn is_trial(&self, id: &SandboxId) -> bool {
+        let of_container = self.containers.get(id).map(|(labels, _)| labels);
+        let mut labels = of_container.into_iter().chain(self.volumes.get(id));
+        labels.any(|labels| labels.slot == UidSlot::LAST)
+    }
 }
 
 impl Service {
@@ -43,7 +56,10 @@ impl Service {
 
     /// What the engine has of ours. Labels that do not verify make nothing ours.
     pub(super) async fn look(&self) -> Result<OnEngine, Error> {
-        let (containers, volumes) = tokio::try_join!(self.engine.list(), self.engine.volumes())?;
+        let containers = self.engine.list().await?;
+        // After the containers, so that its marker speaks for both.
+        let volumes = self.engine.volumes().await?;
+        self.judge_engine(&volumes).await?;
         let mut found = OnEngine { containers: HashMap::new(), volumes: HashMap::new() };
         for Found { labels, container_id, runs } in containers {
             match labels {
@@ -57,12 +73,12 @@ impl Service {
                 }
             }
         }
-        found.volumes = volumes.into_iter().map(|labels| (labels.id.clone(), labels)).collect();
+        found.volumes = volumes.sandboxes.into_iter().map(|labels| (labels.id.clone(), labels)).collect();
         Ok(found)
     }
 
-    /// Looks at one sandbox: parks it where its container died, removes it where its workspace is gone or a
-    /// removal was left half done.
+    /// Looks at one sandbox: parks it where its container died, notes where its workspace is gone or back, and
+    /// removes it where a removal was left half done.
     pub(super) async fn look_at(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
         if let Err(error) = self.mend(sandbox).await {
             warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not mend a sandbox");
@@ -81,6 +97,7 @@ impl Service {
                 }
                 let mut state = sandbox.order.exclusive().await;
                 if matches!(&*state, State::Running(_)) && !self.is_as_it_should_be(sandbox).await? {
+                    self.verify_engine().await?;
                     info!(sandbox = %sandbox.id(), "a container ended, or was changed by others; parking its sandbox");
                     self.park_held(sandbox, &mut state).await?;
                     self.repaired(Repair::Ended);
@@ -90,9 +107,14 @@ impl Service {
             Stage::Parked => {
                 let Some(mut state) = sandbox.order.try_exclusive() else { return Ok(()) };
                 if matches!(&*state, State::Parked) && !self.has_workspace(sandbox).await? {
-                    warn!(sandbox = %sandbox.id(), "the workspace of a parked sandbox is gone, and so is the sandbox");
-                    self.delete_held(sandbox, &mut state).await?;
-                    self.repaired(Repair::Workspace);
+                    self.lose_held(sandbox, &mut state).await?;
+                }
+                Ok(())
+            }
+            Stage::Lost => {
+                let Some(mut state) = sandbox.order.try_exclusive() else { return Ok(()) };
+                if matches!(&*state, State::Lost) && self.has_workspace(sandbox).await? {
+                    self.find_held(sandbox, &mut state).await;
                 }
                 Ok(())
             }
@@ -108,12 +130,14 @@ impl Service {
         }
     }
 
-    /// Removes what no sandbox claims: containers, volumes, disks, networks, and sockets' directories.
+    /// Removes what no sandbox claims: networks and sockets' directories at once, workspaces and disks after a grace.
     pub(super) async fn sweep(&self, on_engine: &OnEngine) -> Result<(), Error> {
+        let mut unclaimed = Vec::new();
         let ids: HashSet<&SandboxId> = on_engine.containers.keys().chain(on_engine.volumes.keys()).collect();
         for id in ids {
             match self.registry.get(id) {
-                None => self.sweep_orphan(id).await,
+                None if on_engine.is_trial(id) => self.sweep_trial(id).await,
+                None => unclaimed.push(id.clone()),
                 Some(sandbox) => {
                     // A parked sandbox has no container.
                     let Some(state) = sandbox.order.try_exclusive() else { continue };
@@ -128,12 +152,15 @@ impl Service {
         let relics = self.engine.remove_networks(|name| kept.iter().any(|kept| kept == name)).await?;
         let networks = relics + self.tidy_bridge().await?;
         (0..networks).for_each(|_| self.repaired(Repair::Network));
-        self.sweep_disks().await?;
-        self.sweep_run_dir()
+        let disks = self.unclaimed_disks().await?;
+        self.sweep_unused_disks(disks.unused).await;
+        self.sweep_orphans(unclaimed, disks.used).await;
+        self.sweep_run_dir(on_engine)
     }
 
-    /// One that cannot be removed now is tried again with the next sweep, and keeps nobody from starting.
-    async fn sweep_orphan(&self, id: &SandboxId) {
+    /// A trial of a start that was cut off. One that cannot be removed now is tried again with the next sweep, and
+    /// keeps nobody from starting.
+    async fn sweep_trial(&self, id: &SandboxId) {
         match self.engine.remove(id).await {
             Ok(()) => {
                 info!(sandbox = %id, "removed a container or volume without a sandbox");
@@ -148,11 +175,14 @@ impl Service {
         }
     }
 
-    fn sweep_run_dir(&self) -> Result<(), Error> {
+    /// A container without a sandbox keeps its directory as long as itself.
+    fn sweep_run_dir(&self, on_engine: &OnEngine) -> Result<(), Error> {
         let entries = std::fs::read_dir(&self.setup.run_dir).map_err(|source| Error::RunDir { source })?;
         for entry in entries.flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<SandboxId>().ok());
-            if let Some(id) = id.filter(|id| self.registry.get(id).is_none()) {
+            let is_claimed =
+                |id: &SandboxId| self.registry.get(id).is_some() || on_engine.containers.contains_key(id);
+            if let Some(id) = id.filter(|id| !is_claimed(id)) {
                 self.remove_run_dir_of(&id)?;
                 self.repaired(Repair::RunDir);
             }
@@ -163,6 +193,7 @@ impl Service {
     /// Takes back the sandboxes of before, finishes or undoes what was cut off, and sweeps the rest.
     pub(super) async fn take_back_all(self: &Arc<Self>) -> Result<(), Error> {
         let on_engine = self.look().await?;
+        self.take_orphans().await?;
         // A start that is tried again has them in the store already.
         let records = if self.store.is_new() && self.store.sandboxes().await?.is_empty() {
             let records = self.rehydrate(&on_engine).await?;
@@ -173,8 +204,12 @@ impl Service {
                 );
             }
             records
-        } else {
+        } else if self.is_continuous() {
             self.store.sandboxes().await?
+        } else {
+            let mut records = self.store.sandboxes().await?;
+            records.extend(self.rehydrate_beside(&records, &on_engine).await?);
+            records
         };
         // An error ends this try here, before the sweep: what is not in the registry would be swept.
         let records = records.into_iter().filter(|record| self.registry.get(&record.id).is_none());
@@ -212,11 +247,21 @@ impl Service {
             }
             container => container.is_some_and(|(_, runs)| *runs),
         };
-        match record.stage {
+        let stage = match record.stage {
+            // An older row than the sandbox: it was made since.
+            Stage::Creating if !self.is_continuous() && on_engine.has(&record.id) => Stage::Waking,
+            // It was woken since.
+            Stage::Parked if !self.is_continuous() && runs => Stage::Waking,
+            stage => stage,
+        };
+        match stage {
             // Nobody was told that it is there, or somebody was told that it is not.
             Stage::Creating | Stage::Deleting => self.finish_delete(record).await,
             // A container that runs may have commands in it, whatever was about to happen to it.
-            Stage::Running | Stage::Parking | Stage::Waking if runs => self.take_back_running(record).await,
+            Stage::Running | Stage::Parking | Stage::Waking | Stage::Lost if runs => {
+                self.take_back_running(record).await
+            }
+            Stage::Lost => self.take_back_lost(record).await,
             Stage::Running | Stage::Parking | Stage::Waking | Stage::Parked => {
                 self.take_back_parked(record, on_engine).await
             }
@@ -323,8 +368,9 @@ impl Service {
         // A container that is left over, or a workspace that is gone, is what the sweep and the next look at
         // it are for.
         if !on_engine.volumes.contains_key(&id) {
-            self.look_at_for_a_moment(sandbox).await;
-        } else if !was_parked {
+            self.look_at_for_a_moment(Arc::clone(&sandbox)).await;
+        }
+        if !was_parked && sandbox.stage() == Stage::Parked {
             info!(sandbox = %id, "the container of a sandbox has ended; it is parked");
             self.repaired(Repair::Ended);
             self.end_history_of(&sandbox).await;
@@ -333,17 +379,36 @@ impl Service {
         Ok(())
     }
 
-    /// The records of what the engine's labels tell, where the store is new. Where two claim one session or
-    /// user id, the one that runs has it.
+    async fn take_back_lost(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
+        let sandbox = Sandbox::of_before(record, State::Lost, None);
+        if self.registry.adopt(Arc::clone(&sandbox)) {
+            self.look_at(&sandbox).await;
+        }
+        Ok(())
+    }
+
+    /// The records of what the engine's labels tell, where the store is new.
     async fn rehydrate(&self, on_engine: &OnEngine) -> Result<Vec<SandboxRecord>, Error> {
+        self.rehydrate_beside(&[], on_engine).await
+    }
+
+    /// The records of what the engine's labels tell beside those that are known. Where two claim one session or
+    /// user id, the known one has it, or else the one that runs.
+    async fn rehydrate_beside(
+        &self,
+        known: &[SandboxRecord],
+        on_engine: &OnEngine,
+    ) -> Result<Vec<SandboxRecord>, Error> {
         let mut running: Vec<_> = on_engine.containers.values().filter(|(_, runs)| *runs).collect();
         running.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
         let running = running.into_iter().map(|(labels, _)| (labels, Stage::Running));
         let parked = on_engine.volumes.values().map(|labels| (labels, Stage::Parked));
-        let (mut sessions, mut slots, mut records) = (HashSet::new(), HashSet::new(), Vec::new());
+        let mut sessions: HashSet<_> = known.iter().map(|record| &record.spec.session_key).collect();
+        let mut slots: HashSet<_> = known.iter().map(|record| record.slot).collect();
+        let mut records = Vec::new();
         for (labels, stage) in running.chain(parked) {
             // The daemon's own trial of another start has the last user id; it was cut off.
-            let is_trial = labels.slot == crate::model::UidSlot::LAST;
+            let is_trial = labels.slot == UidSlot::LAST;
             if is_trial || sessions.contains(&labels.spec.session_key) || slots.contains(&labels.slot) {
                 continue;
             }

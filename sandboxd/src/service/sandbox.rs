@@ -51,6 +51,7 @@ impl Service {
         changes: &Changes,
     ) -> Result<Reconnected, Error> {
         let prepared = self.prepared()?.clone();
+        self.may_act().await?;
         self.allows_network(&spec.network)?;
         for _ in 0..limits::RACE_TRIES {
             match self.registry.claim(spec.clone(), prepared.transport)? {
@@ -226,6 +227,7 @@ impl Service {
                 let id = sandbox.id().clone();
                 Ok(Some(Reconnected { id, created: false, woken, spec: sandbox.labels().spec }))
             }
+            State::Lost => Err(Error::Lost),
             State::Failed(error) => Err(Error::CreateFailed(Arc::clone(error))),
             State::Stuck => {
                 drop(state);
@@ -290,6 +292,7 @@ impl Service {
 
     /// Deletes a sandbox that the caller holds.
     pub(super) async fn delete_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.may_act().await?;
         match self.store.set_stage(sandbox.id(), Stage::Deleting).await {
             // Its create failed before there was a row.
             Ok(()) | Err(store::Error::Absent { .. }) => {}
@@ -327,6 +330,7 @@ impl Service {
             // The engine may have the disk mounted, too. Nobody else can use it; each sweep tries again.
             Err(error @ engine::Error::Miscounted { .. }) => {
                 let disk = self.give_up_disk(sandbox).await;
+                self.expect_removal(sandbox.id()).await;
                 warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, disk_is_gone = disk.is_ok(), "a deleted volume stays until the engine is restarted");
             }
             Err(error) => return Err(error.into()),

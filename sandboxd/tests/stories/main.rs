@@ -31,6 +31,7 @@ mod harness;
 mod http;
 #[path = "../store/hurt.rs"]
 mod hurt;
+mod identity;
 mod kill;
 mod lifecycle;
 mod limits;

@@ -15,6 +15,7 @@ pub(super) fn of(sandbox: Sandbox) -> Status {
             Told::Parked => SandboxState::Parked,
             Told::Creating => SandboxState::Opening,
             Told::Failed | Told::Deleted => SandboxState::Ending,
+            Told::Lost => SandboxState::Lost,
         },
         image: Some(sandbox.image),
         limits: Limits {

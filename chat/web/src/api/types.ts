@@ -77,7 +77,7 @@ export type Posture = {
   unenforced: string[];
 };
 
-export type SandboxState = "none" | "opening" | "running" | "parked" | "unreachable";
+export type SandboxState = "none" | "opening" | "running" | "parked" | "lost" | "unreachable";
 
 export type SandboxInfo = {
   state: SandboxState;

@@ -53,7 +53,7 @@ function Sandbox({ chatId, info, turn, onInfo, onChange }: SandboxProps) {
   );
 }
 
-const TONES = { none: "", opening: "run", running: "ok", parked: "", unreachable: "bad" } as const;
+const TONES = { none: "", opening: "run", running: "ok", parked: "", lost: "bad", unreachable: "bad" } as const;
 
 function StateLine({ info }: { info: SandboxInfo }) {
   return (
