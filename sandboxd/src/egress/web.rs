@@ -15,9 +15,11 @@ use hyper::client::conn::http1::{self as client, SendRequest};
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use listen::linger::Lingering;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, split};
 use tokio::net::TcpStream;
 use tokio_util::io::{InspectReader, InspectWriter};
+use tokio_util::sync::CancellationToken;
 
 use super::{Broken, Expected, Far, Meter};
 use crate::metrics::Direction;
@@ -40,6 +42,9 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(), Broken> {
     let (near_reads, near_writes) = split(near);
     let near = tokio::io::join(AsyncReadExt::chain(&head[..], near_reads), near_writes);
+    // Where a server leaves after its answer the client has yet to read it, and a tunnel that is dropped before its client
+    // has left is cut off.
+    let near = Lingering::within(limits::EGRESS_SILENCE, near, CancellationToken::new());
     let early = std::mem::take(&mut far.early);
     let (far_reads, far_writes) = TcpStream::split(&mut far.stream);
     let far_reads = AsyncReadExt::chain(&early[..], far_reads);
