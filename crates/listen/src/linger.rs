@@ -23,7 +23,7 @@ const SCRATCH_BYTES: usize = 4096;
 /// A stream whose shutdown lingers.
 pub struct Lingering<S> {
     stream: S,
-    limit: Duration,
+    limit: Box<dyn Fn() -> Duration + Send>,
     stop: CancellationToken,
     /// Set when nothing more is sent.
     until: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -32,12 +32,12 @@ pub struct Lingering<S> {
 impl<S: Unpin> Lingering<S> {
     /// Of a connection; `stop` ends the lingering too.
     pub fn new(stream: S, stop: CancellationToken) -> Self {
-        Self::within(LINGER, stream, stop)
+        Self::within(|| LINGER, stream, stop)
     }
 
-    /// Of one whose client has more time to hang up.
-    pub fn within(limit: Duration, stream: S, stop: CancellationToken) -> Self {
-        Self { stream, limit, stop, until: None }
+    /// Of one whose client has the time to hang up that `limit` says when nothing more is sent.
+    pub fn within(limit: impl Fn() -> Duration + Send + 'static, stream: S, stop: CancellationToken) -> Self {
+        Self { stream, limit: Box::new(limit), stop, until: None }
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut S> {
@@ -81,7 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         if this.until.is_none() {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
         }
-        let (limit, stop) = (this.limit, this.stop.clone());
+        let (limit, stop) = ((this.limit)(), this.stop.clone());
         let until = this.until.get_or_insert_with(|| {
             Box::pin(async move { drop(timeout(limit, stop.cancelled_owned()).await) })
         });

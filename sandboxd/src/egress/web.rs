@@ -5,7 +5,9 @@
 //! HTTP/2) is left out of requests: it is there over TLS.
 
 use std::error::Error;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{EXPECT, HOST};
@@ -44,7 +46,11 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     let near = tokio::io::join(AsyncReadExt::chain(&head[..], near_reads), near_writes);
     // Where a server leaves after its answer the client has yet to read it, and a tunnel that is dropped before its client
     // has left is cut off.
-    let near = Lingering::within(limits::EGRESS_SILENCE, near, CancellationToken::new());
+    let has_answered = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&has_answered);
+    let farewell =
+        move || if heard.load(Ordering::Relaxed) { limits::EGRESS_SILENCE } else { Duration::ZERO };
+    let near = Lingering::within(farewell, near, CancellationToken::new());
     let early = std::mem::take(&mut far.early);
     let (far_reads, far_writes) = TcpStream::split(&mut far.stream);
     let far_reads = AsyncReadExt::chain(&early[..], far_reads);
@@ -57,7 +63,7 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     let (sender, far) = builder.handshake(far).await.map_err(reset)?;
     // Out of it while a request is under way; they come one after the other.
     let sender = Mutex::new(Some(sender));
-    let service = service_fn(|request| pass(request, expected, &sender));
+    let service = service_fn(|request| pass(request, expected, &sender, &has_answered));
     let mut builder = server::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -81,6 +87,7 @@ async fn pass(
     mut request: Request<Incoming>,
     expected: &Expected,
     sender: &Mutex<Option<SendRequest<Incoming>>>,
+    has_answered: &AtomicBool,
 ) -> Result<Response<Incoming>, Boxed> {
     if !is_for(&request, expected) {
         return Err(OfAnother.into());
@@ -94,6 +101,7 @@ async fn pass(
     sender.ready().await?;
     let mut answer = sender.send_request(request).await?;
     *place() = Some(sender);
+    has_answered.store(true, Ordering::Relaxed);
     hop_by_hop::strip(answer.headers_mut());
     Ok(answer)
 }
