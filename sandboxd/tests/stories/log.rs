@@ -108,7 +108,8 @@ async fn no_caller_adds_a_line_to_the_log() {
         let sandbox = logging.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
         let base = format!("{}/v1/sandboxes/{sandbox}", logging.url);
         let http = reqwest::Client::new();
-        let body = json!({ "script": "true", "env": { forged: "x" } });
+        let name = format!("A={forged}");
+        let body = json!({ "script": "true", "env": { name: "x" } });
         let ask = http.post(format!("{base}/commands")).header(TOKEN_HEADER, TOKEN);
         let refused: ErrorBody = ask.json(&body).send().await.unwrap().json().await.unwrap();
         logging.line(&refused.request_id).await;
