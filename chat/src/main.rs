@@ -31,9 +31,11 @@ async fn main() -> ExitCode {
     let has_colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .fmt_fields(log_text::EscapedFields)
         .with_ansi(has_colours)
         .with_writer(std::io::stderr)
         .init();
+    log_text::log_panics();
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

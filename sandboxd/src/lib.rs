@@ -45,7 +45,7 @@ use crate::api::ApiState;
 use crate::config::Config;
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Metrics;
-use crate::model::{Instance, limits};
+use crate::model::{AdminToken, Instance, limits};
 use crate::service::{Service, Setup};
 use crate::state_dir::StateDir;
 use crate::store::Store;
@@ -94,8 +94,8 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let state_dir = StateDir::open(&config.state_dir)?;
     let instance = Arc::new(state_dir.instance()?);
     let token = match &config.admin_token {
-        Some(token) => token.clone(),
-        None => state_dir.token()?,
+        Some(token) => AdminToken::new(token),
+        None => AdminToken::new(&state_dir.token()?),
     };
     let run_dir = make_run_dir(&config, &instance)?;
     let _run_dir_lock = lock_run_dir(&run_dir)?;
@@ -114,7 +114,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let service =
         Service::new(engine, store, instance, setup, tasks.clone()).await.map_err(Error::Prepare)?;
 
-    let state = ApiState::new(Arc::clone(&service), token, config.allowed_hosts.clone());
+    let state = ApiState::new(Arc::clone(&service), token.clone(), config.allowed_hosts.clone());
     let serve = api::serve(listener, api::router(state), shutdown.clone());
     info!(host = config.bind_host.text, port = config.port, engine = %config.engine, "serving");
 
@@ -126,7 +126,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         prepared
     };
     let keep = service.keep(shutdown.clone());
-    let gateway = preview::serve(previews, Arc::clone(&service), shutdown.clone());
+    let gateway = preview::serve(previews, Arc::clone(&service), token, shutdown.clone());
     let (prepared, (), (), ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve, gateway, keep);
     service.stop();
     tasks.close();

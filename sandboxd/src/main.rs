@@ -97,6 +97,7 @@ async fn run() -> ExitCode {
 
 async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::init(&config.log_filter, config.log_json);
+    log_text::log_panics();
     let address = (config.bind_host.address, config.port);
     let listener = TcpListener::bind(address)
         .await
@@ -134,6 +135,7 @@ async fn asked_twice(shutdown: CancellationToken) {
 
 async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::init(&config.log_filter, config.log_json);
+    log_text::log_panics();
     let source = sandboxd::image_source(&config).context("the folder `sandbox-images` was not found")?;
     // An image carries none of our labels, so this needs no identity, and a daemon may be running.
     let nobody = Arc::new(Instance::new([0; KEY_BYTES]));
@@ -156,9 +158,9 @@ fn advice_of(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
 
 /// Says what went wrong, why, and where possible what to do.
 fn explain(error: &anyhow::Error) {
-    let mut message = format!("sandboxd: {error}\n");
+    let mut message = format!("sandboxd: {}\n", cli::printable(&error.to_string()));
     for cause in error.chain().skip(1) {
-        message.push_str(&format!("  because {cause}\n"));
+        message.push_str(&format!("  because {}\n", cli::printable(&cause.to_string())));
     }
     if let Some(advice) = error.chain().find_map(advice_of) {
         message.push_str(&format!("  {advice}\n"));

@@ -167,6 +167,19 @@ impl Gates {
         self.admit(asked).is_ok()
     }
 
+    /// Counts a wrong token of the request's peer, where the access policy asks for one.
+    ///
+    /// # Errors
+    /// How long to wait, where there were too many. The right token and none at all are never counted.
+    pub fn count_wrong_token(&self, parts: &Parts) -> Result<(), Duration> {
+        let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
+        let is_asked_for = matches!(self.0.access, Access::Lan);
+        match token::check(asked.headers, self.0.token.as_ref()) {
+            Verdict::Wrong if is_asked_for => self.0.failures.failed(asked.peer_or_unknown()),
+            _ => Ok(()),
+        }
+    }
+
     fn has_ports(&self) -> bool {
         self.0.has_ports
     }

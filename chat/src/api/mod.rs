@@ -41,6 +41,9 @@ pub const MAX_MESSAGE_CHARS: usize = 100_000;
 /// Longest file that is uploaded, in bytes.
 pub const MAX_UPLOAD_BYTES: u64 = 100 * 1024 * 1024;
 
+/// Where a page learns whether its token is right.
+const ACCESS_ROUTE: &str = "/api/admin/access";
+
 /// What every request is answered with. Cheap to clone.
 #[derive(Clone)]
 pub struct Api {

@@ -36,6 +36,7 @@ pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
 pub use shell::{ShellArgs, shell};
 pub use stop::{ParkArgs, StopArgs, park, stop};
+pub use text::printable;
 
 use crate::config::{Config, Fault, Report};
 use crate::state_dir;

@@ -29,7 +29,8 @@ const DOOR_DIR: &str = "/.sandbox/door";
 pub const DOOR_NAME: &str = "door.sock";
 
 /// socat has one process for each connection, and one that listens.
-const PIDS: i64 = limits::MAX_PUBLISHED_CONNECTIONS as i64 + 8;
+const PIDS: i64 = MAX_CHILDREN as i64 + 8;
+const MAX_CHILDREN: usize = limits::MAX_PUBLISHED_CONNECTIONS + limits::PUBLISHED_NEWCOMERS;
 const MEMORY_BYTES: i64 = 128 * 1024 * 1024;
 const NANO_CPUS: i64 = 1_000_000_000;
 
@@ -181,11 +182,7 @@ impl Engine {
             (SESSION_KEY, plan.session_key.to_string()),
             (PROXY_PORT, plan.port.to_string()),
         ];
-        let listen = format!(
-            "TCP-LISTEN:{},fork,reuseaddr,max-children={}",
-            plan.port,
-            limits::MAX_PUBLISHED_CONNECTIONS
-        );
+        let listen = format!("TCP-LISTEN:{},fork,reuseaddr,max-children={MAX_CHILDREN}", plan.port);
         ContainerCreateBody {
             image: Some(plan.image.clone()),
             user: Some(format!("{uid}:{uid}")),

@@ -420,6 +420,13 @@ pub const MAX_LISTENING: usize = 256;
 /// Connections at once to a published port.
 pub const MAX_PUBLISHED_CONNECTIONS: usize = 128;
 
+/// More that a publisher takes, so that a newcomer gets to where an idle connection is closed for it.
+pub const PUBLISHED_NEWCOMERS: usize = 16;
+
+/// How long nothing must have moved on a connection to a published port before it is closed for a newcomer, if its visitor
+/// has ever sent anything.
+pub const PUBLISHED_IDLE: Duration = Duration::from_secs(30);
+
 /// How long an image that publishes ports may take to be had, where there is another that will do.
 pub const PUBLISHER_PULL: Duration = Duration::from_secs(60);
 

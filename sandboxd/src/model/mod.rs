@@ -1,5 +1,6 @@
 //! What everything else is about: ids, specs, states, limits. Pure values; no I/O and nothing async.
 
+mod admin_token;
 pub mod command;
 pub mod disk;
 pub mod echo;
@@ -18,6 +19,7 @@ pub mod session;
 mod tail;
 pub mod terminal;
 
+pub use admin_token::AdminToken;
 pub use command::{CommandSpec, Ended, Event, Program};
 pub use disk::{Disk, DiskQuota};
 pub use host::Host;

@@ -35,6 +35,7 @@ mod park;
 mod port;
 mod prepare;
 mod publish;
+mod published_visits;
 mod publisher_door;
 mod reach;
 mod reconcile;
