@@ -177,6 +177,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_upgraded_connection_has_no_limit() {
+        let (mut client, mut paced, seat) = paced();
+        let request = seat.busy();
+        seat.upgrade();
+        drop(request);
+        client.write_all(b"x").await.unwrap();
+        assert!(matches!(waits(&mut paced, Duration::ZERO).await, Err(Ok(1))));
+        assert!(waits(&mut paced, PACE.idle * 10).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_head_that_dribbles_has_no_more_time() {
         let (mut client, mut paced, seat) = paced();
         drop(seat.busy());

@@ -68,6 +68,9 @@ where
         let (seat, stop) = (&seat, &stop);
         async move {
             let mut response = answer.await;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                seat.upgrade();
+            }
             tell(&mut response, is_kept, is_odd || stop.is_cancelled() || seat.is_short_lived());
             Ok::<_, Infallible>(response.map(|body| BusyBody::new(body, busy)))
         }

@@ -48,6 +48,7 @@ impl Waiting {
             is_known: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             has_odd_head: AtomicBool::new(false),
+            is_upgraded: AtomicBool::new(false),
             hung_up: CancellationToken::new(),
         };
         seat.wait();
@@ -81,6 +82,7 @@ pub struct Seat {
     is_known: AtomicBool,
     requests: AtomicU64,
     has_odd_head: AtomicBool,
+    is_upgraded: AtomicBool,
     hung_up: CancellationToken,
 }
 
@@ -95,6 +97,12 @@ impl Seat {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.stop_waiting();
         Busy(Arc::clone(self))
+    }
+
+    /// The connection speaks another protocol from the end of this answer. It never waits for a request again, so it is
+    /// neither closed as idle nor closed for a newcomer.
+    pub(crate) fn upgrade(&self) {
+        self.is_upgraded.store(true, Ordering::Relaxed);
     }
 
     /// Its caller has shown that it may ask, so strangers' connections are closed before this one.
@@ -159,7 +167,9 @@ pub struct Busy(Arc<Seat>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.wait();
+        if !self.0.is_upgraded.load(Ordering::Relaxed) {
+            self.0.wait();
+        }
     }
 }
 

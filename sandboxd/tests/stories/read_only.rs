@@ -174,8 +174,8 @@ async fn a_read_only_command_is_like_any_other(daemon: &Daemon) {
     }
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir sub").await;
-    // What a command finds of itself, but for its id and its numbers.
-    let look = r#"pwd; env | grep -v '^SANDBOX_COMMAND_ID=\|^_=' | sort; ulimit -a; cat /proc/self/oom_score_adj; umask; id
+    // What a command finds of itself, but for its id, its numbers and its mark (the limit of file locks).
+    let look = r#"pwd; env | grep -v '^SANDBOX_COMMAND_ID=\|^_=' | sort; ulimit -a | grep -v 'file locks'; cat /proc/self/oom_score_adj; umask; id
         grep -E '^(Sig|Shd|Cap|NoNewPrivs|Seccomp):?' /proc/self/status | grep -v SigQ; ls -1 /proc/self/fd | wc -l
         readlink /proc/$$/exe; tr '\0' ' ' < /proc/$$/cmdline | head -c 7; [ $(ps -o sid= $$) = $$ ] && echo leads; cat"#;
     let wish = |read_only| StartCommand {
