@@ -34,7 +34,7 @@ pub fn to_status(mut kind: Kind) -> Status {
         | Kind::StdinNotOpen(_)
         | Kind::ReadOnlyUnavailable(_)
         | Kind::PortClosed(_) => Code::FailedPrecondition,
-        Kind::AlreadyThere(_) => Code::AlreadyExists,
+        Kind::AlreadyThere(_) | Kind::CommandDiffers(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
         Kind::LimitReached(_) | Kind::TooLarge(_) | Kind::TooMany(_) | Kind::NoSpace(_) => {
             Code::ResourceExhausted

@@ -1,6 +1,7 @@
 //! What everything else is about: ids, specs, states, limits. Pure values; no I/O and nothing async.
 
 pub mod command;
+mod digest;
 pub mod disk;
 pub mod echo;
 pub mod files;
@@ -18,6 +19,7 @@ mod tail;
 pub mod terminal;
 
 pub use command::{CommandSpec, Ended, Event, Program};
+pub use digest::RequestDigest;
 pub use disk::{Disk, DiskQuota};
 pub use host::Host;
 pub use instance::Instance;

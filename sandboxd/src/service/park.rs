@@ -27,6 +27,7 @@ impl Service {
                 return Err(Error::InUse);
             }
             if force && let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
+                service.record_if_possible(&sandbox, agent).await;
                 // Whoever uses it now is let go at once instead of being waited for.
                 agent.hang_up();
             }
@@ -38,7 +39,13 @@ impl Service {
                 {
                     Err(Error::InUse)
                 }
-                State::Running(_) => service.park_held(&sandbox, &mut state).await,
+                State::Running(Running { agent, .. }) => {
+                    // Of a container that has ended nobody can tell.
+                    if !force && agent.is_connected() {
+                        service.record_unrecorded(&sandbox, agent).await?;
+                    }
+                    service.park_held(&sandbox, &mut state).await
+                }
                 State::Parked => Ok(()),
                 _ => Err(Error::NotFound { resource: "sandbox" }),
             }
@@ -77,6 +84,10 @@ impl Service {
             }
             // One of a daemon before that this one was never told of.
             if agent.is_connected() && may_run_commands(agent).await {
+                sandbox.activity.touch();
+                return Ok(false);
+            }
+            if service.record_unrecorded(&sandbox, agent).await.is_err() {
                 sandbox.activity.touch();
                 return Ok(false);
             }

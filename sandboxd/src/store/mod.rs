@@ -14,6 +14,7 @@ mod row;
 mod sandboxes;
 mod schema;
 
+pub use commands::Written;
 pub use error::{Cause, Error};
 pub use history::History;
 
