@@ -1,11 +1,13 @@
 //! An app's tools, put together from its configuration.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 
-use crate::config::{self, Environment};
+use crate::builder::AppBuilder;
+use crate::config::{self, Environment, Fault, Place};
 use crate::gates::{Decision, Reason};
 use crate::provider::{self, BadCredentials, Docker, DockerWish, Provider, VERCEL_API, Vercel, VercelWish};
 use crate::seed::{GitCredentials, GitSeed, Seed, UploadSeed};
@@ -21,9 +23,36 @@ pub struct App {
     definitions: Arc<[Definition]>,
 }
 
-/// The tools could not be set up.
-#[derive(Debug, thiserror::Error)]
+/// The tools could not be set up. Its `Debug` form is its message, because that is what a `main` prints that returns it.
+#[derive(thiserror::Error)]
 pub enum SetupError {
+    /// No provider of sandboxes was named.
+    #[error("no provider of sandboxes: call AppBuilder::sandboxd or AppBuilder::vercel")]
+    NoProvider,
+    /// There is no token for sandboxd, which answers nobody without one.
+    #[error(
+        "no token for sandboxd: set {variable} (or name another variable in app.bash_tools.docker.admin_token_env), or give the \
+         token to AppBuilder::sandboxd; sandboxd keeps it in its state directory, /var/lib/sandboxd/token for root"
+    )]
+    MissingToken {
+        /// The variable that it is read from.
+        variable: String,
+    },
+    /// The token of those who use the app over a network is too short.
+    #[error("the admin token for access over a network must have at least {min_chars} characters")]
+    WeakToken {
+        /// Fewest.
+        min_chars: usize,
+    },
+    /// Settings that cannot be used.
+    #[error("the tools' settings cannot be used:{}", faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>())]
+    Settings {
+        /// Everything that is wrong.
+        faults: Vec<Fault>,
+    },
+    /// The gates could not be set up.
+    #[error("the gates could not be set up")]
+    Gates(#[source] crate::gates::Error),
     /// No client for sandboxd could be made.
     #[error("no client for sandboxd could be made")]
     Client(#[source] sandbox_client::Error),
@@ -35,7 +64,43 @@ pub enum SetupError {
     Provider(#[source] provider::Error),
 }
 
+impl SetupError {
+    /// Faults of settings that are in no file, and so on no line of one.
+    pub(crate) fn settings(mut faults: Vec<Fault>) -> Self {
+        for fault in &mut faults {
+            if let Place::Key { line, .. } = &mut fault.at {
+                *line = None;
+            }
+        }
+        Self::Settings { faults }
+    }
+}
+
+impl fmt::Debug for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)?;
+        match std::error::Error::source(self) {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl App {
+    /// Settings in code, for an app that has neither a file nor variables for them.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let token = "0123456789abcdef0123456789abcdef";
+    /// let app = bash_tools::App::builder().sandboxd("http://127.0.0.1:8080", token).memory_mb(512).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> AppBuilder {
+        AppBuilder::new()
+    }
+
     /// Of checked settings and what was read of the environment with them. Must be called within a tokio runtime. Nothing is
     /// sent yet, and no sandbox made before a chat needs one.
     pub fn new(tools: &config::BashTools, environment: &Environment) -> Result<Self, SetupError> {
@@ -106,14 +171,16 @@ fn sandboxd(
     docker: &config::DockerSettings,
     environment: &Environment,
 ) -> Result<Arc<dyn Provider>, SetupError> {
-    let token = environment.orchestrator_token.as_ref().map(SecretString::expose_secret);
-    let client = sandbox_client::Client::new(docker.orchestrator_url.as_str(), token.unwrap_or_default());
+    let Some(token) = &environment.orchestrator_token else {
+        return Err(SetupError::MissingToken { variable: docker.admin_token_env.clone() });
+    };
+    let client = sandbox_client::Client::new(docker.orchestrator_url.as_str(), token.expose_secret());
     let wish = DockerWish {
         runtime: tools.sandbox.runtime.clone(),
         idle_ttl: tools.idle_ttl,
         vcpus: tools.sandbox.vcpus,
         memory_mb: docker.memory_mb,
-        has_network: docker.has_network,
+        network: docker.network.clone(),
         ports: tools.sandbox.ports.clone(),
     };
     Ok(Arc::new(Docker::new(client.map_err(SetupError::Client)?, wish)))
@@ -158,8 +225,8 @@ fn seed(tools: &config::BashTools, environment: &Environment) -> Option<Seed> {
 fn programs(tools: &config::BashTools) -> &'static [&'static str] {
     match tools.provider {
         config::Provider::Docker(_) => &[
-            "node", "npm", "python3", "pip", "git", "curl", "jq", "rg", "sqlite3", "make", "gcc", "zip",
-            "unzip", "tar", "xxd", "tree",
+            "node", "npm", "pnpm", "python3", "pip", "uv", "git", "curl", "wget", "jq", "yq", "rg",
+            "sqlite3", "make", "gcc", "zip", "unzip", "tar", "xxd", "column", "bc", "tree", "vim",
         ],
         config::Provider::Vercel => &["git", "curl", "tar", "grep", "sed", "awk"],
     }

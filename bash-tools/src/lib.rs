@@ -7,6 +7,7 @@
 //! Nothing here runs a command on the machine it is on.
 
 mod app;
+mod builder;
 pub mod config;
 pub mod gates;
 pub mod provider;
@@ -16,4 +17,10 @@ pub mod tools;
 mod workspace;
 
 pub use app::{App, SetupError};
+pub use builder::AppBuilder;
 pub use workspace::Workspace;
+
+/// The code in `README.md` compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,7 +5,7 @@
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use crate::provider::{self, Content, Denial, Download, FileList, Provider, Status};
+use crate::provider::{self, Content, Denial, Download, FileList, NetworkPolicy, Provider, Status};
 use crate::session::{Lease, SessionKey, SessionState};
 use crate::tools::{Error, Result, Toolkit};
 
@@ -47,6 +47,16 @@ impl Workspace {
         match self.provider().denials(&sandbox).await {
             Ok(denials) => Ok(denials.unwrap_or_default()),
             Err(provider::Error::Gone) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds a host to those that its sandbox may reach, perhaps with `:port`. None where there is no sandbox. Wakes nothing.
+    pub async fn allow_host(&self, host: &str) -> Result<Option<NetworkPolicy>> {
+        let Some(sandbox) = self.provider().find(self.key()).await? else { return Ok(None) };
+        match self.provider().allow_host(&sandbox, host).await {
+            Ok(policy) => Ok(Some(policy)),
+            Err(provider::Error::Gone) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

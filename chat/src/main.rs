@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bash_tools::App;
 use bash_tools::config::{self, Environment, preflight, process_environment};
 use bash_tools::gates::Gates;
 use bash_tools::session::TemporaryChats;
+use bash_tools::{App, SetupError};
 use chat::api::{Api, ApiParts};
 use chat::model::{Anthropic, ModelClient, OpenAi};
 use chat::settings::{ModelProvider, ModelSettings, Settings};
@@ -31,9 +31,11 @@ async fn main() -> ExitCode {
     let has_colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .fmt_fields(log_text::EscapedFields)
         .with_ansi(has_colours)
         .with_writer(std::io::stderr)
         .init();
+    log_text::log_panics();
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -63,7 +65,12 @@ async fn serve() -> anyhow::Result<()> {
     }
     let gates = Gates::new(file.tools.as_ref(), &environment)?;
     let tools = match file.tools.as_ref() {
-        Some(tools) if environment.is_switched_on => Some(App::new(tools, &environment)?.with_pause(PAUSE)),
+        Some(tools) if environment.is_switched_on => match App::new(tools, &environment) {
+            Ok(app) => Some(app.with_pause(PAUSE)),
+            // The preflight has told of it, and the gates are closed.
+            Err(SetupError::MissingToken { .. }) => None,
+            Err(error) => return Err(error.into()),
+        },
         _ => None,
     };
     make_private(&settings.state_dir)

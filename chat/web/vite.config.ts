@@ -18,7 +18,7 @@ export default defineConfig({
   server: { proxy: { "/api": { target: server, changeOrigin: true } } },
   test: {
     environment: "jsdom",
-    include: ["src/**/*.test.{ts,tsx}", "*.test.ts"],
+    include: ["src/**/*.test.{ts,tsx}", "*.test.ts", "dev/*.test.mjs"],
     setupFiles: ["src/test-setup.ts"],
     // One jsdom for all: making one for each file takes longer than the tests.
     isolate: false,

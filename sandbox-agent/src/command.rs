@@ -20,6 +20,7 @@ use crate::ladder;
 use crate::limits::{
     ALL_LOGS_BYTES, LOG_BYTES, REPEATED_LOG_BYTES, SMALL_LOG_BYTES, STATUS_ARG_BYTES, STATUS_ARGS,
 };
+use crate::mark::Mark;
 use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
 use crate::place::OwnReader;
@@ -109,6 +110,7 @@ pub(crate) struct Command {
     pub(crate) stdin: Stdin,
     started_at_ms: i64,
     main: Pid,
+    mark: Option<Mark>,
     state: Mutex<State>,
     /// Woken by every record and by the end.
     pub(crate) changed: Notify,
@@ -119,10 +121,11 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// A command whose main process is `main`; the receiver is for its supervisor.
+    /// A command whose main process is `main` and carries `mark`; the receiver is for its supervisor.
     pub(crate) fn new(
         spec: Spec,
         main: Pid,
+        mark: Option<Mark>,
         stdin: Stdin,
         budget: Arc<LogBudget>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Signal>) {
@@ -133,6 +136,7 @@ impl Command {
             stdin,
             started_at_ms: epoch_ms(),
             main,
+            mark,
             state: Mutex::new(State {
                 log: Log::new(LOG_BYTES),
                 own_reader: OwnReader::Absent,
@@ -308,7 +312,12 @@ impl Command {
 
 impl ladder::Target for Command {
     fn owner(&self) -> Owner<'_> {
-        Owner { command_id: &self.spec.id, main: self.main, main_collected: self.lock().main_collected }
+        Owner {
+            command_id: &self.spec.id,
+            main: self.main,
+            main_collected: self.lock().main_collected,
+            mark: self.mark,
+        }
     }
 }
 
@@ -347,7 +356,8 @@ mod tests {
                 timeout: None,
                 detached: false,
             };
-            Command::new(spec, Pid::INIT, Stdin::new(None), Arc::clone(&budget)).0.may_be_forgotten_in_need();
+            let (command, _) = Command::new(spec, Pid::INIT, None, Stdin::new(None), Arc::clone(&budget));
+            command.may_be_forgotten_in_need();
         }
         assert_eq!(budget.lock().len(), 1);
     }

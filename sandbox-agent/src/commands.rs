@@ -15,11 +15,16 @@ use rustix::process::{Resource, WaitStatus, getrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
 
 use crate::capture::Capture;
 use crate::command::{Command, LogBudget, Spec};
-use crate::kept::{Kept, Known, Remembered};
-use crate::limits::{MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES};
+use crate::kept::{Begun, Kept, Known, Remembered};
+use crate::ladder;
+use crate::leftovers::{Leftovers, Running};
+use crate::limits::{
+    COLLECT_PAUSE, COLLECT_TRIES, MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES,
+};
 use crate::oom;
 use crate::place::Place;
 use crate::read_only;
@@ -28,11 +33,15 @@ use crate::spawn::{self, Launch, Spawned};
 use crate::stdin::{Stdin, write_first};
 use crate::supervisor::Supervisor;
 
+/// The limit that a start runs into when the sandbox is full of processes.
+const PROCESSES: &str = "processes";
+
 /// The commands of this sandbox.
 #[derive(Debug)]
 pub(crate) struct Commands {
     workspace: PathBuf,
     reaper: Arc<Reaper>,
+    leftovers: Arc<Leftovers>,
     budget: Arc<LogBudget>,
     kept: Mutex<Kept>,
     /// Woken when an id is not starting any more.
@@ -85,8 +94,14 @@ struct Starting {
 
 impl Starting {
     fn new(commands: &Arc<Commands>, id: String) -> Self {
-        commands.lock().starting.insert(id.clone());
+        commands.lock().starting.insert(id.clone(), None);
         Self { commands: Arc::clone(commands), id }
+    }
+
+    /// The id has a process.
+    fn begin(&self, process: &Spawned) {
+        let begun = Begun { id: self.id.clone(), main: process.pid, mark: process.mark };
+        self.commands.lock().starting.insert(self.id.clone(), Some(Arc::new(begun)));
     }
 }
 
@@ -98,14 +113,18 @@ impl Drop for Starting {
 }
 
 impl Commands {
-    pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>, leftovers: &Arc<Leftovers>) -> Arc<Self> {
+        let commands = Arc::new(Self {
             workspace,
             reaper,
+            leftovers: Arc::clone(leftovers),
             budget: Arc::default(),
             kept: Mutex::default(),
             settled: Notify::new(),
-        })
+        });
+        let set: Arc<dyn Running> = commands.clone();
+        leftovers.spare(Arc::downgrade(&set));
+        commands
     }
 
     /// The command with this id.
@@ -160,21 +179,36 @@ impl Commands {
             detached: request.detached,
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
-        let mut launched = self.launch(spec, &request.env, input, request.read_only)?;
-        launched.reader = request.reader;
+        let mut held = None;
+        let started = match self.spawn(&spec, &request.env, &input, request.read_only) {
+            Err(refusal) if is_process_limit(&refusal) => {
+                held = Some(Starting::new(self, spec.id.clone()));
+                self.leftovers.end().await;
+                self.spawn_when_collected(&spec, &request.env, &input, request.read_only).await?
+            }
+            other => other?,
+        };
+        let (spawned, status) = started;
+        // Asked after the fork, while the command loads on another processor.
+        let oom_kills_before = oom::kills_so_far();
+        let mut launched =
+            Launched { spec, spawned, status, input, oom_kills_before, reader: request.reader };
         match launched.spawned.report.take() {
             None => Ok(self.take_in(launched, opening)),
-            Some(report) => self.take_in_later(launched, report, opening).await,
+            Some(report) => {
+                let starting = held.unwrap_or_else(|| Starting::new(self, launched.spec.id.clone()));
+                take_in_later(starting, launched, report, opening).await
+            }
         }
     }
 
-    fn launch(
+    fn spawn(
         &self,
-        spec: Spec,
+        spec: &Spec,
         env: &HashMap<String, String>,
-        input: Input,
+        input: &Input,
         read_only: bool,
-    ) -> Result<Launched, Kind> {
+    ) -> Result<(Spawned, oneshot::Receiver<WaitStatus>), Kind> {
         let spawned = spawn::spawn(&Launch {
             command_id: &spec.id,
             argv: &spec.argv,
@@ -185,25 +219,24 @@ impl Commands {
         })
         .map_err(refusal_of)?;
         let status = self.reaper.expect(spawned.pid);
-        // Asked after the fork, while the command loads on another processor.
-        Ok(Launched { spec, spawned, status, input, oom_kills_before: oom::kills_so_far(), reader: 0 })
+        Ok((spawned, status))
     }
 
-    /// Takes a command in once its process has become it. Goes on where the caller does not wait for the answer,
-    /// because the command may be running by then.
-    async fn take_in_later(
-        self: &Arc<Self>,
-        launched: Launched,
-        report: pipe::Receiver,
-        opening: Opening,
-    ) -> Result<StartedCommand, Kind> {
-        let starting = Starting::new(self, launched.spec.id.clone());
-        let task = tokio::spawn(async move {
-            let program = launched.spec.argv.first().cloned().unwrap_or_default();
-            read_only::has_become(report, launched.spawned.pid, &program).await?;
-            Ok(starting.commands.take_in(launched, opening))
-        });
-        task.await.unwrap_or_else(|_| Err(invalid("program", "could not be followed".into())))
+    /// Tries again for a moment: a process that was killed counts until it is collected.
+    async fn spawn_when_collected(
+        &self,
+        spec: &Spec,
+        env: &HashMap<String, String>,
+        input: &Input,
+        read_only: bool,
+    ) -> Result<(Spawned, oneshot::Receiver<WaitStatus>), Kind> {
+        for _ in 0..COLLECT_TRIES {
+            match self.spawn(spec, env, input, read_only) {
+                Err(refusal) if is_process_limit(&refusal) => sleep(COLLECT_PAUSE).await,
+                other => return other,
+            }
+        }
+        self.spawn(spec, env, input, read_only)
     }
 
     fn take_in(self: &Arc<Self>, launched: Launched, opening: Opening) -> StartedCommand {
@@ -213,7 +246,7 @@ impl Commands {
             (false, pipe) => (pipe, None),
         };
         let (command, requests) =
-            Command::new(spec, spawned.pid, Stdin::new(to_keep), Arc::clone(&self.budget));
+            Command::new(spec, spawned.pid, spawned.mark, Stdin::new(to_keep), Arc::clone(&self.budget));
         let place = own_place(&command, opening, reader);
         self.lock().insert(&command);
         match (to_feed, input.given) {
@@ -237,7 +270,7 @@ impl Commands {
     async fn until_settled(&self, id: &str) {
         loop {
             let settled = self.settled.notified();
-            if !self.lock().starting.contains(id) {
+            if !self.lock().starting.contains_key(id) {
                 return;
             }
             settled.await;
@@ -252,6 +285,23 @@ impl Commands {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes a command in once its process has become it. Goes on where the caller does not wait for the answer,
+/// because the command may be running by then.
+async fn take_in_later(
+    starting: Starting,
+    launched: Launched,
+    report: pipe::Receiver,
+    opening: Opening,
+) -> Result<StartedCommand, Kind> {
+    starting.begin(&launched.spawned);
+    let task = tokio::spawn(async move {
+        let program = launched.spec.argv.first().cloned().unwrap_or_default();
+        read_only::has_become(report, launched.spawned.pid, &program).await?;
+        Ok(starting.commands.take_in(launched, opening))
+    });
+    task.await.unwrap_or_else(|_| Err(invalid("program", "could not be followed".into())))
 }
 
 /// The answer to a request whose id has a command: the same command, if the request is the same.
@@ -272,13 +322,24 @@ fn known_again(known: Known, request: &v1::StartRequest, opening: Opening) -> Re
     })
 }
 
+impl Running for Commands {
+    fn targets(&self) -> Vec<Arc<dyn ladder::Target + Send + Sync>> {
+        self.lock().targets()
+    }
+}
+
+/// Whether a start was refused because the sandbox has as many processes as it may have.
+pub(crate) fn is_process_limit(refusal: &Kind) -> bool {
+    matches!(refusal, Kind::LimitReached(fault) if fault.limit == PROCESSES)
+}
+
 /// A process too many is a limit that is reached, and passes; anything else is the command's own fault.
 pub(crate) fn refusal_of(fault: v1::StartFailed) -> Kind {
     if fault.step != "fork" {
         return Kind::StartFailed(fault);
     }
     let value = getrlimit(Resource::Nproc).current.unwrap_or(0);
-    Kind::LimitReached(v1::LimitReached { limit: "processes".into(), value })
+    Kind::LimitReached(v1::LimitReached { limit: PROCESSES.into(), value })
 }
 
 /// Writes a command's standard input and closes it.

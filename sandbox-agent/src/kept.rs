@@ -8,11 +8,29 @@ use std::sync::Arc;
 
 use agent_protocol::v1;
 use bytes::Bytes;
+use rustix::process::Pid;
 
 use crate::command::{Command, Spec};
+use crate::ladder::Target;
 use crate::limits::{
     COMMANDS_PER_PAGE, LISTED_TEXT_BYTES, MAX_ENDED_COMMANDS, MAX_UNRECORDED_COMMANDS, REMEMBERED_TEXT_BYTES,
 };
+use crate::mark::Mark;
+use crate::members::Owner;
+
+/// A process that has yet to become its command.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) id: String,
+    pub(crate) main: Pid,
+    pub(crate) mark: Option<Mark>,
+}
+
+impl Target for Begun {
+    fn owner(&self) -> Owner<'_> {
+        Owner { command_id: &self.id, main: self.main, main_collected: false, mark: self.mark }
+    }
+}
 
 /// A command without its log.
 #[derive(Debug, Clone)]
@@ -92,8 +110,8 @@ impl Known {
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     by_id: HashMap<String, Arc<Command>>,
-    /// Ids whose processes have yet to become their commands.
-    pub(crate) starting: HashSet<String>,
+    /// Ids whose processes have yet to become their commands, with the process where there is one.
+    pub(crate) starting: HashMap<String, Option<Arc<Begun>>>,
     /// Ids in the order their commands ended.
     ended: VecDeque<String>,
     /// Numbers of ended commands that sandboxd has recorded, of those in `by_id`.
@@ -133,6 +151,14 @@ impl Kept {
 
     pub(crate) fn running(&self) -> usize {
         self.by_id.len() + self.starting.len() - self.ended.len()
+    }
+
+    /// What runs, and what is about to.
+    pub(crate) fn targets(&self) -> Vec<Arc<dyn Target + Send + Sync>> {
+        let running = self.by_id.values().filter(|command| command.end_now().is_none());
+        let running = running.map(|command| Arc::clone(command) as Arc<dyn Target + Send + Sync>);
+        let begun = self.starting.values().flatten();
+        running.chain(begun.map(|begun| Arc::clone(begun) as Arc<dyn Target + Send + Sync>)).collect()
     }
 
     /// Adds an ended command, and drops the oldest ones where there are too many, but none whose reader still
@@ -199,8 +225,6 @@ impl Kept {
 mod tests {
     use std::path::PathBuf;
 
-    use rustix::process::Pid;
-
     use super::*;
     use crate::stdin::Stdin;
 
@@ -218,7 +242,7 @@ mod tests {
                 timeout: None,
                 detached: false,
             };
-            let (command, _) = Command::new(spec, Pid::INIT, Stdin::new(None), Arc::default());
+            let (command, _) = Command::new(spec, Pid::INIT, None, Stdin::new(None), Arc::default());
             kept.insert(&command);
             command.finish(v1::Ended::default());
             kept.retire(&command);

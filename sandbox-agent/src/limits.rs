@@ -253,3 +253,17 @@ pub(crate) const MAX_LISTENING: usize = 256;
 pub(crate) const MAX_LOOKED_AT_SOCKETS: usize = 65_536;
 /// See [`MAX_LOOKED_AT_SOCKETS`].
 pub(crate) const MAX_LOOKED_AT_FILES: usize = 65_536;
+
+/// Threads of one process whose environments are read, to find whose the process is.
+pub(crate) const MAX_LOOKED_AT_THREADS: usize = 16;
+
+/// How often a start is tried again after leftovers were ended, and the pause between two tries.
+pub(crate) const COLLECT_TRIES: usize = 50;
+/// See [`COLLECT_TRIES`].
+pub(crate) const COLLECT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Processes of a sandbox from which on all of them are stopped while the agent looks for those of one command.
+pub(crate) const CROWD: usize = 100;
+
+/// Ended children that are collected before other work has its turn.
+pub(crate) const COLLECTED_AT_ONCE: usize = 64;

@@ -7,10 +7,10 @@
 //! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
 //! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
 //! - [`stdin`], [`read_only`]: what a command may be given, and what it may be denied
-//! - [`ladder`], [`members`], [`reaper`], [`oom`]: its end
+//! - [`ladder`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`own_domain`]: its end
 //! - [`terminals`]: programs that people look at and type into
 //! - [`tunnels`]: streams of bytes to servers in the sandbox, and out of it by the agent's proxy
-//! - [`files`]: the workspace; [`environment`], [`limits`], [`signals`]
+//! - [`files`]: the workspace; [`environment`], [`limits`], [`signals`], [`slice`]
 //! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
 
 mod capture;
@@ -22,17 +22,21 @@ mod files;
 mod follow;
 mod kept;
 mod ladder;
+mod leftovers;
 mod limits;
 mod link;
+mod mark;
 mod members;
 mod oom;
 mod output;
+mod own_domain;
 mod place;
 mod posix_spawn;
 mod read_only;
 mod reaper;
 mod rpc;
 mod signals;
+mod slice;
 mod spawn;
 mod stdin;
 mod supervisor;
@@ -52,6 +56,7 @@ use tokio::sync::Notify;
 use crate::commands::Commands;
 use crate::environment::Settings;
 use crate::files::Workspace;
+use crate::leftovers::Leftovers;
 use crate::reaper::Reaper;
 use crate::rpc::FileService;
 use crate::terminals::Terminals;
@@ -106,6 +111,13 @@ fn start() -> io::Result<tokio::runtime::Runtime> {
 /// engine stops it with SIGKILL.
 async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let settings = settings.map_err(|name| io::Error::other(format!("{name} is not set")))?;
+    if let Err(error) = slice::shorten() {
+        complain(&error);
+    }
+    // Before the first other thread: the domain holds for this one and for what it starts.
+    if let Err(error) = own_domain::enter() {
+        complain(&io::Error::other(error.to_string()));
+    }
     let child_ended = Reaper::subscribe()?;
     let reaper = Arc::new(Reaper::default());
     let tunnels = Tunnels::new();
@@ -116,9 +128,10 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
             Err(error) => complain(&error),
         }
     }
+    let leftovers = Arc::new(Leftovers::default());
     let service = rpc::Service {
-        commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper)),
-        terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper)),
+        commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
+        terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
         files: FileService::new(Arc::new(Workspace::open(&settings.workspace)?)),
         tunnels,
         shutdown: Arc::new(Notify::new()),

@@ -1,14 +1,17 @@
 //! Finds the processes that belong to a command.
 //!
 //! Reads /proc, which is the commands' own word in places: a process is a member when it is in the
-//! command's session or group, descends from a member, or carries the command's id in its environment. A
-//! process that sheds all of these has no owner; only a sweep of the whole sandbox ends it.
+//! command's session or group, descends from a member, carries the command's mark, or, where the kernel has no
+//! marks, the command's id in its environment. A process that sheds all of these on purpose has no owner; only a
+//! sweep of the whole sandbox ends it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use rustix::process::Pid;
 
+use crate::limits::{CROWD, MAX_LOOKED_AT_THREADS};
+use crate::mark::Mark;
 use crate::spawn::COMMAND_ID_VARIABLE;
 
 /// One process as /proc/<pid>/stat shows it (proc_pid_stat(5)).
@@ -18,7 +21,8 @@ struct Process {
     parent: i32,
     group: i32,
     session: i32,
-    ended: bool,
+    /// Its threads that have not ended.
+    threads: u32,
 }
 
 /// What identifies a command among processes.
@@ -28,6 +32,7 @@ pub(crate) struct Owner<'a> {
     pub(crate) main: Pid,
     /// The main process has been waited for, so its number may belong to another by now.
     pub(crate) main_collected: bool,
+    pub(crate) mark: Option<Mark>,
 }
 
 /// A process of a command.
@@ -38,21 +43,60 @@ pub(crate) struct Member {
     pub(crate) in_group: bool,
 }
 
+/// The processes of a sandbox, by whether a command that runs owns them.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// Threads of the processes that belong to a running command.
+    pub(crate) owned_threads: u32,
+    /// Threads of all others.
+    pub(crate) left_threads: u32,
+    pub(crate) left: Vec<Pid>,
+}
+
 /// The living processes of `owner`.
 pub(crate) fn of(owner: Owner<'_>) -> Vec<Member> {
     let processes = list();
     let main = main_number(owner, &processes);
-    let mark = format!("{COMMAND_ID_VARIABLE}={}", owner.command_id);
-    let is_root = |process: &Process| {
-        main.is_some_and(|main| [process.pid, process.group, process.session].contains(&main))
-            || has_mark(process.pid, mark.as_bytes())
-    };
-    let roots = processes.iter().filter(|p| is_root(p)).map(|p| p.pid).collect();
-    let members = with_descendants(&processes, roots);
+    let members = with_descendants(&processes, roots(&processes, &[owner]));
     let member = |process: &Process| {
         Some(Member { pid: Pid::from_raw(process.pid)?, in_group: main == Some(process.group) })
     };
     processes.iter().filter(|p| members.contains(&p.pid)).filter_map(member).collect()
+}
+
+/// Which processes of the sandbox belong to one of `running`, and which to none.
+pub(crate) fn shares(running: &[Owner<'_>]) -> Shares {
+    let processes = list();
+    let owned = with_descendants(&processes, roots(&processes, running));
+    let me = rustix::process::getuid().as_raw();
+    let mut shares = Shares::default();
+    for process in processes {
+        if owned.contains(&process.pid) {
+            shares.owned_threads += process.threads;
+        } else if owner_of(process.pid) == Some(me) {
+            shares.left_threads += process.threads;
+            shares.left.extend(Pid::from_raw(process.pid));
+        }
+    }
+    shares
+}
+
+/// The processes that show by themselves that they belong to one of `owners`.
+fn roots(processes: &[Process], owners: &[Owner<'_>]) -> HashSet<i32> {
+    let mains: HashSet<i32> = owners.iter().filter_map(|owner| main_number(*owner, processes)).collect();
+    let marks: HashSet<Mark> = owners.iter().filter_map(|owner| owner.mark).collect();
+    let entries: HashSet<Vec<u8>> = owners
+        .iter()
+        .map(|owner| format!("{COMMAND_ID_VARIABLE}={}", owner.command_id).into_bytes())
+        .collect();
+    let is_root = |process: &&Process| {
+        [process.pid, process.group, process.session].iter().any(|number| mains.contains(number))
+            || match Mark::of(process.pid) {
+                Some(mark) if !marks.is_empty() => marks.contains(&mark),
+                _ => has_entry(process.pid, &entries),
+            }
+    };
+    processes.iter().filter(is_root).map(|process| process.pid).collect()
 }
 
 /// The number that still means the command's session and group. The kernel gives a number away again
@@ -64,10 +108,18 @@ fn main_number(owner: Owner<'_>, processes: &[Process]) -> Option<i32> {
     (!given_away).then_some(main)
 }
 
+/// Whether the sandbox has so many processes that a look at each of them takes long.
+pub(crate) fn is_crowded() -> bool {
+    let is_process =
+        |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter(is_process);
+    processes.take(CROWD).count() == CROWD
+}
+
 /// Whether any process but the agent and the engine's own lives in the sandbox.
 pub(crate) fn any_left() -> bool {
     let me = rustix::process::getuid();
-    list().iter().any(|process| process.pid != 1 && owner_of(process.pid) == Some(me.as_raw()))
+    list().iter().any(|process| owner_of(process.pid) == Some(me.as_raw()))
 }
 
 fn owner_of(pid: i32) -> Option<u32> {
@@ -75,6 +127,7 @@ fn owner_of(pid: i32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
 }
 
+/// The processes that have a living thread, without the agent.
 fn list() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -84,7 +137,7 @@ fn list() -> Vec<Process> {
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
         .filter(|pid| *pid != 1)
         .filter_map(|pid| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?))
-        .filter(|process| !process.ended)
+        .filter(|process| process.threads > 0)
         .collect()
 }
 
@@ -92,21 +145,32 @@ fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
     // The name stands in parentheses and may itself hold any byte, so the last one closes it.
     let close = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(stat.get(close + 2..)?).ok()?;
-    let mut fields = rest.split(' ');
+    let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let mut number = || fields.next()?.parse::<i32>().ok();
-    Some(Process {
-        pid,
-        parent: number()?,
-        group: number()?,
-        session: number()?,
-        ended: matches!(state, "Z" | "X"),
-    })
+    let (parent, group, session) = (number()?, number()?, number()?);
+    // Field 20 counts the threads that are not collected yet, the main thread among them.
+    let counted: u32 = fields.nth(13).and_then(|threads| threads.parse().ok()).unwrap_or(1);
+    let threads = match state {
+        "X" => 0,
+        // The state is that of the main thread alone. The process lives on in its other threads, if it has any.
+        "Z" => counted.saturating_sub(1),
+        _ => counted,
+    };
+    Some(Process { pid, parent, group, session, threads })
 }
 
-fn has_mark(pid: i32, mark: &[u8]) -> bool {
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|entry| entry == mark))
+/// Whether the environment of a process has one of `entries`. Where the main thread has ended, only the other
+/// threads show it.
+fn has_entry(pid: i32, entries: &HashSet<Vec<u8>>) -> bool {
+    let holds = |environ: &[u8]| environ.split(|byte| *byte == 0).any(|entry| entries.contains(entry));
+    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    if !environ.is_empty() {
+        return holds(&environ);
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut threads = threads.take(MAX_LOOKED_AT_THREADS);
+    threads.any(|thread| fs::read(thread.path().join("environ")).is_ok_and(|environ| holds(&environ)))
 }
 
 fn with_descendants(processes: &[Process], roots: HashSet<i32>) -> HashSet<i32> {
@@ -129,15 +193,26 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32) -> Process {
-        Process { pid, parent, group: pid, session: pid, ended: false }
+        Process { pid, parent, group: pid, session: pid, threads: 1 }
     }
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let stat = b"42 (a) S 1 (b) R 7 8 9 0 -1";
-        assert_eq!(parse(42, stat), Some(Process { pid: 42, parent: 7, group: 8, session: 9, ended: false }));
+        assert_eq!(parse(42, stat), Some(Process { pid: 42, parent: 7, group: 8, session: 9, threads: 1 }));
         assert_eq!(parse(42, b"42 (a"), None);
-        assert!(parse(42, b"42 (a) Z 1 42 42 0").is_some_and(|p| p.ended));
+    }
+
+    #[test]
+    fn a_process_lives_as_long_as_one_of_its_threads() {
+        let threads = |state: &str, counted: u32| {
+            let stat = format!("42 (a) {state} 1 42 42 0 -1 0 0 0 0 0 0 0 0 0 20 0 {counted} 0");
+            parse(42, stat.as_bytes()).map(|process| process.threads)
+        };
+        assert_eq!(threads("R", 3), Some(3));
+        assert_eq!(threads("Z", 1), Some(0));
+        assert_eq!(threads("Z", 2), Some(1));
+        assert_eq!(threads("X", 1), Some(0));
     }
 
     #[test]

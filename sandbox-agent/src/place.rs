@@ -173,7 +173,7 @@ mod tests {
             timeout: None,
             detached: false,
         };
-        Command::new(spec, Pid::INIT, Stdin::new(None), Arc::default()).0
+        Command::new(spec, Pid::INIT, None, Stdin::new(None), Arc::default()).0
     }
 
     /// Writes as much as a reader may leave unread.

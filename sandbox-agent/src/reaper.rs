@@ -12,6 +12,8 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::limits::COLLECTED_AT_ONCE;
+
 /// Hands each main process's status to the one who waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Reaper {
@@ -34,18 +36,27 @@ impl Reaper {
     /// Collects for as long as the agent lives.
     pub(crate) async fn run(&self, mut child_ended: Signal) {
         while child_ended.recv().await.is_some() {
-            self.collect();
+            // Processes that fork and exit in a loop end as fast as they are collected. The agent has other work too.
+            while self.collect() == COLLECTED_AT_ONCE {
+                tokio::task::yield_now().await;
+            }
         }
     }
 
-    fn collect(&self) {
+    /// Collects children that have ended, some of them where there are many; how many.
+    fn collect(&self) -> usize {
+        let mut collected = 0;
         // One signal may stand for many children. ECHILD means that there is none left.
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        while collected < COLLECTED_AT_ONCE
+            && let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG)
+        {
+            collected += 1;
             if let Some(expected) = self.lock().remove(&pid) {
                 // A command that nobody waits for any more has been ended by other means.
                 let _ = expected.send(status);
             }
         }
+        collected
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Pid, oneshot::Sender<WaitStatus>>> {

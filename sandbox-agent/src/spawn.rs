@@ -20,6 +20,7 @@ use rustix::process::Pid;
 use tokio::net::unix::pipe;
 
 use crate::environment;
+use crate::mark::Mark;
 use crate::oom;
 use crate::posix_spawn;
 use crate::read_only::Report;
@@ -38,11 +39,22 @@ const PIPE_BYTES: usize = 128 * 1024;
 #[derive(Debug)]
 pub(crate) struct Spawned {
     pub(crate) pid: Pid,
+    pub(crate) mark: Option<Mark>,
     pub(crate) stdout: pipe::Receiver,
     pub(crate) stderr: pipe::Receiver,
     pub(crate) stdin: Option<pipe::Sender>,
     /// Where the process has yet to become the command: what it tells of that.
     pub(crate) report: Option<pipe::Receiver>,
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) pid: Pid,
+    /// What its descendants can be told by.
+    pub(crate) mark: Option<Mark>,
+    /// See [`Spawned::report`].
+    pub(crate) report: Option<Report>,
 }
 
 /// What a command is started from.
@@ -67,8 +79,9 @@ pub(crate) fn argv_of_script(script: &str) -> Vec<String> {
 pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
     let program = launch.argv.first().map(String::as_str).unwrap_or_default();
     let pipes = Pipes::new(launch.with_stdin).map_err(|errno| failed("pipe", program, errno))?;
-    let (pid, report) = start(launch, posix_spawn::Stdio::Descriptors(pipes.theirs()))?;
-    pipes.into_spawned(pid, report).map_err(|_| {
+    let started = start(launch, posix_spawn::Stdio::Descriptors(pipes.theirs()))?;
+    let pid = started.pid;
+    pipes.into_spawned(started).map_err(|_| {
         // Without its pipes nobody could follow it; the reaper collects it as an orphan.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         failed("pipe", program, Errno::MFILE)
@@ -76,10 +89,7 @@ pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
 }
 
 /// Starts a program on any standard streams. The rule of [`spawn`] holds for it too.
-pub(crate) fn start(
-    launch: &Launch<'_>,
-    stdio: posix_spawn::Stdio<'_>,
-) -> Result<(Pid, Option<Report>), v1::StartFailed> {
+pub(crate) fn start(launch: &Launch<'_>, stdio: posix_spawn::Stdio<'_>) -> Result<Started, v1::StartFailed> {
     let cwd = open_cwd(launch.cwd).map_err(|errno| failed("cwd", launch.cwd, errno))?;
     let (argv, script_file) = fit_arguments(launch.argv)?;
     let program = argv.first().map(String::as_str).unwrap_or_default();
@@ -101,11 +111,12 @@ pub(crate) fn start(
         stdio,
         keep: script_file.iter().chain(report.iter().map(Report::theirs)).map(AsFd::as_fd).collect(),
     };
+    let mark = Mark::next();
     let pid = oom::as_first_to_go(|| child.spawn()).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
     })?;
-    Ok((pid, report))
+    Ok(Started { pid, mark, report })
 }
 
 /// Opens a command's directory. The agent may follow the links of its own `/proc` directory and a command may not, so none
@@ -144,13 +155,14 @@ impl Pipes {
     }
 
     /// Closes the child's ends, without which an end of file would never come.
-    fn into_spawned(self, pid: Pid, report: Option<Report>) -> io::Result<Spawned> {
+    fn into_spawned(self, started: Started) -> io::Result<Spawned> {
         Ok(Spawned {
-            pid,
+            pid: started.pid,
+            mark: started.mark,
             stdout: receiver(self.stdout.0)?,
             stderr: receiver(self.stderr.0)?,
             stdin: self.our_stdin.map(pipe::Sender::from_owned_fd).transpose()?,
-            report: report.map(Report::into_receiver).transpose()?,
+            report: started.report.map(Report::into_receiver).transpose()?,
         })
     }
 }

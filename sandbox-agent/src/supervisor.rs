@@ -1,7 +1,9 @@
 //! Follows one command from its start to its recorded end.
 //!
-//! Owns the clock and the reason: whichever of the main process's own end, the timeout and a request to end
-//! comes first decides what the end is called. The end is recorded once, after the output of the main
+//! Owns the clock and the reason. A command whose timeout expired while it ran ends as `timeout`. Any other end is
+//! named by how the main process ended and not by who asked for it: `killed` if a signal ended it, and `exited` if it
+//! chose an exit code, also in answer to a signal. So a request that meets a command at its end changes nothing that
+//! it reports. The end is recorded once, after the output of the main
 //! process is in the log and, where the command was ended by us, after nothing of it is left.
 
 use std::sync::Arc;
@@ -32,10 +34,17 @@ pub(crate) struct Supervisor {
     pub(crate) oom_kills_before: Option<u64>,
 }
 
+/// Why the agent ends a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Timeout,
+    Kill,
+}
+
 /// What ended the command, as far as we are concerned.
 enum Cause {
     Itself(Option<WaitStatus>),
-    Us { reason: EndReason, gone: Gone },
+    Us { request: Request, gone: Gone },
 }
 
 impl Supervisor {
@@ -65,14 +74,15 @@ impl Supervisor {
                 None => std::future::pending().await,
             }
         };
-        let (reason, first) = tokio::select! {
+        let (request, first) = tokio::select! {
             biased;
             status = &mut self.status => return Cause::Itself(status.ok()),
-            Some(first) = self.requests.recv() => (EndReason::Killed, first),
-            () = expired => (EndReason::Timeout, Signal::TERM),
+            // Before requests: sandboxd asks for the end of a command whose timeout was missed.
+            () = expired => (Request::Timeout, Signal::TERM),
+            Some(first) = self.requests.recv() => (Request::Kill, first),
         };
         let gone = ladder::end(self.command.as_ref(), first).await;
-        Cause::Us { reason, gone }
+        Cause::Us { request, gone }
     }
 
     fn verdict(&self, cause: &Cause, status: Option<WaitStatus>) -> v1::Ended {
@@ -82,14 +92,16 @@ impl Supervisor {
             (None, Some(code)) => code,
             (None, None) => 128 + Signal::KILL.as_raw(),
         };
-        let (reason, exit_code, swept) = match cause {
-            Cause::Us { reason: EndReason::Timeout, gone } => {
-                (EndReason::Timeout, TIMEOUT_EXIT_CODE, *gone == Gone::Swept)
+        let swept = matches!(cause, Cause::Us { gone: Gone::Swept, .. });
+        // A main process that was not collected in time is in the hands of KILL.
+        let by_signal = signal.is_some() || status.is_none();
+        let (reason, exit_code) = match cause {
+            Cause::Us { request: Request::Timeout, .. } => (EndReason::Timeout, TIMEOUT_EXIT_CODE),
+            Cause::Itself(_) if self.looks_like_oom(shell_code) => (EndReason::Oom, shell_code),
+            Cause::Us { request: Request::Kill, .. } | Cause::Itself(_) if by_signal => {
+                (EndReason::Killed, shell_code)
             }
-            Cause::Us { reason, gone } => (*reason, shell_code, *gone == Gone::Swept),
-            Cause::Itself(_) if self.looks_like_oom(shell_code) => (EndReason::Oom, shell_code, false),
-            Cause::Itself(_) if signal.is_some() => (EndReason::Killed, shell_code, false),
-            Cause::Itself(_) => (EndReason::Exited, shell_code, false),
+            Cause::Us { request: Request::Kill, .. } | Cause::Itself(_) => (EndReason::Exited, shell_code),
         };
         v1::Ended {
             reason: reason as i32,

@@ -29,12 +29,13 @@ pub mod state_dir;
 pub mod store;
 pub mod telemetry;
 
-use std::fs::{DirBuilder, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{FlockOperation, flock};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +46,7 @@ use crate::api::ApiState;
 use crate::config::Config;
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Metrics;
-use crate::model::{Instance, limits};
+use crate::model::{AdminToken, Instance, limits};
 use crate::service::{Service, Setup};
 use crate::state_dir::StateDir;
 use crate::store::Store;
@@ -63,6 +64,12 @@ pub enum Error {
         path: std::path::PathBuf,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// Another daemon of this instance runs here, from another state dir.
+    #[error("another sandboxd with this instance key uses {}; one of the two state dirs is a copy", path.display())]
+    RunDirInUse {
+        /// The directory.
+        path: std::path::PathBuf,
     },
     /// The engine.
     #[error("the engine cannot be used")]
@@ -88,26 +95,27 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let state_dir = StateDir::open(&config.state_dir)?;
     let instance = Arc::new(state_dir.instance()?);
     let token = match &config.admin_token {
-        Some(token) => token.clone(),
-        None => state_dir.token()?,
+        Some(token) => AdminToken::new(token),
+        None => AdminToken::new(&state_dir.token()?),
     };
     let run_dir = make_run_dir(&config, &instance)?;
+    let _run_dir_lock = lock_run_dir(&run_dir)?;
     let metrics = Arc::new(Metrics::new());
     let runtime = config.oci_runtime.clone();
-    let engine = Engine::connect(config.engine.clone(), Arc::clone(&instance), runtime, metrics).await?;
+    let engine = Engine::new(config.engine.clone(), Arc::clone(&instance), runtime, metrics)?;
     let previews = TcpListener::bind(config.preview.bind)
         .await
         .map_err(|source| Error::PreviewBind { address: config.preview.bind, source })?;
     let tasks = TaskTracker::new();
     let store = Store::open(&config.state_dir).await?;
-    let mut setup = setup_of(&config, run_dir);
+    let mut setup = setup_of(&config, run_dir, state_dir.holder()?);
     setup.own_ports = own_ports(&config, &[&listener, &previews]);
     // With port 0 the system chose one.
     setup.preview.bind = previews.local_addr().unwrap_or(setup.preview.bind);
     let service =
         Service::new(engine, store, instance, setup, tasks.clone()).await.map_err(Error::Prepare)?;
 
-    let state = ApiState::new(Arc::clone(&service), token, config.allowed_hosts.clone());
+    let state = ApiState::new(Arc::clone(&service), token.clone(), config.allowed_hosts.clone());
     let serve = api::serve(listener, api::router(state), shutdown.clone());
     info!(host = config.bind_host.text, port = config.port, engine = %config.engine, "serving");
 
@@ -119,7 +127,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         prepared
     };
     let keep = service.keep(shutdown.clone());
-    let gateway = preview::serve(previews, Arc::clone(&service), shutdown.clone());
+    let gateway = preview::serve(previews, Arc::clone(&service), token, shutdown.clone());
     let (prepared, (), (), ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve, gateway, keep);
     service.stop();
     tasks.close();
@@ -150,10 +158,19 @@ fn make_run_dir(config: &Config, instance: &Instance) -> Result<PathBuf, Error> 
     Ok(path)
 }
 
-fn setup_of(config: &Config, run_dir: PathBuf) -> Setup {
+/// A copy of the state dir has the same run dir as its original.
+fn lock_run_dir(path: &Path) -> Result<File, Error> {
+    let dir = File::open(path).map_err(|source| Error::RunDir { path: path.to_owned(), source })?;
+    flock(&dir, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| Error::RunDirInUse { path: path.to_owned() })?;
+    Ok(dir)
+}
+
+fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
     Setup {
         limits: config.limits,
         run_dir,
+        holder,
         image: config.image.clone(),
         adopt_original: config.adopt_original,
         disk_quota: config.disk_quota,

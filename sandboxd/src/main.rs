@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use sandboxd::cli::{
-    self, CpArgs, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs,
+    self, AcceptEngineArgs, CpArgs, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, ShellArgs,
+    StopArgs,
 };
 use sandboxd::config::{Config, Fault};
 use sandboxd::engine::Engine;
@@ -38,6 +39,7 @@ enum Verb {
     Stop(StopArgs),
     Park(ParkArgs),
     Prune(PruneArgs),
+    AcceptEngine(AcceptEngineArgs),
     /// Print every setting in force with its source, and every fault
     CheckConfig,
     Doctor(DoctorArgs),
@@ -49,8 +51,24 @@ enum Verb {
     },
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// What a shell says of a program that SIGTERM ended: 128 and the signal's number.
+const TERMINATED: u8 = 128 + 15;
+
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            explain(&anyhow::Error::from(error).context("cannot start the runtime"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(run());
+    // Whatever a thread still waits for is not worth an operator's wait.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run() -> ExitCode {
     let args = Args::parse();
     let names = std::env::vars().map(|(name, _)| name).collect();
     let (config, report) = Config::load(|name| std::env::var(name).ok(), names);
@@ -68,6 +86,7 @@ async fn main() -> ExitCode {
         (Verb::Stop(args), Ok(config)) => cli::stop(args, &config).await,
         (Verb::Park(args), Ok(config)) => cli::park(args, &config).await,
         (Verb::Prune(args), Ok(config)) => cli::prune(args, &config).await,
+        (Verb::AcceptEngine(args), Ok(config)) => cli::accept_engine(args, &config).await,
         (Verb::BuildImage, Ok(config)) => build_image(config).await,
     };
     done.unwrap_or_else(|error| {
@@ -78,33 +97,45 @@ async fn main() -> ExitCode {
 
 async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::init(&config.log_filter, config.log_json);
+    log_text::log_panics();
     let address = (config.bind_host.address, config.port);
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {}:{}", config.bind_host.text, config.port))?;
     let shutdown = CancellationToken::new();
-    tokio::spawn(cancel_when_asked(shutdown.clone()));
-    sandboxd::run(config, listener, shutdown).await?;
-    Ok(ExitCode::SUCCESS)
+    tokio::select! {
+        ended = sandboxd::run(config, listener, shutdown.clone()) => {
+            ended?;
+            Ok(ExitCode::SUCCESS)
+        }
+        () = asked_twice(shutdown) => Ok(ExitCode::from(TERMINATED)),
+    }
 }
 
-async fn cancel_when_asked(shutdown: CancellationToken) {
-    let terminated = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => drop(signal.recv().await),
-            Err(_) => std::future::pending().await,
+/// Asks for a stop with the first signal, and returns with the second.
+async fn asked_twice(shutdown: CancellationToken) {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::warn!("signals cannot be received; nothing is finished at a stop");
+        return std::future::pending().await;
+    };
+    let mut asked = async || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
     };
-    tokio::select! {
-        () = terminated => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-    tracing::info!("asked to stop");
+    asked().await;
+    tracing::info!("asked to stop; requests under way are finished");
     shutdown.cancel();
+    asked().await;
+    tracing::warn!("asked to stop again; requests under way are cut off");
 }
 
 async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::init(&config.log_filter, config.log_json);
+    log_text::log_panics();
     let source = sandboxd::image_source(&config).context("the folder `sandbox-images` was not found")?;
     // An image carries none of our labels, so this needs no identity, and a daemon may be running.
     let nobody = Arc::new(Instance::new([0; KEY_BYTES]));
@@ -120,14 +151,16 @@ fn refuse(faults: &[Fault]) -> io::Result<ExitCode> {
 
 fn advice_of(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let engine = cause.downcast_ref::<sandboxd::engine::Error>().and_then(sandboxd::engine::Error::advice);
-    engine.or_else(|| cause.downcast_ref::<sandboxd::store::Error>()?.advice())
+    let store = || cause.downcast_ref::<sandboxd::store::Error>()?.advice();
+    let service = || cause.downcast_ref::<sandboxd::service::Error>()?.advice();
+    engine.or_else(store).or_else(service)
 }
 
 /// Says what went wrong, why, and where possible what to do.
 fn explain(error: &anyhow::Error) {
-    let mut message = format!("sandboxd: {error}\n");
+    let mut message = format!("sandboxd: {}\n", cli::printable(&error.to_string()));
     for cause in error.chain().skip(1) {
-        message.push_str(&format!("  because {cause}\n"));
+        message.push_str(&format!("  because {}\n", cli::printable(&cause.to_string())));
     }
     if let Some(advice) = error.chain().find_map(advice_of) {
         message.push_str(&format!("  {advice}\n"));

@@ -5,7 +5,11 @@
 //! file that says the same and is looked at in each place, so that a daemon that runs can be given a seam.
 
 /// Every seam there is, for tests to go through, in the order in which they are come to.
-pub const ALL: [&str; 18] = [
+pub const ALL: [&str; 22] = [
+    "marker.made",
+    "epoch.intent",
+    "epoch.act",
+    "epoch.outcome",
     "create.disk",
     "create.intent",
     "start.attached",

@@ -5,21 +5,29 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rustix::fs::{FlockOperation, flock};
 use secrecy::SecretString;
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::model::Instance;
 use crate::model::instance::KEY_BYTES;
+use crate::store;
 
 const KEY_FILE: &str = "instance.key";
 const TOKEN_FILE: &str = "token";
 const LOCK_FILE: &str = "lock";
+
+/// Names the machine, on most of them.
+const MACHINE_ID: &str = "/etc/machine-id";
+
+/// Bytes that tell one directory from another.
+const HOLDER_BYTES: usize = 16;
 
 /// Random bytes of a generated token.
 const TOKEN_BYTES: usize = 32;
@@ -47,13 +55,19 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// There is a database and no key. Another key would disown every sandbox.
+    #[error("{} is missing beside a database; restore it from a backup, or move the database away to start as a new installation", path.display())]
+    NoKey {
+        /// The key's file.
+        path: PathBuf,
+    },
 }
 
 /// The directory, held by this process.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl StateDir {
@@ -66,15 +80,28 @@ impl StateDir {
         let lock = options.open(path.join(LOCK_FILE)).map_err(fail)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| Error::InUse { path: path.to_owned() })?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self { path: path.to_owned(), lock })
     }
 
-    /// The installation's identity, made at the first start.
+    /// The installation's identity, made at the first start and never where there is a database.
     pub fn instance(&self) -> Result<Instance, Error> {
         let path = self.path.join(KEY_FILE);
+        if !path.exists() && self.path.join(store::FILE).exists() {
+            return Err(Error::NoKey { path });
+        }
         let key = read_or_make(&path, || random::<KEY_BYTES>().map(Vec::from))?;
         let key = <[u8; KEY_BYTES]>::try_from(key).map_err(|_| Error::BadKey { path })?;
         Ok(Instance::new(key))
+    }
+
+    /// Tells this directory from a copy of it: a copy has other files.
+    pub fn holder(&self) -> Result<String, Error> {
+        let path = self.path.join(LOCK_FILE);
+        let found = self.lock.metadata().map_err(|source| Error::Io { path, source })?;
+        let machine = fs::read_to_string(MACHINE_ID).unwrap_or_default();
+        let text = format!("{} {} {}", machine.trim(), found.dev(), found.ino());
+        let digest = Sha256::digest(text.as_bytes());
+        Ok(digest[..HOLDER_BYTES].iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The admin token for a loopback bind, made at the first start.
@@ -106,7 +133,9 @@ fn read_or_make(path: &Path, make: impl FnOnce() -> io::Result<Vec<u8>>) -> Resu
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&content)?;
         file.sync_all()?;
-        fs::rename(&new, path)
+        fs::rename(&new, path)?;
+        // Or a power cut takes the name back.
+        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
     };
     write().map_err(fail)?;
     Ok(content)
@@ -157,5 +186,22 @@ mod tests {
         fs::write(dir.path().join(KEY_FILE), b"short").unwrap();
         let state = StateDir::open(dir.path()).unwrap();
         assert!(matches!(state.instance(), Err(Error::BadKey { .. })));
+    }
+
+    #[test]
+    fn no_key_is_made_beside_a_database() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(store::FILE), b"").unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        assert!(matches!(state.instance(), Err(Error::NoKey { .. })));
+        assert!(!dir.path().join(KEY_FILE).exists());
+    }
+
+    #[test]
+    fn a_copy_is_told_from_its_original() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let holder = |dir: &Path| StateDir::open(dir).unwrap().holder().unwrap();
+        assert_eq!(holder(one.path()), holder(one.path()));
+        assert_ne!(holder(one.path()), holder(two.path()));
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! A JSON line is one object: `timestamp`, `level`, `target`, `message` and the event's own fields beside
 //! them, such as `request_id` and `sandbox`. What happens inside a request has it in `span` as well. An error
-//! is its own sentence in `error`, and those of its causes in `causes`; text has them in `error.sources`.
+//! is its own sentence in `error`, and those of its causes in `causes`; text has them in `error.sources`. Control
+//! characters and marks of direction are escaped in both.
 
 use std::error::Error;
 use std::fmt;
 use std::io::IsTerminal;
 
+use log_text::{EscapedFields, escape_json};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber, error};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -22,26 +24,17 @@ pub fn init(filter: &str, json: bool) {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Fails only where a test or an embedding program has set its own.
     let _ = if json {
-        panics_are_logged();
         let builder = builder.json().flatten_event(true).with_span_list(false);
-        builder.map_event_format(WithCauses).finish().try_init()
+        builder.map_event_format(Escaped).finish().try_init()
     } else {
-        builder.with_ansi(std::io::stderr().is_terminal()).finish().try_init()
+        builder.fmt_fields(EscapedFields).with_ansi(std::io::stderr().is_terminal()).finish().try_init()
     };
 }
 
-/// A panic's own words are several lines of text, which no reader of JSON expects.
-fn panics_are_logged() {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string);
-        error!(place, panic = panic.payload_as_str(), "a bug: a part of the daemon panicked");
-    }));
-}
+/// Adds an error's causes to a JSON line, whose own writer knows only the error's sentence, and escapes what JSON does not.
+struct Escaped<F>(F);
 
-/// Adds an error's causes to a JSON line, whose own writer knows only the error's sentence.
-struct WithCauses<F>(F);
-
-impl<S, N, F> FormatEvent<S, N> for WithCauses<F>
+impl<S, N, F> FormatEvent<S, N> for Escaped<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -55,14 +48,15 @@ where
     ) -> fmt::Result {
         let mut causes = Causes::default();
         event.record(&mut causes);
-        if causes.0.is_empty() {
-            return self.0.format_event(context, writer, event);
-        }
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
-        let object = line.trim_end().strip_suffix('}').ok_or(fmt::Error)?;
-        let causes = serde_json::to_string(&causes.0).map_err(|_| fmt::Error)?;
-        writeln!(writer, r#"{object},"causes":{causes}}}"#)
+        let mut line = line.trim_end().to_owned();
+        if !causes.0.is_empty() {
+            let object = line.strip_suffix('}').ok_or(fmt::Error)?;
+            let causes = serde_json::to_string(&causes.0).map_err(|_| fmt::Error)?;
+            line = format!(r#"{object},"causes":{causes}}}"#);
+        }
+        writeln!(writer, "{}", escape_json(&line))
     }
 }
 

@@ -3,14 +3,33 @@
 #
 # Needs lib/daemon.sh for the settings, lib/engine.sh and lib/packages.sh.
 
+# What an image of ours is called. Under another name it is the operator's, and stays as it is.
+readonly DEFAULT_IMAGE=remcochat-sandbox:node24
+
 ensure_image() {
-  local image autobuild_is_off
+  local image found='' autobuild_is_off
   image=$(setting SANDBOXD_IMAGE)
-  if engine_get "images/$image/json" >/dev/null; then return; fi
+  if found=$(engine_get "images/$image/json"); then
+    if image_is_current "$image" "$found"; then return; fi
+    say "$image was built from another Dockerfile than this checkout's"
+  fi
   autobuild_is_off=$(setting SANDBOXD_DISABLE_AUTOBUILD)
+  if [[ ${autobuild_is_off,,} =~ ^(1|true|yes|on)$ && -n $found ]]; then
+    warn "SANDBOXD_DISABLE_AUTOBUILD forbids building it anew. To do it anyway: make image"
+    return
+  fi
   [[ ! ${autobuild_is_off,,} =~ ^(1|true|yes|on)$ ]] || give_up \
     "the image $image is missing, and SANDBOXD_DISABLE_AUTOBUILD forbids building it. To build it anyway: make image"
   build_image
+}
+
+# Whether an image, told as the engine's JSON, was built from this checkout. sandboxd labels what it builds with the
+# Dockerfile's checksum (sandboxd/src/engine/image.rs).
+image_is_current() {
+  local image=$1 json=$2 checksum
+  [[ $image == "$DEFAULT_IMAGE" ]] || return 0
+  checksum=$(sha256sum sandbox-images/node24/Dockerfile)
+  [[ $json == *'"org.opencontainers.image.revision":'*"${checksum%% *}"* ]]
 }
 
 build_image() {

@@ -125,8 +125,8 @@ build_prebuilt_image() {
 # The daemon in its container can build the sandbox image of a base that the engine can pull or has; making one takes a
 # root's debootstrap, which only this machine has.
 ensure_sandbox_base() {
-  local image=${SANDBOXD_IMAGE:-remcochat-sandbox:node24}
-  if docker image inspect "$image" >/dev/null 2>&1; then return; fi
+  local image=${SANDBOXD_IMAGE:-$DEFAULT_IMAGE} found
+  if found=$(docker image inspect "$image" 2>/dev/null) && image_is_current "$image" "$found"; then return; fi
   if docker image inspect remcochat-sandbox-base:trixie >/dev/null 2>&1; then return; fi
   if timeout "$PULL_SECONDS" docker pull --quiet node:24-trixie-slim >/dev/null 2>&1; then return; fi
   ensure_image_tools
@@ -140,7 +140,7 @@ A port that is taken is chosen in .env: PUBLISH_CHAT=127.0.0.1:13000"
 
 wait_for_stack() {
   local service
-  docker image inspect "${SANDBOXD_IMAGE:-remcochat-sandbox:node24}" >/dev/null 2>&1 \
+  docker image inspect "${SANDBOXD_IMAGE:-$DEFAULT_IMAGE}" >/dev/null 2>&1 \
     || say "sandboxd builds the sandbox image now, which takes some minutes, once"
   for service in sandboxd chat; do
     say "waiting for $service"
@@ -148,6 +148,17 @@ wait_for_stack() {
     [[ $(service_health "$service") == healthy ]] || give_up "$service is $(service_health "$service"). The last lines of its log:
 $("${compose[@]}" logs --tail 20 "$service" 2>&1)"
   done
+}
+
+# An image of an earlier version is built anew, and new sandboxes are made of it. Those that run keep theirs until they are parked.
+renew_sandbox_image() {
+  local image=${SANDBOXD_IMAGE:-$DEFAULT_IMAGE} found
+  [[ ! ${SANDBOXD_DISABLE_AUTOBUILD-} =~ ^(1|true|yes|on)$ ]] || return 0
+  found=$(docker image inspect "$image" 2>/dev/null) || return 0
+  if image_is_current "$image" "$found"; then return; fi
+  say "$image was built from another Dockerfile; building it anew, which takes some minutes, once"
+  "${compose[@]}" exec -T sandboxd sandboxd build-image \
+    || warn "the sandbox image could not be built; sandboxes stay without what is new in it. To try again: make up"
 }
 
 # Well, or never going to be.

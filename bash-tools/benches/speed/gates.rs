@@ -14,7 +14,7 @@ const REQUESTS: u32 = 20_000;
 const ROUNDS: usize = 51;
 
 const ENABLED: &str = "[app.bash_tools]\nenabled = true\nprovider = 'docker'\naccess = 'lan'\n\
-    docker.orchestrator_url = 'http://127.0.0.1:1'\nseed.git_url = 'https://git.lan/x'\n";
+    docker.orchestrator_url = 'http://127.0.0.1:1'\ndocker.admin_token_env = 'SANDBOXD_TOKEN'\nseed.git_url = 'https://git.lan/x'\n";
 
 pub(crate) fn measure() {
     println!("\na request through the layer with a closed gate, median of {ROUNDS} rounds");
@@ -31,7 +31,11 @@ pub(crate) fn measure() {
 
 fn gates(file: &str, switch: &str) -> Gates {
     let tools = config::parse(file).unwrap().tools;
-    let find = |name: &str| (name == "REMCOCHAT_ENABLE_BASH_TOOL").then(|| switch.to_owned());
+    let find = |name: &str| match name {
+        "REMCOCHAT_ENABLE_BASH_TOOL" => Some(switch.to_owned()),
+        "SANDBOXD_TOKEN" => Some("sandboxd's".to_owned()),
+        _ => None,
+    };
     Gates::new(tools.as_ref(), &Environment::read(tools.as_ref(), find)).unwrap()
 }
 

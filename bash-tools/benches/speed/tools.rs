@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bash_tools::provider::{Docker, DockerWish};
+use bash_tools::provider::{Docker, DockerWish, NetworkMode, NetworkPolicy};
 use bash_tools::session::{SessionKey, SessionLimits, Sessions};
 use bash_tools::tools::{BashInput, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit};
 use futures::StreamExt;
@@ -21,7 +21,7 @@ pub(crate) async fn measure() {
         idle_ttl: Duration::from_secs(600),
         vcpus: 2,
         memory_mb: 512,
-        has_network: false,
+        network: NetworkPolicy::new(NetworkMode::None, [""; 0]),
         ports: vec![3000],
     };
     let provider = Arc::new(Docker::new(daemon.client.clone(), wish));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sandbox_api::limits::{MAX_NETWORK_RULES, RUNTIMES};
 use toml::de::DeTable;
 
 use super::fault::{Fault, Place, Problem};
@@ -10,12 +11,13 @@ use super::ranges::{self, Range};
 use super::reader::{Reader, position};
 use super::section::Section;
 use super::settings::{Access, BashTools, DockerSettings, GitSeed, Provider, Sandboxes, Seed, UploadSeed};
+use crate::provider::{NetworkMode, NetworkPolicy};
 
 /// Where sandboxd's token is, if nothing else is said.
 const ADMIN_TOKEN: &str = "REMCOCHAT_ADMIN_TOKEN";
 
 /// Runtimes of sandboxd.
-const DOCKER_RUNTIMES: &[&str] = &["node24", "python3.13"];
+const DOCKER_RUNTIMES: &[&str] = &RUNTIMES;
 
 /// What was found, whether or not it may be used.
 #[derive(Debug)]
@@ -144,15 +146,27 @@ fn read_docker<'a>(
         forms::orchestrator_url,
     );
     let admin_token_env = reader.text(&section, "admin_token_env", ADMIN_TOKEN, forms::variable);
-    let has_network = reader.choice(&section, "network_mode", &["default", "none"], &[true, false]);
+    let mode = reader.choice(
+        &section,
+        "network_mode",
+        &["default", "allowlist", "none"],
+        &[NetworkMode::Default, NetworkMode::Allowlist, NetworkMode::None],
+    );
+    let allow =
+        reader.entries(&section, "network_allow", MAX_NETWORK_RULES, |reader, section, key, value| {
+            let text = reader.as_text(section, key, value)?;
+            forms::network_rule(text).map_err(|problem| reader.fault_of(section, key, value, problem)).ok()
+        });
     let memory_mb = reader.number(&section, "memory_mb", ranges::MEMORY_MB);
-    let has_network = has_network.unwrap_or(true);
-    let docker = url.map(|orchestrator_url| DockerSettings {
-        orchestrator_url,
-        admin_token_env,
-        has_network,
-        memory_mb,
-    });
+    let network = NetworkPolicy::new(mode.unwrap_or_default(), allow.unwrap_or_default());
+    if network.mode == NetworkMode::None && !network.allow.is_empty() {
+        let because = "sandboxes without a network reach no host";
+        let problem = Problem::Conflict { other: "app.bash_tools.docker.network_mode", because };
+        reader.fault_at(&section, "network_allow", problem);
+    }
+    let has_network = network.mode != NetworkMode::None;
+    let docker =
+        url.map(|orchestrator_url| DockerSettings { orchestrator_url, admin_token_env, network, memory_mb });
     (docker, has_network)
 }
 

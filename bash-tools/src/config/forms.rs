@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use globset::GlobBuilder;
 use ipnet::IpNet;
+use sandbox_api::limits::MAX_NETWORK_RULE_BYTES;
 use url::Url;
 
 use super::fault::{Problem, shown};
@@ -84,6 +85,20 @@ pub(super) fn absolute_path(text: &str) -> Result<PathBuf, Problem> {
     match path.is_absolute() && !text.contains('\0') {
         true => Ok(path),
         false => Err(malformed("an absolute path", text)),
+    }
+}
+
+/// An entry of a network's list. sandboxd knows more of its form and has the last word.
+pub(super) fn network_rule(text: &str) -> Result<String, Problem> {
+    if text.len() > MAX_NETWORK_RULE_BYTES {
+        return Err(Problem::TooLong { limit: MAX_NETWORK_RULE_BYTES, found: text.len() });
+    }
+    let is_odd = |char: char| char.is_whitespace() || char.is_control() || "/@?#\\".contains(char);
+    match text.is_empty() || text.contains(is_odd) {
+        true => {
+            Err(malformed("a host, such as registry.npmjs.org, *.example.com or git.example.net:22", text))
+        }
+        false => Ok(text.to_owned()),
     }
 }
 

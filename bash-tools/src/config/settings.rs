@@ -6,6 +6,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use url::{Host, Url};
 
+use crate::provider::NetworkPolicy;
+
 /// All of `[app.bash_tools]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BashTools {
@@ -47,8 +49,8 @@ pub struct DockerSettings {
     pub orchestrator_url: Url,
     /// The variable that has sandboxd's token.
     pub admin_token_env: String,
-    /// Whether sandboxes may reach the public internet.
-    pub has_network: bool,
+    /// What sandboxes may reach.
+    pub network: NetworkPolicy,
     /// Memory of each, 256 to 16,384 MiB.
     pub memory_mb: u64,
 }

@@ -81,7 +81,7 @@ fn report(gates: &Gates, asked: Asked<'_>) -> AccessReport {
     AccessReport {
         is_localhost,
         required_configured: state.token.is_some(),
-        token_provided: token::given(asked.headers).is_some(),
+        token_provided: token::is_given(asked.headers),
         allowed: matches!(reason, AccessReason::Localhost | AccessReason::Allowed),
         reason,
     }

@@ -27,6 +27,11 @@ pub enum Reason {
     /// `REMCOCHAT_ENABLE_BASH_TOOL` is not on.
     #[error("the bash tools are switched off in the environment")]
     SwitchedOff,
+    /// The app has no token for sandboxd, which answers nobody without one.
+    #[error(
+        "no token for sandboxd: set REMCOCHAT_ADMIN_TOKEN, or the variable that app.bash_tools.docker.admin_token_env names"
+    )]
+    MissingOrchestratorToken,
     /// Access is `localhost`, and the request is not from there.
     #[error("the request is not from this machine: {0}")]
     NotLocal(Elsewhere),

@@ -30,6 +30,31 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Outside axum
+//!
+//! Nothing but [`access_route`] and the extractor [`Decision`] needs axum. [`BashToolsLayer`] is a tower layer over any
+//! service of [`http::Request`], and [`Gates::decide`] takes a request's head by itself. Either way the server must put the peer's
+//! address into the request's extensions as [`ConnectInfo`], because the gates begin with the socket; without it a request is
+//! from nobody and `localhost` refuses it. With hyper alone:
+//!
+//! ```
+//! use std::net::SocketAddr;
+//!
+//! use bash_tools::gates::{ConnectInfo, Decision, Gates};
+//!
+//! /// `peer` is what `accept` told, never something that a header says.
+//! async fn decide<B>(gates: &Gates, peer: SocketAddr, request: http::Request<B>) -> (Decision, http::Request<B>) {
+//!     let (mut parts, body) = request.into_parts();
+//!     parts.extensions.insert(ConnectInfo(peer));
+//!     let decision = gates.decide(&parts).await;
+//!     (decision, http::Request::from_parts(parts, body))
+//! }
+//! ```
+//!
+//! A server of another kind makes the head of what it has: [`http::Request::builder`] with the request's target and all of its
+//! headers, `Host`, `Origin`, `Sec-Fetch-Site` and the forwarding ones among them, since each of them can close a gate. An app
+//! that knows by itself who may have tools asks no gates and gives [`App`](crate::App) [`Decision::Enabled`].
 
 mod access_route;
 mod decision;
@@ -44,11 +69,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ConnectInfo;
 use http::Request;
 use http::request::Parts;
 use ipnet::IpNet;
 use listen::throttle::{Allowance, Throttle};
+
+pub use axum::extract::ConnectInfo;
 
 pub use access_route::{AccessReason, AccessReport, access_route};
 pub use decision::{Decision, Elsewhere, Reason};
@@ -106,6 +132,9 @@ impl Gates {
         let closed = match tools {
             None => Some(Reason::NotConfigured),
             Some(_) if !environment.is_switched_on => Some(Reason::SwitchedOff),
+            Some(tools) if tools.docker().is_some() && environment.orchestrator_token.is_none() => {
+                Some(Reason::MissingOrchestratorToken)
+            }
             Some(_) => None,
         };
         let docker = tools.and_then(BashTools::docker);
@@ -136,6 +165,19 @@ impl Gates {
     pub fn admits(&self, parts: &Parts) -> bool {
         let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
         self.admit(asked).is_ok()
+    }
+
+    /// Counts a wrong token of the request's peer, where the access policy asks for one.
+    ///
+    /// # Errors
+    /// How long to wait, where there were too many. The right token and none at all are never counted.
+    pub fn count_wrong_token(&self, parts: &Parts) -> Result<(), Duration> {
+        let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
+        let is_asked_for = matches!(self.0.access, Access::Lan);
+        match token::check(asked.headers, self.0.token.as_ref()) {
+            Verdict::Wrong if is_asked_for => self.0.failures.failed(asked.peer_or_unknown()),
+            _ => Ok(()),
+        }
     }
 
     fn has_ports(&self) -> bool {

@@ -41,19 +41,31 @@ impl fmt::Debug for Token {
 }
 
 pub(super) fn check(headers: &HeaderMap, token: Option<&Token>) -> Verdict {
-    match (token, given(headers)) {
-        (None, _) => Verdict::NoneHere,
-        (Some(_), None) => Verdict::NoneGiven,
-        (Some(token), Some(given)) if token.is(given) => Verdict::Right,
-        (Some(_), Some(_)) => Verdict::Wrong,
+    let Some(token) = token else { return Verdict::NoneHere };
+    let (given, is_repeated) = given(headers);
+    // All are compared, so that the time does not tell which one is wrong.
+    let wrong = given.iter().filter(|given| !token.is(given)).count();
+    match given.len() {
+        _ if is_repeated || wrong > 0 => Verdict::Wrong,
+        0 => Verdict::NoneGiven,
+        _ => Verdict::Right,
     }
 }
 
-/// The token of a request, from our own header or as a bearer. A wrong one in our own header is not rescued by a right bearer.
-pub(super) fn given(headers: &HeaderMap) -> Option<&[u8]> {
+/// Whether the request says anything of a token.
+pub(super) fn is_given(headers: &HeaderMap) -> bool {
+    let (given, is_repeated) = given(headers);
+    is_repeated || !given.is_empty()
+}
+
+/// The tokens of a request, from our own header and as a bearer, and whether one of the two headers comes more than once. All
+/// must be right: who reads the first of two and who reads the last must see the same caller.
+fn given(headers: &HeaderMap) -> (Vec<&[u8]>, bool) {
     let own = headers.get(TOKEN_HEADER).map(|value| value.as_bytes().trim_ascii());
-    let bearer = || bearer(headers.get(AUTHORIZATION)?.as_bytes());
-    own.filter(|token| !token.is_empty()).or_else(bearer).filter(|token| !token.is_empty())
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+    let is_repeated = |name: &str| headers.get_all(name).iter().nth(1).is_some();
+    let given = [own, bearer].into_iter().flatten().filter(|token| !token.is_empty()).collect();
+    (given, is_repeated(TOKEN_HEADER) || is_repeated(AUTHORIZATION.as_str()))
 }
 
 /// What follows the scheme, whose letters may be of any case (RFC 9110 section 11.1).
@@ -78,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_token_is_taken_from_either_header() {
-        assert_eq!(verdict(Some(" secret "), Some("Bearer wrong")), Verdict::Right);
+        assert_eq!(verdict(Some(" secret "), Some("Bearer secret")), Verdict::Right);
         assert_eq!(verdict(None, Some("bEaReR  secret")), Verdict::Right);
         assert_eq!(verdict(Some(" "), Some("Bearer secret")), Verdict::Right);
     }
@@ -86,6 +98,12 @@ mod tests {
     #[test]
     fn anything_else_is_refused() {
         assert_eq!(verdict(Some("wrong"), Some("Bearer secret")), Verdict::Wrong);
+        assert_eq!(verdict(Some("secret"), Some("Bearer wrong")), Verdict::Wrong);
+        let mut twice = HeaderMap::new();
+        for _ in 0..2 {
+            twice.append(TOKEN_HEADER, "secret".parse().unwrap());
+        }
+        assert_eq!(check(&twice, Some(&Token::new(&"secret".into()))), Verdict::Wrong);
         assert_eq!(verdict(Some("secre"), None), Verdict::Wrong);
         assert_eq!(verdict(Some("secrets"), None), Verdict::Wrong);
         for none in ["Basic secret", "secret", "Bearer ", ""] {

@@ -7,6 +7,7 @@ mod command;
 mod docker;
 mod error;
 mod files;
+mod network;
 mod status;
 mod vercel;
 
@@ -20,7 +21,8 @@ pub use command::{Command, End, EndReason, Environment, Event, Running};
 pub use docker::{Docker, DockerWish};
 pub use error::{Error, Result};
 pub use files::{Content, Download, FileEntry, FileKind, FileList};
-pub use sandbox_api::network::Denial;
+pub use network::{NetworkMode, NetworkPolicy};
+pub use sandbox_api::network::{Denial, DenialReason};
 pub use sandbox_api::sandbox::Posture;
 pub use status::{Limits, SandboxState, Status, Usage};
 pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelWish};
@@ -122,6 +124,15 @@ pub trait Provider: Send + Sync + 'static {
     async fn denials(&self, sandbox: &SandboxId) -> Result<Option<Vec<Denial>>> {
         let _ = sandbox;
         Ok(None)
+    }
+
+    /// Adds a host to those that the sandbox may reach, perhaps with `:port`, and answers what holds then. [`Error::Refused`] if
+    /// the sandbox's mode has no list, or the provider has no policies. Wakes nothing. Safe to repeat.
+    async fn allow_host(&self, sandbox: &SandboxId, host: &str) -> Result<NetworkPolicy> {
+        let _ = sandbox;
+        Err(Error::Refused {
+            said: format!("{host} cannot be allowed: this provider has no network policies"),
+        })
     }
 
     /// Lets the sandbox rest at once and keeps its files. [`Error::Busy`] where a command runs in it. Safe to repeat.

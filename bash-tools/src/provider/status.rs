@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use sandbox_api::sandbox::Posture;
 use serde::Serialize;
 
-use super::SandboxId;
+use super::{NetworkPolicy, SandboxId};
 
 /// How a sandbox is, as far as its provider tells.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,6 +27,8 @@ pub struct Status {
     pub last_active_at: Option<Timestamp>,
     /// When it rests, or rests no more and is deleted, if nobody uses it until then.
     pub expires_at: Option<Timestamp>,
+    /// What it may reach.
+    pub network: Option<NetworkPolicy>,
     /// The hardening that was really applied.
     pub posture: Option<Posture>,
 }
@@ -43,6 +45,8 @@ pub enum SandboxState {
     Opening,
     /// It is about to be gone.
     Ending,
+    /// Its files are missing on the machine; it can only be deleted until they are back.
+    Lost,
 }
 
 /// What a sandbox may take.

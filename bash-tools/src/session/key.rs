@@ -26,7 +26,7 @@ pub enum BadSessionKey {
 
 impl SessionKey {
     /// Longest key, in bytes; sandboxd takes no longer one.
-    pub const MAX_BYTES: usize = 512;
+    pub const MAX_BYTES: usize = sandbox_api::limits::MAX_SESSION_KEY_BYTES;
 
     /// Of a chat that is kept. Whoever may use the app may use every such chat, as far as this crate goes.
     pub fn chat(id: &str) -> Result<Self, BadSessionKey> {

@@ -23,4 +23,5 @@ pub use input::{
 };
 pub use output::{BashOutput, CANCELLED, OutputLimits, RUNNING, TIMED_OUT};
 pub use text::{Head, Tail};
+pub use tokio_util::sync::CancellationToken;
 pub use toolkit::{ToolLimits, Toolkit};

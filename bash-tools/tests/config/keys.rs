@@ -34,7 +34,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("app.bash_tools.docker", "orchestrator_url = true", "must be a string, not true or false"),
     ("app.bash_tools.docker", "admin_token_env = \" \"", "must not be empty"),
     ("app.bash_tools.docker", "admin_token_env = \"two words\"", "the name of an environment variable"),
-    ("app.bash_tools.docker", "network_mode = \"host\"", "must be \"default\" or \"none\", not \"host\""),
+    (
+        "app.bash_tools.docker",
+        "network_mode = \"host\"",
+        "must be \"default\" or \"allowlist\" or \"none\", not \"host\"",
+    ),
+    ("app.bash_tools.docker", "network_mode = \"open\"", "not \"open\""),
+    ("app.bash_tools.docker", "network_allow = \"a.example\"", "must be an array, not a string"),
+    ("app.bash_tools.docker", "network_allow = [\"https://a.example\"]", "must be a host, such as"),
+    ("app.bash_tools.docker", "network_allow = [\"a.example\", \"\"]", "must be a host, such as"),
+    ("app.bash_tools.docker", "network_allow = [1]", "must be a string, not a whole number"),
     ("app.bash_tools.docker", "memory_mb = 255", "must be from 256 to 16384 MiB, not 255"),
     ("app.bash_tools.docker", "memory_mb = 16385", "not 16385"),
     (

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bash_tools::config::{self, Access, Config, Place, Provider, Seed, parse};
+use bash_tools::provider::NetworkMode;
 use proptest::prelude::*;
 
 /// Lines of each table, for a file that has nothing wrong; a case puts its own in their place.
@@ -106,8 +107,8 @@ fn what_is_written_is_what_holds() {
     let Provider::Docker(docker) = all.provider else { panic!("{:?}", all.provider) };
     assert_eq!(docker.orchestrator_url.as_str(), "https://sandboxd.lan/");
     assert_eq!(
-        (docker.admin_token_env.as_str(), docker.has_network, docker.memory_mb),
-        ("TOKEN", false, 512)
+        (docker.admin_token_env.as_str(), docker.network.mode, docker.memory_mb),
+        ("TOKEN", NetworkMode::None, 512)
     );
     let Seed::Upload(upload) = all.seed else { panic!("{:?}", all.seed) };
     assert_eq!(

@@ -38,6 +38,12 @@ async fn each_gate_closes_by_itself() {
         assert_eq!(app.chat(HERE, &[]).await, without_tools("SwitchedOff"), "{switch}");
     }
 
+    // sandboxd answers nobody without its token, so the tools would only fail later.
+    let app = App::start(gates(&all_open, &ON[..1])).await;
+    assert_eq!(app.chat(HERE, &[]).await, without_tools("MissingOrchestratorToken"));
+    let told = Reason::MissingOrchestratorToken.to_string();
+    assert!(told.starts_with("no token for sandboxd: set REMCOCHAT_ADMIN_TOKEN, or "), "{told}");
+
     let app = App::start(gates(&all_open, ON)).await;
     let peer = app.chat(elsewhere(), &[("host", "localhost")]).await;
     assert_eq!(peer, without_tools("NotLocal(Peer)"));

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bash_tools::provider::{Docker, DockerWish, Provider};
+use bash_tools::provider::{Docker, DockerWish, NetworkMode, NetworkPolicy, Provider};
 use bash_tools::session::{SessionKey, SessionLimits, Sessions};
 use bash_tools::tools::{BashInput, BashOutput, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit};
 use futures::{Stream, StreamExt};
@@ -55,7 +55,7 @@ pub(crate) fn sandboxd(client: Client) -> Arc<dyn Provider> {
         idle_ttl: Duration::from_secs(600),
         vcpus: 1,
         memory_mb: 512,
-        has_network: false,
+        network: NetworkPolicy::new(NetworkMode::None, [""; 0]),
         ports: vec![3000],
     };
     Arc::new(Docker::new(client, wish))

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bash_tools::provider::{Docker, DockerWish, Event, Provider, SandboxId};
+use bash_tools::provider::{Docker, DockerWish, Event, NetworkPolicy, Provider, SandboxId};
 use bash_tools::seed::{GitCredentials, GitSeed, Result, Seed};
 use bash_tools::session::{SessionLimits, Sessions};
 use futures::StreamExt;
@@ -58,7 +58,7 @@ impl Ground {
             idle_ttl: Duration::from_secs(600),
             vcpus: 1,
             memory_mb: 512,
-            has_network: true,
+            network: NetworkPolicy::default(),
             ports: Vec::new(),
         };
         Self { provider: Arc::new(Docker::new(daemon.client.clone(), wish)), _daemon: daemon }

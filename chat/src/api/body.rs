@@ -53,11 +53,7 @@ impl Bodies {
         body: Body,
     ) -> Result<(T, Room)> {
         let invalid = |problem: String| Error::Invalid { field: "body", problem };
-        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let essence = kind.split(';').next().unwrap_or_default();
-        if !essence.trim().eq_ignore_ascii_case("application/json") {
-            return Err(invalid("must be of content-type application/json".into()));
-        }
+        must_be_json(headers)?;
         let (body, room) = timeout(WHOLE, self.gather(body)).await.map_err(|_| cut())??;
         if values(&body) > MAX_VALUES {
             return Err(Error::TooLarge { what: "a request", limit: MAX_VALUES, unit: "values" });
@@ -83,6 +79,15 @@ impl Bodies {
         }
         Ok((body.freeze(), room))
     }
+}
+
+/// A page of another origin may make a browser send text without asking, but not JSON (the Fetch standard's simple requests).
+pub(super) fn must_be_json(headers: &HeaderMap) -> Result<()> {
+    let mut kinds = headers.get_all(CONTENT_TYPE).iter();
+    let (kind, more) = (kinds.next().and_then(|kind| kind.to_str().ok()), kinds.next());
+    let essence = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    let is_json = essence.trim().eq_ignore_ascii_case("application/json") && more.is_none();
+    if is_json { Ok(()) } else { Err(Error::NotJson) }
 }
 
 fn cut() -> Error {

@@ -3,12 +3,13 @@
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use bash_tools::session::SessionKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
+use super::body::must_be_json;
 use super::error::{Error, Result};
 use super::title::{self, MAX_TITLE_CHARS};
 use super::who::Who;
@@ -54,8 +55,10 @@ pub(super) async fn read(State(api): State<Api>, who: Who) -> Result<Json<Value>
 pub(super) async fn rename(
     State(api): State<Api>,
     who: Who,
+    headers: HeaderMap,
     wish: std::result::Result<Json<Rename>, axum::extract::rejection::JsonRejection>,
 ) -> Result<Json<Chat>> {
+    must_be_json(&headers)?;
     let bad = |problem: String| Error::Invalid { field: "title", problem };
     let Json(wish) = wish.map_err(|error| bad(error.body_text()))?;
     let wanted = format!("must be 1 to {MAX_TITLE_CHARS} characters that can be seen, in one line");

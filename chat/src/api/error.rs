@@ -4,6 +4,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use bash_tools::{provider, session, tools};
 use http::StatusCode;
+use http::header::RETRY_AFTER;
 use serde_json::json;
 
 use crate::store;
@@ -21,6 +22,12 @@ pub(super) enum Error {
         /// The rest of a sentence that begins with the field.
         problem: String,
     },
+    /// A body that does not say that it is JSON.
+    #[error("the body must be JSON (content-type: application/json)")]
+    NotJson,
+    /// Too many wrong tokens from one address; how many seconds to wait.
+    #[error("too many requests with a wrong token; try again in {0} s")]
+    TooManyTokens(u64),
     /// Nobody who may.
     #[error("this app is for whoever is on its machine, or has its token")]
     Unauthorized,
@@ -60,6 +67,8 @@ impl Error {
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
+            Self::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type"),
+            Self::TooManyTokens(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::Foreign => (StatusCode::FORBIDDEN, "foreign_origin"),
             Self::ToolsDisabled(_) => (StatusCode::FORBIDDEN, "tools_disabled"),
@@ -96,6 +105,10 @@ impl IntoResponse for Error {
         if status.is_server_error() {
             tracing::warn!(error = %self, cause = ?std::error::Error::source(&self), "a request failed");
         }
-        (status, Json(json!({ "error": self.to_string(), "code": code }))).into_response()
+        let mut response = (status, Json(json!({ "error": self.to_string(), "code": code }))).into_response();
+        if let Self::TooManyTokens(seconds) = self {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }

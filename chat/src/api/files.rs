@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Query, Request};
+use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
@@ -10,9 +10,9 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::MAX_UPLOAD_BYTES;
 use super::error::{Error, Result};
 use super::who::ItsWorkspace;
+use super::{Api, MAX_UPLOAD_BYTES};
 
 /// Longest path, in bytes.
 const MAX_PATH_BYTES: usize = 4096;
@@ -70,7 +70,8 @@ pub(super) async fn read(
 
 /// `PUT /api/chats/{id}/files/content`
 pub(super) async fn put(
-    ItsWorkspace(_, workspace): ItsWorkspace,
+    ItsWorkspace(who, workspace): ItsWorkspace,
+    State(api): State<Api>,
     Query(at): Query<Where>,
     request: Request,
 ) -> Result<Json<Value>> {
@@ -82,6 +83,11 @@ pub(super) async fn put(
     }
     let content = request.into_body().into_data_stream().map(|piece| piece.map_err(std::io::Error::other));
     workspace.upload(path, bytes, content.boxed()).await?;
+    // A chat that was deleted meanwhile leaves no sandbox behind.
+    if let Err(gone) = who.must_exist(&api).await {
+        workspace.delete().await?;
+        return Err(gone);
+    }
     Ok(Json(json!({ "path": path, "size": bytes })))
 }
 

@@ -5,25 +5,26 @@
 //! policy of the tools decides about the chats, too: what a sandbox answered is in them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, HOST, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method};
+use listen::waiting::Seat;
 
-use super::error::Error;
-use super::{Api, page};
+use super::error::{Error, Result};
+use super::{ACCESS_ROUTE, Api, page};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Of every request.
 pub(super) async fn of_all(State(api): State<Api>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
-    let asked = check(&request, &api.settings.allowed_hosts);
-    let mut response = match asked {
-        true => next.run(request).await,
-        false => Error::Foreign.into_response(),
+    let mut response = match admit(&api, request) {
+        Ok(request) => next.run(request).await,
+        Err(error) => error.into_response(),
     };
     page::harden(response.headers_mut());
     if is_api {
@@ -38,7 +39,29 @@ pub(super) async fn of_private(State(api): State<Api>, request: Request, next: N
     if !api.gates.admits(&parts) {
         return Error::Unauthorized.into_response();
     }
+    if let Some(seat) = parts.extensions.get::<Arc<Seat>>() {
+        seat.vouch();
+    }
     next.run(Request::from_parts(parts, body)).await
+}
+
+fn admit(api: &Api, request: Request) -> Result<Request> {
+    let odd = |problem: &str| Error::Invalid {
+        field: "request",
+        problem: format!("cannot be read in one way: {problem}"),
+    };
+    listen::shape::check(&request).map_err(odd)?;
+    if !check(&request, &api.settings.allowed_hosts) {
+        return Err(Error::Foreign);
+    }
+    // That route counts them itself, for apps without these guards.
+    if request.uri().path() == ACCESS_ROUTE {
+        return Ok(request);
+    }
+    let (parts, body) = request.into_parts();
+    let counted = api.gates.count_wrong_token(&parts);
+    counted.map_err(|wait| Error::TooManyTokens(wait.as_secs() + 1))?;
+    Ok(Request::from_parts(parts, body))
 }
 
 fn check(request: &Request, allowed: &[String]) -> bool {

@@ -9,6 +9,7 @@ mod files;
 mod guard;
 mod page;
 mod question;
+mod routes;
 mod sandbox;
 mod server;
 mod title;
@@ -18,13 +19,13 @@ mod who;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get, post};
-use axum::{Router, handler::Handler};
+use axum::routing::{any, get};
 use bash_tools::App;
 use bash_tools::config::{BashTools, Provider};
-use bash_tools::gates::{BashToolsLayer, Gates, access_route};
+use bash_tools::gates::{BashToolsLayer, Gates};
 use bash_tools::session::TemporaryChats;
 
 use self::body::Bodies;
@@ -39,6 +40,9 @@ pub const MAX_MESSAGE_CHARS: usize = 100_000;
 
 /// Longest file that is uploaded, in bytes.
 pub const MAX_UPLOAD_BYTES: u64 = 100 * 1024 * 1024;
+
+/// Where a page learns whether its token is right.
+const ACCESS_ROUTE: &str = "/api/admin/access";
 
 /// What every request is answered with. Cheap to clone.
 #[derive(Clone)]
@@ -112,24 +116,11 @@ impl Api {
 
     /// The routes. The server tells them of their peers.
     fn router(self) -> Router {
-        // A file comes in pieces and has a limit of its own.
-        let upload = files::put.layer(DefaultBodyLimit::disable());
-        let private = Router::new()
-            .route("/api/chat", post(answer::answer))
-            .route("/api/temporary", post(chats::begin_temporary))
-            .route("/api/chats", get(chats::list))
-            .route("/api/chats/{id}", get(chats::read).patch(chats::rename).delete(chats::delete))
-            .route("/api/chats/{id}/sandbox", get(sandbox::look).delete(sandbox::delete))
-            .route("/api/chats/{id}/sandbox/park", post(sandbox::park))
-            .route("/api/chats/{id}/network", get(sandbox::network))
-            .route("/api/chats/{id}/files", get(files::list).delete(files::remove))
-            .route("/api/chats/{id}/files/content", get(files::read).put(upload))
-            .layer(from_fn_with_state(self.clone(), guard::of_private));
+        let private =
+            routes::router(routes::private()).layer(from_fn_with_state(self.clone(), guard::of_private));
         Router::new()
             .merge(private)
-            .route("/api/health", get(about::health))
-            .route("/api/app", get(about::app))
-            .route("/api/admin/access", access_route(self.gates.clone()))
+            .merge(routes::router(routes::open(&self.gates)))
             .route("/api/{*unknown}", any(|| async { error::Error::NotFound { what: "address" } }))
             .method_not_allowed_fallback(|| async { error::Error::Method })
             .fallback(get(page::page))

@@ -2,18 +2,27 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use bash_tools::Workspace;
 use bash_tools::config::BashTools;
-use bash_tools::provider::SandboxState;
+use bash_tools::provider::{NetworkPolicy, SandboxState};
 use bash_tools::seed::SeedState;
 use bash_tools::session::SessionState;
 use bash_tools::tools;
+use sandbox_api::limits::MAX_NETWORK_RULE_BYTES;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
 use super::error::{Error, Result};
 use super::who::{ItsWorkspace, Who};
+
+/// Which host may be reached from now on.
+#[derive(Debug, Deserialize)]
+pub(super) struct AllowHost {
+    host: String,
+}
 
 /// `GET /api/chats/{id}/sandbox`
 pub(super) async fn look(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
@@ -36,13 +45,46 @@ pub(super) async fn delete(State(api): State<Api>, its: ItsWorkspace) -> Result<
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /api/chats/{id}/network`: what its sandbox was refused. Nothing can be allowed from here: the tools' settings have no list.
+/// `GET /api/chats/{id}/network`: what its sandbox may reach, and what it was refused.
 pub(super) async fn network(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
     let ItsWorkspace(_, workspace) = its;
     let docker = api.configured.as_deref().and_then(BashTools::docker);
-    let mode = docker.ok_or(Error::NotFound { what: "network of this sandbox" })?.has_network;
+    let docker = docker.ok_or(Error::NotFound { what: "network of this sandbox" })?;
+    let found = workspace.status().await?.and_then(|status| status.network);
+    let policy = found.unwrap_or_else(|| docker.network.clone());
+    network_of(&workspace, &policy).await
+}
+
+/// `POST /api/chats/{id}/network/allow`: adds a host to those that its sandbox may reach.
+pub(super) async fn allow(
+    its: ItsWorkspace,
+    wish: std::result::Result<Json<AllowHost>, JsonRejection>,
+) -> Result<Json<Value>> {
+    let ItsWorkspace(_, workspace) = its;
+    let bad = |problem: String| Error::Invalid { field: "host", problem };
+    let Json(AllowHost { host }) = wish.map_err(|error| bad(error.body_text()))?;
+    let is_odd = |char: char| char.is_whitespace() || char.is_control();
+    if host.is_empty() || host.len() > MAX_NETWORK_RULE_BYTES || host.contains(is_odd) {
+        return Err(bad(format!(
+            "must be a host, perhaps with `:port`: 1 to {MAX_NETWORK_RULE_BYTES} bytes without blanks"
+        )));
+    }
+    let policy = workspace.allow_host(&host).await?.ok_or(Error::NotFound { what: "sandbox" })?;
+    network_of(&workspace, &policy).await
+}
+
+async fn network_of(workspace: &Workspace, policy: &NetworkPolicy) -> Result<Json<Value>> {
     let denials = workspace.denials().await?;
-    Ok(Json(json!({ "mode": if mode { "default" } else { "none" }, "allow": [], "denials": denials })))
+    let refused = denials.iter().filter(|denial| !policy.has_allowed(denial));
+    let refused: Vec<Value> = refused
+        .map(|denial| {
+            let mut told = json!(denial);
+            // What the page would have to send; null where it would not help.
+            told["entry"] = json!(policy.entry_for(denial));
+            told
+        })
+        .collect();
+    Ok(Json(json!({ "mode": policy.mode, "allow": policy.allow, "denials": refused })))
 }
 
 async fn told(api: &Api, who: &Who, workspace: &Workspace) -> Result<Json<Value>> {
@@ -64,6 +106,7 @@ async fn told(api: &Api, who: &Who, workspace: &Workspace) -> Result<Json<Value>
         Some(SandboxState::Running) => "running",
         Some(SandboxState::Parked) => "parked",
         Some(SandboxState::Opening) => "opening",
+        Some(SandboxState::Lost) => "lost",
     };
     let status = status.filter(|_| state != "none");
     let status = status.as_ref();
@@ -83,6 +126,7 @@ async fn told(api: &Api, who: &Who, workspace: &Workspace) -> Result<Json<Value>
         "runningCommands": status.and_then(|status| status.running_commands),
         "expiresAt": status.and_then(|status| status.expires_at),
         "lastActiveAt": status.and_then(|status| status.last_active_at),
+        "network": status.and_then(|status| status.network.as_ref()),
         "posture": status.and_then(|status| status.posture.as_ref()),
     })))
 }

@@ -1,6 +1,5 @@
 //! Accepts connections and serves HTTP/1.1 on them.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +8,10 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use listen::linger::Lingering;
-use listen::waiting::{BusyBody, Seat};
+use listen::serve::Bounds;
+use listen::waiting::Seat;
 use listen::{Places, unread};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -35,6 +32,9 @@ const MAX_HEADERS: usize = 100;
 /// What is read of a connection at once, in bytes; a head must be in it.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Of one request.
+const BOUNDS: Bounds = Bounds { head: REQUEST_HEAD, max_headers: MAX_HEADERS, read_bytes: READ_BYTES };
+
 /// How long a page may leave unread what it asked for. Its turn is held back meanwhile.
 const STALLED_READER: Duration = Duration::from_secs(60);
 
@@ -51,7 +51,7 @@ impl Api {
                 () = stop.cancelled() => break,
                 accepted = listen::accept(&listener, &places, STALLED_READER) => accepted,
             };
-            let seat = places.waiting.sit_down();
+            let seat = places.sit_down();
             let (router, stop) = (router.clone(), stop.clone());
             connections.spawn(async move {
                 serve_connection(stream, peer, router, seat, stop).await;
@@ -74,33 +74,17 @@ async fn serve_connection(
     stop: CancellationToken,
 ) {
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|mut request: Request<Incoming>| {
+    let answer = |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        let busy = seat.busy();
         let (request, reading) = unread::track(request);
         let answer = router.call(request);
         async move {
-            let mut response = answer.await?;
+            let Ok(mut response) = answer.await;
             reading.tell(&mut response);
-            Ok::<_, Infallible>(response.map(|body| BusyBody::new(body, busy)))
-        }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(REQUEST_HEAD)
-        .max_headers(MAX_HEADERS)
-        .max_buf_size(READ_BYTES)
-        .serve_connection(TokioIo::new(Lingering::new(stream, stop.clone())), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = seat.hung_up() => return,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            response
         }
     };
-    if let Err(error) = ended {
+    if let Err(error) = listen::serve::serve(stream, seat, BOUNDS, stop, answer).await {
         // A page that went away.
         tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }

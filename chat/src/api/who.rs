@@ -41,6 +41,14 @@ impl Who {
         let key = api.temporary.key(ticket).map_err(|_| Error::NotFound { what: "temporary chat" })?;
         Ok(Self { id: id.to_owned(), key, is_kept: false })
     }
+
+    /// Fails for a chat that nobody has begun. A temporary chat exists as long as its ticket.
+    pub(super) async fn must_exist(&self, api: &Api) -> Result<()> {
+        match !self.is_kept || api.store.has_chat(&self.id).await? {
+            true => Ok(()),
+            false => Err(Error::NotFound { what: "chat" }),
+        }
+    }
 }
 
 impl FromRequestParts<Api> for Who {
@@ -54,7 +62,7 @@ impl FromRequestParts<Api> for Who {
     }
 }
 
-/// A chat's sandbox, for whom the gates are open.
+/// The sandbox of a chat that exists, for whom the gates are open.
 pub(super) struct ItsWorkspace(pub(super) Who, pub(super) Workspace);
 
 impl FromRequestParts<Api> for ItsWorkspace {
@@ -63,13 +71,16 @@ impl FromRequestParts<Api> for ItsWorkspace {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {
         let who = Who::from_request_parts(parts, api).await?;
         let Ok(gates) = Decision::from_request_parts(parts, api).await;
-        let workspace = match (&api.tools, gates) {
-            (Some(tools), _) => tools.workspace(gates, who.key.clone()).map_err(Error::ToolsDisabled)?,
-            (None, Decision::Disabled(reason)) => return Err(Error::ToolsDisabled(reason)),
-            (None, Decision::Enabled) => {
-                return Err(Error::ToolsDisabled(bash_tools::gates::Reason::NotConfigured));
-            }
-        };
+        let workspace = workspace_of(api, gates, &who)?;
+        who.must_exist(api).await?;
         Ok(Self(who, workspace))
+    }
+}
+
+fn workspace_of(api: &Api, gates: Decision, who: &Who) -> Result<Workspace> {
+    match (&api.tools, gates) {
+        (Some(tools), _) => tools.workspace(gates, who.key.clone()).map_err(Error::ToolsDisabled),
+        (None, Decision::Disabled(reason)) => Err(Error::ToolsDisabled(reason)),
+        (None, Decision::Enabled) => Err(Error::ToolsDisabled(bash_tools::gates::Reason::NotConfigured)),
     }
 }

@@ -93,6 +93,12 @@ impl Store {
         Ok(row.map(Chat::from))
     }
 
+    /// Whether there is such a chat.
+    pub async fn has_chat(&self, id: &str) -> Result<bool, Error> {
+        let select = "SELECT EXISTS (SELECT 1 FROM chats WHERE id = ?)";
+        Ok(sqlx::query_scalar(select).bind(id).fetch_one(&self.pool).await?)
+    }
+
     /// A chat's messages, oldest first.
     pub async fn messages(&self, chat: &str) -> Result<Vec<Message>, Error> {
         let select = "SELECT id, role, parts FROM messages WHERE chat = ? ORDER BY position";

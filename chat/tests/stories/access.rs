@@ -26,19 +26,25 @@ const PRIVATE: [(&str, &str); 9] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn over_a_network_everything_private_needs_the_token() {
     let place = Place::with("lan", "", Vec::new()).await;
+    // Of wrong tokens an address has ten at once, whatever it asks for.
+    let mut wrong = 0;
     for (method, path) in PRIVATE {
         for token in [None, Some("a-wrong-token-of-more-than-32-characters")] {
             let request = place.ask(method.parse().unwrap(), path);
             let request =
                 token.iter().fold(request, |it, token| it.header("x-remcochat-admin-token", *token));
+            wrong += usize::from(token.is_some());
+            let is_throttled = token.is_some() && wrong > 10;
+            let wanted = if is_throttled { (429, Some("rate_limited")) } else { (401, Some("unauthorized")) };
             let (status, error) = answer(request).await;
-            assert_eq!(
-                (status.as_u16(), error["code"].as_str()),
-                (401, Some("unauthorized")),
-                "{method} {path}"
-            );
+            assert_eq!((status.as_u16(), error["code"].as_str()), wanted, "{method} {path}");
         }
     }
+    assert!(wrong > 10, "there are enough routes");
+    let guess = place.ask(Method::GET, "/api/app").header("authorization", "Bearer guessed");
+    let refused = guess.send().await.unwrap();
+    assert_eq!(refused.status(), 429, "an open route is no way to guess");
+    assert!(refused.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
     let (_, app) = place.get("/api/app").await;
     assert_eq!(
         (&app["access"], &app["mayUse"], &app["tools"]["enabled"]),
@@ -105,4 +111,37 @@ async fn who_only_connects_keeps_nobody_out() {
     }
     let (status, _) = timeout(Duration::from_secs(20), place.get("/api/health")).await.expect("it answers");
     assert_eq!(status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_said_once_or_twice_the_same() {
+    let place = Place::with("lan", "", Vec::new()).await;
+    let wrong = "Bearer a-wrong-token-of-more-than-32-characters";
+    let right = format!("Bearer {TOKEN}");
+    let own = ("x-remcochat-admin-token", TOKEN);
+    for (headers, status) in [
+        (vec![own, ("authorization", right.as_str())], 200),
+        (vec![own, ("authorization", wrong)], 401),
+        (vec![own, own], 401),
+    ] {
+        let ask = place.ask(Method::GET, "/api/chats");
+        let ask = headers.iter().fold(ask, |ask, (name, value)| ask.header(*name, *value));
+        assert_eq!(answer(ask).await.0, status, "{headers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_is_taken_only_as_json() {
+    let place = Place::start().await;
+    for (method, path, body) in [
+        (Method::POST, "/api/chat", r#"{"id":"1","messages":[]}"#),
+        (Method::PATCH, "/api/chats/1", r#"{"title":"a"}"#),
+    ] {
+        for kind in ["text/plain", "application/merge-patch+json", "application/jsonx", ""] {
+            let ask = place.ask(method.clone(), path).header("content-type", kind).body(body);
+            let (status, error) = answer(ask).await;
+            let got = (status.as_u16(), error["code"].as_str());
+            assert_eq!(got, (415, Some("unsupported_media_type")), "{method} {kind}");
+        }
+    }
 }

@@ -59,7 +59,8 @@ async fn a_person_works_with_the_page() {
     let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
     let local = Place::with("localhost", "max_concurrent_sandboxes = 10", vec![client]).await;
     let lan = Place::with("lan", "", Vec::new()).await;
-    tell("story", &[&local.base, &lan.base, TOKEN]).await;
+    let listed = Place::with_docker("network_mode = 'allowlist'").await;
+    tell("story", &[&local.base, &lan.base, &listed.base, TOKEN]).await;
 }
 
 /// Has a script of `web/e2e` tell its story in the browser, with a directory for pictures as its last argument.

@@ -1,6 +1,7 @@
 //! Files of a chat, and its sandbox, for its person.
 
 use reqwest::Method;
+use sandbox_api::sandbox::ListSandboxes;
 use serde_json::json;
 
 use crate::place::{Place, answer};
@@ -8,6 +9,8 @@ use crate::place::{Place, answer};
 #[tokio::test(flavor = "multi_thread")]
 async fn files_go_up_down_and_away() {
     let place = Place::start().await;
+    place.said("1", "/bash true").await;
+    assert_eq!(place.ask(Method::DELETE, "/api/chats/1/sandbox").send().await.unwrap().status(), 204);
     assert_eq!(
         place.get("/api/chats/1/files").await.1,
         json!({ "path": "", "entries": [], "nextCursor": null, "sandbox": false })
@@ -47,8 +50,6 @@ async fn files_go_up_down_and_away() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_is_seen_parked_and_deleted() {
     let place = Place::start().await;
-    let (status, none) = place.get("/api/chats/1/sandbox").await;
-    assert_eq!((status.as_u16(), &none["state"]), (200, &json!("none")));
     place.said("1", "/bash echo kept >file").await;
     let (_, seen) = place.get("/api/chats/1/sandbox").await;
     assert_eq!(
@@ -59,6 +60,7 @@ async fn a_sandbox_is_seen_parked_and_deleted() {
     assert_eq!(seen["limits"]["memoryBytes"], 512 << 20);
     assert!(seen["usage"]["memoryBytes"].as_u64().unwrap() > 0, "{seen}");
     assert_eq!(seen["posture"]["readonlyRootfs"], true);
+    assert_eq!(seen["network"], json!({ "mode": "none", "allow": [] }));
     place.said("1", "/bash curl -sm 5 https://example.com").await;
     let (_, network) = place.get("/api/chats/1/network").await;
     assert_eq!(
@@ -72,4 +74,34 @@ async fn a_sandbox_is_seen_parked_and_deleted() {
     assert_eq!(place.ask(Method::DELETE, "/api/chats/1/sandbox").send().await.unwrap().status(), 204);
     assert_eq!(place.get("/api/chats/1/sandbox").await.1["state"], "none");
     assert_eq!(place.get("/api/chats/1").await.0, 200, "the chat itself stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_that_nobody_has_begun_is_not_found_and_gets_no_sandbox() {
+    let place = Place::start().await;
+    let asked = [
+        ("GET", "sandbox"),
+        ("DELETE", "sandbox"),
+        ("POST", "sandbox/park"),
+        ("GET", "network"),
+        ("POST", "network/allow"),
+        ("GET", "files"),
+        ("DELETE", "files?path=a"),
+        ("GET", "files/content?path=a"),
+        ("PUT", "files/content?path=a"),
+    ];
+    for (method, what) in asked {
+        let request = place.ask(method.parse().unwrap(), &format!("/api/chats/nobody/{what}"));
+        let request = match what {
+            "network/allow" => request.json(&json!({ "host": "example.com" })),
+            _ if method == "PUT" => request.body("x"),
+            _ => request,
+        };
+        let (status, error) = answer(request).await;
+        assert_eq!((status.as_u16(), &error["code"]), (404, &json!("not_found")), "{method} {what}: {error}");
+        assert_eq!(error["error"], "there is no such chat", "{method} {what}");
+    }
+    let made = place.daemon.client.list(&ListSandboxes::default()).await.unwrap().sandboxes;
+    assert!(made.is_empty(), "{made:?}");
+    assert_eq!(place.get("/api/chats").await.1["chats"], json!([]));
 }

@@ -13,6 +13,7 @@ mod clients;
 mod commands;
 mod faults;
 mod files;
+mod network;
 mod place;
 #[path = "../scripted_model/mod.rs"]
 #[expect(dead_code, reason = "the tests of the models use all of it")]

@@ -19,6 +19,9 @@ use test_daemon::{Daemon, TOKEN};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+/// Sandboxes without a network.
+const SHUT: &str = "network_mode = 'none'";
+
 /// A chat app with all that is behind it.
 pub(crate) struct Place {
     pub(crate) base: String,
@@ -39,7 +42,14 @@ impl Place {
     pub(crate) async fn with(access: &str, more: &str, clients: Vec<Arc<dyn ModelClient>>) -> Self {
         let daemon = Daemon::start().await;
         let base = daemon.base.clone();
-        Self::over(daemon, &base, tempfile::tempdir().unwrap(), access, more, clients).await
+        Self::over(daemon, &base, tempfile::tempdir().unwrap(), access, more, SHUT, clients).await
+    }
+
+    /// For whoever is on this machine, with these lines among those of `[app.bash_tools.docker]`.
+    pub(crate) async fn with_docker(docker: &str) -> Self {
+        let daemon = Daemon::start().await;
+        let base = daemon.base.clone();
+        Self::over(daemon, &base, tempfile::tempdir().unwrap(), "localhost", "", docker, Vec::new()).await
     }
 
     /// The same for whoever is on this machine, which asks its daemon at another address than the daemon's own.
@@ -48,7 +58,7 @@ impl Place {
         daemon: Daemon,
         clients: Vec<Arc<dyn ModelClient>>,
     ) -> Self {
-        Self::over(daemon, orchestrator, tempfile::tempdir().unwrap(), "localhost", "", clients).await
+        Self::over(daemon, orchestrator, tempfile::tempdir().unwrap(), "localhost", "", SHUT, clients).await
     }
 
     async fn over(
@@ -57,11 +67,12 @@ impl Place {
         dir: TempDir,
         access: &str,
         more: &str,
+        docker: &str,
         clients: Vec<Arc<dyn ModelClient>>,
     ) -> Self {
         let text = format!(
             "[app.bash_tools]\nenabled = true\nprovider = 'docker'\naccess = '{access}'\n{more}\n\
-             [app.bash_tools.docker]\norchestrator_url = '{orchestrator}'\nnetwork_mode = 'none'\nmemory_mb = 512\n\
+             [app.bash_tools.docker]\norchestrator_url = '{orchestrator}'\n{docker}\nmemory_mb = 512\n\
              [app.bash_tools.seed]\nmode = 'none'\n"
         );
         let tools = config::parse(&text).unwrap().tools.unwrap();
@@ -94,10 +105,15 @@ impl Place {
 
     /// The same app started anew.
     pub(crate) async fn again(self) -> Self {
+        self.again_with_docker(SHUT).await
+    }
+
+    /// The same with other lines of `[app.bash_tools.docker]`.
+    pub(crate) async fn again_with_docker(self, docker: &str) -> Self {
         self.stop.cancel();
         self.server.await.unwrap();
         let base = self.daemon.base.clone();
-        Self::over(self.daemon, &base, self.dir, "localhost", "", Vec::new()).await
+        Self::over(self.daemon, &base, self.dir, "localhost", "", docker, Vec::new()).await
     }
 
     pub(crate) fn ask(&self, method: Method, path: &str) -> RequestBuilder {

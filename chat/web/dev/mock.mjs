@@ -6,7 +6,7 @@
 //   PORT=3001  PREVIEW_PORT=3002
 // What /bash and the model can do is listed in dev/mock/script.mjs.
 import { createServer } from "node:http";
-import { api } from "./mock/api.mjs";
+import { api, weatherReport } from "./mock/api.mjs";
 import { page } from "./mock/page.mjs";
 
 // Started by a test, it ends with it.
@@ -18,7 +18,8 @@ const previewPort = Number(process.env.PREVIEW_PORT ?? 3002);
 createServer(async (request, response) => {
   try {
     const url = new URL(request.url, "http://mock");
-    if (url.pathname.startsWith("/api/")) await api(request, response, url);
+    if (url.pathname === "/mock") await weatherReport(request, response);
+    else if (url.pathname.startsWith("/api/")) await api(request, response, url);
     else await page(response, url);
   } catch (thrown) {
     console.error(thrown);

@@ -41,7 +41,7 @@ function check(condition, what) {
 }
 
 async function weather(url, change) {
-  await fetch(`${url}/api/mock`, { method: "POST", body: JSON.stringify(change) });
+  await fetch(`${url}/mock`, { method: "POST", body: JSON.stringify(change) });
 }
 
 await step("the page's first script is small", {}, bare.url, async (page) => {

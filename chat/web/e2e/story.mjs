@@ -1,5 +1,5 @@
 // The page in headless Chromium, with the chat server and its sandboxes behind it. `cargo nextest run -p chat browser` starts all of that:
-//   node e2e/story.mjs <server with a scripted model> <server that wants a token> <token> <where pictures go>
+//   node e2e/story.mjs <server with a scripted model> <server that wants a token> <server with a list of hosts> <token> <where pictures go>
 // Each step is a sentence; a refusal by the policy or an error on the console fails the run.
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { at, press, say, textOf, until } from "../dev/browser.mjs";
 import { check, exit, last, stories } from "./stories.mjs";
 
-const [local, lan, token, pictures] = process.argv.slice(2);
+const [local, lan, listed, token, pictures] = process.argv.slice(2);
 const { step, finish } = await stories(pictures);
 
 await step("a command streams before it ends", {}, local, async (page) => {
@@ -83,6 +83,24 @@ await step("files come up and are seen", {}, local, async (page) => {
   const chat = new URL(page.url()).pathname.split("/").at(-1);
   const down = await page.evaluate(async (id) => (await fetch(`/api/chats/${id}/files/content?path=brought.txt`)).text(), chat);
   check(down === "from outside", down);
+});
+
+await step("the shield tells what a sandbox may reach, and a refused host is allowed", {}, listed, async (page) => {
+  const asked = "/bash curl -sm 5 -o /dev/null -w '<%{http_code}>' http://host.invalid/";
+  await say(page, asked);
+  await exit(page);
+  check((await last(page, "tool:stdout")).includes("<403>"), await last(page, "tool:stdout"));
+  await press(page, at("panel:session"));
+  const shield = () => page.$eval(".posture", (one) => one.textContent).catch(() => "");
+  await until("the policy", async () => (await shield()).includes("only the allowed hosts"));
+  check(!(await shield()).includes("Network: none"), await shield());
+  await until("the refused host", async () => (await last(page, "network:denial"))?.includes("host.invalid:80"));
+  await press(page, at("network:allow"));
+  await until("that it is allowed", async () => (await last(page, "network:allowed"))?.includes("host.invalid"));
+  check(!(await page.$(at("network:denial"))), "it is refused no more");
+  await say(page, asked);
+  await until("the second answer", async () => (await page.$$(at("tool:exit"))).length === 2, 30_000);
+  check(!(await last(page, "tool:stdout")).includes("<403>"), await last(page, "tool:stdout"));
 });
 
 await step("nothing that a sandbox says is run", {}, local, async (page) => {

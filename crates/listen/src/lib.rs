@@ -4,6 +4,9 @@
 //! client may leave what it asked for unread.
 
 pub mod linger;
+mod pace;
+pub mod serve;
+pub mod shape;
 pub mod throttle;
 pub mod unread;
 pub mod waiting;
@@ -19,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tracing::warn;
 
-use self::waiting::Waiting;
+use self::waiting::{Seat, Waiting};
 
 /// Pause after a failed accept, which most often means that descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -28,14 +31,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub struct Places {
     free: Arc<Semaphore>,
-    /// Those of them that may have to make place for others. Whoever does not tell of his has none.
-    pub waiting: Waiting,
+    /// Those of them that may have to make place for others.
+    waiting: Waiting,
 }
 
 impl Places {
     /// So many.
     pub fn new(count: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(count)), waiting: Waiting::default() }
+    }
+
+    /// For a connection that has a place: it waits for its first request from now on.
+    pub fn sit_down(&self) -> Arc<Seat> {
+        self.waiting.sit_down(Arc::clone(&self.free))
     }
 
     async fn take(&self) -> io::Result<OwnedSemaphorePermit> {
@@ -74,9 +82,9 @@ async fn try_accept(
     places: &Places,
     stalled: Duration,
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    // A full house does not refuse: the kernel's queue holds those who come until a place is free.
-    let place = places.take().await?;
+    // Whoever listens for nobody takes no place. A newcomer that finds none waits here, and others in the kernel's queue.
     let (stream, address) = listener.accept().await?;
+    let place = places.take().await?;
     tune(&stream, stalled)?;
     Ok((stream, address, place))
 }

@@ -11,7 +11,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -22,25 +21,31 @@ pub const LINGER: Duration = Duration::from_secs(2);
 const SCRATCH_BYTES: usize = 4096;
 
 /// A stream whose shutdown lingers.
-pub struct Lingering {
-    stream: TcpStream,
+pub struct Lingering<S> {
+    stream: S,
+    limit: Box<dyn Fn() -> Duration + Send>,
     stop: CancellationToken,
     /// Set when nothing more is sent.
     until: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Lingering {
+impl<S: Unpin> Lingering<S> {
     /// Of a connection; `stop` ends the lingering too.
-    pub fn new(stream: TcpStream, stop: CancellationToken) -> Self {
-        Self { stream, stop, until: None }
+    pub fn new(stream: S, stop: CancellationToken) -> Self {
+        Self::within(|| LINGER, stream, stop)
     }
 
-    fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
+    /// Of one whose client has the time to hang up that `limit` says when nothing more is sent.
+    pub fn within(limit: impl Fn() -> Duration + Send + 'static, stream: S, stop: CancellationToken) -> Self {
+        Self { stream, limit: Box::new(limit), stop, until: None }
+    }
+
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut S> {
         Pin::new(&mut self.get_mut().stream)
     }
 }
 
-impl AsyncRead for Lingering {
+impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,7 +55,7 @@ impl AsyncRead for Lingering {
     }
 }
 
-impl AsyncWrite for Lingering {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.stream().poll_write(context, bytes)
     }
@@ -76,9 +81,9 @@ impl AsyncWrite for Lingering {
         if this.until.is_none() {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
         }
-        let stop = this.stop.clone();
+        let (limit, stop) = ((this.limit)(), this.stop.clone());
         let until = this.until.get_or_insert_with(|| {
-            Box::pin(async move { drop(timeout(LINGER, stop.cancelled_owned()).await) })
+            Box::pin(async move { drop(timeout(limit, stop.cancelled_owned()).await) })
         });
         let mut scratch = [0; SCRATCH_BYTES];
         loop {

@@ -1,19 +1,21 @@
 //! Connections on which nobody asks for anything just now, so that a newcomer finds a place.
 //!
 //! Whoever sends a head byte by byte, or nothing, has a place for as long as a head may take, and with enough connections
-//! all of them. So where no place is left the connection that has waited longest is hung up on. One whose request is under
-//! way never is, however slow it is: that is the business of whoever answers it.
+//! all of them. So where no place is left the connection that has waited longest is closed, and those whose callers have
+//! shown that they may ask come last: strangers do not close a known client's kept connection. One whose request is under
+//! way is never closed, however slow it is: that is the business of whoever answers it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-/// All of them, the one that has waited longest first.
+/// All of them, strangers first and then by how long they have waited.
 #[derive(Debug, Clone, Default)]
 pub struct Waiting(Arc<Shared>);
 
@@ -26,27 +28,41 @@ struct Shared {
 #[derive(Debug, Default)]
 struct List {
     next: u64,
-    waiting: BTreeMap<u64, CancellationToken>,
+    waiting: BTreeMap<Turn, CancellationToken>,
+}
+
+/// Whose connection is closed before whose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    is_known: bool,
+    number: u64,
 }
 
 impl Waiting {
-    /// A place for a connection, which waits from now on.
-    pub fn sit_down(&self) -> Arc<Seat> {
-        let seat =
-            Seat { waiting: self.clone(), number: Mutex::default(), hung_up: CancellationToken::new() };
+    /// A place for a connection, which waits from now on; `free` are the places that nobody has.
+    pub(crate) fn sit_down(&self, free: Arc<Semaphore>) -> Arc<Seat> {
+        let seat = Seat {
+            waiting: self.clone(),
+            free,
+            turn: Mutex::default(),
+            is_known: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            has_odd_head: AtomicBool::new(false),
+            hung_up: CancellationToken::new(),
+        };
         seat.wait();
         Arc::new(seat)
     }
 
     /// Hangs up on the one that has waited longest, if there is one.
-    pub fn hang_up_on_one(&self) {
+    pub(crate) fn hang_up_on_one(&self) {
         if let Some((_, hung_up)) = lock(&self.0.list).waiting.pop_first() {
             hung_up.cancel();
         }
     }
 
     /// Resolves when there may be another one.
-    pub async fn another(&self) {
+    pub(crate) async fn another(&self) {
         self.0.another.notified().await;
     }
 }
@@ -59,8 +75,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub struct Seat {
     waiting: Waiting,
+    free: Arc<Semaphore>,
     /// In the list, while it waits.
-    number: Mutex<Option<u64>>,
+    turn: Mutex<Option<Turn>>,
+    is_known: AtomicBool,
+    requests: AtomicU64,
+    has_odd_head: AtomicBool,
     hung_up: CancellationToken,
 }
 
@@ -72,23 +92,57 @@ impl Seat {
 
     /// For as long as a request is under way.
     pub fn busy(self: &Arc<Self>) -> Busy {
+        self.requests.fetch_add(1, Ordering::Relaxed);
         self.stop_waiting();
         Busy(Arc::clone(self))
     }
 
+    /// Its caller has shown that it may ask, so strangers' connections are closed before this one.
+    pub fn vouch(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no place is free and this connection is among the next to be closed when its request is over, so that its
+    /// caller is better told not to ask on it again.
+    pub fn is_short_lived(&self) -> bool {
+        let has_strangers =
+            || lock(&self.waiting.0.list).waiting.first_key_value().is_some_and(|(turn, _)| !turn.is_known);
+        self.free.available_permits() == 0 && !(self.is_known.load(Ordering::Relaxed) && has_strangers())
+    }
+
+    /// Whether no request is under way.
+    pub(crate) fn is_waiting(&self) -> bool {
+        lock(&self.turn).is_some() || self.hung_up.is_cancelled()
+    }
+
+    /// How many requests there have been.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Whether the head of the last request had lines that do not end with CR LF.
+    pub(crate) fn has_odd_head(&self) -> bool {
+        self.has_odd_head.load(Ordering::Relaxed)
+    }
+
+    /// A head that is read now has such lines.
+    pub(crate) fn odd_head(&self) {
+        self.has_odd_head.store(true, Ordering::Relaxed);
+    }
+
     fn wait(&self) {
         let mut list = lock(&self.waiting.0.list);
-        let number = list.next;
+        let turn = Turn { is_known: self.is_known.load(Ordering::Relaxed), number: list.next };
         list.next += 1;
-        list.waiting.insert(number, self.hung_up.clone());
-        *lock(&self.number) = Some(number);
+        list.waiting.insert(turn, self.hung_up.clone());
+        *lock(&self.turn) = Some(turn);
         drop(list);
         self.waiting.0.another.notify_one();
     }
 
     fn stop_waiting(&self) {
-        if let Some(number) = lock(&self.number).take() {
-            lock(&self.waiting.0.list).waiting.remove(&number);
+        if let Some(turn) = lock(&self.turn).take() {
+            lock(&self.waiting.0.list).waiting.remove(&turn);
         }
     }
 }
@@ -150,7 +204,7 @@ mod tests {
     #[test]
     fn the_one_that_has_waited_longest_goes_first_and_nobody_whose_request_is_under_way() {
         let waiting = Waiting::default();
-        let seats: Vec<_> = (0..4).map(|_| waiting.sit_down()).collect();
+        let seats: Vec<_> = (0..4).map(|_| waiting.sit_down(no_place())).collect();
         let gone = || seats.iter().map(|seat| seat.hung_up.is_cancelled()).collect::<Vec<_>>();
         let first = seats[0].busy();
         waiting.hang_up_on_one();
@@ -165,10 +219,33 @@ mod tests {
     }
 
     #[test]
+    fn strangers_go_before_those_who_have_shown_that_they_may_ask() {
+        let waiting = Waiting::default();
+        let seats: Vec<_> = (0..3).map(|_| waiting.sit_down(no_place())).collect();
+        let gone = || seats.iter().map(|seat| seat.hung_up.is_cancelled()).collect::<Vec<_>>();
+        let request = seats[0].busy();
+        seats[0].vouch();
+        assert!(!seats[0].is_short_lived() && seats[1].is_short_lived());
+        drop(request);
+        waiting.hang_up_on_one();
+        waiting.hang_up_on_one();
+        assert_eq!(gone(), [false, true, true]);
+        assert!(seats[0].is_short_lived(), "no stranger is left to go before it");
+        waiting.hang_up_on_one();
+        assert_eq!(gone(), [true; 3]);
+        let alone = waiting.sit_down(Arc::new(Semaphore::new(1)));
+        assert!(!alone.is_short_lived(), "there is a place");
+    }
+
+    fn no_place() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(0))
+    }
+
+    #[test]
     fn who_has_left_is_not_hung_up_on() {
         let waiting = Waiting::default();
-        drop(waiting.sit_down());
-        let busy = waiting.sit_down().busy();
+        drop(waiting.sit_down(no_place()));
+        let busy = waiting.sit_down(no_place()).busy();
         assert!(lock(&waiting.0.list).waiting.is_empty());
         drop(busy);
         assert!(lock(&waiting.0.list).waiting.is_empty(), "its connection is gone");

@@ -75,6 +75,9 @@ pub struct CommandEnded {
     pub signal: Option<String>,
     /// From start to end.
     pub duration_ms: u64,
+    /// `sandbox_sweep` or `sandbox_restart`: other commands of the sandbox were ended with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub killed_by: Option<String>,
 }
 
 /// Why a command ended.
@@ -123,6 +126,9 @@ pub struct Command {
     /// Where it has ended.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub reason: Option<EndReason>,
+    /// `sandbox_sweep` or `sandbox_restart`: other commands of the sandbox were ended with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub killed_by: Option<String>,
     /// So far, or from start to end.
     pub duration_ms: u64,
     /// Written so far.
@@ -177,6 +183,10 @@ pub struct CommandKilled {
     /// The command had ended before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub already_ended: bool,
+    /// The sandbox's container was restarted, because the command could not be ended otherwise. Every other command of
+    /// the sandbox is lost; the files stay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restarted: bool,
 }
 
 /// One line of a command's stream.
@@ -226,7 +236,8 @@ pub enum Record {
         stderr_bytes: u64,
         /// Written and missed by this stream: the sum of its gaps.
         dropped_bytes: u64,
-        /// `sandbox_sweep`: it took killing every process of the sandbox.
+        /// What ended it together with other commands: `sandbox_sweep`, a KILL to every process of the sandbox, or
+        /// `sandbox_restart`, a restart of its container.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         killed_by: Option<String>,
     },

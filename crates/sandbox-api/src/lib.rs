@@ -1,6 +1,6 @@
 //! The words sandboxd and its clients exchange over HTTP: ids, bodies, records, error codes.
 //!
-//! Owns shapes and nothing else: no I/O, no defaults that are the operator's to set, no database. Requests
+//! Owns shapes, and the bounds that daemon and clients share: no I/O, no database. Requests
 //! are lenient in what is absent (`null` means absent) and strict in type; fields only ever get added, so
 //! unknown ones are ignored.
 
@@ -10,8 +10,10 @@ pub mod error;
 pub mod files;
 pub mod health;
 pub mod id;
+pub mod limits;
 pub mod network;
 pub mod object;
+pub mod orphan;
 pub mod port;
 pub mod sandbox;
 pub mod terminal;

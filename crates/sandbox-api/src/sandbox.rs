@@ -107,6 +107,9 @@ pub enum SandboxState {
     Parked,
     /// It could not be made or removed; it will be removed.
     Failed,
+    /// Its files are missing on the engine. It is kept, and is parked again when they are back; until then it can only
+    /// be looked at and deleted.
+    Lost,
     /// It is gone.
     Deleted,
 }

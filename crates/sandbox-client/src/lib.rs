@@ -58,6 +58,7 @@ mod files;
 mod follow;
 mod lines;
 mod network;
+mod orphan;
 mod port;
 mod sandbox;
 mod stdin;

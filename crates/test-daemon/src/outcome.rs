@@ -28,6 +28,8 @@ pub struct Outcome {
     pub reason: EndReason,
     /// Which ended it.
     pub signal: Option<String>,
+    /// What ended it together with others.
+    pub killed_by: Option<String>,
     /// From start to end.
     pub duration_ms: u64,
 }
@@ -74,7 +76,7 @@ impl Collected {
                 self.stderr.extend(bytes_of(&output));
             }
             Record::Gap { dropped_bytes, .. } => self.dropped_bytes += dropped_bytes,
-            Record::Exit { exit_code, reason, signal, duration_ms, .. } => {
+            Record::Exit { exit_code, reason, signal, killed_by, duration_ms, .. } => {
                 let Self { stdout, stderr, seqs, dropped_bytes } = std::mem::take(self);
                 return Some(Outcome {
                     stdout,
@@ -84,6 +86,7 @@ impl Collected {
                     exit_code,
                     reason,
                     signal,
+                    killed_by,
                     duration_ms,
                 });
             }

@@ -125,8 +125,8 @@ fn answer(pool: &Pool, number: &str, request: &str) -> Result<String, Fault> {
         ["release", name] => pool.release(&checked(name)?).map(|()| String::new()),
         ["remove", name] => pool.remove(&checked(name)?).map(|()| String::new()),
         ["list"] => {
-            for Use { name, allocated_bytes, attached } in pool.list()? {
-                let line = format_args!("{number} disk {name} {allocated_bytes} {attached}");
+            for Use { name, allocated_bytes, attached, used } in pool.list()? {
+                let line = format_args!("{number} disk {name} {allocated_bytes} {attached} {used}");
                 say(&line).map_err(Fault::io("answer"))?;
             }
             Ok(String::new())

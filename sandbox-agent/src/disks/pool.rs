@@ -21,12 +21,13 @@ const RUN_DIR: &str = "/run";
 
 const MIB: u64 = 1024 * 1024;
 
-/// How much of the machine's disk a disk takes, and whether a device is attached to it.
+/// How much of the machine's disk a disk takes, whether a device is attached to it, and whether it was ever mounted.
 #[derive(Debug)]
 pub(crate) struct Use {
     pub(crate) name: String,
     pub(crate) allocated_bytes: u64,
     pub(crate) attached: bool,
+    pub(crate) used: bool,
 }
 
 /// A disk that was asked for: its device stays attached for as long as this lives.
@@ -189,7 +190,9 @@ impl Pool {
             let Ok(file) = open_image(&path) else { continue };
             let meta = file.metadata().map_err(Fault::io("list"))?;
             let attached = devices.contains(&FileId::of(&file).map_err(Fault::io("list"))?);
-            uses.push(Use { name: name.to_owned(), allocated_bytes: meta.blocks() * 512, attached });
+            // One that cannot be read may have somebody's files.
+            let used = attached || !Superblock::read(&file).is_ok_and(|superblock| !superblock.was_mounted);
+            uses.push(Use { name: name.to_owned(), allocated_bytes: meta.blocks() * 512, attached, used });
         }
         Ok(uses)
     }

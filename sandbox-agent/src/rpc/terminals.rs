@@ -13,7 +13,7 @@ impl Terminals for Service {
     type ViewStream = Events<v1::TerminalEvent>;
 
     async fn open(&self, request: Request<v1::OpenTerminalRequest>) -> Reply<v1::TerminalStatus> {
-        let terminal = self.terminals.open(request.into_inner()).map_err(to_status)?;
+        let terminal = self.terminals.open(request.into_inner()).await.map_err(to_status)?;
         Ok(Response::new(terminal.status(false)))
     }
 

@@ -43,7 +43,6 @@ pub(super) async fn run(
         status = &mut status => Err(status.ok()),
         Some(first) = requests.recv() => Ok(first),
     };
-    let by_us = requested.is_ok();
     let collected = match requested {
         Err(status) => status,
         Ok(first) => {
@@ -61,7 +60,9 @@ pub(super) async fn run(
         (None, Some(code)) => code,
         (None, None) => 128 + Signal::KILL.as_raw(),
     };
-    let reason = if by_us || signal.is_some() { EndReason::Killed } else { EndReason::Exited };
+    // As with a command, the end is named by how the program ended and not by who asked for it.
+    let by_signal = signal.is_some() || collected.is_none();
+    let reason = if by_signal { EndReason::Killed } else { EndReason::Exited };
     terminal.finish(reason, exit_code, signal.unwrap_or(0));
 }
 

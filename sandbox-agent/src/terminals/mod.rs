@@ -22,13 +22,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 use rustix::process::Signal;
+use tokio::time::sleep;
 
 use self::screen::Size;
 use self::terminal::{Spec, Terminal};
 use self::viewer::Viewer;
-use crate::commands::{check_id, invalid, refusal_of};
+use crate::commands::{check_id, invalid, is_process_limit, refusal_of};
 use crate::ladder;
-use crate::limits::{MAX_COLS, MAX_ENDED_TERMINALS, MAX_INPUT_BYTES, MAX_ROWS, MAX_TERMINALS, MAX_VIEWERS};
+use crate::leftovers::{Leftovers, Running};
+use crate::limits::{
+    COLLECT_PAUSE, COLLECT_TRIES, MAX_COLS, MAX_ENDED_TERMINALS, MAX_INPUT_BYTES, MAX_ROWS, MAX_TERMINALS,
+    MAX_VIEWERS,
+};
 use crate::reaper::Reaper;
 
 /// What runs where nobody names a program: a shell as somebody finds it who logs in.
@@ -46,12 +51,17 @@ struct Kept {
 pub(crate) struct Terminals {
     workspace: PathBuf,
     reaper: Arc<Reaper>,
+    leftovers: Arc<Leftovers>,
     kept: Mutex<Kept>,
 }
 
 impl Terminals {
-    pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>) -> Arc<Self> {
-        Arc::new(Self { workspace, reaper, kept: Mutex::default() })
+    pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>, leftovers: &Arc<Leftovers>) -> Arc<Self> {
+        let leftovers = Arc::clone(leftovers);
+        let terminals = Arc::new(Self { workspace, reaper, leftovers, kept: Mutex::default() });
+        let set: Arc<dyn Running> = terminals.clone();
+        terminals.leftovers.spare(Arc::downgrade(&set));
+        terminals
     }
 
     /// The terminal with this id.
@@ -72,7 +82,26 @@ impl Terminals {
     }
 
     /// Opens a terminal, or finds the one that has this id.
-    pub(crate) fn open(self: &Arc<Self>, request: v1::OpenTerminalRequest) -> Result<Arc<Terminal>, Kind> {
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        request: v1::OpenTerminalRequest,
+    ) -> Result<Arc<Terminal>, Kind> {
+        let mut opened = self.try_open(request.clone());
+        if !opened.as_ref().is_err_and(is_process_limit) {
+            return opened;
+        }
+        self.leftovers.end().await;
+        for _ in 0..COLLECT_TRIES {
+            opened = self.try_open(request.clone());
+            if !opened.as_ref().is_err_and(is_process_limit) {
+                break;
+            }
+            sleep(COLLECT_PAUSE).await;
+        }
+        opened
+    }
+
+    fn try_open(self: &Arc<Self>, request: v1::OpenTerminalRequest) -> Result<Arc<Terminal>, Kind> {
         check_id("terminal_id", &request.terminal_id)?;
         if let Ok(terminal) = self.get(&request.terminal_id) {
             return Ok(terminal);
@@ -159,6 +188,13 @@ impl Terminals {
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running for Terminals {
+    fn targets(&self) -> Vec<Arc<dyn ladder::Target + Send + Sync>> {
+        let running = self.all().into_iter().filter(|terminal| terminal.is_running());
+        running.map(|terminal| terminal as Arc<dyn ladder::Target + Send + Sync>).collect()
     }
 }
 

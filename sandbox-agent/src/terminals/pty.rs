@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::screen::Size;
 use crate::posix_spawn::Stdio;
-use crate::spawn::{self, Launch};
+use crate::spawn::{self, Launch, Started};
 
 /// The side of a terminal where the person sits.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Pty {
 
 impl Pty {
     /// Starts a program on a new terminal. The rule of [`spawn::spawn`] holds.
-    pub(super) fn start(launch: &Launch<'_>, size: Size) -> Result<(Self, Pid), v1::StartFailed> {
+    pub(super) fn start(launch: &Launch<'_>, size: Size) -> Result<(Self, Started), v1::StartFailed> {
         let failed = |errno| spawn::failed("terminal", "/dev/ptmx", errno);
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).map_err(failed)?;
@@ -42,8 +42,8 @@ impl Pty {
             open(&path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         speak_utf8(&slave).map_err(failed)?;
         let master = watched(master).map_err(failed)?;
-        let (pid, _) = spawn::start(launch, Stdio::Terminal(path))?;
-        Ok((Self { master, slave: Mutex::new(Some(slave)) }, pid))
+        let started = spawn::start(launch, Stdio::Terminal(path))?;
+        Ok((Self { master, slave: Mutex::new(Some(slave)) }, started))
     }
 
     pub(super) fn resize(&self, size: Size) -> io::Result<()> {

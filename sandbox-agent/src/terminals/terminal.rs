@@ -19,6 +19,7 @@ use super::typing::Typing;
 use crate::command::epoch_ms;
 use crate::ladder;
 use crate::limits::{MAX_VIEWERS, SCROLLBACK_BYTES, TERMINAL_ARGV_BYTES};
+use crate::mark::Mark;
 use crate::members::Owner;
 use crate::spawn::Launch;
 
@@ -51,6 +52,7 @@ pub(crate) struct Terminal {
     spec: Spec,
     started_at_ms: i64,
     main: Pid,
+    mark: Option<Mark>,
     state: Mutex<State>,
     /// Woken by everything that a viewer is told.
     pub(super) changed: Notify,
@@ -66,7 +68,7 @@ impl Terminal {
         env: &HashMap<String, String>,
         size: Size,
     ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<Signal>), v1::StartFailed> {
-        let (pty, main) = Pty::start(
+        let (pty, started) = Pty::start(
             &Launch {
                 command_id: &spec.id,
                 argv: &spec.argv,
@@ -90,7 +92,8 @@ impl Terminal {
         let terminal = Self {
             spec,
             started_at_ms: epoch_ms(),
-            main,
+            main: started.pid,
+            mark: started.mark,
             state: Mutex::new(state),
             changed: Notify::new(),
             typing: Typing::default(),
@@ -229,6 +232,11 @@ fn first_of(argv: &[String]) -> Vec<String> {
 
 impl ladder::Target for Terminal {
     fn owner(&self) -> Owner<'_> {
-        Owner { command_id: &self.spec.id, main: self.main, main_collected: self.lock().main_collected }
+        Owner {
+            command_id: &self.spec.id,
+            main: self.main,
+            main_collected: self.lock().main_collected,
+            mark: self.mark,
+        }
     }
 }

@@ -113,7 +113,7 @@ impl Rival {
             _ => None,
         };
         let name = container_name(&plan.labels.id);
-        let body = container_body(&plan, &self.home.instance, self.engine.host());
+        let body = container_body(&plan, &self.home.instance, self.engine.host().unwrap());
 
         let began = Instant::now();
         let options = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };

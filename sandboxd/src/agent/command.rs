@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tonic::Streaming;
 
 use super::{AgentHandle, Error};
-use crate::model::command::{CommandStatus, Started};
+use crate::model::command::{CommandStatus, KilledBy, Started};
 use crate::model::{CommandSpec, Ended, Event, Program, RequestDigest, command, limits};
 
 /// What a reader of a command hears, until the connection ends.
@@ -93,10 +93,10 @@ impl AgentHandle {
         })
     }
 
-    /// Ends a command, beginning with `signal`; answers when nothing of it is left. True where it had
-    /// ended before.
-    pub async fn end(&self, id: &CommandId, signal: i32) -> Result<bool, Error> {
-        self.signal_with(id, signal, true, limits::KILL).await
+    /// Ends a command, beginning with `signal`; answers when nothing of it is left, or fails after `deadline`. True
+    /// where it had ended before.
+    pub async fn end(&self, id: &CommandId, signal: i32, deadline: Duration) -> Result<bool, Error> {
+        self.signal_with(id, signal, true, deadline).await
     }
 
     /// Sends one signal. True where the command had ended before.
@@ -299,7 +299,7 @@ fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
         stdout_bytes: wire.stdout_bytes,
         stderr_bytes: wire.stderr_bytes,
         dropped_bytes: wire.dropped_bytes,
-        swept: wire.swept,
+        killed_by: wire.swept.then_some(KilledBy::Sweep),
     })
 }
 

@@ -63,7 +63,7 @@ impl AgentHandle {
     /// Ends a terminal and everything started from it, and forgets it; answers when nothing of it is left.
     pub async fn close_terminal(&self, id: &TerminalId) -> Result<(), Error> {
         let mut client = self.terminals_client(limits::AGENT_ABSENCE).await?;
-        within(limits::KILL, client.close(reference(id))).await?;
+        within(limits::CLOSE_TERMINAL, client.close(reference(id))).await?;
         Ok(())
     }
 

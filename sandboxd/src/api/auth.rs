@@ -1,10 +1,13 @@
 //! Who may ask: whoever has the admin token.
 //!
+//! A request names it in `x-remcochat-admin-token`, as a bearer in `Authorization`, or in both. Whatever it names must be
+//! right, and each header comes once: who reads the first of two and who reads the last must see the same caller.
 //! The routes a browser opens by itself also take it as the password of HTTP Basic, and no others do: a browser
 //! adds a password it was told once to whatever any page makes it send.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
@@ -13,14 +16,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use listen::waiting::Seat;
 use sandbox_api::TOKEN_HEADER;
-use secrecy::ExposeSecret;
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use super::ApiState;
 use super::error::{ApiError, DoorError};
 use super::server::Peer;
+use crate::model::AdminToken;
 
 /// Routes that anyone may ask.
 const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
@@ -42,14 +44,18 @@ pub(super) fn is_for_browsers(path: &str) -> bool {
 pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let by_browser = is_for_browsers(path);
-    let given = given(request.headers(), by_browser);
-    if is_open(path) || is_token(&given, state.token.expose_secret()) {
+    let given = Given::of(request.headers(), by_browser);
+    if is_open(path) || given.is_right(&state.token) {
+        let is_known = given.is_right(&state.token);
         drop(given);
+        if let Some(seat) = request.extensions().get::<Arc<Seat>>().filter(|_| is_known) {
+            seat.vouch();
+        }
         return next.run(request).await;
     }
     state.service.metrics().auth_failed();
     // Without any token nothing was guessed: a caller that has yet to be set up.
-    let counted = if given.is_empty() { Ok(()) } else { state.throttle.failed(peer_of(&request)) };
+    let counted = if given.is_nothing() { Ok(()) } else { state.throttle.failed(peer_of(&request)) };
     let refusal = match counted {
         Ok(()) => DoorError::Unauthenticated,
         Err(wait) => DoorError::TooManyFailures { retry_after: wait.as_secs() + 1 },
@@ -66,17 +72,39 @@ fn peer_of(request: &Request) -> IpAddr {
     request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
 
-/// The token of a request. A wrong one in our own header is not rescued by a right bearer.
-fn given(headers: &HeaderMap, by_browser: bool) -> Cow<'_, [u8]> {
-    let own = headers.get(TOKEN_HEADER).map(|value| value.as_bytes().trim_ascii());
-    if let Some(token) = own.filter(|token| !token.is_empty()) {
-        return token.into();
+/// What a request says of the token.
+#[derive(Debug)]
+struct Given<'a> {
+    tokens: Vec<Cow<'a, [u8]>>,
+    /// Whether a header that may carry one comes more than once.
+    is_repeated: bool,
+}
+
+impl<'a> Given<'a> {
+    fn of(headers: &'a HeaderMap, by_browser: bool) -> Self {
+        let own = headers.get(TOKEN_HEADER).map(|value| value.as_bytes().trim_ascii().into());
+        let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+        // Credentials of another scheme are for somebody in front of the daemon.
+        let authorization = match bearer(authorization) {
+            Some(token) => Some(token.into()),
+            None => password(authorization).filter(|_| by_browser).map(Cow::Owned),
+        };
+        let tokens = [own, authorization].into_iter().flatten();
+        let is_repeated = |name: &str| headers.get_all(name).iter().nth(1).is_some();
+        Self {
+            tokens: tokens.filter(|token: &Cow<'_, [u8]>| !token.is_empty()).collect(),
+            is_repeated: is_repeated(TOKEN_HEADER) || is_repeated(AUTHORIZATION.as_str()),
+        }
     }
-    let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    match (bearer(authorization), by_browser) {
-        (Some(token), _) => token.into(),
-        (None, true) => password(authorization).unwrap_or_default().into(),
-        (None, false) => Cow::default(),
+
+    fn is_nothing(&self) -> bool {
+        self.tokens.is_empty() && !self.is_repeated
+    }
+
+    fn is_right(&self, token: &AdminToken) -> bool {
+        // All are compared, so that the time does not tell which one is wrong.
+        let wrong = self.tokens.iter().filter(|given| !token.is(given)).count();
+        !self.is_repeated && !self.tokens.is_empty() && wrong == 0
     }
 }
 
@@ -95,16 +123,15 @@ fn password(value: &[u8]) -> Option<Vec<u8>> {
     Some(credentials[colon + 1..].to_vec())
 }
 
-/// Compares digests, which have one length, so that not even the length of the token shows in the time.
-fn is_token(given: &[u8], token: &str) -> bool {
-    !given.is_empty() && Sha256::digest(given).ct_eq(&Sha256::digest(token.as_bytes())).into()
-}
-
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+
+    fn is_right(headers: &HeaderMap, by_browser: bool) -> bool {
+        Given::of(headers, by_browser).is_right(&AdminToken::new(&"secret".into()))
+    }
 
     fn check(own: Option<&str>, authorization: Option<&str>) -> bool {
         let mut headers = HeaderMap::new();
@@ -115,12 +142,12 @@ mod tests {
         };
         set(TOKEN_HEADER, own);
         set("authorization", authorization);
-        is_token(&given(&headers, false), "secret")
+        is_right(&headers, false)
     }
 
     fn check_browser(authorization: &str) -> bool {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(authorization).unwrap())]);
-        is_token(&given(&headers, true), "secret")
+        is_right(&headers, true)
     }
 
     #[test]
@@ -139,10 +166,28 @@ mod tests {
     #[test]
     fn the_token_is_taken_from_either_header() {
         assert!(check(Some("secret"), None));
-        assert!(check(Some(" secret "), Some("Bearer wrong")));
+        assert!(check(Some(" secret "), Some("Bearer secret")));
         assert!(check(None, Some("Bearer secret")));
         assert!(check(None, Some("bEaReR  secret")));
         assert!(check(Some(" "), Some("Bearer secret")));
+        assert!(check(Some("secret"), Some("Basic of-a-front")));
+    }
+
+    #[test]
+    fn whatever_a_request_says_must_be_right() {
+        assert!(!check(Some("secret"), Some("Bearer wrong")));
+        assert!(!check(Some("wrong"), Some("Bearer secret")));
+        for name in [TOKEN_HEADER, "authorization"] {
+            let mut headers = HeaderMap::new();
+            headers.append(TOKEN_HEADER, HeaderValue::from_static("secret"));
+            headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
+            assert!(is_right(&headers, false));
+            headers.append(name, headers[name].clone());
+            assert!(!is_right(&headers, false), "{name} comes twice");
+        }
+        let mut headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Basic OndyZG8="))]);
+        headers.insert(TOKEN_HEADER, HeaderValue::from_static("secret"));
+        assert!(!is_right(&headers, true), "a browser's password counts where it may be the token");
     }
 
     #[test]

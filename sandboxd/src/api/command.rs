@@ -23,7 +23,7 @@ use super::ndjson;
 use super::openapi::answers::*;
 use super::openapi::{InCommand, InSandbox};
 use super::params::{self, Params, Path};
-use crate::model::command::{CommandStatus, signal_name, signal_number};
+use crate::model::command::{CommandStatus, Killed, signal_name, signal_number};
 use crate::model::sandbox::checked;
 use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, RequestDigest, limits};
 use crate::service;
@@ -91,8 +91,9 @@ pub(super) async fn inspect(
 
 /// End a command
 ///
-/// With everything it started: TERM, and after two seconds KILL. The answer comes when nothing of it is left. With
-/// `signal` it is only sent that one.
+/// Sends TERM to the command and everything it started, and KILL after two seconds. Answers when nothing of it is left.
+/// If that takes more than four seconds, the sandbox's container is restarted, which the answer says. With `signal`,
+/// only sends that signal.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands/{commandId}:kill", operation_id = "killCommand",
     tag = "commands", params(InCommand),
     request_body = KillCommand, responses((status = 200, body = CommandKilled), ByName, ByBody, BySandbox))]
@@ -102,15 +103,17 @@ pub(super) async fn kill(
     Json(wish): Json<KillCommand>,
 ) -> Result<Json<CommandKilled>> {
     let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
-    let already_ended = match wish.signal {
+    let killed = match wish.signal {
         None => state.service.kill(&id, &command).await?,
         Some(name) => {
             let signal = signal_number(&name)
                 .ok_or_else(|| FieldError::new("signal", "must be a signal's name such as SIGINT"))?;
-            state.service.signal(&id, &command, signal).await?
+            let already_ended = state.service.signal(&id, &command, signal).await?;
+            Killed { already_ended, restarted: false }
         }
     };
-    Ok(Json(CommandKilled { ok: true, already_ended }))
+    let Killed { already_ended, restarted } = killed;
+    Ok(Json(CommandKilled { ok: true, already_ended, restarted }))
 }
 
 /// Wait for a command
@@ -133,6 +136,7 @@ pub(super) async fn wait(
         reason: ended.reason,
         signal: ended.signal.map(signal_name),
         duration_ms: ended.duration.as_millis() as u64,
+        killed_by: ended.killed_by.map(|by| by.as_str().into()),
     }))
 }
 
@@ -295,6 +299,7 @@ fn to_wire(id: CommandId, status: CommandStatus) -> Command {
         exit_code: status.ended.map(|end| end.exit_code),
         signal: status.ended.and_then(|end| end.signal).map(signal_name),
         reason: status.ended.map(|end| end.reason),
+        killed_by: status.ended.and_then(|end| end.killed_by).map(|by| by.as_str().into()),
         duration_ms,
         stdout_bytes: status.stdout_bytes,
         stderr_bytes: status.stderr_bytes,

@@ -36,6 +36,8 @@ pub(super) enum DoorError {
     TooManyFailures { retry_after: u64 },
     #[error("the host {} is not one this daemon is known by; see SANDBOXD_ALLOWED_HOSTS", Echo(.0))]
     Host(String),
+    #[error("the request cannot be read in one way: {0}")]
+    Shape(&'static str),
     #[error("requests from the origin {} are not allowed", Echo(.0))]
     Origin(String),
     #[error("no such route")]
@@ -68,7 +70,7 @@ impl DoorError {
             Self::Method => ErrorCode::MethodNotAllowed,
             Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
             Self::NotJson => ErrorCode::UnsupportedMediaType,
-            Self::BodyCut(_) => ErrorCode::InvalidRequest,
+            Self::BodyCut(_) | Self::Shape(_) => ErrorCode::InvalidRequest,
             Self::NoUpgrade(_) => ErrorCode::InvalidRequest,
             Self::BodyLate | Self::UploadPaused => ErrorCode::DeadlineExceeded,
             Self::NoRoomForBody => ErrorCode::CapacityExhausted,
@@ -94,6 +96,7 @@ impl DoorError {
             Self::Unauthenticated
             | Self::TooManyFailures { .. }
             | Self::Host(_)
+            | Self::Shape(_)
             | Self::Origin(_)
             | Self::Method
             | Self::NotJson => None,

@@ -27,6 +27,7 @@ pub(super) async fn ready(State(state): State<ApiState>) -> Result<Json<Ready>> 
     match state.service.readiness() {
         Readiness::Waiting { missing } => Err(Error::NotReady { missing }.into()),
         Readiness::Ready => {
+            state.service.check_engine()?;
             state.service.engine_version().await?;
             state.service.check_store().await?;
             Ok(Json(Ready { ready: true, disk_short: state.service.is_room_short() }))

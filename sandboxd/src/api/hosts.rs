@@ -46,9 +46,10 @@ impl Hosts {
     }
 }
 
-/// Lets a request through whose host is known and whose origin, if any, is ours.
+/// Lets a request through that everybody reads in one way, whose host is known and whose origin, if any, is ours.
 pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    match state.hosts.check(request.headers()) {
+    let shape = listen::shape::check(&request).map_err(DoorError::Shape);
+    match shape.and_then(|()| state.hosts.check(request.headers())) {
         Ok(()) => next.run(request).await,
         Err(error) => ApiError::from(error).into_response(),
     }

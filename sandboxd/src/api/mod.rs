@@ -18,8 +18,10 @@ mod metrics;
 mod ndjson;
 mod network;
 mod openapi;
+mod orphan;
 mod params;
 mod port;
+mod race;
 mod request_log;
 mod router;
 mod sandbox;
@@ -32,14 +34,13 @@ mod verb;
 use std::sync::Arc;
 
 use axum::http::HeaderValue;
-use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
 pub use router::router;
 pub use server::serve;
 
 use self::hosts::Hosts;
-use crate::model::limits;
+use crate::model::{AdminToken, limits};
 use crate::service::Service;
 use listen::throttle::Throttle;
 
@@ -50,7 +51,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=ut
 #[derive(Debug, Clone)]
 pub struct ApiState {
     service: Arc<Service>,
-    token: Arc<SecretString>,
+    token: AdminToken,
     hosts: Arc<Hosts>,
     throttle: Arc<Throttle>,
     /// Room for request bodies that are not small, one permit for each KiB.
@@ -59,11 +60,11 @@ pub struct ApiState {
 
 impl ApiState {
     /// The door to `service` for those who have `token`, under one of the `allowed_hosts` (lower case).
-    pub fn new(service: Arc<Service>, token: SecretString, allowed_hosts: Vec<String>) -> Self {
+    pub fn new(service: Arc<Service>, token: AdminToken, allowed_hosts: Vec<String>) -> Self {
         let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
         Self {
             service,
-            token: Arc::new(token),
+            token,
             hosts: Arc::new(Hosts::new(allowed_hosts)),
             throttle: Arc::new(Throttle::new(limits::AUTH_FAILURES)),
             bodies,

@@ -79,7 +79,7 @@ fn exit(ended: &Ended) -> Wire {
         stdout_bytes: ended.stdout_bytes,
         stderr_bytes: ended.stderr_bytes,
         dropped_bytes: ended.dropped_bytes,
-        killed_by: ended.swept.then(|| "sandbox_sweep".into()),
+        killed_by: ended.killed_by.map(|by| by.as_str().into()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::middleware::Next;
 use axum::response::Response;
 use sandbox_api::{ErrorCode, REQUEST_ID_HEADER};
@@ -55,8 +56,21 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
             response = problem.write_out(response, &id);
         }
     }
+    keep_private(&mut response);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID_HEADER, value);
     }
     response
+}
+
+/// What is answered is what it says it is, and nobody in between keeps what is told of sandboxes.
+fn keep_private(response: &mut Response) {
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let is_told = kind.starts_with(b"application/json") || kind.starts_with(b"application/x-ndjson");
+    let is_refusal = response.status().is_client_error() || response.status().is_server_error();
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if (is_told || is_refusal) && !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
 }

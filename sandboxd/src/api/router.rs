@@ -8,8 +8,8 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, port, request_log, sandbox,
-    stdin, terminal, verb,
+    ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, orphan, port, race,
+    request_log, sandbox, stdin, terminal, verb,
 };
 
 /// The API's routes. What is said of each, and its method, is above its handler.
@@ -52,6 +52,8 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/ports/{port}/links/{linkId}", routes!(port::link, port::revoke_link))
         .add("/v1/sandboxes/{id}/network", routes!(network::change))
         .add("/v1/sandboxes/{id}/network/denials", routes!(network::denials))
+        .add("/v1/orphans", routes!(orphan::list))
+        .add("/v1/orphans/{name}", routes!(orphan::remove))
         .add("/metrics", routes!(metrics::metrics))
         .add("/openapi.json", routes!(docs::document))
         .add("/docs", routes!(docs::page))
@@ -70,6 +72,7 @@ pub fn router(state: ApiState) -> Router {
         .fallback(no_such_route)
         .method_not_allowed_fallback(method_not_allowed)
         // The last one added is the first to see a request.
+        .layer(from_fn_with_state(state.clone(), race::settle))
         .layer(from_fn_with_state(state.clone(), hosts::check))
         .layer(from_fn_with_state(state.clone(), auth::check))
         .layer(from_fn_with_state(state.clone(), request_log::log))

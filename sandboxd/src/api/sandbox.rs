@@ -185,8 +185,9 @@ fn cursor_of(text: &str) -> std::result::Result<SandboxId, FieldError> {
 }
 
 fn stages_of(state: &str) -> std::result::Result<Vec<Stage>, FieldError> {
-    let state = serde_json::from_value(state.into())
-        .map_err(|_| FieldError::new("state", "must be creating, running, parked, failed or deleted"))?;
+    let state = serde_json::from_value(state.into()).map_err(|_| {
+        FieldError::new("state", "must be creating, running, parked, failed, lost or deleted")
+    })?;
     Ok(Stage::of_state(state))
 }
 

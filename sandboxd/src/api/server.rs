@@ -1,6 +1,5 @@
 //! Accepts connections and serves HTTP/1.1 on them.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,9 +9,7 @@ use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Response, StatusCode};
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
@@ -23,8 +20,13 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
 use crate::model::limits;
-use listen::linger::Lingering;
+use listen::serve::Bounds;
+use listen::waiting::Seat;
 use listen::{Places, unread};
+
+/// Of one request.
+const BOUNDS: Bounds =
+    Bounds { head: limits::REQUEST_HEAD, max_headers: limits::MAX_HEADERS, read_bytes: limits::READ_BYTES };
 
 /// The address a request came from, as the socket has it.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +58,7 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
         };
         let place = Place { _permit: place, _counted: connections.token() };
         let held = Held { _place: Arc::new(place), stopping: shutdown.clone() };
-        tokio::spawn(serve_connection(stream, Peer(peer.ip()), router.clone(), held));
+        tokio::spawn(serve_connection(stream, Peer(peer.ip()), router.clone(), places.sit_down(), held));
     }
     drop(listener);
     connections.close();
@@ -65,10 +67,10 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
     }
 }
 
-async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, held: Held) {
+async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, seat: Arc<Seat>, held: Held) {
     let shutdown = held.stopping.clone();
     let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let answer = move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(held.clone());
         let is_too_large = head_bytes(&request) > limits::MAX_HEAD_BYTES;
@@ -76,29 +78,14 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, held: H
         let answer = router.call(request);
         async move {
             if is_too_large {
-                return Ok(head_too_large());
+                return head_too_large();
             }
-            let mut response = answer.await?;
+            let Ok(mut response) = answer.await;
             reading.tell(&mut response);
-            Ok::<_, Infallible>(response)
-        }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits::REQUEST_HEAD)
-        .max_headers(limits::MAX_HEADERS)
-        .max_buf_size(limits::READ_BYTES)
-        .serve_connection(TokioIo::new(Lingering::new(stream, shutdown.clone())), service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = shutdown.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            response
         }
     };
-    if let Err(error) = ended {
+    if let Err(error) = listen::serve::serve(stream, seat, BOUNDS, shutdown, answer).await {
         // A client that went away; its requests have been logged.
         debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }
@@ -151,7 +138,8 @@ mod tests {
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let place = Place { _permit: permit, _counted: TaskTracker::new().token() };
         let held = Held { _place: Arc::new(place), stopping: CancellationToken::new() };
-        let served = serve_connection(stream, Peer(address.ip()), router, held);
+        let seat = Places::new(1).sit_down();
+        let served = serve_connection(stream, Peer(address.ip()), router, seat, held);
         client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         (client, tokio::spawn(served))
     }

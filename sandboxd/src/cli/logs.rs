@@ -50,6 +50,11 @@ pub async fn logs(args: LogsArgs, config: &Config) -> anyhow::Result<ExitCode> {
         "{}: it is parked, and what its commands wrote went with its container",
         args.name
     );
+    anyhow::ensure!(
+        sandbox.state != SandboxState::Lost,
+        "{}: it is lost: its files are missing on the engine",
+        args.name
+    );
     let id = sandbox.sandbox_id;
     let command = match args.command {
         Some(command) => command,

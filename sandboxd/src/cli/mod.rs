@@ -1,11 +1,13 @@
 //! The commands for people: clients of the API like any other.
 
+mod accept_engine;
 mod act;
 mod cp;
 mod detach;
 mod doctor;
 mod interrupts;
 mod logs;
+mod orphan;
 mod output;
 mod prune;
 mod ps;
@@ -25,6 +27,7 @@ use sandbox_api::ErrorCode;
 use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
+pub use accept_engine::{AcceptEngineArgs, accept_engine};
 pub use cp::{CpArgs, cp};
 pub use doctor::{DoctorArgs, doctor};
 pub use logs::{LogsArgs, logs};
@@ -33,6 +36,7 @@ pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
 pub use shell::{ShellArgs, shell};
 pub use stop::{ParkArgs, StopArgs, park, stop};
+pub use text::printable;
 
 use crate::config::{Config, Fault, Report};
 use crate::state_dir;

@@ -9,7 +9,7 @@ use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
 use sandbox_client::Client;
 
 use super::act::{self, Act, Outcome};
-use super::{DaemonArgs, ps, sandboxes, text};
+use super::{DaemonArgs, orphan, ps, sandboxes, text};
 use crate::config::Config;
 
 /// Delete parked sandboxes with their files
@@ -20,6 +20,9 @@ pub struct PruneArgs {
     /// Only those that nobody has used for this long: 90s, 30m, 12h, 7d
     #[arg(long, value_parser = text::parse_span)]
     older_than: Option<Duration>,
+    /// Instead of parked sandboxes, the workspaces and disks on the engine that no sandbox claims
+    #[arg(long, conflicts_with = "older_than")]
+    orphans: bool,
     /// Only tell what would be deleted
     #[arg(long)]
     dry_run: bool,
@@ -34,6 +37,10 @@ pub struct PruneArgs {
 /// Says what would be freed, asks, and deletes what nobody has used meanwhile.
 pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
+    if args.orphans {
+        let PruneArgs { dry_run, yes, json, .. } = args;
+        return orphan::prune(&client, orphan::How { dry_run, yes, json }).await;
+    }
     let parked = ListSandboxes { state: Some(SandboxState::Parked), ..ListSandboxes::default() };
     let found = async { sandboxes::with_usage(&client, sandboxes::all(&client, parked).await?).await };
     let found = found.await.map_err(|error| args.daemon.explain(error, config))?;
@@ -48,6 +55,7 @@ pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode>
             ps::write_table(&mut io::stdout().lock(), &chosen, Timestamp::now())?;
         }
         writeln!(io::stdout(), "{summary}")?;
+        tell_orphans(&client).await?;
         return Ok(ExitCode::SUCCESS);
     }
     if !args.yes && !chosen.is_empty() {
@@ -61,6 +69,14 @@ pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode>
         outcomes.push(delete(&client, sandbox).await);
     }
     Ok(Act::Prune.tell(&outcomes, args.json)?)
+}
+
+/// Points to what else takes room. An older daemon does not tell.
+async fn tell_orphans(client: &Client) -> io::Result<()> {
+    match client.orphans().await.map_or(0, |found| found.orphans.len()) {
+        0 => Ok(()),
+        count => writeln!(io::stdout(), "{count} workspaces or disks without a sandbox; see --orphans"),
+    }
 }
 
 /// The question may have stood for long. One that is used now is the daemon's to refuse, in one step with the

@@ -34,6 +34,7 @@ enum StateArg {
     Running,
     Parked,
     Failed,
+    Lost,
 }
 
 /// Prints the sandboxes.
@@ -58,6 +59,7 @@ impl StateArg {
             Self::Running => SandboxState::Running,
             Self::Parked => SandboxState::Parked,
             Self::Failed => SandboxState::Failed,
+            Self::Lost => SandboxState::Lost,
         }
     }
 }
@@ -68,6 +70,7 @@ pub(super) fn word(state: SandboxState) -> &'static str {
         SandboxState::Running => "running",
         SandboxState::Parked => "parked",
         SandboxState::Failed => "failed",
+        SandboxState::Lost => "lost",
         SandboxState::Deleted => "deleted",
     }
 }

@@ -4,21 +4,16 @@ use std::time::Duration;
 
 /// The text with control characters and what turns the direction of writing escaped: a session key or an
 /// error may hold sequences that a terminal obeys.
-pub(super) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
-        if char.is_control() || is_invisible(char) {
+        if log_text::is_unsafe(char) {
             out.extend(char.escape_unicode());
         } else {
             out.push(char);
         }
     }
     out
-}
-
-/// Marks of direction and joiners (Unicode: Cf) that make a text look like another.
-fn is_invisible(char: char) -> bool {
-    matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// At most `chars` characters, the last of them a mark where something was cut.

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sandbox_api::limits as shared;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use reader::{Fault, Report, Row};
@@ -17,14 +18,12 @@ pub use reader::{Fault, Report, Row};
 use self::reader::Reader;
 use crate::egress::{self, Upstreams};
 use crate::engine::EngineAddress;
+use crate::model::layout::DEFAULT_IMAGE;
 use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, Limits, Transport};
 
 /// Shortest admin token where others than this machine can connect, in characters.
 pub const MIN_TOKEN_CHARS: usize = 32;
-
-/// Tag of the sandbox image, which serves every runtime.
-const DEFAULT_IMAGE: &str = "remcochat-sandbox:node24";
 
 /// Settings that hold together.
 #[derive(Debug, Clone)]
@@ -253,20 +252,29 @@ fn read_egress(reader: &mut Reader<'_>) -> Option<egress::Settings> {
 
 fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let max_concurrent = reader.setting("SANDBOXD_MAX_CONCURRENT", "8", parse::number(1..=1000));
-    let idle_ttl =
-        reader.setting("SANDBOXD_DEFAULT_IDLE_TTL_MS", "900000", parse::number(10_000..=21_600_000));
+    let idle_ttl = reader.setting(
+        "SANDBOXD_DEFAULT_IDLE_TTL_MS",
+        &shared::DEFAULT_IDLE_TTL_MS.to_string(),
+        parse::number(shared::IDLE_TTL_MS),
+    );
     let retention =
         reader.setting("SANDBOXD_WORKSPACE_RETENTION_MS", "86400000", parse::number(0..=31_536_000_000));
+    let orphan_grace =
+        reader.setting("SANDBOXD_ORPHAN_GRACE_MS", "86400000", parse::number(1000..=31_536_000_000));
     let disk_budget = reader.setting("SANDBOXD_DISK_BUDGET_MB", "51200", parse::number(0..=1_073_741_824));
     let body = reader.setting("SANDBOXD_MAX_BODY_BYTES", "52428800", parse::number(1024..=209_715_200));
-    let timeout =
-        reader.setting("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", "300000", parse::number(1000..=86_400_000));
+    let timeout = reader.setting(
+        "SANDBOXD_MAX_COMMAND_TIMEOUT_MS",
+        &shared::DEFAULT_MAX_COMMAND_TIMEOUT_MS.to_string(),
+        parse::number(shared::MIN_COMMAND_TIMEOUT_MS..=86_400_000),
+    );
     let preview_answer =
         reader.setting("SANDBOXD_PREVIEW_ANSWER_MS", "300000", parse::number(1000..=3_600_000));
     Some(Limits {
         max_concurrent: max_concurrent? as usize,
         default_idle_ttl: Duration::from_millis(idle_ttl?),
         workspace_retention: Duration::from_millis(retention?),
+        orphan_grace: Duration::from_millis(orphan_grace?),
         disk_budget_bytes: disk_budget.map(|mb| (mb > 0).then_some(mb * 1024 * 1024))?,
         max_body_bytes: body? as usize,
         max_command_timeout: Duration::from_millis(timeout?),

@@ -5,9 +5,11 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
+use super::handshake::{self, Verdict};
 use super::inspect::{self, Mismatch, Protocol};
-use super::{Expected, Far, Meter, web};
+use super::{Expected, Far, Meter, other, web};
 use crate::metrics::Direction;
 use crate::model::limits;
 
@@ -84,6 +86,8 @@ async fn checked<N: AsyncRead + AsyncWrite + Unpin>(
     };
     match looked? {
         Protocol::Opaque => raw(split(near), read.freeze(), far, meter).await,
+        Protocol::Other => other(split(near), read, far, meter).await,
+        Protocol::Tls { hello } => tls(split(near), (read, hello), far, expected, meter).await,
         Protocol::Http => web::serve(near, read.freeze(), far, expected, meter).await,
     }
 }
@@ -101,6 +105,41 @@ async fn server_speaks(far: &Far) -> Result<Protocol, Mismatch> {
     if is_http { Err(Mismatch) } else { Ok(Protocol::Opaque) }
 }
 
+async fn other<N: AsyncRead + AsyncWrite>(
+    (near_reads, near_writes): (ReadHalf<N>, WriteHalf<N>),
+    read: BytesMut,
+    far: &mut Far,
+    meter: &Meter,
+) -> Result<(), Broken> {
+    let early = std::mem::take(&mut far.early);
+    let (far_reads, far_writes) = TcpStream::split(&mut far.stream);
+    let far_reads = AsyncReadExt::chain(&early[..], far_reads);
+    let (answered, has_answered) = watch::channel(false);
+    tokio::try_join!(
+        other::from_client(near_reads, far_writes, read, has_answered, meter),
+        other::from_server(far_reads, near_writes, answered, meter),
+    )?;
+    Ok(())
+}
+
+async fn tls<N: AsyncRead + AsyncWrite>(
+    (near_reads, near_writes): (ReadHalf<N>, WriteHalf<N>),
+    read: (BytesMut, usize),
+    far: &mut Far,
+    expected: &Expected,
+    meter: &Meter,
+) -> Result<(), Broken> {
+    let early = std::mem::take(&mut far.early);
+    let (far_reads, far_writes) = TcpStream::split(&mut far.stream);
+    let far_reads = AsyncReadExt::chain(&early[..], far_reads);
+    let (verdict, heard) = watch::channel(Verdict::default());
+    tokio::try_join!(
+        handshake::from_client(near_reads, far_writes, read, expected, (heard, meter)),
+        handshake::from_server(far_reads, near_writes, verdict, meter),
+    )?;
+    Ok(())
+}
+
 async fn raw<N: AsyncRead + AsyncWrite>(
     (near_reads, near_writes): (ReadHalf<N>, WriteHalf<N>),
     head: Bytes,
@@ -116,7 +155,7 @@ async fn raw<N: AsyncRead + AsyncWrite>(
     Ok(())
 }
 
-async fn one_way(
+pub(super) async fn one_way(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     direction: Direction,

@@ -20,7 +20,12 @@ pub(super) enum Hello {
     /// None.
     Malformed,
     /// One that names a server, or none.
-    Complete(Option<String>),
+    Complete {
+        /// The server's.
+        name: Option<String>,
+        /// Bytes of the message, its records' heads included.
+        length: usize,
+    },
 }
 
 /// Whether bytes can be the beginning of TLS.
@@ -38,38 +43,35 @@ pub(super) fn is_like_tls(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Reads what a client has sent so far.
+/// Reads what a client has sent so far. What follows the message is not looked at, but it must not be in the same record:
+/// no client sends it so, and a server might take it for another first message.
 pub(super) fn read(bytes: &[u8]) -> Hello {
-    let Some(message) = message(bytes) else { return Hello::Malformed };
-    let mut head = Bytes(&message);
-    let (Some(kind), Some(length)) = (head.number(1), head.number(3)) else { return Hello::Incomplete };
-    match head.take(length) {
-        _ if kind != usize::from(CLIENT_HELLO) => Hello::Malformed,
-        Some(body) => server_name(Bytes(body)).map_or(Hello::Malformed, Hello::Complete),
-        None => Hello::Incomplete,
-    }
-}
-
-/// The content of the records so far, one behind the other. `None` where they are no records of a handshake.
-fn message(bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut rest, mut message) = (Bytes(bytes), Vec::new());
-    while !rest.0.is_empty() {
-        if rest.0[0] != HANDSHAKE_RECORD {
-            return None;
+    loop {
+        if rest.0.first().is_some_and(|kind| *kind != HANDSHAKE_RECORD) {
+            return Hello::Malformed;
         }
-        let (Some(_), Some(length)) = (rest.number(3), rest.number(2)) else { return Some(message) };
+        let (Some(_), Some(length)) = (rest.number(3), rest.number(2)) else { return Hello::Incomplete };
         if length == 0 || length > MAX_RECORD_BYTES {
-            return None;
+            return Hello::Malformed;
         }
-        match rest.take(length) {
-            Some(content) => message.extend_from_slice(content),
-            None => {
-                message.extend_from_slice(rest.0);
-                return Some(message);
+        let content = rest.take(length);
+        message.extend_from_slice(content.unwrap_or(rest.0));
+        let mut head = Bytes(&message);
+        let (kind, length) = (head.number(1), head.number(3));
+        let body = head.0;
+        match (kind, length) {
+            (Some(kind), _) if kind != usize::from(CLIENT_HELLO) => return Hello::Malformed,
+            (_, Some(length)) if body.len() > length => return Hello::Malformed,
+            (_, Some(length)) if body.len() == length && content.is_some() => {
+                let length = bytes.len() - rest.0.len();
+                return server_name(Bytes(body))
+                    .map_or(Hello::Malformed, |name| Hello::Complete { name, length });
             }
+            _ if content.is_none() => return Hello::Incomplete,
+            _ => {}
         }
     }
-    Some(message)
 }
 
 /// `None` where it is not what it must be.
@@ -163,23 +165,26 @@ pub(super) mod tests {
         record(&handshake(&[&other[..], &name_extension(name)].concat()))
     }
 
-    fn named(name: &str) -> Hello {
-        Hello::Complete(Some(name.into()))
+    fn named(name: &str, bytes: &[u8]) -> Hello {
+        Hello::Complete { name: Some(name.into()), length: bytes.len() }
     }
 
     #[test]
     fn the_name_is_found_however_the_message_comes() {
         let whole = hello("example.com");
-        assert_eq!(read(&whole), named("example.com"));
+        assert_eq!(read(&whole), named("example.com", &whole));
+        let more = [&whole[..], b"\x14\x03\x03\0\x01\x01", b"\x17"].concat();
+        assert_eq!(read(&more), named("example.com", &whole), "what follows is not of it");
         for length in 0..whole.len() {
             assert_eq!(read(&whole[..length]), Hello::Incomplete, "{length}");
         }
         let message = handshake(&name_extension("example.com"));
         for at in 1..message.len() {
             let split = [record(&message[..at]), record(&message[at..])].concat();
-            assert_eq!(read(&split), named("example.com"), "{at}");
+            assert_eq!(read(&split), named("example.com", &split), "{at}");
         }
-        assert_eq!(read(&record(&handshake(&[]))), Hello::Complete(None));
+        let nameless = record(&handshake(&[]));
+        assert_eq!(read(&nameless), Hello::Complete { name: None, length: nameless.len() });
     }
 
     #[test]
@@ -199,6 +204,14 @@ pub(super) mod tests {
             assert_eq!(read(bad), Hello::Malformed, "{bad:?}");
         }
         assert_eq!(read(&record(&[2, 0, 0, 1, 0])), Hello::Malformed, "a server's");
+        let message = handshake(&name_extension("a.example"));
+        let two = [&message[..], &handshake(&name_extension("b.example"))].concat();
+        assert_eq!(read(&record(&two)), Hello::Malformed, "two in one record");
+        let across = [record(&message[..9]), record(&two[9..])].concat();
+        assert_eq!(read(&across), Hello::Malformed, "the second begins in a record of the first");
+        let between =
+            [&record(&message[..9])[..], b"\x14\x03\x03\0\x01\x01", &record(&message[9..])].concat();
+        assert_eq!(read(&between), Hello::Malformed, "another record between its parts");
     }
 
     proptest! {

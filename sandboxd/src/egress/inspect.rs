@@ -25,8 +25,15 @@ pub struct Expected {
 /// What the beginning is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// TLS for the right name, or what may pass unread.
+    /// What may pass unread.
     Opaque,
+    /// TLS for the right name.
+    Tls {
+        /// Bytes of the client's hello.
+        hello: usize,
+    },
+    /// Another protocol, as far as its first bytes tell.
+    Other,
     /// HTTP/1, each request of which must be looked at.
     Http,
 }
@@ -71,8 +78,10 @@ impl Expected {
         if hello::is_tls(read) {
             return match hello::read(read) {
                 Hello::Incomplete => None,
-                Hello::Complete(name) if self.is_for(name.as_deref()) => Some(Ok(Protocol::Opaque)),
-                Hello::Complete(_) | Hello::Malformed => Some(Err(Mismatch)),
+                Hello::Complete { name, length } if self.is_for(name.as_deref()) => {
+                    Some(Ok(Protocol::Tls { hello: length }))
+                }
+                Hello::Complete { .. } | Hello::Malformed => Some(Err(Mismatch)),
             };
         }
         if hello::is_like_tls(read)? {
@@ -87,11 +96,11 @@ impl Expected {
     }
 
     fn otherwise(&self) -> Result<Protocol, Mismatch> {
-        if self.may_be_spoken_to() { Ok(Protocol::Opaque) } else { Err(Mismatch) }
+        if self.may_be_spoken_to() { Ok(Protocol::Other) } else { Err(Mismatch) }
     }
 
     /// Who asks for an address says no name (RFC 6066, section 3).
-    fn is_for(&self, server_name: Option<&str>) -> bool {
+    pub(super) fn is_for(&self, server_name: Option<&str>) -> bool {
         match (&self.host, server_name) {
             (Host::Name(_), Some(name)) => Host::parse(name).as_ref() == Ok(&self.host),
             (Host::Address(_), None) => true,
@@ -137,8 +146,9 @@ mod tests {
     #[tokio::test]
     async fn tls_is_for_the_name_that_was_asked_for() {
         let right = expected("example.com", 443);
-        assert_eq!(look(&right, &hello("example.com")).await, Ok(Protocol::Opaque));
-        assert_eq!(look(&right, &hello("EXAMPLE.com")).await, Ok(Protocol::Opaque));
+        let tls = Protocol::Tls { hello: hello("example.com").len() };
+        assert_eq!(look(&right, &hello("example.com")).await, Ok(tls));
+        assert_eq!(look(&right, &hello("EXAMPLE.com")).await, Ok(tls));
         for other in
             ["evil.org", "example.com.evil.org", "a.example.com", "", "93.184.216.34", "example.com\0"]
         {
@@ -159,7 +169,7 @@ mod tests {
         let git = expected("example.com", 22);
         for other in [&b"SSH-2.0-x\r\n"[..], b"\0\0\x01", b"AMQP\0\0\x09\x01", b"PING\r\n"] {
             assert_eq!(look(&web, other).await, Err(Mismatch), "{other:?}");
-            assert_eq!(look(&git, other).await, Ok(Protocol::Opaque), "{other:?}");
+            assert_eq!(look(&git, other).await, Ok(Protocol::Other), "{other:?}");
         }
         for http in [&b"\r\n\r\nGET / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\n", b"GET / HTTP/1.0\n\n"] {
             assert_eq!(look(&git, http).await, Ok(Protocol::Http), "{http:?}");

@@ -8,10 +8,12 @@
 mod address;
 mod carry;
 mod dial;
+mod handshake;
 mod hello;
 mod here;
 mod inspect;
 mod meter;
+mod other;
 mod request_line;
 mod resolve;
 mod settings;

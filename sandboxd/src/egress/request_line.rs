@@ -50,6 +50,33 @@ pub(super) fn read(bytes: &[u8]) -> FirstLine {
     }
 }
 
+/// Whether the first line that says anything is a request for whoever passes over control characters. `None` where it has
+/// not ended and nothing is known yet.
+pub(super) fn is_hidden(bytes: &[u8]) -> Option<bool> {
+    let shown: Vec<u8> = bytes.iter().copied().filter(|byte| !is_passed_over(*byte)).collect();
+    let lead = count(&shown, |byte| is_blank(byte) || byte == b'\n');
+    let rest = &shown[lead..];
+    let (line, is_whole) = match rest.iter().position(|byte| *byte == b'\n') {
+        Some(end) => (&rest[..end], true),
+        None => (rest, false),
+    };
+    if has_version(line) {
+        return Some(true);
+    }
+    // Without a version only what has a target is a request: binary protocols have lines by chance.
+    let behind = &line[count(line, is_token)..];
+    let target = &behind[count(behind, is_blank)..];
+    let has_target = target.starts_with(b"/") || target.windows(3).any(|part| part == b"://");
+    let is_request =
+        line.first().is_some_and(u8::is_ascii_alphabetic) && target.len() < behind.len() && has_target;
+    is_whole.then_some(is_request)
+}
+
+/// What some server or other takes for nothing: control characters that it does not split a line at.
+fn is_passed_over(byte: u8) -> bool {
+    byte.is_ascii_control() && !is_blank(byte) && byte != b'\n'
+}
+
 fn count(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> usize {
     bytes.iter().take_while(|byte| is_one(**byte)).count()
 }
@@ -155,6 +182,42 @@ mod tests {
         ];
         for bytes in other {
             assert_eq!(read(bytes), FirstLine::Other, "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn control_characters_hide_no_request() {
+        for byte in (0..=0x20).chain([0x7f, 0x85, 0xa0]).filter(|byte| !b"\r\n".contains(byte)) {
+            for at in 0..4 {
+                let mut line = b"GET /a HTTP/1.1\r\n".to_vec();
+                line.insert(at, byte);
+                let read = read(&line);
+                let is_refused = read == FirstLine::Malformed || is_hidden(&line) == Some(true);
+                assert!(is_refused, "{}: {read:?}", line.escape_ascii());
+            }
+        }
+        let hidden = [
+            &b"\x01\r\n\x02\r\n\0GET / HTTP/1.1\r\n"[..],
+            b"\x01\x02\x03\x04G\x05E\x06T\x07 / H\x08TTP/1.1\r\n",
+            b"\x01GET / http/1.1",
+            b"\x7fGET http://evil.example/\n",
+            b"G\x01ET /a\r\n",
+            b"GET\x01 /a\r\n",
+        ];
+        for line in hidden {
+            assert_eq!(is_hidden(line), Some(true), "{}", line.escape_ascii());
+        }
+        for line in [
+            &b"\x01GET /"[..],
+            b"",
+            b"\x01\r\n",
+            b"\0\0\0!\0\x03\0\0user\0",
+            b"\x10\x0c\0\x04MQTT\x04\x02\0x",
+        ] {
+            assert_eq!(is_hidden(line), None, "{}", line.escape_ascii());
+        }
+        for line in [&b"PING\r\n"[..], b"SSH-2.0-Go\r\n", b"\0\0Auser\0Q\0SELECT 1\n", b"metric.a 1 17\n"] {
+            assert_eq!(is_hidden(line), Some(false), "{}", line.escape_ascii());
         }
     }
 

@@ -1,10 +1,14 @@
 //! The gate with real connections on this machine's loopback, which is opened for it where a test needs to get through.
 
+mod tls;
+
+use std::pin::Pin;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -202,20 +206,74 @@ async fn behind_a_proxy_hosts_are_asked_of_it_and_what_is_not_public_is_not() {
     assert!(matches!(refused, Err(Error::Upstream { status: 403 })), "{refused:?}");
 }
 
+/// A sandbox's end that tells when it is dropped before its client has left: a tunnel is cut off then.
+struct Near {
+    stream: DuplexStream,
+    has_ended: bool,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        self.is_cut.store(!self.has_ended, Ordering::SeqCst);
+    }
+}
+
+impl AsyncRead for Near {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.has_ended |= matches!(polled, Poll::Ready(Ok(()))) && buffer.filled().len() == before;
+        polled
+    }
+}
+
+impl AsyncWrite for Near {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+type Carrying = tokio::task::JoinHandle<Result<(), Broken>>;
+
 /// A client's end, a server's end, and how carrying ends.
 async fn carried(
     expected: Option<Expected>,
     max: Option<u64>,
     silence: Duration,
-) -> (DuplexStream, tokio::net::TcpStream, tokio::task::JoinHandle<Result<(), Broken>>) {
+) -> (DuplexStream, tokio::net::TcpStream, Carrying) {
+    let (client, near) = duplex(1 << 16);
+    let meter = Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), max)), silence);
+    let (server, carrying) = carried_from(near, expected, meter).await;
+    (client, server, carrying)
+}
+
+async fn carried_from(
+    near: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    expected: Option<Expected>,
+    meter: Meter,
+) -> (tokio::net::TcpStream, Carrying) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (server, _) = listener.accept().await.unwrap();
-    let (client, near) = duplex(1 << 16);
     let far = Far::new(stream, bytes::Bytes::new());
-    let meter = Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), max)), silence);
-    let carrying = tokio::spawn(async move { carry(near, far, expected.as_ref(), &meter).await });
-    (client, server, carrying)
+    (server, tokio::spawn(async move { carry(near, far, expected.as_ref(), &meter).await }))
 }
 
 fn web(name: &str) -> Option<Expected> {
@@ -358,6 +416,53 @@ async fn what_a_server_may_take_for_a_request_does_not_pass_on_a_port_that_is_na
 }
 
 #[tokio::test]
+async fn a_request_that_control_characters_hide_does_not_pass() {
+    let expected = || Some(Expected { host: host("a.example"), port: 8080 });
+    let request = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    let hidden = (1..0x20).chain([0x7f]).map(char::from).filter(|char| !"\t\r\n".contains(*char));
+    for char in hidden {
+        for at in [0, 2] {
+            let mut shape = request.to_owned();
+            shape.insert(at, char);
+            let (mut client, mut server, carrying) = carried(expected(), None, SOON).await;
+            // In two pieces, so that the first may pass as another protocol.
+            for piece in [&shape[..at + 1], &shape[at + 1..]] {
+                let _ = client.write_all(piece.as_bytes()).await;
+                tokio::task::yield_now().await;
+            }
+            let ended = timeout(SOON, carrying).await.unwrap().unwrap();
+            assert!(matches!(ended, Err(Broken::Mismatch)), "{char:?} at {at}: {ended:?}");
+            let mut rest = Vec::new();
+            let _ = timeout(SOON, server.read_to_end(&mut rest)).await.unwrap();
+            assert!(rest.len() <= at + 1, "{char:?}: {}", rest.escape_ascii());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_http_to_another_protocol_does_not_pass() {
+    let expected = || Some(Expected { host: host("a.example"), port: 8080 });
+    for (answer, passes) in
+        [("HTTP/1.1 200 OK\r\n\r\n", false), ("HTTQ", true), ("HT", true), ("+PONG\r\n", true)]
+    {
+        let (mut client, mut server, carrying) = carried(expected(), None, SOON).await;
+        client.write_all(b"\x01\xffPING\r\n").await.unwrap();
+        timeout(SOON, server.read_exact(&mut [0; 8])).await.unwrap().unwrap();
+        let (begin, end) = answer.split_at(1);
+        server.write_all(begin.as_bytes()).await.unwrap();
+        tokio::task::yield_now().await;
+        server.write_all(end.as_bytes()).await.unwrap();
+        server.shutdown().await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut heard = String::new();
+        timeout(SOON, client.read_to_string(&mut heard)).await.unwrap().unwrap();
+        assert_eq!(heard, if passes { answer } else { "" });
+        let ended = timeout(SOON, carrying).await.unwrap().unwrap();
+        assert_eq!(ended.is_ok(), passes, "{answer}: {ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn more_bytes_than_may_be_cut_the_connection() {
     let (mut client, mut server, carrying) = carried(None, Some(100), SOON).await;
     client.write_all(&[7; 101]).await.unwrap();
@@ -387,4 +492,56 @@ async fn whoever_is_reset_resets_the_other() {
     drop(client);
     let ended = timeout(SOON, server.read_to_end(&mut Vec::new())).await.unwrap();
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset, "a cut is no end");
+}
+
+/// Answers one request with `answer` and leaves.
+async fn answer_and_leave(server: &mut tokio::net::TcpStream, answer: &str) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        timeout(SOON, server.read_buf(&mut head)).await.unwrap().unwrap();
+    }
+    server.write_all(answer.as_bytes()).await.unwrap();
+    server.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_after_which_a_server_leaves_arrives_whole() {
+    let long = "x".repeat(300_000);
+    let answers = [
+        "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.0 200 OK\r\n\r\nok".to_owned(),
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok".to_owned(),
+        "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+            .to_owned(),
+        "HTTP/1.1 304 Not Modified\r\nconnection: close\r\netag: \"ok\"\r\n\r\n".to_owned(),
+        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{long}ok", long.len() + 2),
+        format!("HTTP/1.0 200 OK\r\n\r\n{long}ok"),
+    ];
+    for answer in answers {
+        for (round, own) in [(0, ""), (1, "connection: close\r\n"), (2, "")] {
+            let shown = &answer[..answer.len().min(90)];
+            let (mut client, stream) = duplex(1 << 16);
+            let is_cut = Arc::new(AtomicBool::new(false));
+            let near = Near { stream, has_ended: false, is_cut: Arc::clone(&is_cut) };
+            let meter = Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), None)), SOON);
+            let (mut server, carrying) = carried_from(near, web("a.example"), meter).await;
+            let ask = format!("GET /x HTTP/1.1\r\nHost: a.example\r\n{own}\r\n");
+            client.write_all(ask.as_bytes()).await.unwrap();
+            answer_and_leave(&mut server, &answer).await;
+            let mut heard = Vec::new();
+            timeout(SOON, client.read_to_end(&mut heard)).await.unwrap().unwrap();
+            let heard = String::from_utf8(heard).unwrap();
+            assert!(heard.contains("ok"), "{round} {shown:?}: {heard:.200?}");
+            assert!(heard.len() >= long.len() || answer.len() < long.len(), "{shown:?}: {}", heard.len());
+            drop(client);
+            let ended = timeout(SOON, carrying).await.unwrap().unwrap();
+            assert!(ended.is_ok(), "{round} {shown:?}: {ended:?}");
+            assert!(
+                !is_cut.load(Ordering::SeqCst),
+                "{round} {shown:?}: it was cut before its client had read it"
+            );
+        }
+    }
 }

@@ -5,7 +5,9 @@
 //! HTTP/2) is left out of requests: it is there over TLS.
 
 use std::error::Error;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{EXPECT, HOST};
@@ -15,9 +17,11 @@ use hyper::client::conn::http1::{self as client, SendRequest};
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use listen::linger::Lingering;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, split};
 use tokio::net::TcpStream;
 use tokio_util::io::{InspectReader, InspectWriter};
+use tokio_util::sync::CancellationToken;
 
 use super::{Broken, Expected, Far, Meter};
 use crate::metrics::Direction;
@@ -40,6 +44,13 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(), Broken> {
     let (near_reads, near_writes) = split(near);
     let near = tokio::io::join(AsyncReadExt::chain(&head[..], near_reads), near_writes);
+    // Where a server leaves after its answer the client has yet to read it, and a tunnel that is dropped before its client
+    // has left is cut off.
+    let has_answered = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&has_answered);
+    let farewell =
+        move || if heard.load(Ordering::Relaxed) { limits::EGRESS_SILENCE } else { Duration::ZERO };
+    let near = Lingering::within(farewell, near, CancellationToken::new());
     let early = std::mem::take(&mut far.early);
     let (far_reads, far_writes) = TcpStream::split(&mut far.stream);
     let far_reads = AsyncReadExt::chain(&early[..], far_reads);
@@ -52,7 +63,7 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     let (sender, far) = builder.handshake(far).await.map_err(reset)?;
     // Out of it while a request is under way; they come one after the other.
     let sender = Mutex::new(Some(sender));
-    let service = service_fn(|request| pass(request, expected, &sender));
+    let service = service_fn(|request| pass(request, expected, &sender, &has_answered));
     let mut builder = server::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -76,6 +87,7 @@ async fn pass(
     mut request: Request<Incoming>,
     expected: &Expected,
     sender: &Mutex<Option<SendRequest<Incoming>>>,
+    has_answered: &AtomicBool,
 ) -> Result<Response<Incoming>, Boxed> {
     if !is_for(&request, expected) {
         return Err(OfAnother.into());
@@ -89,6 +101,7 @@ async fn pass(
     sender.ready().await?;
     let mut answer = sender.send_request(request).await?;
     *place() = Some(sender);
+    has_answered.store(true, Ordering::Relaxed);
     hop_by_hop::strip(answer.headers_mut());
     Ok(answer)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 
-use super::Error;
+use super::{Error, unix_transport};
 use crate::model::limits;
 
 /// The engine's socket or TCP address.
@@ -31,10 +31,10 @@ impl EngineAddress {
         let seconds = limits::ENGINE_CALL.as_secs();
         let docker = match self {
             Self::Unix(path) => {
-                if let Err(source) = std::fs::metadata(path) {
-                    return Err(Error::NoSocket { path: path.clone(), source });
-                }
-                Docker::connect_with_unix(&path.to_string_lossy(), seconds, API_DEFAULT_VERSION)
+                let path = path.clone();
+                let transport = move |request| unix_transport::send(path.clone(), request);
+                let origin = Some(unix_transport::ORIGIN);
+                Docker::connect_with_custom_transport(transport, origin, seconds, API_DEFAULT_VERSION)
             }
             Self::Tcp(address) => {
                 Docker::connect_with_http(&format!("tcp://{address}"), seconds, API_DEFAULT_VERSION)

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig};
 use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, ListVolumesOptions,
-    RemoveContainerOptions, RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions,
-    UploadToContainerOptions,
+    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
+    RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions, UploadToContainerOptions,
 };
 use futures::TryStreamExt;
 use sandbox_api::SandboxId;
@@ -16,6 +15,7 @@ use tokio_util::io::StreamReader;
 use tracing::warn;
 
 use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
+use super::own::runs;
 use super::posture::{Posture, posture_of};
 use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
@@ -40,6 +40,11 @@ pub enum Status {
         /// 0 where the engine does not tell.
         pid: i32,
     },
+    /// Somebody paused it; its processes go on when it is unpaused.
+    Paused {
+        /// 0 where the engine does not tell.
+        pid: i32,
+    },
     /// It was made and never started.
     NeverStarted,
     /// It ran and ended.
@@ -51,7 +56,7 @@ pub enum Status {
 /// A container of ours.
 #[derive(Debug)]
 pub struct Found {
-    /// What its labels say, where they are signed by us and belong to a container of this name.
+    /// What its labels say, where they are signed by us and it has the sandbox's volume.
     pub labels: Option<SandboxLabels>,
     /// The engine's id.
     pub container_id: String,
@@ -62,6 +67,10 @@ pub struct Found {
 /// What a container is right now.
 #[derive(Debug, Clone)]
 pub struct Inspected {
+    /// The engine's id.
+    pub container_id: String,
+    /// Whether it has the name of its sandbox's container.
+    pub is_named: bool,
     /// Whether it runs.
     pub status: Status,
     /// Its hardening, where there is a container.
@@ -88,6 +97,8 @@ impl Engine {
     /// Makes a container for a volume that is there, and starts it. What a failure leaves is the caller's to
     /// remove.
     pub async fn create_again_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        // Whatever its name is, two containers must not have one workspace.
+        self.remove_others(&plan.labels.id, None).await?;
         match self.create(plan).await {
             // One that a crash or a failed removal left.
             Err(Error::Conflict { .. }) => {
@@ -100,7 +111,7 @@ impl Engine {
     }
 
     async fn create(&self, plan: &ContainerPlan) -> Result<(), Error> {
-        let body = container_body(plan, &self.instance, &self.host);
+        let body = container_body(plan, &self.instance, self.host()?);
         let options =
             CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
         let create = self.docker.create_container(Some(options), body);
@@ -135,7 +146,7 @@ impl Engine {
     /// Starts the container again, whatever it did before. The volume keeps its files. A disk must be
     /// attached for as long as this takes.
     pub async fn restart(&self, id: &SandboxId) -> Result<(), Error> {
-        let name = container_name(id);
+        let name = self.inspect(id).await?.map_or_else(|| container_name(id), |found| found.container_id);
         let options = RestartContainerOptions { t: Some(STOP_SECONDS), ..Default::default() };
         let restart = self.docker.restart_container(&name, Some(options));
         self.call("restart container", limits::ENGINE_CALL, restart).await
@@ -151,11 +162,18 @@ impl Engine {
         let name = container_name(id);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
         match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
-            Ok(container) if self.is_ours(&container) => {
-                let status = status_of(container.state.as_ref());
-                Ok(Some(Inspected { status, posture: posture_of(&container) }))
-            }
-            Ok(_) | Err(Error::Absent { .. }) => Ok(None),
+            Ok(container) if self.is_of(&container, id) => Ok(Some(inspected(&container, &name))),
+            Ok(_) | Err(Error::Absent { .. }) => self.inspect_renamed(id, &name).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn inspect_renamed(&self, id: &SandboxId, name: &str) -> Result<Option<Inspected>, Error> {
+        let Some(found) = self.find_renamed(id).await? else { return Ok(None) };
+        let inspect = self.docker.inspect_container(&found, None::<InspectContainerOptions>);
+        match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
+            Ok(container) => Ok(Some(inspected(&container, name))),
+            Err(Error::Absent { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -166,11 +184,11 @@ impl Engine {
         labels.and_then(|labels| labels.get(INSTANCE)).is_some_and(|instance| instance == self.instance.id())
     }
 
-    /// Whether the sandbox's volume is there.
+    /// Whether the sandbox's volume is there. Another one of its name is not.
     pub async fn has_volume(&self, id: &SandboxId) -> Result<bool, Error> {
         let name = volume_name(id);
         match self.call("inspect volume", limits::ENGINE_CALL, self.docker.inspect_volume(&name)).await {
-            Ok(_) => Ok(true),
+            Ok(volume) => Ok(self.is_volume_of(&volume, id)),
             Err(Error::Absent { .. }) => Ok(false),
             Err(error) => Err(error),
         }
@@ -182,19 +200,16 @@ impl Engine {
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
         match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
             // By its id: the name may be another's by now.
-            Ok(container) if self.is_ours(&container) => {
-                self.remove_container(container.id.as_deref().unwrap_or(&name)).await
+            Ok(container) if self.is_of(&container, id) => {
+                self.remove_container(container.id.as_deref().unwrap_or(&name)).await?;
             }
             Ok(_) => {
-                warn!(
-                    container = name,
-                    "a container that is not ours has a sandbox's name; it is left alone"
-                );
-                Ok(())
+                warn!(container = name, "another container has the name of a sandbox's; it is left alone");
             }
-            Err(Error::Absent { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Err(Error::Absent { .. }) => {}
+            Err(error) => return Err(error),
         }
+        self.remove_others(id, None).await
     }
 
     /// Removes the sandbox's container and volume, running or not; done as well where there are none.
@@ -203,6 +218,15 @@ impl Engine {
         self.remove_container_of(id).await?;
         seam::at("remove.container");
         let name = volume_name(id);
+        match self.call("inspect volume", limits::ENGINE_CALL, self.docker.inspect_volume(&name)).await {
+            Ok(volume) if !self.is_volume_of(&volume, id) => {
+                warn!(volume = name, "another volume has the name of a sandbox's; it is left alone");
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(Error::Absent { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
         // Never by force: where that fails the engine forgets the labels, and the volume is nobody's for ever.
         let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
         match absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await) {
@@ -246,31 +270,11 @@ impl Engine {
             .collect())
     }
 
-    /// What every volume says that is labelled and named as a sandbox's of ours.
-    pub async fn volumes(&self) -> Result<Vec<SandboxLabels>, Error> {
-        let label = format!("{INSTANCE}={}", self.instance.id());
-        let options =
-            ListVolumesOptions { filters: Some(HashMap::from([("label".to_owned(), vec![label])])) };
-        let list = self.docker.list_volumes(Some(options));
-        let volumes = self.call("list volumes", limits::ENGINE_CALL, list).await?.volumes.unwrap_or_default();
-        let ours = |volume: bollard::models::Volume| {
-            let labels = SandboxLabels::from_map(&volume.labels, &self.instance)?;
-            (volume.name == volume_name(&labels.id)).then_some(labels)
-        };
-        Ok(volumes.into_iter().filter_map(ours).collect())
-    }
-
     fn found(&self, container: bollard::models::ContainerSummary) -> Found {
-        let labels = container.labels.as_ref().and_then(|map| SandboxLabels::from_map(map, &self.instance));
-        let names = container.names.unwrap_or_default();
-        let is_named = |labels: &SandboxLabels| {
-            let wanted = container_name(&labels.id);
-            names.iter().any(|name| name.strip_prefix('/') == Some(&wanted))
-        };
         Found {
-            labels: labels.filter(is_named),
+            labels: self.owner_of(&container),
+            runs: runs(&container),
             container_id: container.id.unwrap_or_default(),
-            runs: container.state.is_some_and(|state| state.to_string() == "running"),
         }
     }
 
@@ -305,12 +309,22 @@ impl Engine {
     }
 }
 
+fn inspected(container: &ContainerInspectResponse, name: &str) -> Inspected {
+    let is_named = container.name.as_ref().is_some_and(|found| found.trim_start_matches('/') == name);
+    Inspected {
+        container_id: container.id.clone().unwrap_or_default(),
+        is_named,
+        status: status_of(container.state.as_ref()),
+        posture: posture_of(container),
+    }
+}
+
 fn status_of(state: Option<&ContainerState>) -> Status {
     let Some(state) = state else { return Status::Ended };
+    let pid = state.pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
     match state.status {
-        Some(ContainerStateStatusEnum::RUNNING) => {
-            Status::Running { pid: state.pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0) }
-        }
+        Some(ContainerStateStatusEnum::RUNNING) => Status::Running { pid },
+        Some(ContainerStateStatusEnum::PAUSED) => Status::Paused { pid },
         Some(ContainerStateStatusEnum::CREATED) => Status::NeverStarted,
         _ => Status::Ended,
     }

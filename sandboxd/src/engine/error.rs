@@ -86,6 +86,14 @@ pub enum Error {
         /// What the engine said.
         source: BollardError,
     },
+    /// It answered something that is not an answer of an engine.
+    #[error("the engine's answer to `{call}` cannot be read")]
+    Malformed {
+        /// Which call.
+        call: &'static str,
+        /// What is wrong with it.
+        source: BollardError,
+    },
     /// The engine tried and failed: it answered 5xx.
     #[error("the engine failed in `{call}`")]
     Failed {
@@ -165,10 +173,13 @@ pub enum Error {
 
 impl Error {
     pub(super) fn unreachable(address: &EngineAddress, source: BollardError) -> Self {
-        let address = address.to_string();
-        match io_kind(&source) {
-            Some(std::io::ErrorKind::PermissionDenied) => Self::NoPermission { address, source },
-            _ => Self::Unreachable { address, source },
+        let text = address.to_string();
+        match (io_kind(&source), address) {
+            (Some(kind @ std::io::ErrorKind::NotFound), EngineAddress::Unix(path)) => {
+                Self::NoSocket { path: path.clone(), source: kind.into() }
+            }
+            (Some(std::io::ErrorKind::PermissionDenied), _) => Self::NoPermission { address: text, source },
+            _ => Self::Unreachable { address: text, source },
         }
     }
 
@@ -182,8 +193,12 @@ impl Error {
             },
             // Its own limit is the longest of ours.
             BollardError::RequestTimeoutError => Self::Deadline { call, after: limits::ENGINE_CALL },
+            // What a stream of the engine's says in its middle.
+            BollardError::DockerStreamError { .. } | BollardError::DockerContainerWaitError { .. } => {
+                Self::Failed { call, source }
+            }
             _ if io_kind(&source).is_some() => Self::unreachable(address, source),
-            _ => Self::Refused { call, source },
+            _ => Self::Malformed { call, source },
         }
     }
 
@@ -202,7 +217,20 @@ impl Error {
     /// Whether it is the engine's own trouble, which passes or is its operator's to mend, and no fault of what
     /// was asked for.
     pub fn is_temporary(&self) -> bool {
-        self.is_away() || matches!(self, Self::Failed { .. } | Self::ImageMissing { .. })
+        let passes = |error: &Self| {
+            matches!(error, Self::Failed { .. } | Self::Malformed { .. } | Self::ImageMissing { .. })
+        };
+        self.is_away() || passes(self)
+    }
+
+    /// Whether nothing follows from it but that the engine must be asked again.
+    pub fn says_nothing(&self) -> bool {
+        self.is_away() || matches!(self, Self::Malformed { .. })
+    }
+
+    /// Whether a start that met it is tried again: its cause may go while the daemon runs.
+    pub fn may_pass(&self) -> bool {
+        self.is_temporary() || matches!(self, Self::ImageBuild { .. } | Self::BaseImage { .. })
     }
 
     /// The kind of a failed call, for the metrics.
@@ -212,6 +240,7 @@ impl Error {
             Self::Conflict { .. } => "conflict",
             Self::Refused { .. } => "refused",
             Self::Failed { .. } | Self::Miscounted { .. } => "failed",
+            Self::Malformed { .. } => "malformed",
             Self::Deadline { .. } => "deadline",
             _ if self.is_away() => "away",
             _ => "other",
@@ -240,6 +269,10 @@ impl Error {
 
 /// The kind of the I/O error somewhere below; a connection refused or cut has one.
 fn io_kind(error: &BollardError) -> Option<std::io::ErrorKind> {
+    // It shows its cause's causes and not its cause.
+    if let BollardError::IOError { err } = error {
+        return Some(err.kind());
+    }
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut is_connection = matches!(error, BollardError::HyperResponseError { .. });
     while let Some(current) = cause {

@@ -11,7 +11,7 @@ use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
 use super::{Engine, Error};
 
 /// What of a container's life concerns us. Docker API 1.41, `GET /events`.
-const ACTIONS: [&str; 4] = ["die", "destroy", "oom", "start"];
+const ACTIONS: [&str; 7] = ["die", "destroy", "oom", "pause", "rename", "start", "update"];
 
 /// Something that happened to a sandbox's container, or to one that publishes a port of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Change {
     /// Whether it is one that publishes a port.
     pub of_publisher: bool,
     /// That its memory was not enough, and when, in milliseconds since the Unix epoch by the engine's clock;
-    /// `None` is that it started, ended or went away.
+    /// `None` is anything else that happened to it.
     pub oom_at_ms: Option<i64>,
 }
 
@@ -42,6 +42,27 @@ impl Engine {
         self.docker.events(Some(options)).filter_map(move |event| {
             let found = match event {
                 Ok(event) => change_of(event).map(Ok),
+                Err(source) => Some(Err(Error::from_call("events", &address, source))),
+            };
+            std::future::ready(found)
+        })
+    }
+
+    /// Each time an epoch of ours is made, by whichever daemon, from `since_ms` on. Ends with an error when the engine goes away.
+    pub fn new_epochs(&self, since_ms: i64) -> impl Stream<Item = Result<(), Error>> + Send + use<> {
+        let filters = HashMap::from([
+            ("type".to_owned(), vec![EventMessageTypeEnum::VOLUME.to_string()]),
+            ("event".to_owned(), vec!["create".to_owned()]),
+        ]);
+        let options =
+            EventsOptions { since: Some(seconds(since_ms)), filters: Some(filters), ..Default::default() };
+        let (address, prefix) = (self.address.clone(), self.epoch_prefix());
+        self.docker.events(Some(options)).filter_map(move |event| {
+            let found = match event {
+                Ok(event) => {
+                    let name = event.actor.and_then(|actor| actor.id);
+                    name.filter(|name| name.starts_with(&prefix)).map(|_| Ok(()))
+                }
                 Err(source) => Some(Err(Error::from_call("events", &address, source))),
             };
             std::future::ready(found)

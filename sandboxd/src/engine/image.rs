@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bollard::query_parameters::{BuildImageOptions, CreateImageOptions};
 use bytes::Bytes;
 use futures::TryStreamExt;
+use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -21,6 +22,9 @@ const PUBLIC_BASE: &str = "node:24-trixie-slim";
 /// Folder of the image below [`ImageSource::folder`].
 const IMAGE_FOLDER: &str = "node24";
 
+/// Label with the checksum of the Dockerfile that an image was built from. It is not one of ours, because containers inherit it.
+const SOURCE_LABEL: &str = "org.opencontainers.image.revision";
+
 /// Where the build finds a certificate bundle, in the image's folder.
 const BUILD_CA: &str = "build-ca/ca.crt";
 
@@ -33,7 +37,23 @@ pub struct ImageSource {
     pub build_ca: Option<PathBuf>,
 }
 
+impl ImageSource {
+    /// SHA-256 of the Dockerfile, as [`SOURCE_LABEL`] has it. `scripts/lib/image.sh` compares it too.
+    fn revision(&self) -> Result<String, Error> {
+        let path = self.folder.join(IMAGE_FOLDER).join("Dockerfile");
+        let file = std::fs::read(&path).map_err(|source| Error::ImageFolder { path, source })?;
+        Ok(Sha256::digest(file).iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
 impl Engine {
+    /// Whether an image that is there was built from this source. One that nobody labelled was not.
+    pub async fn is_built_from(&self, tag: &str, source: &ImageSource) -> Result<bool, Error> {
+        let image = self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await?;
+        let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
+        Ok(labels.get(SOURCE_LABEL) == Some(&source.revision()?))
+    }
+
     /// Whether the image is on the engine.
     pub async fn has_image(&self, tag: &str) -> Result<bool, Error> {
         match self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await {
@@ -70,6 +90,7 @@ impl Engine {
         let context = self.build_context(source)?;
         let options = BuildImageOptions {
             t: Some(tag.to_owned()),
+            labels: Some(HashMap::from([(SOURCE_LABEL.to_owned(), source.revision()?)])),
             buildargs: Some(HashMap::from([("BASE_IMAGE".to_owned(), base)])),
             rm: true,
             forcerm: true,

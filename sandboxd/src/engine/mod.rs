@@ -14,18 +14,21 @@ mod events;
 mod facts;
 mod image;
 mod labels;
+mod marker;
 mod network;
 mod originals;
+mod own;
 mod posture;
 mod progress;
 mod publisher;
 mod runtime;
 mod settings;
 mod tar;
+mod unix_transport;
 mod usage;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bollard::Docker;
@@ -38,6 +41,7 @@ pub use error::Error;
 pub use facts::Facts;
 pub use image::ImageSource;
 pub use labels::SandboxLabels;
+pub use marker::{Epoch, Volumes};
 pub use originals::Original;
 pub use posture::{Posture, Seccomp};
 pub use publisher::{DOOR_NAME, FoundPublisher, Published, PublisherPlan};
@@ -54,39 +58,61 @@ pub struct Engine {
     docker: Docker,
     address: EngineAddress,
     instance: Arc<Instance>,
-    host: Host,
+    oci_runtime: Option<String>,
+    host: Arc<OnceLock<Host>>,
     metrics: Arc<Metrics>,
 }
 
 impl Engine {
-    /// Connects, agrees on an API version, and learns what the settings of a container depend on.
-    pub async fn connect(
+    /// A client of the engine. Sends nothing: the engine may be absent until [`Self::meet`].
+    pub fn new(
         address: EngineAddress,
         instance: Arc<Instance>,
         oci_runtime: Option<String>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, Error> {
         let docker = address.open()?;
-        let at = || address.to_string();
-        let docker = timeout(limits::ENGINE_PING * 2, docker.negotiate_version())
+        Ok(Self { docker, address, instance, oci_runtime, host: Arc::default(), metrics })
+    }
+
+    /// A client of an engine that answers.
+    pub async fn connect(
+        address: EngineAddress,
+        instance: Arc<Instance>,
+        oci_runtime: Option<String>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, Error> {
+        let engine = Self::new(address, instance, oci_runtime, metrics)?;
+        engine.meet().await?;
+        Ok(engine)
+    }
+
+    /// Agrees on an API version and learns what the settings of a container depend on. Once is enough.
+    pub async fn meet(&self) -> Result<(), Error> {
+        if self.host.get().is_some() {
+            return Ok(());
+        }
+        let at = || self.address.to_string();
+        // Clones share the version.
+        let negotiated = timeout(limits::ENGINE_PING * 2, self.docker.clone().negotiate_version()).await;
+        negotiated
+            .map_err(|_| Error::NoAnswer { address: at() })?
+            .map_err(|source| Error::unreachable(&self.address, source))?;
+        let info = timeout(limits::ENGINE_CALL, self.docker.info())
             .await
             .map_err(|_| Error::NoAnswer { address: at() })?
-            .map_err(|source| Error::unreachable(&address, source))?;
-        let info = timeout(limits::ENGINE_CALL, docker.info())
-            .await
-            .map_err(|_| Error::NoAnswer { address: at() })?
-            .map_err(|source| Error::unreachable(&address, source))?;
-        let runtime = Runtime::of(&info, oci_runtime)?;
+            .map_err(|source| Error::unreachable(&self.address, source))?;
+        let runtime = Runtime::of(&info, self.oci_runtime.clone())?;
         let by_systemd = info.cgroup_driver == Some(bollard::models::SystemInfoCgroupDriverEnum::SYSTEMD);
         let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
         let processors = info.ncpu.unwrap_or(1).max(1);
-        let host = Host { cgroup_parent: cgroup_parent.into(), runtime, processors };
-        Ok(Self { docker, address, instance, host, metrics })
+        self.host.get_or_init(|| Host { cgroup_parent: cgroup_parent.into(), runtime, processors });
+        Ok(())
     }
 
-    /// What the settings of every container here depend on.
-    pub fn host(&self) -> &Host {
-        &self.host
+    /// What the settings of every container here depend on. Fails before [`Self::meet`].
+    pub fn host(&self) -> Result<&Host, Error> {
+        self.host.get().ok_or_else(|| Error::NoAnswer { address: self.address.to_string() })
     }
 
     /// The numbers of the daemon that uses this engine.
@@ -113,12 +139,12 @@ impl Engine {
     /// Whether the agent's process can be told by the pid the engine names: not where a runtime puts
     /// another process in front of it.
     pub fn shows_agent_pid(&self) -> bool {
-        self.host.runtime.shares_kernel()
+        self.host.get().is_some_and(|host| host.runtime.shares_kernel())
     }
 
     /// What the runtime cannot enforce, or enforces worse than runc: one phrase each.
     pub fn runtime_weaknesses(&self) -> Vec<&'static str> {
-        self.host.runtime.weaknesses()
+        self.host.get().map(|host| host.runtime.weaknesses()).unwrap_or_default()
     }
 
     async fn call<T>(

@@ -107,6 +107,8 @@ fn spec_of(labels: &HashMap<String, String>) -> Option<SandboxSpec> {
     let ports = text(PORTS).unwrap_or_default().split(',').filter_map(|port| port.trim().parse().ok());
     let ports: Vec<u32> = ports.take(crate::model::sandbox::MAX_PORTS).collect();
     let network = text(NETWORK_MODE).and_then(|mode| NetworkMode::parse(mode, NETWORK_MODE).ok());
+    // The original has no such mode, and a label is no permission of the operator's.
+    let network = network.filter(|mode| *mode != NetworkMode::Open);
     Some(SandboxSpec {
         runtime: text(RUNTIME).and_then(|name| name.parse().ok()).unwrap_or(Runtime::Node24),
         network: NetworkPolicy { mode: network.unwrap_or_default(), allow: Vec::new() },
@@ -146,4 +148,23 @@ fn give_to(uid: u32, from: impl Read, to: impl Write) -> io::Result<()> {
         }
     }
     rewritten.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network_of(mode: &str) -> NetworkMode {
+        let labels = [(SESSION_KEY, "chat:1"), (NETWORK_MODE, mode)];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        spec_of(&labels.into()).unwrap().network.mode
+    }
+
+    #[test]
+    fn no_label_opens_the_network() {
+        assert_eq!(network_of("none"), NetworkMode::None);
+        for mode in ["default", "open", "rubbish", ""] {
+            assert_eq!(network_of(mode), NetworkMode::Default, "{mode:?}");
+        }
+    }
 }

@@ -68,6 +68,10 @@ pub(super) fn posture_of(container: &ContainerInspectResponse) -> Posture {
     // The engine says 0 or nothing where it holds nobody to a limit.
     let limit = |value: Option<i64>| value.filter(|value| *value > 0);
     let memory_bytes = limit(host.memory);
+    let network = host.network_mode.unwrap_or_default();
+    // It keeps its mode when somebody connects it to another network.
+    let networks = container.network_settings.as_ref().and_then(|settings| settings.networks.as_ref());
+    let other = networks.and_then(|networks| networks.keys().find(|name| **name != network).cloned());
     Posture {
         readonly_rootfs: host.readonly_rootfs == Some(true),
         capabilities: if host.privileged == Some(true) { vec!["ALL".into()] } else { capabilities },
@@ -80,7 +84,7 @@ pub(super) fn posture_of(container: &ContainerInspectResponse) -> Posture {
         memory_bytes,
         swap_bytes: memory_bytes.zip(limit(host.memory_swap)).map(|(memory, both)| both - memory),
         nano_cpus: limit(host.nano_cpus),
-        network: host.network_mode.unwrap_or_default(),
+        network: other.unwrap_or(network),
         runtime: host.runtime.unwrap_or_default(),
     }
 }

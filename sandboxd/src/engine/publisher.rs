@@ -18,7 +18,7 @@ use sandbox_api::SandboxId;
 
 use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID, SESSION_KEY};
 use super::settings::SECCOMP_PROFILE;
-use super::{Engine, Error};
+use super::{Engine, Error, Host};
 use crate::model::layout::publisher_name;
 use crate::model::{SessionKey, UidSlot, limits};
 
@@ -29,7 +29,8 @@ const DOOR_DIR: &str = "/.sandbox/door";
 pub const DOOR_NAME: &str = "door.sock";
 
 /// socat has one process for each connection, and one that listens.
-const PIDS: i64 = limits::MAX_PUBLISHED_CONNECTIONS as i64 + 8;
+const PIDS: i64 = MAX_CHILDREN as i64 + 8;
+const MAX_CHILDREN: usize = limits::MAX_PUBLISHED_CONNECTIONS + limits::PUBLISHED_NEWCOMERS;
 const MEMORY_BYTES: i64 = 128 * 1024 * 1024;
 const NANO_CPUS: i64 = 1_000_000_000;
 
@@ -105,7 +106,7 @@ impl Engine {
 
     async fn create_publisher(&self, name: &str, plan: &PublisherPlan) -> Result<(), Error> {
         let options = CreateContainerOptions { name: Some(name.to_owned()), ..Default::default() };
-        let create = self.docker.create_container(Some(options), self.publisher_body(plan));
+        let create = self.docker.create_container(Some(options), self.publisher_body(plan, self.host()?));
         match self.call("create publisher", limits::ENGINE_CALL, create).await {
             Err(Error::Absent { .. }) => Err(Error::ImageMissing { image: plan.image.clone() }),
             other => other.map(drop),
@@ -173,7 +174,7 @@ impl Engine {
         self.remove_container(&found.container_id).await
     }
 
-    fn publisher_body(&self, plan: &PublisherPlan) -> ContainerCreateBody {
+    fn publisher_body(&self, plan: &PublisherPlan, host: &Host) -> ContainerCreateBody {
         let uid = plan.slot.uid();
         let labels = [
             (INSTANCE, self.instance.id().to_owned()),
@@ -181,11 +182,7 @@ impl Engine {
             (SESSION_KEY, plan.session_key.to_string()),
             (PROXY_PORT, plan.port.to_string()),
         ];
-        let listen = format!(
-            "TCP-LISTEN:{},fork,reuseaddr,max-children={}",
-            plan.port,
-            limits::MAX_PUBLISHED_CONNECTIONS
-        );
+        let listen = format!("TCP-LISTEN:{},fork,reuseaddr,max-children={MAX_CHILDREN}", plan.port);
         ContainerCreateBody {
             image: Some(plan.image.clone()),
             user: Some(format!("{uid}:{uid}")),
@@ -197,12 +194,12 @@ impl Engine {
             stop_signal: Some("SIGKILL".into()),
             stop_timeout: Some(0),
             exposed_ports: Some(vec![format!("{}/tcp", plan.port)]),
-            host_config: Some(self.publisher_host_config(plan)),
+            host_config: Some(Self::publisher_host_config(plan, host)),
             ..ContainerCreateBody::default()
         }
     }
 
-    fn publisher_host_config(&self, plan: &PublisherPlan) -> HostConfig {
+    fn publisher_host_config(plan: &PublisherPlan, host: &Host) -> HostConfig {
         // Empty is any port that is free.
         let host_port = plan.host_port.map(|port| port.to_string()).unwrap_or_default();
         let binding = PortBinding { host_ip: Some(plan.host_ip.to_string()), host_port: Some(host_port) };
@@ -220,7 +217,7 @@ impl Engine {
                 "0".to_owned(),
             )])),
             ipc_mode: Some("none".into()),
-            cgroup_parent: Some(self.host.cgroup_parent.clone()),
+            cgroup_parent: Some(host.cgroup_parent.clone()),
             pids_limit: Some(PIDS),
             memory: Some(MEMORY_BYTES),
             memory_swap: Some(MEMORY_BYTES),

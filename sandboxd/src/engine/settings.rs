@@ -14,8 +14,8 @@ use bollard::models::{
 
 use super::{Runtime, SandboxLabels};
 use crate::model::layout::{
-    AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, HOSTS_NAME, LOCAL_DIR, RUN_DIR, SOCKET_NAME, VOLUME_DIR,
-    WORKSPACE, volume_name,
+    AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, HOSTS_NAME, LOCAL_DIR, PROFILE_NAME, PROFILE_TARGET, RUN_DIR,
+    SOCKET_NAME, VOLUME_DIR, WORKSPACE, volume_name,
 };
 use crate::model::{Instance, Resources};
 
@@ -279,6 +279,7 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
         };
         mounts.push(bind(run_dir.clone(), RUN_DIR));
         mounts.push(bind(format!("{run_dir}/{HOSTS_NAME}"), "/etc/hosts"));
+        mounts.push(bind(format!("{run_dir}/{PROFILE_NAME}"), PROFILE_TARGET));
     }
     mounts
 }
@@ -429,13 +430,13 @@ mod tests {
             let mounts = host.mounts.unwrap();
             let targets: Vec<&str> = mounts.iter().map(|m| m.target.as_deref().unwrap()).collect();
             let socket = plan.run_dir.is_some();
-            prop_assert_eq!(targets.len(), if socket { 4 } else { 2 });
+            prop_assert_eq!(targets.len(), if socket { 5 } else { 2 });
             for mount in &mounts {
                 let writable = mount.read_only == Some(false);
                 prop_assert_eq!(writable, mount.target.as_deref() == Some(VOLUME_DIR));
                 let is_bind = mount.typ == Some(MountType::BIND);
                 let target = mount.target.as_deref().unwrap();
-                prop_assert_eq!(is_bind, [RUN_DIR, "/etc/hosts"].contains(&target));
+                prop_assert_eq!(is_bind, [RUN_DIR, "/etc/hosts", PROFILE_TARGET].contains(&target));
                 let driver = mount.volume_options.as_ref().and_then(|options| options.driver_config.as_ref());
                 let device = driver.and_then(|driver| driver.options.as_ref()?.get("device"));
                 let wanted = plan.disk_device.as_ref().filter(|_| writable);

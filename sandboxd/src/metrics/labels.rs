@@ -155,11 +155,12 @@ impl Direction {
 }
 
 /// Every state; a state without a sandbox is told as zero.
-pub(super) const STATES: [SandboxState; 5] = [
+pub(super) const STATES: [SandboxState; 6] = [
     SandboxState::Creating,
     SandboxState::Running,
     SandboxState::Parked,
     SandboxState::Failed,
+    SandboxState::Lost,
     SandboxState::Deleted,
 ];
 
@@ -169,6 +170,7 @@ pub(super) fn state(state: SandboxState) -> &'static str {
         SandboxState::Running => "running",
         SandboxState::Parked => "parked",
         SandboxState::Failed => "failed",
+        SandboxState::Lost => "lost",
         SandboxState::Deleted => "deleted",
     }
 }

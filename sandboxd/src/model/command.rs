@@ -121,6 +121,34 @@ pub enum Event {
     Ended(Ended),
 }
 
+/// What ended a command together with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KilledBy {
+    /// A KILL to every process of the sandbox.
+    Sweep,
+    /// A restart of the sandbox's container.
+    Restart,
+}
+
+impl KilledBy {
+    /// Its name in an answer.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sweep => "sandbox_sweep",
+            Self::Restart => "sandbox_restart",
+        }
+    }
+}
+
+/// The answer to a request to end a command.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Killed {
+    /// It had ended before.
+    pub already_ended: bool,
+    /// The sandbox's container was restarted to end it.
+    pub restarted: bool,
+}
+
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
@@ -138,8 +166,8 @@ pub struct Ended {
     pub stderr_bytes: u64,
     /// Written and no longer kept.
     pub dropped_bytes: u64,
-    /// It took killing every process of the sandbox.
-    pub swept: bool,
+    /// What ended it besides itself, where other commands were ended too.
+    pub killed_by: Option<KilledBy>,
 }
 
 impl Ended {
@@ -152,7 +180,7 @@ impl Ended {
         stdout_bytes: 0,
         stderr_bytes: 0,
         dropped_bytes: 0,
-        swept: false,
+        killed_by: None,
     };
 }
 

@@ -4,6 +4,9 @@
 //! place that keeps its content and is not in the way of the session's own files: an empty workspace is
 //! empty, and `git clone … .` works in it.
 
+/// Tag of the sandbox image, which serves every runtime.
+pub const DEFAULT_IMAGE: &str = "remcochat-sandbox:node24";
+
 /// Where the sandbox's volume is mounted.
 pub const VOLUME_DIR: &str = "/vercel/sandbox";
 
@@ -41,6 +44,16 @@ pub const HOSTS_NAME: &str = "hosts";
 /// longer than for all the rest of the start; and many a development server listens on `localhost`.
 pub const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n";
 
+/// Name of [`PROFILE`] in the run dir, on the host.
+pub const PROFILE_NAME: &str = "profile.sh";
+
+/// Where [`PROFILE`] is mounted: the last of what `/etc/profile` reads, in every distribution that has such a directory.
+pub const PROFILE_TARGET: &str = "/etc/profile.d/zz-sandbox-path.sh";
+
+/// Gives a login shell the PATH it was started with, which Debian's `/etc/profile` overwrites. The image has it too, for
+/// sandboxes without a run dir.
+pub const PROFILE: &str = include_str!("profile.sh");
+
 /// Name of the sandbox's container.
 pub fn container_name(id: &sandbox_api::SandboxId) -> String {
     format!("remcochat-sandbox-{id}")
@@ -54,4 +67,12 @@ pub fn publisher_name(id: &sandbox_api::SandboxId, port: u16) -> String {
 /// Name of the sandbox's volume.
 pub fn volume_name(id: &sandbox_api::SandboxId) -> String {
     format!("remcochat-sandbox-ws-{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_image_has_the_same_profile() {
+        assert_eq!(super::PROFILE, include_str!("../../../sandbox-images/node24/profile.sh"));
+    }
 }

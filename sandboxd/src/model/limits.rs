@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use listen::throttle::Allowance;
+use sandbox_api::limits as shared;
 
 /// Bounds that the operator sets.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +17,8 @@ pub struct Limits {
     pub workspace_retention: Duration,
     /// What all workspaces may take together before parked ones are deleted; `None` is no budget.
     pub disk_budget_bytes: Option<u64>,
+    /// How long what only the engine knows is kept before it is removed, by the daemon's own age and by the wall clock.
+    pub orphan_grace: Duration,
     /// Longest request body in bytes.
     pub max_body_bytes: usize,
     /// Longest time a command may be given.
@@ -25,10 +28,10 @@ pub struct Limits {
 }
 
 /// Time a command gets where the caller names none.
-pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(shared::DEFAULT_COMMAND_TIMEOUT_MS);
 
 /// Shortest time a command may be given.
-pub const MIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+pub const MIN_COMMAND_TIMEOUT: Duration = Duration::from_millis(shared::MIN_COMMAND_TIMEOUT_MS);
 
 /// Longest script in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 8 * 1024 * 1024;
@@ -116,8 +119,25 @@ pub const AGENT_ABSENCE: Duration = Duration::from_secs(5);
 /// How long a connection on an agent's socket may take to greet.
 pub const GREETING: Duration = Duration::from_secs(5);
 
-/// How long the agent may take to end a command, all rungs of its ladder together.
-pub const KILL: Duration = Duration::from_secs(15);
+/// How long the agent may take to end a command, all rungs of its ladder together, before its container is restarted.
+/// Longer than the agent's grace period and its passes of KILL.
+pub const KILL: Duration = Duration::from_secs(4);
+
+/// As [`KILL`], for a terminal: its program is ended first, and then what had left the terminal.
+pub const CLOSE_TERMINAL: Duration = Duration::from_secs(8);
+
+/// How long after a command's timeout the daemon ends it itself. The agent's grace period and passes of KILL are within
+/// it.
+pub const TIMEOUT_GRACE: Duration = Duration::from_secs(4);
+
+/// How long the daemon waits for word of a command that should have ended, before it ends it.
+pub const OVERDUE_LOOK: Duration = Duration::from_secs(1);
+
+/// As [`KILL`], for a command whose timeout the agent missed.
+pub const OVERDUE_KILL: Duration = Duration::from_secs(2);
+
+/// Exit code of a command that ran out of time, as timeout(1) has it.
+pub const TIMEOUT_EXIT_CODE: i32 = 124;
 
 /// How long any other short call to an agent may take.
 pub const AGENT_CALL: Duration = Duration::from_secs(30);
@@ -242,6 +262,9 @@ pub const AUTH_FAILURES: Allowance = Allowance {
 /// How long requests may go on after the daemon was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
+/// How long a stop waits for the end of the disks' helper, which ends by itself with the daemon.
+pub const CLOSE_DISKS: Duration = Duration::from_secs(5);
+
 /// What a caller without a free place is told to wait, in seconds.
 pub const RETRY_AFTER_SECONDS: u64 = 5;
 
@@ -275,11 +298,29 @@ pub const HISTORY_RETRY: Duration = Duration::from_secs(1);
 /// How often idle and parked sandboxes are looked at.
 pub const KEEPER_TICK: Duration = Duration::from_secs(1);
 
+/// Times a start tries for the next epoch, while other daemons of the same instance start as well.
+pub const EPOCH_TRIES: usize = 5;
+
+/// How long a start with a copied or restored state dir waits for the daemon to end that runs beside it.
+pub const OTHER_DAEMON: Duration = Duration::from_secs(5);
+
 /// How often what is is compared with what should be.
 pub const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 
 /// Sandboxes that are looked at side by side.
 pub const RECONCILE_AT_ONCE: usize = 16;
+
+/// How long a start waits for one sandbox before it goes on without it. That one is tried again in the background.
+pub const RESTORE_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a forced park lets short requests finish before it breaks them off.
+pub const PARK_GRACE: Duration = Duration::from_secs(1);
+
+/// Times a request that reads is tried again because its sandbox was parked under it.
+pub const RACE_TRIES: usize = 8;
+
+/// Pauses before a start that failed, or a sandbox that could not be restored, is tried again, from the first to the longest.
+pub const START_RETRY: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
 
 /// Pause before an engine that hung up is asked for its events again.
 pub const EVENTS_RETRY: Duration = Duration::from_secs(2);
@@ -304,6 +345,12 @@ pub const TIGHT_ROOM_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
 /// How often the engine's disk is looked at.
 pub const ROOM_LOOK: Duration = Duration::from_secs(1);
+
+/// How long a write waits to hear how much room there is.
+pub const ROOM_ANSWER: Duration = Duration::from_millis(500);
+
+/// Pause before the engine's disk is looked at again after the disks' helper did not answer.
+pub const ROOM_RETRY: Duration = Duration::from_secs(10);
 
 /// How often history is trimmed.
 pub const TRIM_EVERY: Duration = Duration::from_secs(3600);
@@ -400,7 +447,7 @@ pub const TUNNEL_FAREWELL: Duration = Duration::from_secs(45);
 pub const TUNNEL_PARTS: usize = 2;
 
 /// Name or address of a host that a sandbox asks for, in bytes.
-pub const MAX_HOST_BYTES: usize = 255;
+pub const MAX_HOST_BYTES: usize = shared::MAX_HOST_BYTES;
 
 /// Name of a process that an agent tells, in bytes; longer ones are cut.
 pub const MAX_PROCESS_NAME_BYTES: usize = 64;
@@ -410,6 +457,13 @@ pub const MAX_LISTENING: usize = 256;
 
 /// Connections at once to a published port.
 pub const MAX_PUBLISHED_CONNECTIONS: usize = 128;
+
+/// More that a publisher takes, so that a newcomer gets to where an idle connection is closed for it.
+pub const PUBLISHED_NEWCOMERS: usize = 16;
+
+/// How long nothing must have moved on a connection to a published port before it is closed for a newcomer, if its visitor
+/// has ever sent anything.
+pub const PUBLISHED_IDLE: Duration = Duration::from_secs(30);
 
 /// How long an image that publishes ports may take to be had, where there is another that will do.
 pub const PUBLISHER_PULL: Duration = Duration::from_secs(60);
@@ -421,9 +475,9 @@ pub const PUBLISHER_LIFE: Duration = Duration::from_secs(10);
 pub const PUBLISHER_TRIES: u32 = 3;
 
 /// Hosts that a sandbox's network policy names, and one of them in bytes: a name and a port.
-pub const MAX_NETWORK_RULES: usize = 128;
+pub const MAX_NETWORK_RULES: usize = shared::MAX_NETWORK_RULES;
 /// See [`MAX_NETWORK_RULES`].
-pub const MAX_NETWORK_RULE_BYTES: usize = MAX_HOST_BYTES + 6;
+pub const MAX_NETWORK_RULE_BYTES: usize = shared::MAX_NETWORK_RULE_BYTES;
 
 /// Connections of one sandbox to the outside at once; the agent has as many places.
 pub const MAX_EGRESS_CONNECTIONS: usize = 256;

@@ -1,5 +1,6 @@
 //! What everything else is about: ids, specs, states, limits. Pure values; no I/O and nothing async.
 
+mod admin_token;
 pub mod command;
 mod digest;
 pub mod disk;
@@ -10,6 +11,7 @@ pub mod instance;
 pub mod layout;
 pub mod limits;
 pub mod network;
+pub mod orphan;
 pub mod port;
 pub mod preview;
 pub mod record;
@@ -18,6 +20,7 @@ pub mod session;
 mod tail;
 pub mod terminal;
 
+pub use admin_token::AdminToken;
 pub use command::{CommandSpec, Ended, Event, Program};
 pub use digest::RequestDigest;
 pub use disk::{Disk, DiskQuota};
@@ -25,6 +28,7 @@ pub use host::Host;
 pub use instance::Instance;
 pub use limits::Limits;
 pub use network::{NetworkMode, NetworkPolicy};
+pub use orphan::{Orphan, OrphanKind};
 pub use record::{CommandRecord, SandboxRecord, Stage};
 pub use sandbox::{Resources, Runtime, SandboxSpec, Transport, UidSlot};
 pub use session::SessionKey;

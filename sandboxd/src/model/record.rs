@@ -24,11 +24,20 @@ pub enum Stage {
     Waking,
     /// All of it is being removed.
     Deleting,
+    /// Its workspace is missing on the engine. Its row is kept until the workspace is back or somebody deletes it.
+    Lost,
 }
 
 impl Stage {
-    const ALL: [Self; 6] =
-        [Self::Creating, Self::Running, Self::Parking, Self::Parked, Self::Waking, Self::Deleting];
+    const ALL: [Self; 7] = [
+        Self::Creating,
+        Self::Running,
+        Self::Parking,
+        Self::Parked,
+        Self::Waking,
+        Self::Deleting,
+        Self::Lost,
+    ];
 
     /// Its name in the store.
     pub fn as_str(self) -> &'static str {
@@ -39,6 +48,7 @@ impl Stage {
             Self::Parked => "parked",
             Self::Waking => "waking",
             Self::Deleting => "deleting",
+            Self::Lost => "lost",
         }
     }
 
@@ -50,6 +60,7 @@ impl Stage {
             Self::Running | Self::Parking => SandboxState::Running,
             Self::Parked | Self::Waking => SandboxState::Parked,
             Self::Deleting => SandboxState::Failed,
+            Self::Lost => SandboxState::Lost,
         }
     }
 

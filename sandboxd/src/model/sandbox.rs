@@ -5,27 +5,14 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sandbox_api::StringMap;
+use sandbox_api::{StringMap, limits as shared};
 
 use super::{FieldError, NetworkPolicy, SessionKey};
 
-/// Idle time a caller may ask for, in milliseconds.
-pub const IDLE_TTL_MS: RangeInclusive<u64> = 10_000..=21_600_000;
+pub use sandbox_api::limits::{DISK_MB, IDLE_TTL_MS, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
 
-/// Idle time where neither caller nor operator names one.
-pub const DEFAULT_IDLE_TTL: Duration = Duration::from_secs(900);
-
-/// Ports a sandbox may offer.
-pub const MAX_PORTS: usize = 4;
-
-/// Processors.
-pub const VCPUS: RangeInclusive<u64> = 1..=8;
-/// MiB of memory.
-pub const MEMORY_MB: RangeInclusive<u64> = 256..=16_384;
-/// Processes and threads.
-pub const PIDS: RangeInclusive<u64> = 16..=4096;
-/// MiB of a workspace.
-pub const DISK_MB: RangeInclusive<u64> = 64..=65_536;
+/// Idle time if neither caller nor operator sets one.
+pub const DEFAULT_IDLE_TTL: Duration = Duration::from_millis(shared::DEFAULT_IDLE_TTL_MS);
 
 /// Entries of a sandbox's environment or metadata, and their names and values together in bytes.
 pub const MAX_MAP_ENTRIES: usize = 64;
@@ -88,9 +75,10 @@ impl Runtime {
 
     /// Its name on the wire.
     pub fn as_str(self) -> &'static str {
+        let [node24, python313] = shared::RUNTIMES;
         match self {
-            Self::Node24 => "node24",
-            Self::Python313 => "python3.13",
+            Self::Node24 => node24,
+            Self::Python313 => python313,
         }
     }
 }
@@ -148,10 +136,15 @@ impl Resources {
     /// Checks each number against its range; what is absent gets its default.
     pub fn new(wish: sandbox_api::sandbox::Resources) -> Result<Self, FieldError> {
         Ok(Self {
-            vcpus: checked("resources.vcpus", wish.vcpus.unwrap_or(2), VCPUS)? as u8,
-            memory_mb: checked("resources.memoryMb", wish.memory_mb.unwrap_or(2048), MEMORY_MB)? as u32,
-            disk_mb: checked("resources.diskMb", wish.disk_mb.unwrap_or(2048), DISK_MB)? as u32,
-            pids: checked("resources.pids", wish.pids.unwrap_or(512), PIDS)? as u32,
+            vcpus: checked("resources.vcpus", wish.vcpus.unwrap_or(shared::DEFAULT_VCPUS), VCPUS)? as u8,
+            memory_mb: checked(
+                "resources.memoryMb",
+                wish.memory_mb.unwrap_or(shared::DEFAULT_MEMORY_MB),
+                MEMORY_MB,
+            )? as u32,
+            disk_mb: checked("resources.diskMb", wish.disk_mb.unwrap_or(shared::DEFAULT_DISK_MB), DISK_MB)?
+                as u32,
+            pids: checked("resources.pids", wish.pids.unwrap_or(shared::DEFAULT_PIDS), PIDS)? as u32,
         })
     }
 

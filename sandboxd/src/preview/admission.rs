@@ -72,6 +72,7 @@ impl Porter {
         if request.method() == Method::CONNECT || request.uri().authority().is_some() {
             return Err(Trouble::Malformed("This is no proxy."));
         }
+        listen::shape::check(request).map_err(Trouble::Shape)?;
         let host = host(request.headers())?;
         let admitted = match entrance {
             Entrance::ByName => self.by_name(host, visitor)?,

@@ -1,14 +1,10 @@
 //! Visitors' connections.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -17,12 +13,15 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::admission::Entrance;
-use super::body::PreviewBody;
 use super::gateway::{Gateway, Held};
 use crate::model::limits;
 use listen::Places;
-use listen::linger::Lingering;
-use listen::waiting::{BusyBody, Seat};
+use listen::serve::Bounds;
+use listen::waiting::Seat;
+
+/// Of one request.
+const BOUNDS: Bounds =
+    Bounds { head: limits::REQUEST_HEAD, max_headers: limits::MAX_HEADERS, read_bytes: limits::READ_BYTES };
 
 /// Serves visitors of `listener` until `closed`.
 pub(super) async fn serve(
@@ -42,7 +41,7 @@ pub(super) async fn serve(
             visitor: visitor.ip(),
             entrance: entrance.clone(),
             gateway: Arc::clone(&gateway),
-            seat: places.waiting.sit_down(),
+            seat: places.sit_down(),
             place: Arc::new(place),
         };
         visitors.spawn(connection.serve(stream, closed.clone()));
@@ -67,38 +66,13 @@ struct Connection {
 
 impl Connection {
     async fn serve(self, stream: TcpStream, closed: CancellationToken) {
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits::REQUEST_HEAD)
-            .max_headers(limits::MAX_HEADERS)
-            .max_buf_size(limits::READ_BYTES)
-            .serve_connection(
-                TokioIo::new(Lingering::new(stream, closed.clone())),
-                service_fn(|request| self.answer(request, closed.clone())),
-            )
-            .with_upgrades();
-        let mut connection = std::pin::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = self.seat.hung_up() => return,
-            () = closed.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+        let Self { visitor, entrance, gateway, seat, place } = self;
+        let answer = |request: Request<Incoming>| {
+            let held = Held { _place: Arc::clone(&place), stopping: closed.clone() };
+            gateway.answer(request, &entrance, visitor, held)
         };
-        if let Err(error) = ended {
+        if let Err(error) = listen::serve::serve(stream, seat, BOUNDS, closed.clone(), answer).await {
             debug!(error = &error as &dyn std::error::Error, "a visitor's connection ended early");
         }
-    }
-
-    async fn answer(
-        &self,
-        request: Request<Incoming>,
-        stopping: CancellationToken,
-    ) -> Result<Response<BusyBody<PreviewBody>>, Infallible> {
-        let busy = self.seat.busy();
-        let held = Held { _place: Arc::clone(&self.place), stopping };
-        let response = self.gateway.answer(request, &self.entrance, self.visitor, held).await;
-        Ok(response.map(|body| BusyBody::new(body, busy)))
     }
 }

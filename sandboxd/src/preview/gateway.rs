@@ -9,6 +9,7 @@ use hop_by_hop::is_upgrade;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
+use listen::waiting::Seat;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -17,7 +18,8 @@ use super::admission::{Admission, Admitted, Entrance, Porter};
 use super::body::{self, PreviewBody};
 use super::pages::{self, Trouble};
 use super::upstream::{self, Upstream};
-use super::{cookies, upgrade};
+use super::{cookies, credentials, upgrade};
+use crate::model::AdminToken;
 use crate::model::preview::LinkEnd;
 use crate::service::{self, Service};
 
@@ -34,6 +36,8 @@ pub(super) struct Gateway {
     service: Arc<Service>,
     upstream: Upstream,
     porter: Porter,
+    /// Not to be passed on.
+    token: AdminToken,
 }
 
 impl fmt::Debug for Gateway {
@@ -43,22 +47,27 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    pub(super) fn new(service: Arc<Service>) -> Self {
+    pub(super) fn new(service: Arc<Service>, token: AdminToken) -> Self {
         let upstream = Upstream::new(Arc::clone(&service));
-        Self { porter: Porter::new(Arc::clone(&service)), service, upstream }
+        Self { porter: Porter::new(Arc::clone(&service)), service, upstream, token }
     }
 
     /// Answers a request, whatever it is.
     pub(super) async fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         entrance: &Entrance,
         visitor: IpAddr,
         held: Held,
     ) -> Response<PreviewBody> {
         let headers = request.headers().clone();
         let answered = match self.porter.admit(&request, entrance, visitor) {
-            Ok(Admission::Admitted(admitted)) => self.pass_on(request, admitted, held).await,
+            Ok(Admission::Admitted(admitted)) => {
+                if let Some(seat) = request.extensions_mut().remove::<Arc<Seat>>() {
+                    seat.vouch();
+                }
+                self.pass_on(request, admitted, held).await
+            }
             Ok(Admission::Answered(response)) => Ok(response),
             Err(trouble) => Err(trouble),
         };
@@ -76,6 +85,9 @@ impl Gateway {
         if let Some(end) = link.end() {
             return Err(Trouble::Ended(end));
         }
+        if self.token.is_in(request.uri().path_and_query().map_or("", |path| path.as_str()).as_bytes()) {
+            return Err(Trouble::Malformed("Its address has the daemon's own token in it."));
+        }
         let visitor = is_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         *request.uri_mut() = upstream::uri(&link.record().sandbox, seen.port, path)
@@ -84,6 +96,7 @@ impl Gateway {
         if let Some(jar) = &jar {
             jar.let_in(request.headers_mut());
         }
+        credentials::take_off(request.headers_mut(), &self.token);
         seen.to_sandbox(request.headers_mut());
         let (request, sent) = body::sent(request);
         let answered = self.upstream.ask(request);

@@ -1,6 +1,6 @@
 //! The gateway: a way for visitors to a port of a sandbox, and to nothing else.
 //!
-//! It listens apart from the API and knows neither its routes nor its token. A visitor has a link: a host name that
+//! It listens apart from the API and knows none of its routes, and of its token only how to keep it from sandboxes. A visitor has a link: a host name that
 //! carries the link's token, or a listening port of its own with a cookie that does. Everything that comes from a
 //! sandbox is hostile to the visitor's other pages: each preview is an origin of its own, cookies of the gateway never
 //! reach a sandbox, and bytes pass in both directions without being kept.
@@ -9,6 +9,7 @@ mod address;
 mod admission;
 mod body;
 mod cookies;
+mod credentials;
 mod door;
 mod gateway;
 mod headers;
@@ -27,13 +28,18 @@ use tokio_util::task::TaskTracker;
 use self::admission::Entrance;
 pub(crate) use self::admission::KEY_PARAMETER;
 use self::gateway::Gateway;
-use crate::model::limits;
+use crate::model::{AdminToken, limits};
 use crate::service::Service;
 
 /// Serves previews until `shutdown`: by name on `listener`, and on the ports that links have of their own.
-pub async fn serve(listener: TcpListener, service: Arc<Service>, shutdown: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    service: Arc<Service>,
+    token: AdminToken,
+    shutdown: CancellationToken,
+) {
     let Some(mut doors) = service.doors() else { return };
-    let gateway = Arc::new(Gateway::new(Arc::clone(&service)));
+    let gateway = Arc::new(Gateway::new(Arc::clone(&service), token));
     let places = Places::new(limits::MAX_VISITORS);
     let entrances = TaskTracker::new();
     let entrance = |listener, entrance, shutdown| {

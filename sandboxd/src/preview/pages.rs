@@ -16,6 +16,8 @@ use crate::model::preview::LinkEnd;
 pub(super) enum Trouble {
     /// The request is none that a preview could answer.
     Malformed(&'static str),
+    /// Not everybody would read the request in one way.
+    Shape(&'static str),
     /// No link says so. Nothing tells a wrong token from one that never was.
     Unknown,
     /// Too many wrong tokens from the visitor's address; how many seconds to wait.
@@ -41,7 +43,7 @@ pub(super) enum Trouble {
 impl Trouble {
     fn status(self) -> StatusCode {
         match self {
-            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Malformed(_) | Self::Shape(_) => StatusCode::BAD_REQUEST,
             Self::Unknown => StatusCode::NOT_FOUND,
             Self::TooManyGuesses(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Foreign => StatusCode::FORBIDDEN,
@@ -54,7 +56,7 @@ impl Trouble {
 
     fn title(self) -> &'static str {
         match self {
-            Self::Malformed(_) => "This request cannot be passed on",
+            Self::Malformed(_) | Self::Shape(_) => "This request cannot be passed on",
             Self::Unknown => "There is no such preview",
             Self::TooManyGuesses(_) => "Too many wrong links",
             Self::Foreign => "This preview is not for other sites",
@@ -73,6 +75,7 @@ impl Trouble {
     fn advice(self) -> String {
         match self {
             Self::Malformed(problem) => problem.into(),
+            Self::Shape(problem) => format!("The request cannot be read in one way: {problem}."),
             Self::Unknown => "The link may be incomplete. Ask for it again in the chat.".into(),
             Self::TooManyGuesses(seconds) => format!("Try again in {seconds} seconds."),
             Self::Foreign => "Open the link itself, in a tab of its own.".into(),

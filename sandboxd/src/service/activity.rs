@@ -3,7 +3,7 @@
 //! Idleness is measured by the monotonic clock; the wall clock is only for people, and may jump.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -57,8 +57,11 @@ impl Activity {
         self.since.elapsed().saturating_sub(used_at)
     }
 
-    /// Milliseconds since the Unix epoch when it was last used, as the wall clock had it.
+    /// Milliseconds since the Unix epoch when it was last used, as the wall clock had it; now, while it is used.
     pub(super) fn last_used_wall_ms(&self) -> i64 {
+        if self.is_used() {
+            return now_ms();
+        }
         self.last_used_wall.load(Ordering::Relaxed)
     }
 }
@@ -68,6 +71,8 @@ impl Activity {
 pub(super) struct InUseMark {
     activity: Arc<Activity>,
     is_command: bool,
+    /// Whether its end is the last use of the sandbox.
+    counts: AtomicBool,
 }
 
 impl InUseMark {
@@ -86,14 +91,22 @@ impl InUseMark {
         if is_command {
             activity.commands.fetch_add(1, Ordering::SeqCst);
         }
-        activity.touch();
-        Self { activity: Arc::clone(activity), is_command }
+        Self { activity: Arc::clone(activity), is_command, counts: AtomicBool::new(true) }
+    }
+}
+
+impl InUseMark {
+    /// What it stands for came to nothing and is no use: the sandbox is idle since it was used before.
+    pub(super) fn discount(&self) {
+        self.counts.store(false, Ordering::Relaxed);
     }
 }
 
 impl Drop for InUseMark {
     fn drop(&mut self) {
-        self.activity.touch();
+        if self.counts.load(Ordering::Relaxed) {
+            self.activity.touch();
+        }
         if self.is_command {
             self.activity.commands.fetch_sub(1, Ordering::SeqCst);
         }
@@ -109,6 +122,18 @@ pub(super) fn now_ms() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_refused_is_no_use() {
+        let activity = Arc::new(Activity::new(7));
+        let refused = InUseMark::request(&activity);
+        assert_eq!(activity.idle_for(), Duration::ZERO);
+        refused.discount();
+        drop(refused);
+        assert_eq!(activity.last_used_wall_ms(), 7);
+        drop(InUseMark::request(&activity));
+        assert!(activity.last_used_wall_ms() > 7);
+    }
 
     #[test]
     fn who_uses_it_keeps_it_from_being_idle() {

@@ -56,7 +56,10 @@ impl Service {
     pub(super) async fn tidy_bridge(&self) -> Result<usize, Error> {
         let _turn = self.bridging.lock().await;
         let needs = |sandbox: &std::sync::Arc<Sandbox>| {
-            sandbox.look(|facts| facts.record.spec.network.is_open() && facts.record.stage != Stage::Parked)
+            sandbox.look(|facts| {
+                facts.record.spec.network.is_open()
+                    && !matches!(facts.record.stage, Stage::Parked | Stage::Lost)
+            })
         };
         if self.registry.all().iter().any(needs) {
             return Ok(0);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandbox_api::command::EndReason;
 use sandbox_api::{CommandId, SandboxId};
 use tokio::time::timeout;
 use tracing::warn;
@@ -13,8 +14,8 @@ use super::reach::InUse;
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::agent::{self, AgentHandle, EventStream, ReaderId, Refusal};
-use crate::model::command::{CommandStatus, Started};
-use crate::model::{CommandSpec, Ended, Event};
+use crate::model::command::{CommandStatus, Killed, Started};
+use crate::model::{CommandSpec, Ended, Event, limits};
 
 /// SIGTERM of signal(7).
 const TERM: i32 = 15;
@@ -30,9 +31,10 @@ impl Service {
         let spec = with_env(spec, &in_use.sandbox);
         let started = match in_use.agent.start(&spec).await {
             // The id makes the second try safe: what was started is not started again.
-            Err(error) if error.is_broken() => in_use.agent.start(&spec).await?,
-            other => other?,
+            Err(error) if error.is_broken() => in_use.agent.start(&spec).await,
+            other => other,
         };
+        let started = in_use.unless_refused(started)?;
         if known.is_none() {
             self.note_start(&in_use.sandbox, &spec, started);
             self.watch(&in_use.sandbox, &in_use.agent, &spec.id);
@@ -52,9 +54,10 @@ impl Service {
         }
         let spec = with_env(spec, &in_use.sandbox);
         let events = match in_use.agent.run(&spec, reader).await {
-            Err(error) if error.is_broken() => in_use.agent.run(&spec, reader).await?,
-            other => other?,
+            Err(error) if error.is_broken() => in_use.agent.run(&spec, reader).await,
+            other => other,
         };
+        let events = in_use.unless_refused(events)?;
         // While the sandbox is still held, or it could be parked between.
         let duty = known.is_none().then(|| Duty::of(&in_use.sandbox));
         let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, place);
@@ -150,12 +153,12 @@ impl Service {
                 Ok(ended) => return Ok(self.judge(&sandbox.ooms, agent, command, ended).await),
                 Err(error) if error.is_broken() => {
                     if self.is_gone(sandbox, agent).await {
-                        return Ok(Ended::LOST);
+                        return Ok(self.end_of_lost(sandbox, command).await);
                     }
                     waited_before = true;
                 }
                 Err(agent::Error::Refused(Refusal::CommandUnknown)) if waited_before => {
-                    return Ok(Ended::LOST);
+                    return Ok(self.end_of_lost(sandbox, command).await);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -177,8 +180,8 @@ impl Service {
         }
     }
 
-    /// Ends a command and answers when nothing of it is left. True where it had ended before.
-    pub async fn kill(self: &Arc<Self>, id: &SandboxId, command: &CommandId) -> Result<bool, Error> {
+    /// Ends a command and answers when nothing of it is left.
+    pub async fn kill(self: &Arc<Self>, id: &SandboxId, command: &CommandId) -> Result<Killed, Error> {
         let in_use = self.in_use(id).await?;
         let (sandbox, agent, _mark) = in_use.let_go();
         self.end_command(&sandbox, &agent, command).await
@@ -194,21 +197,33 @@ impl Service {
         Ok(self.in_use(id).await?.agent.signal(command, signal).await?)
     }
 
-    /// The agent's ladder, and where the agent cannot say that the command is gone, the engine's: the
-    /// container is started anew and keeps its files.
+    /// Ends a command by the agent's ladder, and by a restart of the container if the agent does not report its end.
     pub(super) async fn end_command(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         agent: &AgentHandle,
         command: &CommandId,
-    ) -> Result<bool, Error> {
-        match agent.end(command, TERM).await {
+    ) -> Result<Killed, Error> {
+        self.end_within(sandbox, agent, command, limits::KILL, EndReason::Killed).await
+    }
+
+    /// As [`Service::end_command`], with the time the agent has for it, and how the end is named after a restart.
+    pub(super) async fn end_within(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+        limit: Duration,
+        reason: EndReason,
+    ) -> Result<Killed, Error> {
+        let restarts = sandbox.deadlines.restarts();
+        match agent.end(command, TERM, limit).await {
             Err(agent::Error::Deadline { after }) => {
                 warn!(sandbox = %sandbox.id(), %command, ?after, "a command did not end; restarting its container");
-                self.restart(sandbox).await?;
-                Ok(false)
+                self.restart(sandbox, restarts, Some((command, reason))).await?;
+                Ok(Killed { already_ended: false, restarted: true })
             }
-            other => Ok(other?),
+            other => Ok(Killed { already_ended: other?, restarted: false }),
         }
     }
 }

@@ -30,6 +30,15 @@ pub(super) enum Quota {
     },
 }
 
+/// Disks that nobody claims.
+#[derive(Debug, Default)]
+pub(super) struct Unclaimed {
+    /// Never mounted, so nobody's files are in them.
+    pub(super) unused: Vec<String>,
+    /// They may have somebody's files.
+    pub(super) used: Vec<String>,
+}
+
 /// A disk that can be mounted, until it is released. Of a sandbox without a disk, nothing.
 pub(super) struct AttachedDisk(Option<Attached>);
 
@@ -58,7 +67,10 @@ impl Service {
         }
         match self.engine.open_disks(image, agent_volume).await {
             Ok(disks) => Ok(Quota::Disks { disks, pool: OnceLock::new() }),
-            Err(error) if self.setup.disk_quota == DiskQuota::Required => Err(error.into()),
+            // An engine that is away, or answers nonsense, says nothing about disks.
+            Err(error) if error.says_nothing() || self.setup.disk_quota == DiskQuota::Required => {
+                Err(error.into())
+            }
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,
@@ -69,7 +81,9 @@ impl Service {
         }
     }
 
+    /// None where the engine is not ours to act on: a request would start a helper there, and end a newer daemon's.
     pub(super) fn disks(&self) -> Option<&Disks> {
+        self.check_engine().ok()?;
         match self.quota.get() {
             Some(Quota::Disks { disks, .. }) => Some(disks),
             Some(Quota::None { .. }) | None => None,
@@ -119,13 +133,11 @@ impl Service {
         Ok(disks.remove(disk.name()).await?)
     }
 
-    /// Whether the files of a parked sandbox are still there.
+    /// Whether the files of a sandbox are still there. With a disk of its own they are in that; the engine makes the
+    /// entry of its volume anew where that is missing.
     pub(super) async fn has_workspace(&self, sandbox: &Sandbox) -> Result<bool, Error> {
-        if !self.engine.has_volume(sandbox.id()).await? {
-            return Ok(false);
-        }
         let (Some(disk), Some(disks)) = (sandbox.labels().disk, self.disks()) else {
-            return Ok(true);
+            return Ok(self.engine.has_volume(sandbox.id()).await?);
         };
         Ok(disks.list().await?.iter().any(|found| found.name == disk.name()))
     }
@@ -145,46 +157,55 @@ impl Service {
         Ok(disks.list().await?.iter().map(|disk| disk.allocated_bytes).sum())
     }
 
-    /// Removes disks that no sandbox has. One that is just changing hands belongs to nobody for a moment, so
-    /// it takes being nobody's twice.
-    pub(super) async fn sweep_disks(&self) -> Result<(), Error> {
+    /// Disks that no sandbox has and that do not wait for one.
+    pub(super) async fn unclaimed_disks(&self) -> Result<Unclaimed, Error> {
         let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
-            return Ok(());
+            return Ok(Unclaimed::default());
         };
         let listed = disks.list().await?;
         let mut claimed: HashSet<String> =
             pool.get().map(DiskPool::names).unwrap_or_default().into_iter().collect();
         let disk_of = |facts: &Facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned());
         claimed.extend(self.registry.all().iter().filter_map(|sandbox| sandbox.look(disk_of)));
-        let unclaimed: HashSet<String> =
-            listed.into_iter().map(|disk| disk.name).filter(|name| !claimed.contains(name)).collect();
+        let mut unclaimed = Unclaimed::default();
+        for disk in listed.into_iter().filter(|disk| !claimed.contains(&disk.name)) {
+            if disk.used { unclaimed.used.push(disk.name) } else { unclaimed.unused.push(disk.name) }
+        }
+        Ok(unclaimed)
+    }
+
+    /// Removes disks that were never used and that no sandbox has. One that is just changing hands belongs to
+    /// nobody for a moment, so it takes being nobody's twice.
+    pub(super) async fn sweep_unused_disks(&self, unused: Vec<String>) {
+        let unused: HashSet<String> = unused.into_iter().collect();
         let before = {
             let mut suspects = self.suspect_disks.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *suspects, unclaimed.clone())
+            std::mem::replace(&mut *suspects, unused.clone())
         };
-        for name in unclaimed.intersection(&before) {
+        for name in unused.intersection(&before) {
             // One that cannot be removed now is tried again with the next sweep.
-            match disks.remove(name).await {
-                Ok(()) => {
-                    info!(disk = name, "removed a disk without a sandbox");
-                    self.repaired(Repair::Disk);
-                }
-                Err(error) => {
-                    warn!(
-                        disk = name,
-                        error = &error as &dyn std::error::Error,
-                        "could not remove a disk without a sandbox"
-                    );
-                }
+            if let Err(error) = self.remove_unclaimed_disk(name).await {
+                warn!(
+                    disk = name,
+                    error = &error as &dyn std::error::Error,
+                    "could not remove a disk without a sandbox"
+                );
             }
         }
+    }
+
+    pub(super) async fn remove_unclaimed_disk(&self, name: &str) -> Result<(), Error> {
+        self.disks().ok_or(Error::NoDisks)?.remove(name).await?;
+        info!(disk = name, "removed a disk without a sandbox");
+        self.repaired(Repair::Disk);
         Ok(())
     }
 
     /// Begins to make disks ahead. Those of an earlier daemon were nobody's and are swept by now.
     pub(super) async fn make_disks_ahead(&self) -> Result<(), Error> {
         // The second look of two; nothing has changed hands yet.
-        self.sweep_disks().await?;
+        let unclaimed = self.unclaimed_disks().await?;
+        self.sweep_unused_disks(unclaimed.unused).await;
         if let Some(Quota::Disks { disks, pool }) = self.quota.get() {
             pool.get_or_init(|| DiskPool::new(disks.clone(), Resources::default().disk_mb()));
         }

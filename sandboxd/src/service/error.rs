@@ -195,7 +195,7 @@ pub enum Error {
     #[error("the history of commands cannot be written")]
     HistoryUnwritten,
     /// A limit of one sandbox.
-    #[error("the sandbox's limit of {value} {limit} is reached")]
+    #[error("the sandbox's limit of {value} {limit} is reached{}", cure_of(limit))]
     LimitReached {
         /// Of what.
         limit: String,
@@ -277,6 +277,33 @@ pub enum Error {
     /// The sandbox has a disk and this daemon cannot use disks.
     #[error("the sandbox's disk cannot be used: disks do not work here any more")]
     NoDisks,
+    /// The files of the sandbox are missing on the engine.
+    #[error(
+        "the sandbox is lost: its files are missing on the engine; restore its volume or disk there, or delete the sandbox to start anew"
+    )]
+    Lost,
+    /// The engine has nothing of the sandboxes that there are.
+    #[error(
+        "this engine has none of the {sandboxes} sandboxes that the database lists, and no marker of this installation"
+    )]
+    OtherEngine {
+        /// How many there are.
+        sandboxes: usize,
+    },
+    /// The state dir's database belongs to another key.
+    #[error("the database belongs to the instance {recorded}, and instance.key is that of {found}")]
+    OtherInstance {
+        /// Whose it is.
+        recorded: String,
+        /// Whose the key is.
+        found: String,
+    },
+    /// Another daemon of this instance runs.
+    #[error("another sandboxd with this instance key uses this engine")]
+    AnotherDaemon,
+    /// Another daemon of this instance was started after this one.
+    #[error("another sandboxd with this instance key was started after this one, which no longer acts")]
+    Superseded,
     /// As many sandboxes run as may.
     #[error("all {max} sandboxes are in use")]
     Full {
@@ -289,6 +316,9 @@ pub enum Error {
         /// What it waits for.
         missing: &'static str,
     },
+    /// The engine has not told of the sandbox's container since the daemon was started.
+    #[error("the sandbox is not restored yet: the engine does not answer for its container; try again")]
+    NotRestored,
     /// A wait ran out of time; what it waited for goes on.
     #[error("the command did not end within {timeout_ms} ms; it goes on")]
     WaitDeadline {
@@ -356,6 +386,7 @@ impl Error {
             Self::ConditionFailed { .. } => ErrorCode::PreconditionFailed,
             Self::RangeEmpty { .. } => ErrorCode::RangeNotSatisfiable,
             Self::InUse
+            | Self::Lost
             | Self::NetworkHeld
             | Self::NotParked
             | Self::PortClosed { .. }
@@ -369,16 +400,25 @@ impl Error {
             | Self::Engine(engine::Error::Disk { source: DiskFault::Full(_), .. }) => {
                 ErrorCode::InsufficientStorage
             }
-            Self::NoDisks => ErrorCode::Unavailable,
+            Self::NoDisks
+            | Self::OtherEngine { .. }
+            | Self::OtherInstance { .. }
+            | Self::AnotherDaemon
+            | Self::Superseded => ErrorCode::Unavailable,
             Self::Full { .. } | Self::LimitReached { .. } => ErrorCode::CapacityExhausted,
-            Self::NotReady { .. } => ErrorCode::Unavailable,
+            Self::NotReady { .. } | Self::NotRestored => ErrorCode::Unavailable,
             Self::WaitDeadline { .. } | Self::StdinStalled { .. } | Self::StdinLate { .. } => {
                 ErrorCode::DeadlineExceeded
             }
             Self::StdinCut { .. } => ErrorCode::InvalidRequest,
             Self::CreateFailed(error) => error.code(),
             Self::Engine(engine::Error::Conflict { .. }) => ErrorCode::AlreadyExists,
+            // A disk that cannot be used now is there still.
+            Self::Engine(engine::Error::Refused { .. } | engine::Error::Disk { .. }) => {
+                ErrorCode::Unavailable
+            }
             Self::Engine(error) if error.is_temporary() => ErrorCode::Unavailable,
+            Self::Store(store::Error::Full { .. }) => ErrorCode::InsufficientStorage,
             Self::Store(error) if error.is_away() => ErrorCode::Unavailable,
             Self::Agent { source } | Self::StdinBroken { source, .. } => agent_code(source),
             Self::Engine(_)
@@ -433,6 +473,8 @@ impl Error {
             Self::PortClosed { port } => json!({ "port": port }),
             Self::Full { max } => json!({ "maxConcurrent": max }),
             Self::NotReady { missing } => json!({ "missing": missing }),
+            Self::Lost => json!({ "state": "lost" }),
+            Self::OtherEngine { .. } => json!({ "missing": "marker" }),
             Self::ImageNotAllowed { image } | Self::ImageUnavailable { image, .. } => {
                 json!({ "field": "image", "value": image })
             }
@@ -444,7 +486,11 @@ impl Error {
             | Self::NotParked
             | Self::Unsettled
             | Self::HistoryUnwritten
+            | Self::NotRestored
             | Self::NoDisks
+            | Self::OtherInstance { .. }
+            | Self::AnotherDaemon
+            | Self::Superseded
             | Self::NotHardened { .. }
             | Self::Store(_)
             | Self::Engine(_)
@@ -459,6 +505,43 @@ impl Error {
         }
     }
 
+    /// Whether the connection to the sandbox ended under the request, or was gone before it.
+    pub fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Agent { source } | Self::StdinBroken { source, .. } => source.is_broken(),
+            Self::Unsettled => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a start that met it is tried again: its cause may go while the daemon runs.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.may_pass(),
+            Self::Store(error) => error.is_away(),
+            Self::Agent { source } => agent_code(source) != ErrorCode::Internal,
+            _ => false,
+        }
+    }
+
+    /// What the operator can do about it, where that is known.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Engine(error) => error.advice(),
+            Self::Store(error) => error.advice(),
+            Self::OtherEngine { .. } => Some(
+                "mount the engine's data root and start again; if its files are gone for good, `sandboxd accept-engine` keeps the sandboxes as lost and lets the daemon start",
+            ),
+            Self::OtherInstance { .. } => Some(
+                "restore the instance.key that belongs to the database, or move the database away to take the sandboxes back from the engine's labels",
+            ),
+            Self::AnotherDaemon => Some(
+                "stop that daemon, which may run on another machine or with a copy of this state dir; each installation needs a key of its own",
+            ),
+            _ => None,
+        }
+    }
+
     /// After how many seconds the caller may try again.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.code().is_retryable().then_some(limits::RETRY_AFTER_SECONDS)
@@ -470,8 +553,19 @@ fn words_for_callers(error: &engine::Error) -> String {
     match error {
         engine::Error::ImageMissing { image } => format!("the image {image} is missing on the engine"),
         engine::Error::Conflict { .. } => "the engine has something else of this name".to_owned(),
+        engine::Error::Malformed { .. } => "the engine's answer cannot be read".to_owned(),
+        engine::Error::Refused { .. } => "the engine refused what sandboxd asked of it".to_owned(),
+        engine::Error::Disk { source, .. } => format!("the workspace's disk cannot be used: {source}"),
         error if error.is_away() => "the engine does not answer".to_owned(),
         _ => "the engine failed".to_owned(),
+    }
+}
+
+/// What helps against a limit that does not pass by itself.
+fn cure_of(limit: &str) -> &'static str {
+    match limit {
+        "processes" => "; end commands that run with :kill, or all of them with :park",
+        _ => "",
     }
 }
 

@@ -234,8 +234,9 @@ impl CommandStream {
                 Err(_) => {}
             }
         }
-        self.finish(Ended::LOST);
-        Some(Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..Ended::LOST }))
+        let ended = self.service.end_of_lost(&self.sandbox, &self.command).await;
+        self.finish(ended);
+        Some(Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended }))
     }
 }
 
@@ -303,6 +304,8 @@ impl Service {
                 Ok(Status::NeverStarted | Status::Ended | Status::Absent) => return true,
                 // An engine that is away says nothing about the container.
                 Ok(Status::Running { .. }) | Err(_) => {}
+                // Its commands go on when it does.
+                Ok(Status::Paused { .. }) => drop(self.let_go_on(sandbox).await),
             }
             if agent.connected(limits::RECHECK).await.is_ok() {
                 return false;

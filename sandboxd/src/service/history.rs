@@ -4,11 +4,12 @@
 //! caller does not wait: a watcher for each.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use sandbox_api::{CommandId, SandboxId};
 use tracing::warn;
 
-use super::activity::InUseMark;
+use super::activity::{InUseMark, now_ms};
 use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
@@ -19,6 +20,7 @@ use crate::model::{CommandRecord, CommandSpec, Ended, Program, limits};
 impl Service {
     /// Writes down that a command has started.
     pub(super) fn note_start(&self, sandbox: &Sandbox, spec: &CommandSpec, started: Started) {
+        sandbox.deadlines.add(spec.id.clone(), spec.timeout);
         self.store.history().started(CommandRecord {
             sandbox: sandbox.id().clone(),
             id: spec.id.clone(),
@@ -35,6 +37,7 @@ impl Service {
     /// Writes down how a command has ended.
     pub(super) fn note_end(&self, sandbox: &Sandbox, command: &CommandId, ended: Ended) {
         self.store.history().ended(sandbox.id(), command, ended);
+        sandbox.deadlines.remove(command);
         self.metrics().command_ended(&ended);
     }
 
@@ -77,6 +80,9 @@ impl Service {
         match self.store.unended(sandbox.id()).await {
             Ok(commands) => {
                 for command in commands {
+                    let ran = now_ms().saturating_sub(command.started_at_ms).max(0) as u64;
+                    let rest = Duration::from_millis(command.timeout_ms.saturating_sub(ran));
+                    sandbox.deadlines.restore(command.id.clone(), rest);
                     self.watch(sandbox, &agent, &command.id);
                 }
             }

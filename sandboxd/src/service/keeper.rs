@@ -30,7 +30,8 @@ impl Service {
                     self.watch_room(),
                     self.sweep_feeds(),
                     give_back_regularly(),
-                    self.follow_engine()
+                    self.follow_engine(),
+                    self.watch_engine()
                 );
             }
         };
@@ -40,14 +41,18 @@ impl Service {
         }
     }
 
-    /// Every second: who has been idle or parked for too long.
+    /// Every second: which commands are past their timeout, and who has been idle or parked for too long.
     async fn keep_time(self: &Arc<Self>) {
         let mut ticks = interval(limits::KEEPER_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             self.end_late_links().await;
+            if self.check_engine().is_err() {
+                continue;
+            }
             for sandbox in self.registry.all() {
+                self.end_overdue(&sandbox);
                 if self.is_idle_too_long(&sandbox) || self.is_parked_too_long(&sandbox) {
                     // One that hangs must not keep the others from being looked at.
                     let service = Arc::clone(self);
@@ -74,7 +79,7 @@ impl Service {
             Stage::Parked => {
                 self.delete_parked(sandbox, |service| service.is_parked_too_long(sandbox)).await.map(drop)
             }
-            Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting => Ok(()),
+            Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting | Stage::Lost => Ok(()),
         };
         if let Err(error) = done {
             warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not retire a sandbox");
@@ -96,7 +101,9 @@ impl Service {
                     "could not compare what is with what should be"
                 );
             }
-            self.park_surplus().await;
+            if self.check_engine().is_ok() {
+                self.park_surplus().await;
+            }
             self.record_dropped().await;
             self.write_down().await;
             self.tidy_links().await;
@@ -106,7 +113,9 @@ impl Service {
                     warn!(error = &error as &dyn std::error::Error, "could not trim the history");
                 }
             }
-            if let Err(error) = self.keep_disk_budget().await {
+            if self.check_engine().is_ok()
+                && let Err(error) = self.keep_disk_budget().await
+            {
                 warn!(error = &error as &dyn std::error::Error, "could not keep the disk budget");
             }
         }
@@ -166,6 +175,7 @@ impl Service {
                 });
             }
             self.ooms_watched.end();
+            self.identity.doubt();
             missed = true;
             // An engine that hangs up at once is asked less often.
             let pause =

@@ -12,25 +12,31 @@ mod bridge;
 mod capacity;
 mod census;
 mod command;
+mod deadline;
 mod disk;
 mod doors;
 mod egress;
+mod epoch;
 mod error;
 mod feed;
 mod files;
 mod follow;
 mod history;
+mod identity;
 mod keeper;
 mod linking;
 mod links;
+mod meddling;
 mod oom;
 mod order;
 mod originals;
+mod orphans;
 mod outlet;
 mod park;
 mod port;
 mod prepare;
 mod publish;
+mod published_visits;
 mod publisher_door;
 mod reach;
 mod reconcile;
@@ -50,6 +56,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -60,6 +67,7 @@ pub use error::Error;
 pub use files::UploadFailed;
 pub use follow::CommandStream;
 pub use links::{Link, LinkWish};
+pub use orphans::OrphanView;
 pub use port::{PreviewTrace, PreviewUse};
 pub use prepare::Readiness;
 pub use sandbox::{Changes, Reconnected};
@@ -67,6 +75,7 @@ pub use terminal_view::{TerminalHand, TerminalView};
 pub use view::{SandboxUsage, SandboxView, Selection};
 
 use self::age::Age;
+use self::identity::Identity;
 use self::links::Links;
 use self::prepare::Prepared;
 use self::publish::Publications;
@@ -75,7 +84,7 @@ use crate::egress::{self as egress_room, Gate};
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Repair;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, Instance, Limits, Transport, limits};
+use crate::model::{DiskQuota, Instance, Limits, Orphan, Transport, limits};
 use crate::store::Store;
 
 /// What the service is set up with.
@@ -85,6 +94,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Directory of the agents' sockets, this installation's own.
     pub run_dir: PathBuf,
+    /// Tells the state dir from a copy of it.
+    pub holder: String,
     /// Tag of the sandbox image.
     pub image: String,
     /// Images that a caller may ask for besides that.
@@ -139,7 +150,11 @@ pub struct Service {
     weaknesses: OnceLock<Vec<String>>,
     /// What is known of the room for disks.
     room: room::Room,
-    /// Disks that belonged to nobody at the last look.
+    /// Whose engine this is.
+    identity: Identity,
+    /// What the engine has and no sandbox claims, as of the last look.
+    orphans: std::sync::Mutex<Vec<Orphan>>,
+    /// Unused disks that belonged to nobody at the last look.
     suspect_disks: std::sync::Mutex<HashSet<String>>,
     /// Cancelled when nobody is to watch commands any more.
     watching: CancellationToken,
@@ -178,6 +193,8 @@ impl Service {
             quota: OnceLock::new(),
             weaknesses: OnceLock::new(),
             room: room::Room::default(),
+            identity: Identity::default(),
+            orphans: std::sync::Mutex::default(),
             suspect_disks: std::sync::Mutex::default(),
             watching: CancellationToken::new(),
             ooms_watched: oom::Watched::default(),
@@ -209,7 +226,10 @@ impl Service {
     /// Writes down what only memory knows and closes the store. The last thing at a stop.
     pub async fn close(&self) {
         self.watching.cancel();
-        self.close_disks().await;
+        // The helper is another daemon's where there is a newer one: then there are no disks here.
+        if timeout(limits::CLOSE_DISKS, self.close_disks()).await.is_err() {
+            tracing::warn!("the engine does not answer; the disks' helper ends by itself");
+        }
         self.write_down().await;
         self.store.close().await;
     }

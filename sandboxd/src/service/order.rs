@@ -25,6 +25,8 @@ pub(super) enum State {
     Failed(Arc<Error>),
     /// It could not be removed; only removing it again makes sense.
     Stuck,
+    /// Its workspace is missing on the engine.
+    Lost,
     /// It is gone.
     Deleted,
 }

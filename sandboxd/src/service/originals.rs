@@ -39,6 +39,8 @@ impl Service {
         let Some(spec) = original.spec.clone() else {
             return Ok(self.engine.remove_original(original).await?);
         };
+        // The original's labels tell no idle time.
+        let spec = SandboxSpec { idle_ttl: self.limits().default_idle_ttl, ..spec };
         if let Some(sandbox) = self.take_over_files(original, spec, prepared).await? {
             info!(sandbox = %sandbox.id(), original = original.sandbox_id, "took over a sandbox of the original daemon");
             self.engine.remove_original(original).await?;

@@ -1,18 +1,21 @@
 //! Parking a sandbox, which takes its container and keeps its files, and waking it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use sandbox_api::SandboxId;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::disk::Workspace;
-use super::order::{Running, State};
+use super::order::{Exclusive, Running, State};
 use super::registry::Sandbox;
 use super::view::told_by;
 use super::{Error, Service};
 use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
+use crate::metrics::Repair;
 use crate::model::{Ended, Stage, limits};
 use crate::seam;
 
@@ -26,12 +29,15 @@ impl Service {
             if !force && sandbox.activity.commands() > 0 {
                 return Err(Error::InUse);
             }
-            if force && let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
-                service.record_if_possible(&sandbox, agent).await;
-                // Whoever uses it now is let go at once instead of being waited for.
-                agent.hang_up();
-            }
-            let mut state = sandbox.order.exclusive().await;
+            let mut state = match force {
+                true => {
+                    if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
+                        service.record_if_possible(&sandbox, agent).await;
+                    }
+                    exclusive_soon(&sandbox).await
+                }
+                false => sandbox.order.exclusive().await,
+            };
             match &*state {
                 // From here on none can be started.
                 State::Running(Running { agent, .. })
@@ -47,6 +53,7 @@ impl Service {
                     service.park_held(&sandbox, &mut state).await
                 }
                 State::Parked => Ok(()),
+                State::Lost => Err(Error::Lost),
                 _ => Err(Error::NotFound { resource: "sandbox" }),
             }
         });
@@ -58,7 +65,8 @@ impl Service {
         if sandbox.activity.commands() > 0 {
             return Ok(true);
         }
-        let runs = matches!(self.engine.status(sandbox.id()).await?, Status::Running { .. });
+        let status = self.engine.status(sandbox.id()).await?;
+        let runs = matches!(status, Status::Running { .. } | Status::Paused { .. });
         if !runs && !agent.is_connected() {
             return Ok(false);
         }
@@ -98,6 +106,7 @@ impl Service {
 
     /// Parks a sandbox that the caller holds: its container goes, its files stay.
     pub(super) async fn park_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.may_act().await?;
         self.store.set_stage(sandbox.id(), Stage::Parking).await?;
         sandbox.update(|record| record.stage = Stage::Parking);
         seam::at("park.intent");
@@ -137,11 +146,15 @@ impl Service {
     pub(super) async fn wake(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
         let ready = match &*sandbox.order.shared().await {
             State::Running(Running { agent, .. }) => agent.is_connected(),
-            State::Parked => false,
+            State::Parked | State::Lost => false,
             State::Creating | State::Failed(_) | State::Stuck | State::Deleted => true,
         };
         if ready {
             return Ok(false);
+        }
+        // Somebody else asks the engine for it already, which does not answer.
+        if !sandbox.look(|facts| facts.restored) {
+            return Err(Error::NotRestored);
         }
         let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
         let task = self.tasks.spawn(async move { service.wake_now(&sandbox).await });
@@ -154,7 +167,15 @@ impl Service {
             if agent.is_connected() || self.comes_back(sandbox, agent).await? {
                 return Ok(false);
             }
+            self.verify_engine().await?;
             self.park_held(sandbox, &mut state).await?;
+        }
+        if matches!(&*state, State::Lost) {
+            self.may_act().await?;
+            if !self.has_workspace(sandbox).await? {
+                return Err(Error::Lost);
+            }
+            self.find_held(sandbox, &mut state).await;
         }
         match &*state {
             State::Parked => self.wake_held(sandbox, &mut state).await.map(|()| true),
@@ -176,6 +197,7 @@ impl Service {
                         return Ok(true);
                     }
                 }
+                Status::Paused { .. } if !agent.is_over() => self.let_go_on(sandbox).await?,
                 _ => return Ok(false),
             }
         }
@@ -184,11 +206,11 @@ impl Service {
 
     async fn wake_held(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {
         let prepared = self.prepared()?.clone();
+        self.may_act().await?;
         self.allows_network(&sandbox.labels().spec.network)?;
         if !self.has_workspace(sandbox).await? {
-            warn!(sandbox = %sandbox.id(), "the workspace of a parked sandbox is gone, and so is the sandbox");
-            self.delete_held(sandbox, state).await?;
-            return Err(Error::NotFound { resource: "sandbox" });
+            self.lose_held(sandbox, state).await?;
+            return Err(Error::Lost);
         }
         let place = self.place().await?;
         self.store.set_stage(sandbox.id(), Stage::Waking).await?;
@@ -220,6 +242,37 @@ impl Service {
         }
     }
 
+    /// Notes that the workspace of a sandbox that the caller holds is missing. Its row stays, and nothing is removed.
+    pub(super) async fn lose_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        // Another engine has no workspace of ours.
+        self.verify_engine().await?;
+        sandbox.update(|record| {
+            record.stage = Stage::Lost;
+            record.parked_at_age_ms = None;
+        });
+        *state = State::Lost;
+        self.save(sandbox).await;
+        self.repaired(Repair::Workspace);
+        warn!(
+            sandbox = %sandbox.id(),
+            session = %sandbox.labels().spec.session_key,
+            "the files of a sandbox are missing on the engine; it is lost until they are back or it is deleted"
+        );
+        Ok(())
+    }
+
+    /// Takes back a lost sandbox whose workspace is there again.
+    pub(super) async fn find_held(&self, sandbox: &Sandbox, state: &mut State) {
+        let age = self.age.now_ms();
+        sandbox.update(|record| {
+            record.stage = Stage::Parked;
+            record.parked_at_age_ms = Some(age);
+        });
+        *state = State::Parked;
+        self.save(sandbox).await;
+        info!(sandbox = %sandbox.id(), "the files of a lost sandbox are back; it is parked");
+    }
+
     /// Writes down what a sandbox has become. Where the store cannot be written now, the next reconcile does:
     /// what is missing there heals at a start as well, because a container that runs is taken back and one
     /// that does not means a parked sandbox.
@@ -244,6 +297,22 @@ impl Service {
             }
         }
     }
+}
+
+/// Lets short requests finish, and breaks off those that take longer.
+async fn exclusive_soon(sandbox: &Sandbox) -> Exclusive {
+    let agent = match &*sandbox.order.shared().await {
+        State::Running(Running { agent, .. }) => Some(agent.clone()),
+        _ => None,
+    };
+    let mut exclusive = pin!(sandbox.order.exclusive());
+    if let Ok(state) = timeout(limits::PARK_GRACE, exclusive.as_mut()).await {
+        return state;
+    }
+    if let Some(agent) = agent {
+        agent.hang_up();
+    }
+    exclusive.await
 }
 
 /// An agent that does not say counts as one that runs something: nothing is thrown away on a doubt.

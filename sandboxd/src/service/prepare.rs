@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sandbox_api::SandboxId;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::disk::Workspace;
@@ -10,7 +11,8 @@ use super::registry::{Sandbox, new_record};
 use super::{Error, Service};
 use crate::egress::CaBundle;
 use crate::engine;
-use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
+use crate::model::layout::DEFAULT_IMAGE;
+use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot, limits};
 
 /// Whether requests can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,14 @@ pub(super) struct Prepared {
     pub(super) transport: Transport,
 }
 
+/// What a start that is tried again need not do twice.
+#[derive(Debug, Default)]
+struct Done {
+    transport: Option<Transport>,
+    restored: bool,
+    linked: bool,
+}
+
 impl Service {
     /// Whether requests can be served.
     pub fn readiness(&self) -> Readiness {
@@ -40,16 +50,40 @@ impl Service {
 
     pub(super) fn prepared(&self) -> Result<&Prepared, Error> {
         match (self.prepared.get(), self.readiness()) {
-            (Some(prepared), Readiness::Ready) => Ok(prepared),
+            (Some(prepared), Readiness::Ready) => self.check_engine().map(|()| prepared),
             (_, Readiness::Waiting { missing }) => Err(Error::NotReady { missing }),
             (None, Readiness::Ready) => Err(Error::NotReady { missing: "start-up" }),
         }
     }
 
-    /// Prepares everything, in order. An error means that the daemon cannot do its work here.
+    /// Prepares everything, in order. What may pass, such as an engine that is away, is waited for; the daemon
+    /// answers health meanwhile. An error means that the daemon cannot do its work here.
     pub async fn prepare(self: &Arc<Self>) -> Result<(), Error> {
-        let image = self.setup.image.clone();
+        let mut done = Done::default();
+        let mut pause = *limits::START_RETRY.start();
+        loop {
+            match self.prepare_once(&mut done).await {
+                Err(error) if error.may_pass() => {
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        advice = error.advice(),
+                        retry_in = ?pause,
+                        "the start is incomplete; trying again"
+                    );
+                }
+                other => return other,
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(*limits::START_RETRY.end());
+        }
+    }
+
+    async fn prepare_once(self: &Arc<Self>, done: &mut Done) -> Result<(), Error> {
+        self.wait_for("engine");
+        self.engine.meet().await?;
+        self.settle_engine().await?;
         self.wait_for("image");
+        let image = self.setup.image.clone();
         self.ensure_image().await?;
         self.wait_for("agent");
         let agent_volume = {
@@ -57,26 +91,57 @@ impl Service {
             self.engine.ensure_agent_volume(&self.setup.agent_program, ca_bundle, &image).await?
         };
         self.wait_for("transport");
-        let (transport, quota) = tokio::try_join!(
-            self.choose_transport(&image, &agent_volume),
-            self.open_quota(&image, &agent_volume)
+        let (transport, ()) = tokio::try_join!(
+            self.chosen_transport(done.transport, &image, &agent_volume),
+            self.ensure_quota(&image, &agent_volume)
         )?;
-        // Set once, because start-up runs once.
-        let _ = self.quota.set(quota);
+        done.transport = Some(transport);
         // Shown with each sandbox; a host that cannot be judged is no reason not to serve.
         let mut weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
         weaknesses.extend(self.engine.runtime_weaknesses().into_iter().map(str::to_owned));
         let _ = self.weaknesses.set(weaknesses);
         self.wait_for("sandboxes of before");
-        self.take_back_all().await?;
-        self.take_links().await?;
-        self.take_publishers().await?;
+        if !done.restored {
+            self.take_back_all().await?;
+            done.restored = true;
+        }
+        if !done.linked {
+            self.take_links().await?;
+            done.linked = true;
+        }
+        let service = Arc::clone(self);
+        self.not_for_long(async move {
+            if let Err(error) = service.take_publishers().await {
+                warn!(error = &error as &dyn std::error::Error, "could not take back published ports");
+            }
+        })
+        .await;
         self.make_disks_ahead().await?;
         let prepared = Prepared { image, agent_volume, transport };
         self.meet_originals(&prepared).await?;
         info!(image = prepared.image, transport = transport.as_str(), "ready");
         let _ = self.prepared.set(prepared);
         self.readiness.send_replace(Readiness::Ready);
+        Ok(())
+    }
+
+    async fn chosen_transport(
+        self: &Arc<Self>,
+        chosen: Option<Transport>,
+        image: &str,
+        agent_volume: &str,
+    ) -> Result<Transport, Error> {
+        match chosen {
+            Some(transport) => Ok(transport),
+            None => self.choose_transport(image, agent_volume).await,
+        }
+    }
+
+    async fn ensure_quota(&self, image: &str, agent_volume: &str) -> Result<(), Error> {
+        if self.quota.get().is_none() {
+            let quota = self.open_quota(image, agent_volume).await?;
+            let _ = self.quota.set(quota);
+        }
         Ok(())
     }
 
@@ -87,11 +152,25 @@ impl Service {
     async fn ensure_image(&self) -> Result<(), Error> {
         let image = &self.setup.image;
         if self.engine.has_image(image).await? {
+            self.warn_of_an_old_image(image).await;
             return Ok(());
         }
         match &self.setup.image_source {
             Some(source) => Ok(self.engine.build_image(image, source).await?),
             None => Err(engine::Error::ImageMissing { image: image.clone() }.into()),
+        }
+    }
+
+    /// An image of an earlier version lacks what this version's documents promise. Building takes minutes, so it is not done here.
+    async fn warn_of_an_old_image(&self, image: &str) {
+        let Some(source) = self.setup.image_source.as_ref().filter(|_| image == DEFAULT_IMAGE) else {
+            return;
+        };
+        if let Ok(false) = self.engine.is_built_from(image, source).await {
+            warn!(
+                image,
+                "the sandbox image was built from another Dockerfile; `sandboxd build-image` builds it anew"
+            );
         }
     }
 

@@ -204,15 +204,23 @@ impl Service {
         Ok(())
     }
 
-    /// Takes back the publishers of before: whoever has their address goes on.
+    /// Takes back the publishers of before: whoever has their address goes on. One that hangs is made again when
+    /// somebody asks for it.
     pub(super) async fn take_publishers(self: &Arc<Self>) -> Result<(), Error> {
         let mut held = self.publications.held.lock().await;
         for found in self.engine.publishers().await? {
             let key = (found.sandbox.clone(), found.port);
-            if self.offers(&key.0, key.1).is_err() {
+            if held.contains_key(&key) || self.offers(&key.0, key.1).is_err() {
                 continue;
             }
-            let Some(at) = self.engine.published(&key.0, key.1).await? else { continue };
+            let at = match self.engine.published(&key.0, key.1).await {
+                Ok(Some(at)) => at,
+                Ok(None) => continue,
+                Err(error) => {
+                    warn!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "could not take back a published port");
+                    continue;
+                }
+            };
             match self.open_publication(&key, at) {
                 Ok(publication) => drop(held.insert(key, publication)),
                 Err(error) => {

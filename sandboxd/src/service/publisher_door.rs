@@ -12,10 +12,10 @@ use std::sync::Arc;
 use sandbox_api::SandboxId;
 use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
+use super::published_visits::{Visits, Watched};
 use super::{Error, Service};
 use crate::engine::DOOR_NAME;
 use crate::model::limits;
@@ -71,7 +71,11 @@ impl Service {
     }
 
     /// Carries a connection to the port, for as long as it lasts.
-    async fn carry(self: &Arc<Self>, (id, port): &Key, mut visitor: UnixStream) -> Result<(), Error> {
+    async fn carry(
+        self: &Arc<Self>,
+        (id, port): &Key,
+        mut visitor: Watched<UnixStream>,
+    ) -> Result<(), Error> {
         self.offers(id, *port)?;
         // It is in use for as long as the connection is open, because nothing else tells whether somebody is there.
         let (_, _, _mark) = self.in_use(id).await?.let_go();
@@ -85,7 +89,7 @@ impl Service {
 
 /// Lets connections in until the door is closed.
 async fn attend(service: Arc<Service>, key: Key, listener: UnixListener, closed: CancellationToken) {
-    let places = Arc::new(Semaphore::new(limits::MAX_PUBLISHED_CONNECTIONS));
+    let visits = Arc::new(Visits::default());
     loop {
         let accepted = tokio::select! {
             () = closed.cancelled() => return,
@@ -96,16 +100,16 @@ async fn attend(service: Arc<Service>, key: Key, listener: UnixListener, closed:
             tokio::time::sleep(limits::KEEPER_TICK).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let Some(entered) = visits.enter() else { continue };
         let (service, key, closed) = (Arc::clone(&service), key.clone(), closed.clone());
         tokio::spawn(async move {
-            let _place = place;
             tokio::select! {
-                carried = service.carry(&key, visitor) => {
+                carried = service.carry(&key, entered.watch(visitor)) => {
                     if let Err(error) = carried {
                         debug!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "a published port cannot be reached");
                     }
                 }
+                () = entered.closed() => {}
                 () = closed.cancelled() => {}
             }
         });

@@ -7,19 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use sandbox_api::SandboxId;
+use sandbox_api::command::EndReason;
+use sandbox_api::{CommandId, SandboxId};
 
 use super::activity::InUseMark;
 use super::order::{Running, Shared, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::agent::{self, AgentHandle, Duplex, Peer};
+use crate::agent::{self, AgentHandle, Duplex, Peer, Refusal};
 use crate::engine::Status;
-use crate::model::layout::{HOSTS, HOSTS_NAME};
-use crate::model::{Transport, limits};
-
-/// Times a request looks again after it brought its sandbox back, because somebody parked it meanwhile.
-const REACH_TRIES: usize = 3;
+use crate::model::layout::{HOSTS, HOSTS_NAME, PROFILE, PROFILE_NAME};
+use crate::model::{Stage, Transport, limits};
 
 /// A sandbox that can be used: its agent, and the promise that it is not replaced meanwhile.
 pub(super) struct InUse {
@@ -31,6 +29,15 @@ pub(super) struct InUse {
 }
 
 impl InUse {
+    /// A call that a limit of the sandbox refused is no use of the sandbox: one that is tried again and again must not
+    /// keep it from being parked.
+    pub(super) fn unless_refused<T>(&self, result: Result<T, agent::Error>) -> Result<T, Error> {
+        if let Err(agent::Error::Refused(Refusal::LimitReached { .. })) = &result {
+            self.mark.discount();
+        }
+        Ok(result?)
+    }
+
     /// Gives up the promise and keeps the sandbox from being idle, for what may take long.
     pub(super) fn let_go(self) -> (Arc<Sandbox>, AgentHandle, InUseMark) {
         (self.sandbox, self.agent, self.mark)
@@ -43,14 +50,14 @@ impl Service {
         let sandbox = self.find(id)?;
         // Before the look at its state, so that whoever would park it sees that somebody is coming.
         let mark = InUseMark::request(&sandbox.activity);
-        for _ in 0..REACH_TRIES {
+        for _ in 0..limits::RACE_TRIES {
             let order = sandbox.order.shared().await;
             match &*order {
                 State::Running(Running { agent, .. }) if agent.is_connected() => {
                     let agent = agent.clone();
                     return Ok(InUse { sandbox, agent, mark, _order: order });
                 }
-                State::Running(_) | State::Parked => {}
+                State::Running(_) | State::Parked | State::Lost => {}
                 State::Creating | State::Failed(_) | State::Stuck | State::Deleted => {
                     return Err(Error::NotFound { resource: "sandbox" });
                 }
@@ -63,6 +70,7 @@ impl Service {
 
     /// The sandbox with this id, whatever its state.
     pub(super) fn find(&self, id: &SandboxId) -> Result<Arc<Sandbox>, Error> {
+        self.refuse_superseded()?;
         if let Some(sandbox) = self.registry.get(id) {
             return Ok(sandbox);
         }
@@ -71,17 +79,37 @@ impl Service {
         Err(Error::NotFound { resource: "sandbox" })
     }
 
-    /// Starts a sandbox's container anew, whatever it does. Every command in it is lost; the files stay.
-    pub(super) async fn restart(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), Error> {
+    /// Whether there is no such sandbox any more, or somebody deletes it.
+    pub fn is_deleted(&self, id: &SandboxId) -> bool {
+        match self.registry.get(id) {
+            Some(sandbox) => sandbox.look(|facts| facts.deleted || facts.record.stage == Stage::Deleting),
+            None => self.prepared().is_ok(),
+        }
+    }
+
+    /// Restarts a sandbox's container, unless that was done since there were `restarts` of it. If `ends` names a
+    /// command, it ends with that reason. Every other command is lost; the files stay.
+    pub(super) async fn restart(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        restarts: u64,
+        ends: Option<(&CommandId, EndReason)>,
+    ) -> Result<(), Error> {
         let (service, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
+        let ends = ends.map(|(command, reason)| (command.clone(), reason));
         let task = self.tasks.spawn(async move {
             let mut state = sandbox.order.exclusive().await;
             let State::Running(Running { agent, .. }) = &*state else {
                 return Ok(());
             };
+            if sandbox.deadlines.restarts() != restarts {
+                return Ok(());
+            }
+            sandbox.deadlines.cut_off(ends.as_ref());
             let restarted = service.restart_held(&sandbox, agent).await;
             if restarted.is_err() {
                 // Nobody knows what runs in it now. Without its container nothing does.
+                service.verify_engine().await?;
                 service.park_held(&sandbox, &mut state).await?;
             }
             restarted
@@ -114,8 +142,14 @@ impl Service {
     /// Which process of the host may be the agent of a container with this status.
     pub(super) fn peer_of(&self, status: Status) -> Peer {
         match status {
-            Status::Running { pid } if pid > 0 && self.engine.shows_agent_pid() => Peer::Pid(pid),
-            Status::Running { .. } | Status::NeverStarted | Status::Ended | Status::Absent => Peer::Untold,
+            Status::Running { pid } | Status::Paused { pid } if pid > 0 && self.engine.shows_agent_pid() => {
+                Peer::Pid(pid)
+            }
+            Status::Running { .. }
+            | Status::Paused { .. }
+            | Status::NeverStarted
+            | Status::Ended
+            | Status::Absent => Peer::Untold,
         }
     }
 
@@ -129,7 +163,8 @@ impl Service {
                     std::fs::create_dir_all(&dir)?;
                     // Whatever the umask: the sandbox's user must get in, and nobody gets here but by its mount.
                     std::fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
-                    write_hosts(&dir.join(HOSTS_NAME))?;
+                    write_unless_there(&dir.join(HOSTS_NAME), HOSTS)?;
+                    write_unless_there(&dir.join(PROFILE_NAME), PROFILE)?;
                     AgentHandle::listen(&dir, secret, sandbox.peer.subscribe())
                 };
                 open().map_err(|source| Error::RunDir { source })
@@ -163,11 +198,11 @@ impl Service {
     }
 }
 
-/// Writes a sandbox's `/etc/hosts`, unless it is there: a container that runs has it mounted.
-fn write_hosts(path: &Path) -> io::Result<()> {
-    if std::fs::read(path).is_ok_and(|there| there == HOSTS.as_bytes()) {
+/// Writes a file that a sandbox sees, unless it is there: a container that runs has it mounted.
+fn write_unless_there(path: &Path, content: &str) -> io::Result<()> {
+    if std::fs::read(path).is_ok_and(|there| there == content.as_bytes()) {
         return Ok(());
     }
-    std::fs::write(path, HOSTS)?;
+    std::fs::write(path, content)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o644))
 }

@@ -9,21 +9,34 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use sandbox_api::SandboxId;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::agent::Peer;
-use crate::engine::{self, Found, SandboxLabels, Status};
+use crate::engine::{self, Found, SandboxLabels};
 use crate::metrics::Repair;
-use crate::model::{SandboxRecord, Stage, limits};
+use crate::model::{SandboxRecord, Stage, UidSlot, limits};
 
 /// What the engine has of ours.
 pub(super) struct OnEngine {
     /// Containers, and whether they run.
     pub(super) containers: HashMap<SandboxId, (SandboxLabels, bool)>,
     pub(super) volumes: HashMap<SandboxId, SandboxLabels>,
+}
+
+impl OnEngine {
+    fn has(&self, id: &SandboxId) -> bool {
+        self.containers.contains_key(id) || self.volumes.contains_key(id)
+    }
+
+    /// Whether it is the daemon's own trial of another start, and nobody's work.
+    fn is_trial(&self, id: &SandboxId) -> bool {
+        let of_container = self.containers.get(id).map(|(labels, _)| labels);
+        let mut labels = of_container.into_iter().chain(self.volumes.get(id));
+        labels.any(|labels| labels.slot == UidSlot::LAST)
+    }
 }
 
 impl Service {
@@ -43,21 +56,29 @@ impl Service {
 
     /// What the engine has of ours. Labels that do not verify make nothing ours.
     pub(super) async fn look(&self) -> Result<OnEngine, Error> {
-        let (containers, volumes) = tokio::try_join!(self.engine.list(), self.engine.volumes())?;
+        let containers = self.engine.list().await?;
+        // After the containers, so that its marker speaks for both.
+        let volumes = self.engine.volumes().await?;
+        self.judge_engine(&volumes).await?;
         let mut found = OnEngine { containers: HashMap::new(), volumes: HashMap::new() };
         for Found { labels, container_id, runs } in containers {
             match labels {
                 // Claims to be ours and is not signed by us: somebody else's, or a relic. Not touched.
                 None => self.warn_once(&container_id, "left a container alone whose labels do not verify"),
-                Some(labels) => drop(found.containers.insert(labels.id.clone(), (labels, runs))),
+                // Of two, the one that runs.
+                Some(labels) => {
+                    let entry = found.containers.entry(labels.id.clone());
+                    let known = entry.or_insert_with(|| (labels, false));
+                    known.1 |= runs;
+                }
             }
         }
-        found.volumes = volumes.into_iter().map(|labels| (labels.id.clone(), labels)).collect();
+        found.volumes = volumes.sandboxes.into_iter().map(|labels| (labels.id.clone(), labels)).collect();
         Ok(found)
     }
 
-    /// Looks at one sandbox: parks it where its container died, removes it where its workspace is gone or a
-    /// removal was left half done.
+    /// Looks at one sandbox: parks it where its container died, notes where its workspace is gone or back, and
+    /// removes it where a removal was left half done.
     pub(super) async fn look_at(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
         if let Err(error) = self.mend(sandbox).await {
             warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not mend a sandbox");
@@ -71,19 +92,13 @@ impl Service {
         // Whoever holds it exclusively is at it already.
         match sandbox.stage() {
             Stage::Running => {
-                let status = self.engine.status(sandbox.id()).await?;
-                if let Status::Running { .. } = status {
-                    sandbox.peer.send_if_modified(|peer| {
-                        let now = self.peer_of(status);
-                        std::mem::replace(peer, now) != now
-                    });
+                if self.is_as_it_should_be(sandbox).await? {
                     return Ok(());
                 }
                 let mut state = sandbox.order.exclusive().await;
-                let died = matches!(&*state, State::Running(_))
-                    && !matches!(self.engine.status(sandbox.id()).await?, Status::Running { .. });
-                if died {
-                    info!(sandbox = %sandbox.id(), "a container ended by itself; parking its sandbox");
+                if matches!(&*state, State::Running(_)) && !self.is_as_it_should_be(sandbox).await? {
+                    self.verify_engine().await?;
+                    info!(sandbox = %sandbox.id(), "a container ended, or was changed by others; parking its sandbox");
                     self.park_held(sandbox, &mut state).await?;
                     self.repaired(Repair::Ended);
                 }
@@ -92,9 +107,14 @@ impl Service {
             Stage::Parked => {
                 let Some(mut state) = sandbox.order.try_exclusive() else { return Ok(()) };
                 if matches!(&*state, State::Parked) && !self.has_workspace(sandbox).await? {
-                    warn!(sandbox = %sandbox.id(), "the workspace of a parked sandbox is gone, and so is the sandbox");
-                    self.delete_held(sandbox, &mut state).await?;
-                    self.repaired(Repair::Workspace);
+                    self.lose_held(sandbox, &mut state).await?;
+                }
+                Ok(())
+            }
+            Stage::Lost => {
+                let Some(mut state) = sandbox.order.try_exclusive() else { return Ok(()) };
+                if matches!(&*state, State::Lost) && self.has_workspace(sandbox).await? {
+                    self.find_held(sandbox, &mut state).await;
                 }
                 Ok(())
             }
@@ -110,12 +130,14 @@ impl Service {
         }
     }
 
-    /// Removes what no sandbox claims: containers, volumes, disks, networks, and sockets' directories.
+    /// Removes what no sandbox claims: networks and sockets' directories at once, workspaces and disks after a grace.
     pub(super) async fn sweep(&self, on_engine: &OnEngine) -> Result<(), Error> {
+        let mut unclaimed = Vec::new();
         let ids: HashSet<&SandboxId> = on_engine.containers.keys().chain(on_engine.volumes.keys()).collect();
         for id in ids {
             match self.registry.get(id) {
-                None => self.sweep_orphan(id).await,
+                None if on_engine.is_trial(id) => self.sweep_trial(id).await,
+                None => unclaimed.push(id.clone()),
                 Some(sandbox) => {
                     // A parked sandbox has no container.
                     let Some(state) = sandbox.order.try_exclusive() else { continue };
@@ -130,12 +152,15 @@ impl Service {
         let relics = self.engine.remove_networks(|name| kept.iter().any(|kept| kept == name)).await?;
         let networks = relics + self.tidy_bridge().await?;
         (0..networks).for_each(|_| self.repaired(Repair::Network));
-        self.sweep_disks().await?;
-        self.sweep_run_dir()
+        let disks = self.unclaimed_disks().await?;
+        self.sweep_unused_disks(disks.unused).await;
+        self.sweep_orphans(unclaimed, disks.used).await;
+        self.sweep_run_dir(on_engine)
     }
 
-    /// One that cannot be removed now is tried again with the next sweep, and keeps nobody from starting.
-    async fn sweep_orphan(&self, id: &SandboxId) {
+    /// A trial of a start that was cut off. One that cannot be removed now is tried again with the next sweep, and
+    /// keeps nobody from starting.
+    async fn sweep_trial(&self, id: &SandboxId) {
         match self.engine.remove(id).await {
             Ok(()) => {
                 info!(sandbox = %id, "removed a container or volume without a sandbox");
@@ -150,11 +175,14 @@ impl Service {
         }
     }
 
-    fn sweep_run_dir(&self) -> Result<(), Error> {
+    /// A container without a sandbox keeps its directory as long as itself.
+    fn sweep_run_dir(&self, on_engine: &OnEngine) -> Result<(), Error> {
         let entries = std::fs::read_dir(&self.setup.run_dir).map_err(|source| Error::RunDir { source })?;
         for entry in entries.flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<SandboxId>().ok());
-            if let Some(id) = id.filter(|id| self.registry.get(id).is_none()) {
+            let is_claimed =
+                |id: &SandboxId| self.registry.get(id).is_some() || on_engine.containers.contains_key(id);
+            if let Some(id) = id.filter(|id| !is_claimed(id)) {
                 self.remove_run_dir_of(&id)?;
                 self.repaired(Repair::RunDir);
             }
@@ -165,7 +193,9 @@ impl Service {
     /// Takes back the sandboxes of before, finishes or undoes what was cut off, and sweeps the rest.
     pub(super) async fn take_back_all(self: &Arc<Self>) -> Result<(), Error> {
         let on_engine = self.look().await?;
-        let records = if self.store.is_new() {
+        self.take_orphans().await?;
+        // A start that is tried again has them in the store already.
+        let records = if self.store.is_new() && self.store.sandboxes().await?.is_empty() {
             let records = self.rehydrate(&on_engine).await?;
             if !records.is_empty() {
                 info!(
@@ -174,14 +204,32 @@ impl Service {
                 );
             }
             records
-        } else {
+        } else if self.is_continuous() {
             self.store.sandboxes().await?
+        } else {
+            let mut records = self.store.sandboxes().await?;
+            records.extend(self.rehydrate_beside(&records, &on_engine).await?);
+            records
         };
-        // An error ends the start here, before the sweep: what is not in the registry would be swept.
-        futures::stream::iter(records.into_iter().map(Ok))
+        // An error ends this try here, before the sweep: what is not in the registry would be swept.
+        let records = records.into_iter().filter(|record| self.registry.get(&record.id).is_none());
+        futures::stream::iter(records.map(Ok))
             .try_for_each_concurrent(limits::RECONCILE_AT_ONCE, |record| self.settle(record, &on_engine))
             .await?;
-        self.sweep(&on_engine).await
+        let service = Arc::clone(self);
+        self.not_for_long(async move {
+            if let Err(error) = service.sweep(&on_engine).await {
+                warn!(error = &error as &dyn std::error::Error, "could not sweep; trying again later");
+            }
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Waits for a part of the start that need not be done before requests are served. Where it takes long, it
+    /// goes on by itself.
+    pub(super) async fn not_for_long(&self, part: impl Future<Output = ()> + Send + 'static) {
+        let _ = timeout(limits::RESTORE_WAIT, self.tasks.spawn(part)).await;
     }
 
     /// Takes one sandbox back as what it turns out to be.
@@ -199,11 +247,21 @@ impl Service {
             }
             container => container.is_some_and(|(_, runs)| *runs),
         };
-        match record.stage {
+        let stage = match record.stage {
+            // An older row than the sandbox: it was made since.
+            Stage::Creating if !self.is_continuous() && on_engine.has(&record.id) => Stage::Waking,
+            // It was woken since.
+            Stage::Parked if !self.is_continuous() && runs => Stage::Waking,
+            stage => stage,
+        };
+        match stage {
             // Nobody was told that it is there, or somebody was told that it is not.
             Stage::Creating | Stage::Deleting => self.finish_delete(record).await,
             // A container that runs may have commands in it, whatever was about to happen to it.
-            Stage::Running | Stage::Parking | Stage::Waking if runs => self.take_back_running(record).await,
+            Stage::Running | Stage::Parking | Stage::Waking | Stage::Lost if runs => {
+                self.take_back_running(record).await
+            }
+            Stage::Lost => self.take_back_lost(record).await,
             Stage::Running | Stage::Parking | Stage::Waking | Stage::Parked => {
                 self.take_back_parked(record, on_engine).await
             }
@@ -216,23 +274,21 @@ impl Service {
         sandbox.update(|record| record.stage = Stage::Deleting);
         // In the registry until nothing of it is left, so that a failure is tried again.
         if self.registry.adopt(Arc::clone(&sandbox)) {
-            self.look_at(&sandbox).await;
+            self.look_at_for_a_moment(sandbox).await;
         }
         Ok(())
+    }
+
+    async fn look_at_for_a_moment(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
+        let service = Arc::clone(self);
+        self.not_for_long(async move { service.look_at(&sandbox).await }).await;
     }
 
     async fn take_back_running(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
         let id = record.id.clone();
         let sandbox = Sandbox::of_before(record, State::Creating, None);
+        sandbox.set_restored(false);
         let agent = self.open_door(&sandbox)?;
-        match self.engine.inspect(&id).await {
-            Ok(Some(inspected)) => {
-                sandbox.peer.send_replace(self.peer_of(inspected.status));
-                sandbox.set_posture(inspected.posture);
-            }
-            // One container that hangs or went just now must not keep the others from being taken back.
-            Ok(None) | Err(_) => drop(sandbox.peer.send_replace(Peer::Untold)),
-        }
         let changed = sandbox.stage() != Stage::Running;
         sandbox.update(|record| {
             record.stage = Stage::Running;
@@ -247,6 +303,7 @@ impl Service {
             info!(sandbox = %id, "took a sandbox back");
         } else {
             warn!(sandbox = %id, "left a sandbox alone whose session or user id has another");
+            return Ok(());
         }
         if changed {
             self.repaired(Repair::CutOff);
@@ -254,6 +311,42 @@ impl Service {
         }
         self.watch_of_before(&sandbox).await;
         self.record_restored(&sandbox, &agent);
+        self.restore(sandbox).await;
+        Ok(())
+    }
+
+    /// Finds out which process may be the agent. A container that hangs must not keep the others from being
+    /// restored: its sandbox is tried again in the background.
+    async fn restore(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
+        let service = Arc::clone(self);
+        self.not_for_long(async move {
+            let mut pause = *limits::START_RETRY.start();
+            while let Err(error) = service.restore_once(&sandbox).await {
+                warn!(
+                    sandbox = %sandbox.id(),
+                    error = &error as &dyn std::error::Error,
+                    retry_in = ?pause,
+                    "a sandbox is not restored yet; trying again"
+                );
+                tokio::select! {
+                    () = service.watching.cancelled() => return,
+                    () = sleep(pause) => {}
+                }
+                pause = (pause * 2).min(*limits::START_RETRY.end());
+            }
+        })
+        .await;
+    }
+
+    async fn restore_once(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        // Whoever uses a sandbox next finds out that its container went just now.
+        if let Some(inspected) = self.engine.inspect(sandbox.id()).await? {
+            self.engine.remove_others(sandbox.id(), Some(&inspected.container_id)).await?;
+            sandbox.peer.send_replace(self.peer_of(inspected.status));
+            sandbox.set_posture(inspected.posture);
+            self.is_as_it_should_be(sandbox).await?;
+        }
+        sandbox.set_restored(true);
         Ok(())
     }
 
@@ -278,8 +371,9 @@ impl Service {
         // A container that is left over, or a workspace that is gone, is what the sweep and the next look at
         // it are for.
         if !on_engine.volumes.contains_key(&id) {
-            self.look_at(&sandbox).await;
-        } else if !was_parked {
+            self.look_at_for_a_moment(Arc::clone(&sandbox)).await;
+        }
+        if !was_parked && sandbox.stage() == Stage::Parked {
             info!(sandbox = %id, "the container of a sandbox has ended; it is parked");
             self.repaired(Repair::Ended);
             self.end_history_of(&sandbox).await;
@@ -288,17 +382,36 @@ impl Service {
         Ok(())
     }
 
-    /// The records of what the engine's labels tell, where the store is new. Where two claim one session or
-    /// user id, the one that runs has it.
+    async fn take_back_lost(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
+        let sandbox = Sandbox::of_before(record, State::Lost, None);
+        if self.registry.adopt(Arc::clone(&sandbox)) {
+            self.look_at(&sandbox).await;
+        }
+        Ok(())
+    }
+
+    /// The records of what the engine's labels tell, where the store is new.
     async fn rehydrate(&self, on_engine: &OnEngine) -> Result<Vec<SandboxRecord>, Error> {
+        self.rehydrate_beside(&[], on_engine).await
+    }
+
+    /// The records of what the engine's labels tell beside those that are known. Where two claim one session or
+    /// user id, the known one has it, or else the one that runs.
+    async fn rehydrate_beside(
+        &self,
+        known: &[SandboxRecord],
+        on_engine: &OnEngine,
+    ) -> Result<Vec<SandboxRecord>, Error> {
         let mut running: Vec<_> = on_engine.containers.values().filter(|(_, runs)| *runs).collect();
         running.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
         let running = running.into_iter().map(|(labels, _)| (labels, Stage::Running));
         let parked = on_engine.volumes.values().map(|labels| (labels, Stage::Parked));
-        let (mut sessions, mut slots, mut records) = (HashSet::new(), HashSet::new(), Vec::new());
+        let mut sessions: HashSet<_> = known.iter().map(|record| &record.spec.session_key).collect();
+        let mut slots: HashSet<_> = known.iter().map(|record| record.slot).collect();
+        let mut records = Vec::new();
         for (labels, stage) in running.chain(parked) {
             // The daemon's own trial of another start has the last user id; it was cut off.
-            let is_trial = labels.slot == crate::model::UidSlot::LAST;
+            let is_trial = labels.slot == UidSlot::LAST;
             if is_trial || sessions.contains(&labels.spec.session_key) || slots.contains(&labels.slot) {
                 continue;
             }

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Error;
 use super::activity::{Activity, now_ms};
+use super::deadline::Deadlines;
 use super::egress::Egress;
 use super::oom::Ooms;
 use super::order::{Exclusive, OrderLock, State};
@@ -42,6 +43,8 @@ pub(super) struct Sandbox {
     pub(super) watched: Mutex<HashSet<CommandId>>,
     /// Whether its agent may know commands that the store lacks.
     unrecorded: AtomicBool,
+    /// When its commands should have ended.
+    pub(super) deadlines: Deadlines,
 }
 
 /// What is known of a sandbox at any moment, whatever is being done with it.
@@ -52,6 +55,10 @@ pub(super) struct Facts {
     pub(super) posture: Option<Posture>,
     /// The store does not have the record as it is.
     pub(super) unsaved: bool,
+    /// Somebody deletes it, or has.
+    pub(super) deleted: bool,
+    /// The engine has told of its container since the daemon was started.
+    pub(super) restored: bool,
 }
 
 impl Sandbox {
@@ -76,11 +83,12 @@ impl Sandbox {
             activity: Arc::new(Activity::new(record.last_active_ms)),
             ooms: Ooms::default(),
             egress: Egress::new(record.spec.network.clone()),
-            facts: Mutex::new(Facts { record, posture, unsaved: false }),
+            facts: Mutex::new(Facts { record, posture, unsaved: false, deleted: false, restored: true }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
             writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),
             watched: Mutex::default(),
             unrecorded: AtomicBool::new(false),
+            deadlines: Deadlines::default(),
         }
     }
 
@@ -121,6 +129,14 @@ impl Sandbox {
 
     pub(super) fn set_unsaved(&self, unsaved: bool) {
         self.lock().unsaved = unsaved;
+    }
+
+    pub(super) fn set_deleted(&self, deleted: bool) {
+        self.lock().deleted = deleted;
+    }
+
+    pub(super) fn set_restored(&self, restored: bool) {
+        self.lock().restored = restored;
     }
 
     pub(super) fn stage(&self) -> Stage {

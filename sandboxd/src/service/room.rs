@@ -10,8 +10,9 @@
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
 use super::{Error, Service, UploadFailed};
@@ -20,17 +21,36 @@ use crate::model::limits;
 
 /// What was last known of the room.
 #[derive(Debug, Default)]
-pub(super) struct Room(Mutex<Option<Space>>);
+pub(super) struct Room(Mutex<Option<Measurement>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Measurement {
+    space: Space,
+    at: Instant,
+}
 
 impl Room {
     fn get(&self) -> Option<Space> {
+        self.measurement().map(|measurement| measurement.space)
+    }
+
+    fn measurement(&self) -> Option<Measurement> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a recent measurement shows far more room than a write of `bytes` needs, so that a new one can be skipped.
+    fn is_ample_for(&self, bytes: u64) -> bool {
+        self.measurement().is_some_and(|last| {
+            last.at.elapsed() < 2 * limits::ROOM_LOOK
+                && last.space.free_bytes >= limits::TIGHT_ROOM_BYTES.saturating_add(bytes)
+        })
     }
 
     /// Takes note of the room, and logs when it becomes short or is enough again.
     fn set(&self, space: Space) {
-        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(space);
-        let (was_short, is_short) = (before.is_some_and(is_short), is_short(space));
+        let measurement = Measurement { space, at: Instant::now() };
+        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(measurement);
+        let (was_short, is_short) = (before.is_some_and(|before| is_short(before.space)), is_short(space));
         let free_bytes = space.free_bytes;
         if is_short && !was_short {
             warn!(free_bytes, "the engine's disk is nearly full; writes to workspaces are refused");
@@ -63,9 +83,15 @@ impl Service {
         Ok(Some(space))
     }
 
-    /// Refuses a write of `bytes` for which there is no room. Where the room cannot be measured, what was last known counts.
+    /// Refuses a write of `bytes` for which there is no room. Far from the margin the last measurement of `watch_room` counts,
+    /// so that a write does not wait for the disks' helper. Where the room cannot be measured at once, because the engine or
+    /// the disks' helper is away, what was last known counts: files are served without either.
     pub(super) async fn check_room(&self, bytes: u64) -> Result<(), Error> {
-        let space = self.measure_room().await.unwrap_or_else(|_| self.room());
+        if self.room.is_ample_for(bytes) {
+            return Ok(());
+        }
+        let measured = timeout(limits::ROOM_ANSWER, self.measure_room()).await;
+        let space = measured.ok().and_then(Result::ok).unwrap_or_else(|| self.room());
         match space {
             Some(space) if space.free_bytes < limits::MIN_WRITE_ROOM_BYTES.saturating_add(bytes) => {
                 Err(Error::DiskShort { free_bytes: space.free_bytes })
@@ -106,8 +132,10 @@ impl Service {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // While the helper is away nothing is concluded; whoever needs it starts another.
-            let _ = self.measure_room().await;
+            // While the helper is away nothing is concluded, and the engine is not asked for another every second.
+            if self.measure_room().await.is_err() {
+                sleep(limits::ROOM_RETRY).await;
+            }
         }
     }
 }

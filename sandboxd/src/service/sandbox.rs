@@ -18,9 +18,6 @@ use crate::model::network::NetworkWish;
 use crate::model::{SandboxSpec, Stage, Transport, limits};
 use crate::{engine, seam, store};
 
-/// Times a create starts over because the sandbox it found was on its way out.
-const CREATE_TRIES: usize = 3;
-
 /// The sandbox a session has now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reconnected {
@@ -54,8 +51,9 @@ impl Service {
         changes: &Changes,
     ) -> Result<Reconnected, Error> {
         let prepared = self.prepared()?.clone();
+        self.may_act().await?;
         self.allows_network(&spec.network)?;
-        for _ in 0..CREATE_TRIES {
+        for _ in 0..limits::RACE_TRIES {
             match self.registry.claim(spec.clone(), prepared.transport)? {
                 Claim::New(sandbox, guard) => return self.create(sandbox, guard, prepared).await,
                 Claim::NoUserId => self.delete_oldest_parked().await?,
@@ -229,6 +227,7 @@ impl Service {
                 let id = sandbox.id().clone();
                 Ok(Some(Reconnected { id, created: false, woken, spec: sandbox.labels().spec }))
             }
+            State::Lost => Err(Error::Lost),
             State::Failed(error) => Err(Error::CreateFailed(Arc::clone(error))),
             State::Stuck => {
                 drop(state);
@@ -275,6 +274,8 @@ impl Service {
     }
 
     async fn delete_now(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        // Before anybody is let go, so that they are told why.
+        sandbox.set_deleted(true);
         if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
             // Whoever uses it now is let go at once instead of being waited for.
             agent.hang_up();
@@ -283,11 +284,15 @@ impl Service {
         if matches!(*state, State::Failed(_) | State::Deleted) {
             return Ok(());
         }
-        self.delete_held(sandbox, &mut state).await
+        let done = self.delete_held(sandbox, &mut state).await;
+        // One that could not be deleted and is used again is there.
+        sandbox.set_deleted(matches!(*state, State::Stuck | State::Deleted));
+        done
     }
 
     /// Deletes a sandbox that the caller holds.
     pub(super) async fn delete_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.may_act().await?;
         match self.store.set_stage(sandbox.id(), Stage::Deleting).await {
             // Its create failed before there was a row.
             Ok(()) | Err(store::Error::Absent { .. }) => {}
@@ -325,6 +330,7 @@ impl Service {
             // The engine may have the disk mounted, too. Nobody else can use it; each sweep tries again.
             Err(error @ engine::Error::Miscounted { .. }) => {
                 let disk = self.give_up_disk(sandbox).await;
+                self.expect_removal(sandbox.id()).await;
                 warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, disk_is_gone = disk.is_ok(), "a deleted volume stays until the engine is restarted");
             }
             Err(error) => return Err(error.into()),

@@ -24,11 +24,12 @@ impl Service {
     pub async fn open_terminal(self: &Arc<Self>, id: &SandboxId, spec: TerminalSpec) -> Result<(), Error> {
         let in_use = self.in_use(id).await?;
         let spec = with_env(spec, &in_use.sandbox);
-        match in_use.agent.open_terminal(&spec).await {
+        let opened = match in_use.agent.open_terminal(&spec).await {
             // The id makes the second try safe: what was opened is not opened again.
-            Err(error) if error.is_broken() => Ok(in_use.agent.open_terminal(&spec).await?),
-            other => Ok(other?),
-        }
+            Err(error) if error.is_broken() => in_use.agent.open_terminal(&spec).await,
+            other => other,
+        };
+        in_use.unless_refused(opened)
     }
 
     /// The terminals of a sandbox, the newest first, without their screens.
@@ -75,10 +76,11 @@ impl Service {
         terminal: &TerminalId,
     ) -> Result<(), Error> {
         let (sandbox, agent, _mark) = self.in_use(id).await?.let_go();
+        let restarts = sandbox.deadlines.restarts();
         match agent.close_terminal(terminal).await {
             Err(agent::Error::Deadline { after }) => {
                 warn!(sandbox = %sandbox.id(), %terminal, ?after, "a terminal did not end; restarting its container");
-                self.restart(&sandbox).await
+                self.restart(&sandbox, restarts, None).await
             }
             other => Ok(other?),
         }

@@ -132,7 +132,12 @@ impl Service {
                 let parked_for = self.age.since(record.parked_at_age_ms?);
                 Some(self.setup.limits.workspace_retention.saturating_sub(parked_for))
             }
-            Stage::Running | Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting => None,
+            Stage::Running
+            | Stage::Creating
+            | Stage::Parking
+            | Stage::Waking
+            | Stage::Deleting
+            | Stage::Lost => None,
         }
     }
 

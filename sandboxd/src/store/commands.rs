@@ -10,6 +10,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::row::{BadColumn, Columns, saturated};
 use super::{Error, Store};
+use crate::model::command::KilledBy;
 use crate::model::{CommandRecord, Ended, RequestDigest, limits};
 
 /// How much of a command is written down.
@@ -178,7 +179,7 @@ fn bind_ended<'q>(query: Query<'q>, ended: &Ended, age_ms: u64) -> Query<'q> {
         .bind(saturated(ended.stdout_bytes))
         .bind(saturated(ended.stderr_bytes))
         .bind(saturated(ended.dropped_bytes))
-        .bind(ended.swept)
+        .bind(killed_by_number(ended.killed_by))
         .bind(saturated(age_ms))
 }
 
@@ -217,8 +218,21 @@ fn ended(columns: &Columns<'_>) -> Result<Ended, BadColumn> {
         stdout_bytes: columns.count("stdout_bytes")?,
         stderr_bytes: columns.count("stderr_bytes")?,
         dropped_bytes: columns.count("dropped_bytes")?,
-        swept: columns.get("swept")?,
+        killed_by: killed_by_of(columns.get("swept")?),
     })
+}
+
+/// What the column `swept` holds. It was a truth value before there was a second case.
+fn killed_by_number(killed_by: Option<KilledBy>) -> i64 {
+    match killed_by {
+        None => 0,
+        Some(KilledBy::Sweep) => 1,
+        Some(KilledBy::Restart) => 2,
+    }
+}
+
+fn killed_by_of(number: i64) -> Option<KilledBy> {
+    [KilledBy::Sweep, KilledBy::Restart].into_iter().find(|by| killed_by_number(Some(*by)) == number)
 }
 
 fn reason_name(reason: EndReason) -> &'static str {

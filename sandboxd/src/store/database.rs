@@ -20,7 +20,8 @@ use super::ballast::{self, Ballast};
 use super::{Error, schema};
 use crate::model::limits;
 
-const FILE: &str = "sandboxd.db";
+/// Name of the database in the state dir.
+pub const FILE: &str = "sandboxd.db";
 
 /// Pages of 4 KiB in the log before they move into the database. Fewer than SQLite's own 1000, because on a full
 /// disk the log must not outgrow the ballast.

@@ -9,14 +9,17 @@ mod commands;
 mod database;
 mod error;
 mod history;
+mod identity;
 mod links;
 mod row;
 mod sandboxes;
 mod schema;
 
 pub use commands::Written;
+pub use database::FILE;
 pub use error::{Cause, Error};
 pub use history::History;
+pub use identity::Identity;
 
 use std::path::Path;
 use std::sync::Arc;

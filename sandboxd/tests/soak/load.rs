@@ -1,6 +1,7 @@
 //! One session's user: does a bit of everything at an even pace.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -197,18 +198,23 @@ impl Load {
         self.client.close_terminal(id, &terminal).await.map(drop)
     }
 
-    async fn preview(&self, id: &SandboxId) -> Result<(), Error> {
+    async fn preview(&mut self, id: &SandboxId) -> Result<(), Error> {
         let server = format!(
             "exec node -e \"require('http').createServer((req, res) => res.end('x'.repeat(100000)))\
              .listen({PORT}, '127.0.0.1')\""
         );
         let request = StartCommand { detached: Some(true), timeout_ms: Some(20_000), ..script(&server) };
         let command = self.client.start(id, &request).await?.command_id;
-        let request = CreateLink { style: Some(LinkStyle::Port), ttl_ms: Some(30_000) };
+        // A link with a port of its own would keep its listener for a while after it is revoked.
+        let request = CreateLink { style: Some(LinkStyle::Host), ttl_ms: Some(30_000) };
         let link = self.client.create_link(id, PORT, &request).await?;
         for _ in 0..10 {
             // Until it listens, visitors are told so.
-            drop(visit(&link.url).await);
+            if let Err(error) = visit(&link.url).await
+                && error.is_connect()
+            {
+                self.broken.push(format!("{}: preview: {error:?}", self.key));
+            }
         }
         self.client.revoke_link(id, PORT, &link.link_id).await?;
         self.client.kill(id, &command, &Default::default()).await.map(drop)
@@ -216,8 +222,12 @@ impl Load {
 }
 
 async fn visit(url: &str) -> Result<(), reqwest::Error> {
-    let answer = reqwest::Client::builder().timeout(Duration::from_secs(10)).build()?.get(url).send().await?;
-    answer.bytes().await.map(drop)
+    let url = reqwest::Url::parse(url).unwrap();
+    // Without a name server: what a browser takes a name below localhost for.
+    let address = SocketAddr::from(([127, 0, 0, 1], url.port().unwrap()));
+    let visitor = reqwest::Client::builder().timeout(Duration::from_secs(10));
+    let visitor = visitor.resolve(url.host_str().unwrap(), address).build()?;
+    visitor.get(url).send().await?.bytes().await.map(drop)
 }
 
 async fn drain(mut records: sandbox_client::Records) -> Result<(), Error> {

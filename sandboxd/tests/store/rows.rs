@@ -8,10 +8,10 @@ use std::time::Duration;
 use proptest::option;
 use proptest::prelude::*;
 use sandboxd::model::{
-    Disk, NetworkMode, NetworkPolicy, Resources, Runtime, SandboxRecord, SandboxSpec, SessionKey, Stage,
-    Transport, UidSlot,
+    Disk, NetworkMode, NetworkPolicy, Orphan, OrphanKind, Resources, Runtime, SandboxRecord, SandboxSpec,
+    SessionKey, Stage, Transport, UidSlot,
 };
-use sandboxd::store::{Error, Store};
+use sandboxd::store::{Error, Identity, Store};
 
 use crate::world::{command, dir, ended, sandbox, sandbox_id, store};
 
@@ -39,6 +39,29 @@ async fn a_sandbox_is_begun_changed_and_removed() {
     assert_eq!(store.sandboxes().await.unwrap(), []);
     let gone = store.set_stage(&one.id, Stage::Running).await;
     assert!(matches!(gone, Err(Error::Absent { .. })), "{gone:?}");
+}
+
+#[tokio::test]
+async fn whose_engine_it_is_and_what_has_no_sandbox_reads_back() {
+    let (_dir, store) = store().await;
+    assert_eq!(store.identity().await.unwrap(), Identity::default());
+    let identity = Identity {
+        instance: Some("0123456789abcdef".into()),
+        engine: Some("AAAA:BBBB".into()),
+        marker: Some("word".into()),
+        epoch: Some("one two".into()),
+        epoch_number: 7,
+    };
+    store.set_identity(&identity).await.unwrap();
+    store.set_age_ms(1).await.unwrap();
+    assert_eq!(store.identity().await.unwrap(), identity);
+
+    let orphan = |kind, name: &str| Orphan { kind, name: name.into(), seen_at_age_ms: 5, seen_at_ms: -5 };
+    let orphans = [orphan(OrphanKind::Disk, "a"), orphan(OrphanKind::Workspace, "a")];
+    store.set_orphans(&orphans).await.unwrap();
+    assert_eq!(store.orphans().await.unwrap(), orphans);
+    store.set_orphans(&[]).await.unwrap();
+    assert_eq!(store.orphans().await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -214,7 +237,7 @@ fn disk() -> impl Strategy<Value = Disk> {
 }
 
 fn stage() -> impl Strategy<Value = Stage> {
-    let names = ["creating", "running", "parking", "parked", "waking", "deleting"];
+    let names = ["creating", "running", "parking", "parked", "waking", "deleting", "lost"];
     prop::sample::select(names.map(|name| Stage::parse(name).unwrap()).to_vec())
 }
 

@@ -70,6 +70,6 @@ pub(crate) fn ended(exit_code: i32) -> Ended {
         stdout_bytes: 3,
         stderr_bytes: 2,
         dropped_bytes: 1,
-        swept: false,
+        killed_by: None,
     }
 }

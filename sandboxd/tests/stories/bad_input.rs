@@ -126,7 +126,7 @@ async fn null_is_absent_and_unknown_fields_are_ignored() {
     let daemon = Daemon::start().await;
     let asker = Asker::of(&daemon);
     let wish = json!({
-        "sessionKey": " chat:1 ", "runtime": null, "idleTtlMs": null, "resources": null, "network": null,
+        "sessionKey": "chat:1", "runtime": null, "idleTtlMs": null, "resources": null, "network": null,
         "ports": null, "image": null, "env": null, "metadata": null, "tomorrow": { "is": ["another", "day"] },
     });
     let made = asker.post(SANDBOXES, &wish).await;

@@ -21,11 +21,11 @@ async fn create(daemon: &Daemon, key: &str) -> Result<SandboxId, Error> {
 }
 
 /// What needs no writing goes on, and what does is refused in time and leaves nothing half done.
-async fn only_reading_works(daemon: &Daemon, used: &SandboxId) {
+async fn only_reading_works(daemon: &Daemon, used: &SandboxId, refusal: ErrorCode) {
     let before = objects_of(&daemon.home).await;
     let began = Instant::now();
     let error = create(daemon, "chat:new").await.unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
+    assert_eq!(error.code(), Some(refusal), "{error:?}");
     assert!(began.elapsed() < limits::STORE_BUSY + A_LITTLE, "{:?}", began.elapsed());
     assert_eq!(daemon.output(used, "echo on >> file; tail -n 1 file").await, "on\n");
     assert_eq!(daemon.client.get(used).await.unwrap().state, SandboxState::Running);
@@ -48,7 +48,7 @@ async fn a_locked_database_holds_up_creates_and_no_command() {
     let used = daemon.sandbox("chat:1").await;
     let mut other = connect(&daemon.home.path().join("state")).await;
     execute(&mut other, "BEGIN EXCLUSIVE").await;
-    only_reading_works(&daemon, &used).await;
+    only_reading_works(&daemon, &used, ErrorCode::Unavailable).await;
     execute(&mut other, "ROLLBACK").await;
     everything_works(&daemon, &used).await;
     daemon.stop().await;
@@ -59,7 +59,7 @@ async fn a_read_only_database_holds_up_creates_and_no_command() {
     let daemon = Daemon::start().await;
     let used = daemon.sandbox("chat:1").await;
     let immutable = Immutable::new(&daemon.home.path().join("state"), &["sandboxd.db", "sandboxd.db-wal"]);
-    only_reading_works(&daemon, &used).await;
+    only_reading_works(&daemon, &used, ErrorCode::Unavailable).await;
     drop(immutable);
     everything_works(&daemon, &used).await;
     daemon.stop().await;
@@ -72,7 +72,7 @@ async fn on_a_full_disk_sandboxes_are_used_and_deleted_and_not_made() {
     let daemon = Daemon::start_in(home).await;
     let used = daemon.sandbox("chat:1").await;
     let filler = disk.fill();
-    only_reading_works(&daemon, &used).await;
+    only_reading_works(&daemon, &used, ErrorCode::InsufficientStorage).await;
     daemon.client.delete(&used).await.unwrap();
     until("nothing is left", || async { objects_of(&daemon.home).await.is_empty() }).await;
 

@@ -42,15 +42,16 @@ async fn only_the_right_token_lets_in() {
     let asker = Asker::of(&daemon);
     let (bearer, wrong) = (format!("Bearer {TOKEN}"), format!("{TOKEN}x"));
     let bearer_lower = format!("bearer  {TOKEN}");
-    let right: [&[(&str, &str)]; 5] = [
+    let right: [&[(&str, &str)]; 6] = [
         &[(TOKEN_HEADER, TOKEN)],
         &[("authorization", &bearer)],
         &[("authorization", &bearer_lower)],
         &[(TOKEN_HEADER, ""), ("authorization", &bearer)],
-        &[(TOKEN_HEADER, TOKEN), ("authorization", "Bearer wrong")],
+        &[(TOKEN_HEADER, TOKEN), ("authorization", &bearer)],
+        &[(TOKEN_HEADER, TOKEN), ("authorization", "Basic b2Y6YS1mcm9udA==")],
     ];
     let cut = &TOKEN[1..];
-    let refused: [&[(&str, &str)]; 7] = [
+    let refused: [&[(&str, &str)]; 11] = [
         &[(TOKEN_HEADER, "wrong")],
         &[(TOKEN_HEADER, &wrong)],
         &[(TOKEN_HEADER, cut)],
@@ -58,6 +59,11 @@ async fn only_the_right_token_lets_in() {
         &[("authorization", "Bearer ")],
         &[("authorization", "Basic dGhlOnRva2Vu")],
         &[(TOKEN_HEADER, "wrong"), ("authorization", &bearer)],
+        // Whatever a request says must be right, and said once.
+        &[(TOKEN_HEADER, TOKEN), ("authorization", "Bearer wrong")],
+        &[(TOKEN_HEADER, TOKEN), (TOKEN_HEADER, "wrong")],
+        &[(TOKEN_HEADER, TOKEN), (TOKEN_HEADER, TOKEN)],
+        &[("authorization", &bearer), ("authorization", &bearer)],
     ];
     let ask = |headers: &[(&str, &str)]| {
         let path = format!("/v1/sandboxes/{NO_SANDBOX}:stop");

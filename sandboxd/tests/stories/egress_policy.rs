@@ -63,6 +63,18 @@ async fn a_list_lets_through_what_it_names_and_the_rest_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_leaves_after_its_answer_is_heard_every_time() {
+    let Some(_sink) = Sink::open() else { return };
+    let daemon = Daemon::start_in(home()).await;
+    let sandbox = sandbox_with(&daemon, "chat:1", "allowlist", &["a.example"]).await;
+    for path in ["leave", "old"] {
+        let script = format!("for i in $(seq 10); do curl -sS -m 20 http://a.example/{path}; done");
+        assert_eq!(daemon.output(&sandbox, &script).await, "the sink\n".repeat(10), "{path}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_is_not_used_for_another_host_of_the_same_server() {
     let Some(sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;

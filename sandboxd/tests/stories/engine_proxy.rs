@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Cut,
     /// It answers 500.
     Fail,
+    /// It answers 200 with what is no JSON.
+    Garbage,
 }
 
 /// What holds now. A change is noticed by whoever waits for it.
@@ -146,6 +148,11 @@ async fn serve(mut client: UnixStream, mut rules: watch::Receiver<Rules>) -> std
         Some(Fault::Fail) => {
             let answer = "HTTP/1.1 500 Internal Server Error\r\ncontent-type: application/json\r\n\
                           content-length: 26\r\nconnection: close\r\n\r\n{\"message\":\"it is broken\"}";
+            return client.write_all(answer.as_bytes()).await;
+        }
+        Some(Fault::Garbage) => {
+            let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                          content-length: 15\r\nconnection: close\r\n\r\n<html>it is off";
             return client.write_all(answer.as_bytes()).await;
         }
         Some(Fault::Delay(time)) => sleep(time).await,

@@ -6,6 +6,9 @@ use bollard::query_parameters::{ListContainersOptions, ListNetworksOptions, List
 
 use crate::harness::{Home, docker};
 
+/// What is the daemon's own: the disks' helper and volume, and what marks the engine.
+const OWN: [&str; 3] = ["sandboxd-disks-", "sandboxd-marker-", "sandboxd-epoch-"];
+
 /// Names of all networks of this home's daemon.
 pub(crate) async fn networks_of(home: &Home) -> Vec<String> {
     let label = format!("sandboxd.instance={}", home.instance().unwrap().id());
@@ -27,8 +30,7 @@ pub(crate) async fn objects_of(home: &Home) -> Vec<String> {
     let options = ListVolumesOptions { filters: Some(filters) };
     let volumes = docker.list_volumes(Some(options)).await.unwrap().volumes.unwrap_or_default();
     let mut names: Vec<String> = containers.chain(volumes.into_iter().map(|volume| volume.name)).collect();
-    // The daemon's own helper and its volume are there as long as the daemon is.
-    names.retain(|name| !name.contains("sandboxd-disks-"));
+    names.retain(|name| !OWN.iter().any(|own| name.contains(own)));
     names.sort();
     names
 }

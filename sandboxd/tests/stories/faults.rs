@@ -355,17 +355,14 @@ async fn a_missing_image_is_named_and_the_daemon_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workspace_deleted_behind_our_back_is_a_sandbox_less() {
+async fn a_volume_deleted_behind_our_back_is_made_again_for_its_disk() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "echo kept > file").await;
     daemon.client.park(&sandbox, false).await.unwrap();
     let force = Some(RemoveVolumeOptions { force: true });
     docker().await.remove_volume(&volume_name(&sandbox), force).await.unwrap();
-    let error = daemon.client.touch(&sandbox, None).await.unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::NotFound));
-    let another = daemon.sandbox("chat:1").await;
-    assert_ne!(another, sandbox);
-    assert_eq!(daemon.output(&another, "ls").await, "");
+    assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n", "the disk has the files");
     leave_nothing(daemon).await;
 }
 
@@ -438,4 +435,27 @@ async fn a_clock_that_jumps_deletes_and_parks_nothing() {
         daemon.client.delete(&sandbox).await.unwrap();
     }
     daemon.kill().await;
+}
+
+/// Whatever is at the engine's socket, its nonsense is not the daemon's own fault.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_answers_nonsense_is_unavailable_and_named() {
+    let proxy = EngineProxy::start();
+    let daemon = behind(&proxy).await;
+    let (one, two) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
+    daemon.client.park(&two, false).await.unwrap();
+    proxy.set("/", Fault::Garbage);
+    for error in [
+        create(&daemon.client, "chat:3").await.unwrap_err(),
+        daemon.client.touch(&two, None).await.unwrap_err(),
+        daemon.client.park(&one, false).await.unwrap_err(),
+        daemon.client.health().await.unwrap_err(),
+    ] {
+        assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
+        let told = error.to_string();
+        assert!(told.contains("cannot be read") && !told.contains("html"), "{told}");
+    }
+    proxy.mend();
+    assert_eq!(daemon.output(&two, "echo woken").await, "woken\n");
+    leave_nothing(daemon).await;
 }

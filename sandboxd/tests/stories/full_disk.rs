@@ -38,12 +38,13 @@ async fn a_full_engine_disk_refuses_writes_and_loses_none() {
 
     // More than an upload needs, and less than what is kept free.
     let ballast = engine.fill(64 * MIB);
+    until("the daemon notices", || async { daemon.client.ready().await.is_ok_and(|ready| ready.disk_short) })
+        .await;
     is_full("PUT", put(&daemon, &sandbox, "after").await);
     is_full("files:write", write(&daemon, &sandbox, [file("after", "x")]).await);
     is_full("unpack", daemon.client.unpack_files(&sandbox, "to", vec![0; 10_240]).await);
     let wish = CreateSandbox { session_key: "chat:2".into(), ..CreateSandbox::default() };
     is_full("create", daemon.client.create_or_reconnect(&wish).await);
-    until("it is told", || async { daemon.client.ready().await.is_ok_and(|ready| ready.disk_short) }).await;
     let shown = Asker::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}")).await.json();
     assert!(shown.to_string().contains("disk space: the engine's disk is nearly full"), "{shown}");
     let metrics = Asker::of(&daemon).get("/metrics").await;

@@ -241,7 +241,7 @@ async fn the_engine_confirms_every_setting() {
     for (target, writable) in &targets {
         assert_eq!(*writable, target == "/vercel/sandbox", "{targets:?}");
     }
-    assert_eq!(targets.len(), 4);
+    assert_eq!(targets.len(), 5);
     let labels = config.labels.unwrap();
     assert_eq!(labels["remcochat.sessionKey"], "chat:1");
     assert_eq!(labels["sandboxd.instance"], daemon.home.instance().unwrap().id());

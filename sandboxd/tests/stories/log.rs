@@ -98,3 +98,32 @@ async fn an_archive_that_breaks_off_is_logged_with_what_could_not_be_read() {
     logging.client.delete(&sandbox).await.unwrap();
     logging.daemon.kill().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_caller_adds_a_line_to_the_log() {
+    let forged = "\n2026-01-01T00:00:00Z  INFO sandboxd: forged\r\u{1b}[31m\u{85}\u{2028}\u{202e}";
+    for format in ["text", "json"] {
+        let mut logging = Logging::start(Home::new().set("SANDBOXD_LOG_FORMAT", format)).await;
+        let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+        let sandbox = logging.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+        let base = format!("{}/v1/sandboxes/{sandbox}", logging.url);
+        let http = reqwest::Client::new();
+        let name = format!("A={forged}");
+        let body = json!({ "script": "true", "env": { name: "x" } });
+        let ask = http.post(format!("{base}/commands")).header(TOKEN_HEADER, TOKEN);
+        let refused: ErrorBody = ask.json(&body).send().await.unwrap().json().await.unwrap();
+        logging.line(&refused.request_id).await;
+        let pattern = [("pattern", format!("[{forged}"))];
+        let ask = http.get(format!("{base}/files:glob")).query(&pattern).header(TOKEN_HEADER, TOKEN);
+        let refused: ErrorBody = ask.send().await.unwrap().json().await.unwrap();
+        logging.line(&refused.request_id).await;
+        logging.client.delete(&sandbox).await.unwrap();
+        logging.daemon.kill().await.unwrap();
+        let log = logging.log();
+        assert!(log.contains("forged"), "a refusal names what it refuses: {log}");
+        for line in log.lines() {
+            assert!(!line.contains(log_text::is_unsafe), "{line:?}");
+            assert!(!line.starts_with("2026-01-01"), "{line:?}");
+        }
+    }
+}

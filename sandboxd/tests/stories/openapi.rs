@@ -56,6 +56,7 @@ fn filled(path: &str) -> String {
         ("{port}", "3000"),
         ("{linkId}", "lnk_0000000000000000"),
         ("{file}", "page.js"),
+        ("{name}", "nothing"),
     ];
     let path = named.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value));
     assert!(!path.contains('{'), "a parameter without a value here: {path}");

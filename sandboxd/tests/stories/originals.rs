@@ -89,12 +89,14 @@ async fn an_original_is_left_alone_until_the_operator_says_otherwise() {
     let home: Home = daemon.stop().await;
     assert!(original.runs().await);
 
-    let daemon = Daemon::start_in(home.set("SANDBOXD_ADOPT_ORIGINAL", "1")).await;
+    let home = home.set("SANDBOXD_ADOPT_ORIGINAL", "1").set("SANDBOXD_DEFAULT_IDLE_TTL_MS", "60000");
+    let daemon = Daemon::start_in(home).await;
     let listed = daemon.client.list(&ListSandboxes::default()).await.unwrap().sandboxes;
     assert_eq!(listed.len(), 1);
     let seen: HashMap<_, _> = listed.iter().map(|found| (found.session_key.as_str(), found.state)).collect();
     assert_eq!(seen, HashMap::from([("chat:original", SandboxState::Parked)]));
     assert_eq!(listed[0].ports, [3000]);
+    assert_eq!(listed[0].idle_ttl_ms, 60_000, "the operator's idle time");
 
     let wish = CreateSandbox { session_key: "chat:original".into(), ..CreateSandbox::default() };
     let found = daemon.client.create_or_reconnect(&wish).await.unwrap();

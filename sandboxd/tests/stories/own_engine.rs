@@ -10,9 +10,13 @@ use tempfile::TempDir;
 /// How long it may take to start or to stop.
 const SOON: Duration = Duration::from_secs(30);
 
+/// Where it keeps its data.
+const DATA: &str = "data";
+
 /// `dockerd` with its own state, namespaces and socket, and without a network.
 pub(crate) struct OwnEngine {
     dir: TempDir,
+    data: &'static str,
     dockerd: Option<Child>,
 }
 
@@ -37,7 +41,7 @@ impl OwnEngine {
     }
 
     fn start_in(dir: TempDir, image: &str) -> Self {
-        let mut engine = Self { dir, dockerd: None };
+        let mut engine = Self { dir, data: DATA, dockerd: None };
         engine.start_again(false);
         let mut save = Command::new("docker").args(["save", image]).stdout(Stdio::piped()).spawn().unwrap();
         let load = engine.docker(&["load", "--quiet"]).stdin(save.stdout.take().unwrap()).status().unwrap();
@@ -57,7 +61,7 @@ impl OwnEngine {
         let mut dockerd = Command::new("unshare");
         dockerd
             .args(["--net", "dockerd"])
-            .args(["--data-root", &path("data"), "--exec-root", &path("exec"), "--pidfile", &path("pid")])
+            .args(["--data-root", &path(self.data), "--exec-root", &path("exec"), "--pidfile", &path("pid")])
             .args(["--host", &format!("unix://{}", path("docker.sock")), "--config-file", &path("none.json")])
             .args(["--containerd-namespace", namespace])
             .args(["--containerd-plugins-namespace", &format!("{namespace}-plugins")])
@@ -70,6 +74,11 @@ impl OwnEngine {
         wait_until("the engine answers", || {
             self.docker(&["version"]).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
         });
+    }
+
+    /// As if its disk were not mounted: from its next start on it has another data root, or its own again.
+    pub(crate) fn unmount(&mut self, is_away: bool) {
+        self.data = if is_away { "empty" } else { DATA };
     }
 
     /// Asks it to stop, as a service manager does, and waits for its end.
@@ -123,6 +132,10 @@ impl Drop for Ballast {
 impl Drop for OwnEngine {
     /// Nothing of it may stay: neither containers nor mounts.
     fn drop(&mut self) {
+        if self.data != DATA {
+            self.stop();
+            self.data = DATA;
+        }
         if self.dockerd.is_none() {
             self.start_again(false);
         }

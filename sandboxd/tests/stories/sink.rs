@@ -124,7 +124,7 @@ async fn accept(listener: tokio::net::TcpListener, arrivals: Arc<Mutex<Vec<Arriv
 }
 
 /// Notes the connection at once, and what comes on it as it comes. Whoever asks by HTTP is answered; `/lan` leads on to the
-/// LAN, and `/metadata` to the metadata service. Everybody else is sent back what he sent.
+/// LAN, and `/metadata` to the metadata service. After `/leave` and `/old` it leaves, saying so or not. Everybody else is sent back what he sent.
 async fn answer(mut stream: tokio::net::TcpStream, arrivals: Arc<Mutex<Vec<Arrival>>>) {
     let at = stream.local_addr().unwrap();
     let index = {
@@ -138,12 +138,17 @@ async fn answer(mut stream: tokio::net::TcpStream, arrivals: Arc<Mutex<Vec<Arriv
         let answer = match &part[..length] {
             words if words.starts_with(b"GET /lan ") => redirect(&format!("http://{LAN}/")),
             words if words.starts_with(b"GET /metadata ") => redirect(&format!("http://{METADATA}/latest/")),
+            words if words.starts_with(b"GET /leave ") => {
+                b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 9\r\n\r\nthe sink\n".to_vec()
+            }
+            words if words.starts_with(b"GET /old ") => b"HTTP/1.0 200 OK\r\n\r\nthe sink\n".to_vec(),
             words if words.starts_with(b"GET ") => {
                 b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nthe sink\n".to_vec()
             }
             words => words.to_vec(),
         };
-        if stream.write_all(&answer).await.is_err() {
+        let is_last = [&b"GET /leave "[..], b"GET /old "].iter().any(|ask| part.starts_with(ask));
+        if stream.write_all(&answer).await.is_err() || is_last {
             return;
         }
     }

@@ -1,7 +1,5 @@
 //! Starting the daemon where something is not as it must be: a clear message, soon, and a failing exit code.
 
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use crate::harness::{DaemonProcess, Home, TOKEN, free_port};
 /// Within which a start must have failed; nothing it waits for may take longer.
 const REFUSAL: Duration = Duration::from_secs(20);
 
-fn serve(home: &Home) -> Command {
+pub(crate) fn serve(home: &Home) -> Command {
     let mut command = home.program(&["serve"]);
     command.env("SANDBOXD_PORT", free_port().to_string());
     command
@@ -98,87 +96,6 @@ async fn check_config_shows_settings_and_sources_and_no_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_an_engine_the_message_says_what_to_do() {
-    let home = Home::new();
-    let missing = home.path().join("no-engine.sock").to_string_lossy().into_owned();
-    let words = refused(serve(&home.set("SANDBOXD_DOCKER_SOCKET", &missing))).await;
-    tells(&words, &[&missing, "Docker engine", "systemctl start docker", "SANDBOXD_DOCKER_SOCKET"]);
-
-    // A socket that was an engine's once.
-    let home = Home::new();
-    let left = home.path().join("left.sock");
-    drop(UnixListener::bind(&left).unwrap());
-    let left = left.to_string_lossy().into_owned();
-    let words = refused(serve(&home.set("SANDBOXD_DOCKER_SOCKET", &left))).await;
-    tells(&words, &[&left, "no Docker engine answers", "systemctl start docker"]);
-
-    let nobody = format!("tcp://127.0.0.1:{}", free_port());
-    let words = refused(serve(&Home::new().set("DOCKER_HOST", &nobody))).await;
-    tells(&words, &[&nobody, "no Docker engine answers", "systemctl start docker"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_never_answers_is_not_waited_for() {
-    let home = Home::new();
-    let path = home.path().join("mute.sock");
-    // The kernel accepts for it, and nobody ever reads.
-    let _mute = UnixListener::bind(&path).unwrap();
-    let path = path.to_string_lossy().into_owned();
-    let words = refused(serve(&home.set("SANDBOXD_DOCKER_SOCKET", &path))).await;
-    tells(&words, &[&path, "does not answer", "systemctl start docker"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_engine_is_told_from_one() {
-    let home = Home::new();
-    let path = home.path().join("other.sock");
-    let listener = tokio::net::UnixListener::bind(&path).unwrap();
-    let other = tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, b"220 mail.example ESMTP\r\n").await;
-        }
-    });
-    let path = path.to_string_lossy().into_owned();
-    let words = refused(serve(&home.set("SANDBOXD_DOCKER_SOCKET", &path))).await;
-    tells(&words, &[&path, "no Docker engine answers"]);
-    other.abort();
-}
-
-/// A user without rights of any kind: root passes every permission, so as root the program runs as nobody,
-/// and as its own copy, because the build's folder may be closed to others.
-fn as_nobody(home: &Home, command: Command) -> Command {
-    if !rustix::process::geteuid().is_root() {
-        return command;
-    }
-    let nobody = 65534;
-    let dir = home.path().join("nobody");
-    std::fs::create_dir(&dir).unwrap();
-    std::fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711)).unwrap();
-    let program = dir.join("sandboxd");
-    std::fs::copy(env!("CARGO_BIN_EXE_sandboxd"), &program).unwrap();
-    chown(&dir, Some(nobody), Some(nobody)).unwrap();
-    let mut copy = Command::new(program);
-    let std = command.as_std();
-    let settings: Vec<_> = std.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
-    copy.args(std.get_args()).env_clear().envs(settings).kill_on_drop(true);
-    copy.env("SANDBOXD_STATE_DIR", dir.join("state")).env("SANDBOXD_RUN_DIR", dir.join("run"));
-    copy.uid(nobody).gid(nobody);
-    copy
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_permission_the_message_says_who_may() {
-    let home = Home::new();
-    let path = home.path().join("closed.sock");
-    let _closed = UnixListener::bind(&path).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
-    let path = path.to_string_lossy().into_owned();
-    let home = home.set("SANDBOXD_DOCKER_SOCKET", &path);
-    let words = refused(as_nobody(&home, serve(&home))).await;
-    tells(&words, &[&path, "no permission", "usermod -aG docker"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn dirs_that_cannot_be_used_are_named() {
     for (setting, name) in [("SANDBOXD_STATE_DIR", "state dir"), ("SANDBOXD_RUN_DIR", "run dir")] {
         let home = Home::new();
@@ -205,13 +122,7 @@ async fn an_unknown_oci_runtime_is_told_with_those_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_image_or_agent_is_told_with_how_to_make_it() {
-    let missing = "sandboxd-test-missing:none";
-    let home = Home::new().set("SANDBOXD_IMAGE", missing).set("SANDBOXD_DISABLE_AUTOBUILD", "1");
-    let words = refused(serve(&home)).await;
-    tells(&words, &[missing, "missing", "sandboxd build-image"]);
-    assert_eq!(objects_of(&home).await, Vec::<String>::new());
-
+async fn a_missing_agent_is_told_with_how_to_make_it() {
     let home = Home::new().set("SANDBOXD_AGENT_PATH", "/no/such/sandbox-agent");
     let words = refused(serve(&home)).await;
     tells(&words, &["/no/such/sandbox-agent", "make build", "SANDBOXD_AGENT_PATH"]);

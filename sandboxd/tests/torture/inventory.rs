@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
-use bollard::query_parameters::{ListContainersOptions, ListNetworksOptions, ListVolumesOptions};
+use bollard::query_parameters::{
+    ListContainersOptions, ListNetworksOptions, ListVolumesOptions, RemoveVolumeOptions,
+};
 use sandbox_api::sandbox::{ListSandboxes, SandboxState};
 use sandbox_client::Client;
 use sandboxd::model::layout::{AGENT_PROGRAM, container_name, volume_name};
@@ -76,6 +78,12 @@ pub(crate) async fn nothing_but_disks(home: &Home) -> Result<(), String> {
     if found == Inventory::default() { Ok(()) } else { Err(format!("there is {found:#?}")) }
 }
 
+/// Takes the engine's marker away, which the next start makes again.
+pub(crate) async fn remove_marker(home: &Home) {
+    let name = format!("sandboxd-marker-{}", home.instance().unwrap().id());
+    docker().await.remove_volume(&name, None::<RemoveVolumeOptions>).await.unwrap();
+}
+
 /// What there is; the disk of each volume; the files among the disks.
 async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<String>) {
     let instance = home.instance().unwrap();
@@ -90,6 +98,9 @@ async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<Stri
     let networks = engine.list_networks(Some(ListNetworksOptions { filters: Some(filters) })).await.unwrap();
 
     let is_of_disks = |name: &str| name.contains("sandboxd-disks-");
+    let is_own = |name: &str| {
+        is_of_disks(name) || ["sandboxd-marker-", "sandboxd-epoch-"].iter().any(|own| name.contains(own))
+    };
     let disks_dir = volumes.iter().find(|volume| is_of_disks(&volume.name)).map(|volume| &volume.mountpoint);
     let mut volume_disks = HashMap::new();
     for volume in &volumes {
@@ -99,7 +110,7 @@ async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<Stri
         }
     }
     let volumes: BTreeSet<String> =
-        volumes.iter().map(|volume| volume.name.clone()).filter(|name| !is_of_disks(name)).collect();
+        volumes.iter().map(|volume| volume.name.clone()).filter(|name| !is_own(name)).collect();
     let files = disks_dir.map(|dir| names_in(Path::new(dir))).unwrap_or_default();
     let found = Inventory {
         containers: names

@@ -3,6 +3,7 @@
 mod files;
 mod status;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,12 +16,12 @@ use sandbox_api::command::{self as wire, Output, Record, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources, StringMap};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{Client, upload_stream};
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
 use super::{
-    Command, Content, Denial, Download, End, EndReason, Error, Event, FileList, FilePart, Opened, Provider,
-    Result, Running, SandboxId, Status,
+    Command, Content, Denial, Download, End, EndReason, Error, Event, FileList, FilePart, NetworkMode,
+    NetworkPolicy, Opened, Provider, Result, Running, SandboxId, Status,
 };
 use crate::session::SessionKey;
 
@@ -41,8 +42,8 @@ pub struct DockerWish {
     pub vcpus: u64,
     /// MiB, 256 to 16384.
     pub memory_mb: u64,
-    /// Whether it may reach the public internet.
-    pub has_network: bool,
+    /// What it may reach.
+    pub network: NetworkPolicy,
     /// That may be previewed, up to 4.
     pub ports: Vec<u16>,
 }
@@ -52,17 +53,19 @@ pub struct DockerWish {
 pub struct Docker {
     client: Client,
     wish: DockerWish,
+    /// Held from reading a sandbox's list of hosts until it is written, so that no entry is lost.
+    lists: Arc<Mutex<()>>,
 }
 
 impl Docker {
     /// Nothing is sent yet.
     pub fn new(client: Client, wish: DockerWish) -> Self {
-        Self { client, wish }
+        Self { client, wish, lists: Arc::default() }
     }
 
     fn wish_for(&self, key: &SessionKey) -> CreateSandbox {
-        let DockerWish { runtime, idle_ttl, vcpus, memory_mb, has_network, ports } = &self.wish;
-        let mode = if *has_network { "default" } else { "none" };
+        let DockerWish { runtime, idle_ttl, vcpus, memory_mb, network, ports } = &self.wish;
+        let mode = network.mode.as_str();
         CreateSandbox {
             session_key: key.as_str().to_owned(),
             runtime: Some(runtime.clone()),
@@ -72,10 +75,20 @@ impl Docker {
                 memory_mb: Some(*memory_mb),
                 ..Resources::default()
             }),
+            // The list is added to afterwards, because a sandbox that is there may have more hosts than the settings.
             network: Some(Network { mode: Some(mode.to_owned()), allow: None }),
             ports: Some(ports.iter().copied().map(u32::from).collect()),
             ..CreateSandbox::default()
         }
+    }
+
+    /// Adds what the sandbox's list does not have.
+    async fn add_hosts(&self, sandbox: &sandbox_api::SandboxId, hosts: &[String]) -> Result<NetworkPolicy> {
+        let _lists = self.lists.lock().await;
+        let now = status::network(self.client.get(sandbox).await.map_err(fault)?.network);
+        let Some(allow) = now.with(hosts) else { return Ok(now) };
+        let wish = Network { mode: None, allow: Some(allow) };
+        self.client.change_network(sandbox, &wish).await.map(status::network).map_err(fault)
     }
 }
 
@@ -83,6 +96,9 @@ impl Docker {
 impl Provider for Docker {
     async fn open(&self, key: &SessionKey) -> Result<Opened> {
         let made = self.client.create_or_reconnect(&self.wish_for(key)).await.map_err(fault)?;
+        if !self.wish.network.allow.is_empty() {
+            self.add_hosts(&made.sandbox_id, &self.wish.network.allow).await?;
+        }
         Ok(Opened { sandbox: made.sandbox_id.as_str().to_owned().into(), is_new: made.created })
     }
 
@@ -170,6 +186,19 @@ impl Provider for Docker {
     async fn denials(&self, sandbox: &SandboxId) -> Result<Option<Vec<Denial>>> {
         let told = self.client.denials(&id(sandbox)?).await.map_err(fault)?;
         Ok(Some(told.denials))
+    }
+
+    async fn allow_host(&self, sandbox: &SandboxId, host: &str) -> Result<NetworkPolicy> {
+        let id = id(sandbox)?;
+        let mode = status::network(self.client.get(&id).await.map_err(fault)?.network).mode;
+        if mode != NetworkMode::Allowlist {
+            let said = format!(
+                "{host} cannot be allowed: the sandbox's network mode is `{}`, which has no list",
+                mode.as_str()
+            );
+            return Err(Error::Refused { said });
+        }
+        self.add_hosts(&id, &[host.to_owned()]).await
     }
 
     async fn park(&self, sandbox: &SandboxId) -> Result<()> {

@@ -1,8 +1,8 @@
 //! How a sandbox is, as sandboxd tells it.
 
-use sandbox_api::sandbox::{Sandbox, SandboxState as Told};
+use sandbox_api::sandbox::{Network, Sandbox, SandboxState as Told};
 
-use crate::provider::{Limits, SandboxState, Status, Usage};
+use crate::provider::{Limits, NetworkMode, NetworkPolicy, SandboxState, Status, Usage};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -15,6 +15,7 @@ pub(super) fn of(sandbox: Sandbox) -> Status {
             Told::Parked => SandboxState::Parked,
             Told::Creating => SandboxState::Opening,
             Told::Failed | Told::Deleted => SandboxState::Ending,
+            Told::Lost => SandboxState::Lost,
         },
         image: Some(sandbox.image),
         limits: Limits {
@@ -31,6 +32,13 @@ pub(super) fn of(sandbox: Sandbox) -> Status {
         running_commands: Some(sandbox.running_commands),
         last_active_at: Some(sandbox.last_active_at),
         expires_at: sandbox.expires_at,
+        network: Some(network(sandbox.network)),
         posture: sandbox.posture,
     }
+}
+
+/// A policy as sandboxd tells it.
+pub(super) fn network(told: Network) -> NetworkPolicy {
+    let mode = told.mode.as_deref().and_then(NetworkMode::of_name).unwrap_or_default();
+    NetworkPolicy { mode, allow: told.allow.unwrap_or_default() }
 }

@@ -115,6 +115,7 @@ impl Vercel {
             running_commands: None,
             last_active_at: None,
             expires_at: None,
+            network: None,
             posture: None,
         })
     }

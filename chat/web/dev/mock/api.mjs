@@ -1,13 +1,50 @@
-// The contract's routes. Refusals are the contract's too.
+// The server's routes, answered from memory. Refusals are the server's too.
 import { randomUUID } from "node:crypto";
 import { answer } from "./answer.mjs";
-import { content, files, removeFile, sandbox, writeFile } from "./sandbox.mjs";
+import { allowHost, content, files, look, network, park, removeFile, removeSandbox, writeFile } from "./sandbox.mjs";
 import { chats, sandboxes, tickets, token, weather } from "./state.mjs";
 
 const models = process.env.MOCK_MODELS === "0" ? [] : [
   { id: "local/qwen3", name: "qwen3", provider: "openai" },
   { id: "anthropic/claude", name: "claude", provider: "anthropic" },
 ];
+
+/** Every route that the mock answers, by `METHOD /path`. Only routes of the server may be here: routes.test.mjs compares. */
+export const routes = {
+  "GET /api/health": ({ reply }) => reply(200, { ok: true, version: "0.1.0" }),
+  "GET /api/app": ({ reply, mayUse }) => reply(200, appInfo(mayUse)),
+  "GET /api/admin/access": ({ reply, given, mayUse }) => reply(200, access(given, mayUse)),
+  "POST /api/temporary": ({ reply }) => {
+    const temporary = `tmp_${randomUUID().slice(0, 8)}`;
+    tickets.set(temporary, randomUUID());
+    reply(200, { id: temporary, ticket: tickets.get(temporary) });
+  },
+  "POST /api/chat": say,
+  "GET /api/chats": ({ reply, url }) => reply(200, list(url)),
+  "GET /api/chats/{id}": ({ reply, chat }) => reply(200, chat),
+  "PATCH /api/chats/{id}": async ({ request, reply, chat }) => {
+    chat.title = JSON.parse(await read(request)).title;
+    reply(200, summary(chat));
+  },
+  "DELETE /api/chats/{id}": ({ reply, id }) => {
+    chats.delete(id);
+    sandboxes.delete(id);
+    reply(204);
+  },
+  "GET /api/chats/{id}/sandbox": ({ reply, id }) => look(reply, id),
+  "DELETE /api/chats/{id}/sandbox": ({ reply, id }) => removeSandbox(reply, id),
+  "POST /api/chats/{id}/sandbox/park": ({ reply, id }) => park(reply, id),
+  "GET /api/chats/{id}/network": ({ reply, id }) => network(reply, id),
+  "POST /api/chats/{id}/network/allow": ({ request, reply, refuse, id }) => allowHost(request, reply, refuse, id),
+  "GET /api/chats/{id}/files": ({ reply, id, url }) => files(reply, id, url),
+  "DELETE /api/chats/{id}/files": ({ reply, id, url }) => removeFile(reply, id, url),
+  "GET /api/chats/{id}/files/content": ({ response, refuse, id, url }) => content(response, refuse, id, url),
+  "PUT /api/chats/{id}/files/content": ({ request, reply, id, url }) => writeFile(request, reply, id, url),
+};
+
+/** What anybody may ask, as of the server. */
+const OPEN = /^GET \/api\/(health|app|admin\/access)$/;
+const OF_TOOLS = /^\S+ \/api\/chats\/\{id\}\/./;
 
 export async function api(request, response, url) {
   const reply = (status, body, headers = {}) => {
@@ -17,53 +54,31 @@ export async function api(request, response, url) {
   const refuse = (status, code, error) => reply(status, { error, code });
   const given = request.headers["x-remcochat-admin-token"] ?? "";
   const mayUse = !token || given === token;
-  const [, , room, id, what, more] = url.pathname.split("/");
-  const method = request.method;
+  const [, id, rest] = url.pathname.match(/^\/api\/chats\/([^/]+)(.*)/) ?? [];
+  const route = `${request.method} ${id ? `/api/chats/{id}${rest}` : url.pathname}`;
+  const answers = Object.hasOwn(routes, route) ? routes[route] : undefined;
 
-  if (room === "health") return reply(200, { ok: true, version: "0.1.0" });
-  if (room === "mock") return reply(200, Object.assign(weather, JSON.parse(await read(request))));
-  if (room === "app") return reply(200, appInfo(mayUse));
-  if (room === "admin") return reply(200, access(given, mayUse));
-  if (!mayUse) return refuse(401, "unauthorized", "Give the admin token of this server.");
-
-  if (room === "temporary") {
-    const temporary = `tmp_${randomUUID().slice(0, 8)}`;
-    tickets.set(temporary, randomUUID());
-    return reply(200, { id: temporary, ticket: tickets.get(temporary) });
-  }
-  if (room === "chat") {
-    const body = JSON.parse(await read(request));
-    const text = body.messages.at(-1).parts.map((part) => part.text ?? "").join("");
-    if (models.length === 0 && !/^\s*(\/bash\s|bash:)/.test(text)) return refuse(422, "no_model", "No model is connected. Commands work: start with /bash.");
-    if (chats.get(body.id)?.running) return refuse(409, "busy", "This chat is being answered already.");
-    return answer(request, response, body, request.headers["x-chat-ticket"] !== undefined);
-  }
-  if (room !== "chats") return refuse(404, "not_found", "There is no such address.");
-  if (!id) return reply(200, list(url));
-  if (what) {
-    if (weather.toolsDown) return refuse(403, "tools_disabled", "sandboxd does not answer.");
-    if (what === "files" && more === "content" && method === "PUT") return writeFile(request, reply, id, url);
-    if (what === "files" && more === "content") return content(response, refuse, id, url);
-    if (what === "files" && method === "DELETE") return removeFile(reply, id, url);
-    if (what === "files") return files(reply, id, url);
-    return sandbox(request, reply, refuse, id, what, more);
-  }
-  return oneChat(request, reply, refuse, id);
+  if (!mayUse && !OPEN.test(route)) return refuse(401, "unauthorized", "Give the admin token of this server.");
+  if (!answers) return refuse(404, "not_found", "There is no such address.");
+  if (OF_TOOLS.test(route) && weather.toolsDown) return refuse(403, "tools_disabled", "sandboxd does not answer.");
+  const chat = chats.get(id);
+  const ticket = request.headers["x-chat-ticket"];
+  if (id && !chat && ticket === undefined) return refuse(404, "not_found", "There is no such chat.");
+  return answers({ request, response, url, reply, refuse, given, mayUse, id, chat, ticket });
 }
 
-async function oneChat(request, reply, refuse, id) {
-  const chat = chats.get(id);
-  if (!chat) return refuse(404, "not_found", "There is no such chat.");
-  if (request.method === "DELETE") {
-    chats.delete(id);
-    sandboxes.delete(id);
-    return reply(204);
-  }
-  if (request.method === "PATCH") {
-    chat.title = JSON.parse(await read(request)).title;
-    return reply(200, summary(chat));
-  }
-  return reply(200, chat);
+/** Changes the weather, which is the mock's own and no route of the server's. */
+export async function weatherReport(request, response) {
+  Object.assign(weather, JSON.parse(await read(request)));
+  response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(weather));
+}
+
+async function say({ request, response, refuse, ticket }) {
+  const body = JSON.parse(await read(request));
+  const text = body.messages.at(-1).parts.map((part) => part.text ?? "").join("");
+  if (models.length === 0 && !/^\s*(\/bash\s|bash:)/.test(text)) return refuse(422, "no_model", "No model is connected. Commands work: start with /bash.");
+  if (chats.get(body.id)?.running) return refuse(409, "busy", "This chat is being answered already.");
+  return answer(request, response, body, ticket !== undefined);
 }
 
 function list(url) {

@@ -41,25 +41,35 @@ export function removeFile(reply, id, url) {
   reply(204);
 }
 
-export async function sandbox(request, reply, refuse, id, what, more) {
+export function look(reply, id) {
+  reply(200, info(sandboxes.get(id)));
+}
+
+export function removeSandbox(reply, id) {
+  sandboxes.delete(id);
+  reply(204);
+}
+
+export function park(reply, id) {
   const box = sandboxes.get(id);
-  if (what === "network") {
-    if (!box) return reply(200, { mode: "allowlist", allow: [], denials: [] });
-    if (more === "allow") {
-      let text = "";
-      for await (const chunk of request) text += chunk;
-      const { host } = JSON.parse(text);
-      box.allow.push(host);
-      box.denials = box.denials.filter((denial) => denial.host !== host);
-    }
-    return reply(200, { mode: "allowlist", allow: box.allow, denials: box.denials });
-  }
-  if (request.method === "DELETE") {
-    sandboxes.delete(id);
-    return reply(204);
-  }
-  if (more === "park" && box) box.state = "parked";
+  if (box) box.state = "parked";
   reply(200, info(box));
+}
+
+export function network(reply, id) {
+  const { allow, denials } = sandboxes.get(id) ?? { allow: [], denials: [] };
+  reply(200, { mode: "allowlist", allow, denials });
+}
+
+export async function allowHost(request, reply, refuse, id) {
+  const box = sandboxes.get(id);
+  if (!box) return refuse(404, "not_found", "There is no such sandbox.");
+  let text = "";
+  for await (const chunk of request) text += chunk;
+  const { host } = JSON.parse(text);
+  box.allow.push(host);
+  box.denials = box.denials.filter((denial) => denial.entry !== host);
+  network(reply, id);
 }
 
 function info(box) {
@@ -75,8 +85,9 @@ function info(box) {
     runningCommands: live ? 0 : null,
     expiresAt: box ? new Date(Date.now() + 840_000).toISOString() : null,
     lastActiveAt: box ? new Date(Date.now() - 61_000).toISOString() : null,
+    network: box ? { mode: "allowlist", allow: box.allow } : null,
     posture: box
-      ? { readonlyRootfs: true, capabilities: [], noNewPrivileges: true, seccomp: "sandboxd", user: "61003:61003", network: "allowlist", runtime: "runc", unenforced: ["a disk's size: this engine's storage has no quota"] }
+      ? { readonlyRootfs: true, capabilities: [], noNewPrivileges: true, seccomp: "sandboxd", user: "61003:61003", network: "none", runtime: "runc", unenforced: ["a disk's size: this engine's storage has no quota"] }
       : null,
   };
 }

@@ -6,7 +6,7 @@ export const tickets = new Map();
 export const sandboxes = new Map();
 
 export const token = process.env.MOCK_TOKEN ?? "";
-/** Flipped through POST /api/mock, to play a sandboxd that is away. */
+/** Flipped through POST /mock, to play a sandboxd that is away. */
 export const weather = { toolsDown: false };
 
 export function chatOf(id) {
@@ -32,7 +32,7 @@ export function sandboxOf(id) {
         ["dot.png", Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAYAAACNMs+9AAAAFUlEQVR42mNk+M9Qz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC", "base64")],
       ]),
       allow: ["registry.npmjs.org"],
-      denials: [{ host: "example.org", port: 443, count: 3, lastAt: new Date(Date.now() - 90_000).toISOString(), reason: "not on the list" }],
+      denials: [{ host: "example.org", port: 443, count: 3, lastAt: new Date(Date.now() - 90_000).toISOString(), reason: "hostNotAllowed", entry: "example.org" }],
     };
     sandboxes.set(id, sandbox);
   }

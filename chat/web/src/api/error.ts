@@ -28,6 +28,11 @@ export async function errorOf(response: Response): Promise<ApiError> {
   return new ApiError(response.status, code, sentence, Number.isFinite(retryAfter) ? retryAfter : null);
 }
 
+/** Whether there is nothing of that kind. A chat whose first message is still on its way is not there yet either. */
+export function isNotFound(thrown: unknown): boolean {
+  return thrown instanceof ApiError && thrown.status === 404;
+}
+
 export function unreachable(): ApiError {
   return new ApiError(0, "unreachable", texts.errors.unreachable);
 }

@@ -1,7 +1,7 @@
 // A chat's files. Uploads go through XMLHttpRequest, the only way a browser tells how much of a body is sent.
 import { chatPath } from "./chats";
 import { credentialHeaders } from "./credentials";
-import { ApiError, isRecord, unreachable } from "./error";
+import { ApiError, isNotFound, isRecord, unreachable } from "./error";
 import { noteRefusal, request, requestJson } from "./http";
 import { texts } from "../texts";
 import type { FilePage } from "./types";
@@ -9,7 +9,11 @@ import type { FilePage } from "./types";
 export function listFiles(chatId: string, path: string, cursor: string | null): Promise<FilePage> {
   const query = new URLSearchParams({ path });
   if (cursor) query.set("cursor", cursor);
-  return requestJson(`${chatPath(chatId)}/files?${query.toString()}`, { chatId });
+  return requestJson<FilePage>(`${chatPath(chatId)}/files?${query.toString()}`, { chatId }).catch((thrown: unknown) => {
+    // A chat that is not there has no sandbox.
+    if (path === "" && isNotFound(thrown)) return { path, entries: [], nextCursor: null, sandbox: false };
+    throw thrown;
+  });
 }
 
 export async function deleteFile(chatId: string, path: string): Promise<void> {

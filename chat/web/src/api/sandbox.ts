@@ -1,9 +1,29 @@
 import { chatPath } from "./chats";
+import { isNotFound } from "./error";
 import { request, requestJson } from "./http";
 import type { NetworkInfo, SandboxInfo } from "./types";
 
+const NONE: SandboxInfo = {
+  state: "none",
+  sandboxId: null,
+  provider: null,
+  seed: { state: "none", reason: null },
+  image: null,
+  limits: null,
+  usage: null,
+  runningCommands: null,
+  expiresAt: null,
+  lastActiveAt: null,
+  network: null,
+  posture: null,
+};
+
+/** A chat that is not there has no sandbox. */
 export function getSandbox(chatId: string): Promise<SandboxInfo> {
-  return requestJson(`${chatPath(chatId)}/sandbox`, { chatId });
+  return requestJson<SandboxInfo>(`${chatPath(chatId)}/sandbox`, { chatId }).catch((thrown: unknown) => {
+    if (isNotFound(thrown)) return NONE;
+    throw thrown;
+  });
 }
 
 export function parkSandbox(chatId: string): Promise<SandboxInfo> {

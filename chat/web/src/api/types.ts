@@ -77,7 +77,7 @@ export type Posture = {
   unenforced: string[];
 };
 
-export type SandboxState = "none" | "opening" | "running" | "parked" | "unreachable";
+export type SandboxState = "none" | "opening" | "running" | "parked" | "lost" | "unreachable";
 
 export type SandboxInfo = {
   state: SandboxState;
@@ -95,6 +95,8 @@ export type SandboxInfo = {
   runningCommands: number | null;
   expiresAt: string | null;
   lastActiveAt: string | null;
+  /** What it may reach. Null if its provider has no policies. */
+  network: NetworkPolicy | null;
   posture: Posture | null;
 };
 
@@ -114,5 +116,17 @@ export type FilePage = {
   sandbox?: boolean;
 };
 
-export type Denial = { host: string; port: number; count: number; lastAt: string; reason: string };
-export type NetworkInfo = { mode: string; allow: string[]; denials: Denial[] };
+export type NetworkMode = "default" | "allowlist" | "none" | "open";
+export type NetworkPolicy = { mode: NetworkMode; allow: string[] };
+export type DenialReason =
+  | "off"
+  | "hostNotAllowed"
+  | "portNotAllowed"
+  | "addressNotAllowed"
+  | "notPublic"
+  | "nameMismatch"
+  | "invalid"
+  | "limit";
+/** `entry` is what to allow; null where that would not help. */
+export type Denial = { host: string; port: number; count: number; lastAt: string; reason: DenialReason; entry: string | null };
+export type NetworkInfo = NetworkPolicy & { denials: Denial[] };

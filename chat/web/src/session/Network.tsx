@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
-import { ApiError, sentenceOf } from "../api/error";
+import { isNotFound, sentenceOf } from "../api/error";
 import { allowHost, getNetwork } from "../api/sandbox";
-import type { Denial, NetworkInfo } from "../api/types";
+import type { NetworkInfo } from "../api/types";
 import { texts } from "../texts";
 import { Button } from "../ui/Button";
 import { ago } from "../ui/format";
@@ -16,7 +16,7 @@ export function Network({ chatId, turn }: { chatId: string; turn: number }) {
       (answer) => here && setInfo(answer),
       (thrown: unknown) => {
         // A provider without this page of the book answers 404, which is no failure.
-        if (here && !(thrown instanceof ApiError && thrown.status === 404)) setError(sentenceOf(thrown));
+        if (here && !isNotFound(thrown)) setError(sentenceOf(thrown));
       },
     );
     return () => {
@@ -24,10 +24,10 @@ export function Network({ chatId, turn }: { chatId: string; turn: number }) {
     };
   }, [chatId, turn]);
 
-  const allow = async (denial: Denial) => {
+  const allow = async (entry: string) => {
     setError(null);
     try {
-      setInfo(await allowHost(chatId, targetOf(denial)));
+      setInfo(await allowHost(chatId, entry));
     } catch (thrown) {
       setError(sentenceOf(thrown));
     }
@@ -40,25 +40,32 @@ export function Network({ chatId, turn }: { chatId: string; turn: number }) {
       {info?.denials.length === 0 ? <p className="quiet">{texts.session.noDenials}</p> : null}
       <ul>
         {info?.denials.map((denial) => (
-          <li key={`${denial.host}:${denial.port}`}>
+          <li key={`${denial.host}:${denial.port}:${denial.reason}`} data-testid="network:denial">
             <div>
               <span className="mono">{denial.host}:{denial.port}</span>
-              <span className="quiet">{denial.reason} · {texts.session.times(denial.count)} · {ago(denial.lastAt)}</span>
+              <span className="quiet">{texts.session.denied[denial.reason]} · {texts.session.times(denial.count)} · {ago(denial.lastAt)}</span>
             </div>
-            {info.mode === "allowlist" ? (
-              <Button onClick={() => void allow(denial)} aria-label={texts.session.allowHost(targetOf(denial))} testId="network:allow">{texts.session.allow}</Button>
-            ) : null}
+            <AllowButton entry={denial.entry} onAllow={allow} />
           </li>
         ))}
       </ul>
       {info && info.allow.length > 0 ? (
-        <p className="quiet">{texts.session.allowed}: <span className="mono">{info.allow.join(", ")}</span></p>
+        <p className="quiet" data-testid="network:allowed">{texts.session.allowed}: <span className="mono">{info.allow.join(", ")}</span></p>
       ) : null}
     </section>
   );
 }
 
-/** The two usual ports need not be said. */
-function targetOf({ host, port }: Denial): string {
-  return port === 80 || port === 443 ? host : `${host}:${port}`;
+/** Waits for its answer, so that a second click adds nothing twice. */
+function AllowButton({ entry, onAllow }: { entry: string | null; onAllow: (entry: string) => Promise<void> }) {
+  const [busy, setBusy] = useState(false);
+  if (entry === null) return null;
+  const click = async () => {
+    setBusy(true);
+    await onAllow(entry);
+    setBusy(false);
+  };
+  return (
+    <Button onClick={() => void click()} disabled={busy} aria-label={texts.session.allowHost(entry)} testId="network:allow">{texts.session.allow}</Button>
+  );
 }

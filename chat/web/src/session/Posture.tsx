@@ -1,14 +1,14 @@
 import { ShieldAlert, ShieldCheck } from "lucide-react";
-import type { Posture as PostureInfo } from "../api/types";
+import type { NetworkMode, Posture as PostureInfo } from "../api/types";
 import { texts } from "../texts";
 
 /** What was really applied, in plain words: a check where it holds, a warning where it does not. */
-export function Posture({ posture }: { posture: PostureInfo }) {
+export function Posture({ posture, network }: { posture: PostureInfo; network: NetworkMode | null }) {
   return (
     <section className="posture">
       <h3>{texts.session.posture}</h3>
       <ul>
-        {linesOf(posture).map(({ good, text }) => (
+        {linesOf(posture, network).map(({ good, text }) => (
           <li key={text} className={good ? "" : "tone-warn"}>
             {good ? <ShieldCheck aria-hidden /> : <ShieldAlert aria-hidden />}
             {text}
@@ -21,7 +21,8 @@ export function Posture({ posture }: { posture: PostureInfo }) {
 
 export type PostureLine = { good: boolean; text: string };
 
-export function linesOf(posture: PostureInfo): PostureLine[] {
+/** `network` is the policy. The container itself has no network interface, whatever may be reached through sandboxd. */
+export function linesOf(posture: PostureInfo, network: NetworkMode | null): PostureLine[] {
   const t = texts.session;
   const none = posture.capabilities.length === 0;
   const filtered = posture.seccomp !== "" && posture.seccomp !== "unconfined" && posture.seccomp !== "none";
@@ -32,7 +33,9 @@ export function linesOf(posture: PostureInfo): PostureLine[] {
     { good: posture.noNewPrivileges, text: posture.noNewPrivileges ? t.noNew : t.mayGain },
     { good: filtered, text: filtered ? t.seccomp(posture.seccomp) : t.noSeccomp },
     { good: !root, text: t.user(posture.user) },
-    { good: true, text: t.network(posture.network) },
+    network === null
+      ? { good: true, text: t.networkInterface(posture.network) }
+      : { good: network !== "open", text: t.networks[network] },
     { good: true, text: t.runtime(posture.runtime) },
     ...posture.unenforced.map((what) => ({ good: false, text: t.unenforced(what) })),
   ];

@@ -46,14 +46,14 @@ function Sandbox({ chatId, info, turn, onInfo, onChange }: SandboxProps) {
       <StateLine info={info} />
       <Usage info={info} />
       <Facts info={info} />
-      {info.posture ? <Posture posture={info.posture} /> : null}
+      {info.posture ? <Posture posture={info.posture} network={info.network?.mode ?? null} /> : null}
       {info.provider === "docker" ? <Network chatId={chatId} turn={turn} /> : null}
       <Ends chatId={chatId} info={info} onInfo={onInfo} onChange={onChange} />
     </div>
   );
 }
 
-const TONES = { none: "", opening: "run", running: "ok", parked: "", unreachable: "bad" } as const;
+const TONES = { none: "", opening: "run", running: "ok", parked: "", lost: "bad", unreachable: "bad" } as const;
 
 function StateLine({ info }: { info: SandboxInfo }) {
   return (

@@ -58,7 +58,14 @@ pub(in crate::api) struct BySandbox;
 
 impl IntoResponses for BySandbox {
     fn responses() -> Answers {
-        refusals(&[AlreadyExists, Refused, CapacityExhausted, DeadlineExceeded, InsufficientStorage])
+        refusals(&[
+            WrongState,
+            AlreadyExists,
+            Refused,
+            CapacityExhausted,
+            DeadlineExceeded,
+            InsufficientStorage,
+        ])
     }
 }
 

@@ -3,11 +3,12 @@
 use std::net::TcpListener;
 
 use sandbox_api::ErrorCode;
-use sandbox_api::sandbox::ListSandboxes;
+use sandbox_api::orphan::Orphan;
+use sandbox_api::sandbox::{ListSandboxes, SandboxState};
 use sandbox_client::{Client, Error};
 
 use super::finding::Finding;
-use crate::cli::DaemonArgs;
+use crate::cli::{DaemonArgs, orphan};
 use crate::config::Config;
 
 const CHECK: &str = "daemon";
@@ -19,7 +20,10 @@ pub(super) async fn check(config: &Config) -> Vec<Finding> {
     };
     match client.ready().await {
         Ok(_) => {
-            vec![Finding::ok(CHECK, format!("runs at {} and is ready", config.url)), token(config).await]
+            let mut found = vec![Finding::ok(CHECK, format!("runs at {} and is ready", config.url))];
+            found.push(token(config).await);
+            found.extend(inventory(config).await);
+            found
         }
         Err(Error::Refused { body, .. }) => {
             let found = format!("runs at {} and is not ready: {}", config.url, body.error);
@@ -37,6 +41,40 @@ pub(super) async fn check(config: &Config) -> Vec<Finding> {
             vec![Finding::fault(CHECK, found, "set SANDBOXD_PORT to a free port, or stop the other program")]
         }
     }
+}
+
+/// What is on the engine without a sandbox, and sandboxes that are not on the engine. Nothing where nobody can ask.
+async fn inventory(config: &Config) -> Vec<Finding> {
+    let Ok(client) = DaemonArgs::default().client(config) else { return Vec::new() };
+    let lost = ListSandboxes { state: Some(SandboxState::Lost), ..ListSandboxes::default() };
+    let (Ok(orphans), Ok(lost)) = (client.orphans().await, client.list(&lost).await) else {
+        return Vec::new();
+    };
+    let lost: Vec<_> = lost.sandboxes.iter().map(|sandbox| sandbox.sandbox_id.to_string()).collect();
+    vec![orphans_found(&orphans.orphans), lost_found(&lost)]
+}
+
+fn orphans_found(orphans: &[Orphan]) -> Finding {
+    const CHECK: &str = "orphans";
+    if orphans.is_empty() {
+        return Finding::ok(CHECK, "every workspace and disk on the engine belongs to a sandbox");
+    }
+    let lines: Vec<_> = orphans.iter().map(orphan::line).collect();
+    let found = format!("no sandbox claims {}", lines.join("; "));
+    Finding::warning(
+        CHECK,
+        found,
+        "remove them now with `sandboxd prune --orphans`, or restore the database that knows them",
+    )
+}
+
+fn lost_found(lost: &[String]) -> Finding {
+    const CHECK: &str = "lost sandboxes";
+    if lost.is_empty() {
+        return Finding::ok(CHECK, "the files of every sandbox are on the engine");
+    }
+    let found = format!("the files of {} are missing on the engine", lost.join(", "));
+    Finding::warning(CHECK, found, "restore their volumes or disks, or delete them with `sandboxd stop`")
 }
 
 /// Whether a daemon that is not there could listen.

@@ -11,6 +11,7 @@ use super::finding::Finding;
 use super::host;
 use crate::config::Config;
 use crate::engine::{Engine, EngineAddress, Error, Facts};
+use crate::model::layout::DEFAULT_IMAGE;
 
 /// Most by which the engine's clock may differ from ours.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
@@ -107,6 +108,10 @@ fn runtime(facts: &Facts, wanted: Option<&str>) -> Finding {
 async fn image(engine: &Engine, config: &Config) -> Finding {
     const CHECK: &str = "image";
     match engine.has_image(&config.image).await {
+        Ok(true) if is_old_image(engine, config).await => {
+            let found = format!("{} was built from another Dockerfile than this version's", config.image);
+            Finding::warning(CHECK, found, "build it anew with `sandboxd build-image`")
+        }
         Ok(true) => Finding::ok(CHECK, format!("{} is there", config.image)),
         Ok(false) if config.autobuild && config.image_dir.is_some() => {
             let found = format!("{} is missing; the next start builds it, which takes minutes", config.image);
@@ -118,6 +123,16 @@ async fn image(engine: &Engine, config: &Config) -> Finding {
             Finding::fault(CHECK, format!("{} is missing", config.image), fix)
         }
         Err(error) => unusable(&error),
+    }
+}
+
+async fn is_old_image(engine: &Engine, config: &Config) -> bool {
+    let source = crate::image_source(config).filter(|_| config.image == DEFAULT_IMAGE);
+    match source {
+        Some(source) => {
+            engine.is_built_from(&config.image, &source).await.is_ok_and(|is_current| !is_current)
+        }
+        None => false,
     }
 }
 

@@ -79,6 +79,17 @@ impl Engine {
         greeted.map_err(|source| Error::Disk { call, name: String::new(), source })
     }
 
+    /// Whether a helper of this instance runs, and with it the daemon that started it.
+    pub async fn disks_helper_runs(&self) -> Result<bool, Error> {
+        let name = disks_name(&self.instance);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        match self.call("look for disks' helper", limits::ENGINE_CALL, inspect).await {
+            Ok(found) => Ok(found.state.and_then(|state| state.running).unwrap_or(false)),
+            Err(Error::Absent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the helper and waits until it is gone. It removes itself when it ends, so the engine may be
     /// at it already.
     pub(super) async fn end_helper(&self, name: &str) -> Result<(), Error> {

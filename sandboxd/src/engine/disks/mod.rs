@@ -28,7 +28,7 @@ pub use fault::DiskFault;
 pub use ready::DiskPool;
 
 use self::link::{Answer, Link};
-use self::probe::probe_name;
+use self::probe::{PROBE_PREFIX, probe_name};
 use super::container::absent_is_done;
 use super::labels::INSTANCE;
 use super::{Engine, Error};
@@ -53,6 +53,8 @@ pub struct DiskUse {
     pub allocated_bytes: u64,
     /// Whether a device is attached to it, mounted or not.
     pub attached: bool,
+    /// Whether it was ever mounted, so that it may have somebody's files.
+    pub used: bool,
 }
 
 /// Room in the file system that all disks' images are in.
@@ -149,8 +151,11 @@ impl Engine {
 impl Disks {
     /// Makes a disk of `mib` MiB. One whose maker gave up is in [`Disks::list`] and nobody's.
     pub async fn make(&self, mib: u32) -> Result<Disk, Error> {
+        self.make_named(random_name(), mib).await
+    }
+
+    async fn make_named(&self, name: String, mib: u32) -> Result<Disk, Error> {
         let call = "make disk";
-        let name = random_name();
         let answer = self.ask(call, limits::DISK_MAKE, &name, &format!("make {name} {mib}")).await?;
         Disk::new(&name, &answer.words).map_err(|_| not_understood(call, &name))
     }
@@ -262,14 +267,20 @@ fn random_name() -> String {
 
 fn parse_use(line: &str) -> Option<DiskUse> {
     let words: Vec<&str> = line.split(' ').collect();
-    match words[..] {
-        ["disk", name, bytes, attached] if Disk::is_name(name) => Some(DiskUse {
-            name: name.to_owned(),
-            allocated_bytes: bytes.parse().ok()?,
-            attached: attached.parse().ok()?,
-        }),
-        _ => None,
-    }
+    let (name, bytes, attached, used) = match words[..] {
+        ["disk", name, bytes, attached, used] => (name, bytes, attached, used),
+        // An older agent does not tell; there may be files in it.
+        ["disk", name, bytes, attached] => (name, bytes, attached, "true"),
+        _ => return None,
+    };
+    Disk::is_name(name).then_some(())?;
+    Some(DiskUse {
+        name: name.to_owned(),
+        allocated_bytes: bytes.parse().ok()?,
+        attached: attached.parse().ok()?,
+        // A proof is mounted and has nobody's files.
+        used: used.parse::<bool>().ok()? && !name.starts_with(PROBE_PREFIX),
+    })
 }
 
 fn not_understood(call: &'static str, name: &str) -> Error {
@@ -290,9 +301,11 @@ mod tests {
 
     #[test]
     fn a_line_of_the_list_is_read_or_refused() {
-        let read = DiskUse { name: "a".into(), allocated_bytes: 5, attached: true };
-        assert_eq!(parse_use("disk a 5 true"), Some(read));
-        for line in ["", "disk a 5", "disk a x true", "disk ../a 5 true", "disk a 5 maybe", "dir a 5 true"] {
+        let read = DiskUse { name: "a".into(), allocated_bytes: 5, attached: true, used: true };
+        assert_eq!(parse_use("disk a 5 true true"), Some(read));
+        assert!(parse_use("disk a 5 true").is_some_and(|disk| disk.used));
+        assert!(parse_use("disk prb_a 5 true true").is_some_and(|probe| !probe.used));
+        for line in ["", "disk a 5", "disk a x true true", "disk ../a 5 true true", "disk a 5 true maybe"] {
             assert_eq!(parse_use(line), None, "{line}");
         }
     }

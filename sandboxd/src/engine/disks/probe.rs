@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions};
 use bollard::query_parameters::{ContainerArchiveInfoOptions, CreateContainerOptions, RemoveVolumeOptions};
 
-use super::{Disks, disks_name};
+use super::{Disks, disks_name, random_name};
 use crate::engine::container::absent_is_done;
 use crate::engine::labels::INSTANCE;
 use crate::engine::settings::disk_driver;
@@ -15,6 +15,9 @@ use crate::model::{Instance, UidSlot, limits};
 
 /// Size of the disk of the proof.
 const PROBE_MIB: u32 = 16;
+
+/// Begins the name of the disk of the proof, which tells it from a disk with somebody's files.
+pub(super) const PROBE_PREFIX: &str = "prb_";
 
 /// Name of the probe's container and of its volume.
 pub(super) fn probe_name(instance: &Instance) -> String {
@@ -29,7 +32,8 @@ impl Disks {
         let name = probe_name(&engine.instance);
         // One of a start that was cut off.
         engine.remove_probe(&name).await?;
-        let disk = self.make(PROBE_MIB).await?;
+        let disk_name = random_name().replacen("dsk_", PROBE_PREFIX, 1);
+        let disk = self.make_named(disk_name, PROBE_MIB).await?;
         let mounted = async {
             let attached = self.attach(&disk, UidSlot::LAST).await?;
             let mounted = engine.mount_probe(&name, &self.setup_image(), self.device(&disk)).await;

@@ -6,6 +6,7 @@ use sandbox_api::sandbox::Resources;
 
 use super::Scene;
 use super::host::HostView;
+use super::python;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_threads_have_no_more_than_their_share_of_the_processors() {
@@ -30,5 +31,35 @@ async fn many_threads_have_no_more_than_their_share_of_the_processors() {
     let throttled: u64 = super::told(&host.cgroup("cpu", "cpu.stat", "cpu.stat"), "nr_throttled");
     // A busy machine may give it less than its share, and then nothing had to be held back.
     assert!(throttled > 0 || processors < 0.95, "{processors:.2} processors, never throttled");
+    scene.end().await;
+}
+
+/// Printed and not judged, but for a stall: how long a neighbour takes depends on what else this machine does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_neighbour_goes_on_beside_busy_and_dying_processes() {
+    let scene = Scene::with(Resources::default()).await;
+    let busy = "import os, time
+for _ in range(400):
+    if os.fork() == 0:
+        while True: pass
+time.sleep(6)
+os.kill(-1, 9)";
+    let segfaults = "for i in 1 2 3 4; do (while :; do sh -c 'kill -SEGV $$' 2> /dev/null; done) & done; sleep 6; kill -9 -1";
+    let hoppers = "import os, time
+for _ in range(40):
+    if os.fork() == 0:
+        while True:
+            try:
+                if os.fork(): os._exit(0)
+            except OSError: pass
+time.sleep(6)
+os.kill(-1, 9)";
+    for (name, attack) in [
+        ("400 busy processes", python(busy)),
+        ("segfault loops", segfaults.to_owned()),
+        ("fork hoppers", python(hoppers)),
+    ] {
+        scene.attack(name, scene.run(&attack)).await;
+    }
     scene.end().await;
 }

@@ -1,0 +1,19 @@
+//! Workspaces and disks on the engine that no sandbox claims.
+
+use reqwest::Method;
+use sandbox_api::Done;
+use sandbox_api::orphan::OrphanList;
+
+use crate::{ACT, Client, Error, LOOK, json};
+
+impl Client {
+    /// What the engine has and no sandbox claims.
+    pub async fn orphans(&self) -> Result<OrphanList, Error> {
+        json(self.request(Method::GET, "/v1/orphans"), LOOK).await
+    }
+
+    /// Removes one of them now, with its files.
+    pub async fn remove_orphan(&self, name: &str) -> Result<Done, Error> {
+        json(self.request(Method::DELETE, &format!("/v1/orphans/{name}")), ACT).await
+    }
+}

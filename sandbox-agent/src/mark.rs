@@ -1,0 +1,66 @@
+//! Marks the processes of a command with a number that they inherit.
+//!
+//! The number is the soft limit of RLIMIT_LOCKS, which the kernel has not enforced since 2.4.25 (getrlimit(2)). The
+//! agent sets its own before each start, and the new process inherits it with its first moment, across fork, exec,
+//! setsid and a cleared environment. The kernel shows it in /proc/<pid>/limits to everybody, also for a process that
+//! is not dumpable. Only a process that changes this limit on purpose loses its mark. A kernel without the limit
+//! (gVisor) leaves a process without one.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The number of one command or terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    /// Gives the next process that this program starts a mark of its own; `None` where the system has none to give.
+    /// Must be called on the thread that starts processes.
+    pub(crate) fn next() -> Option<Self> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let maximum = getrlimit(Resource::Locks).maximum;
+        setrlimit(Resource::Locks, Rlimit { current: Some(number), maximum }).ok()?;
+        Some(Self(number))
+    }
+
+    /// The mark of the process `pid`.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        parse(&fs::read(format!("/proc/{pid}/limits")).ok()?)
+    }
+}
+
+/// The soft limit in the line `Max file locks` (proc_pid_limits(5)).
+fn parse(limits: &[u8]) -> Option<Mark> {
+    let line = limits.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Max file locks"))?;
+    let soft = std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?;
+    soft.parse().ok().map(Mark)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_is_the_soft_limit() {
+        let limits = |soft: &str| {
+            format!(
+                "Limit  Soft Limit  Hard Limit  Units\nMax file locks            {soft}   unlimited   locks\n"
+            )
+        };
+        assert_eq!(parse(limits("17").as_bytes()), Some(Mark(17)));
+        assert_eq!(parse(limits("unlimited").as_bytes()), None);
+        assert_eq!(parse(b"Max cpu time 1 2 seconds\n"), None);
+    }
+
+    #[test]
+    fn a_child_inherits_the_mark() {
+        let mark = Mark::next().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert_eq!(Mark::of(child.id().cast_signed()), Some(mark));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

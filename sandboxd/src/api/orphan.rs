@@ -1,0 +1,46 @@
+//! What the engine has and no sandbox claims.
+
+use axum::extract::{Path, State};
+use jiff::Timestamp;
+use sandbox_api::Done;
+use sandbox_api::orphan::{Orphan, OrphanList};
+
+use super::ApiState;
+use super::body::Json;
+use super::error::Result;
+use super::openapi::answers::ByName;
+use crate::service::OrphanView;
+
+/// List orphans
+///
+/// Workspaces and disks on the engine that no sandbox claims, as of the last look. Each is removed after the grace of
+/// `SANDBOXD_ORPHAN_GRACE_MS`, unless most of what is on the engine would go.
+#[utoipa::path(get, path = "/v1/orphans", operation_id = "listOrphans", tag = "daemon",
+    responses((status = 200, body = OrphanList)))]
+pub(super) async fn list(State(state): State<ApiState>) -> Result<Json<OrphanList>> {
+    let orphans = state.service.orphans()?.into_iter().map(to_wire).collect();
+    Ok(Json(OrphanList { orphans }))
+}
+
+/// Remove an orphan
+///
+/// Now and with its files, whatever is left of its grace.
+#[utoipa::path(delete, path = "/v1/orphans/{name}", operation_id = "removeOrphan", tag = "daemon",
+    params(("name" = String, Path, description = "As it is listed.")),
+    responses((status = 200, body = Done), ByName))]
+pub(super) async fn remove(State(state): State<ApiState>, Path(name): Path<String>) -> Result<Json<Done>> {
+    state.service.remove_orphan(&name).await?;
+    Ok(Json(Done::OK))
+}
+
+fn to_wire(OrphanView { orphan, grace_left, held }: OrphanView) -> Orphan {
+    let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    let left = i64::try_from(grace_left.as_millis()).unwrap_or(i64::MAX);
+    let removed_after = Timestamp::now().as_millisecond().saturating_add(left);
+    Orphan {
+        kind: orphan.kind.as_str().to_owned(),
+        name: orphan.name,
+        seen_at: at(orphan.seen_at_ms),
+        removed_after: (!held).then(|| at(removed_after)),
+    }
+}
