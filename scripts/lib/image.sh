@@ -5,6 +5,9 @@
 
 # What an image of ours is called. Under another name it is the operator's, and stays as it is.
 readonly DEFAULT_IMAGE=remcochat-sandbox:node24
+# What this machine trusts, in Debian's place. The build reaches PyPI and the npm registry through HTTPS, and behind a proxy
+# that intercepts TLS only the machine knows the proxy's certificate.
+readonly MACHINE_CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
 
 ensure_image() {
   local image found='' autobuild_is_off
@@ -33,9 +36,13 @@ image_is_current() {
 }
 
 build_image() {
+  local certificates=()
   ensure_image_tools
+  if [[ $(setting SANDBOXD_BUILD_CA) == - && -r $MACHINE_CERTIFICATES ]]; then
+    certificates=("SANDBOXD_BUILD_CA=$MACHINE_CERTIFICATES")
+  fi
   say "building the sandbox image $(setting SANDBOXD_IMAGE); this takes a few minutes, once"
-  "${sandboxd:?}" build-image || give_up "the sandbox image could not be built; the lines above say why. To try again: make image"
+  env "${certificates[@]}" "${sandboxd:?}" build-image || give_up "the sandbox image could not be built; the lines above say why. To try again: make image"
 }
 
 # Only a machine that reaches no container registry needs these, and only the build finds out, so it goes on without.

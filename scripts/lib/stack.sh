@@ -5,7 +5,7 @@
 # written to; and where no container registry answers, the programs are built on this machine and copied onto a base made of
 # Debian's packages.
 #
-# Needs lib/daemon.sh, lib/engine.sh and lib/packages.sh.
+# Needs lib/daemon.sh, lib/engine.sh, lib/image.sh and lib/packages.sh.
 
 readonly STACK_READY_SECONDS=900
 readonly MIN_TOKEN_CHARS=32
@@ -120,6 +120,13 @@ build_prebuilt_image() {
   # Nothing is fetched, so no network is needed either.
   docker build --quiet --network none --file docker/prebuilt.Dockerfile --target "$1" --tag "$2" "$PREBUILT" >/dev/null \
     || give_up "the image $2 could not be built; the lines above say why."
+}
+
+# The daemon in its container builds the sandbox image with this machine's certificates, unless .env names others.
+share_machine_certificates() {
+  [[ -z ${SANDBOXD_BUILD_CA-} && -r $MACHINE_CERTIFICATES ]] || return 0
+  install -m 0644 -- "$MACHINE_CERTIFICATES" docker/certs/build.pem
+  export SANDBOXD_BUILD_CA=/etc/sandboxd/certs/build.pem
 }
 
 # The daemon in its container can build the sandbox image of a base that the engine can pull or has; making one takes a

@@ -11,13 +11,17 @@ use tokio::time::timeout;
 
 use crate::place::{Place, answer};
 
-const PRIVATE: [(&str, &str); 9] = [
+const PRIVATE: [(&str, &str); 13] = [
     ("POST", "/api/chat"),
     ("POST", "/api/temporary"),
     ("GET", "/api/chats"),
     ("GET", "/api/chats/1"),
     ("DELETE", "/api/chats/1"),
     ("GET", "/api/chats/1/sandbox"),
+    ("DELETE", "/api/chats/1/sandbox"),
+    ("POST", "/api/chats/1/sandbox/park"),
+    ("GET", "/api/chats/1/network"),
+    ("POST", "/api/chats/1/network/allow"),
     ("GET", "/api/chats/1/files"),
     ("PUT", "/api/chats/1/files/content?path=a"),
     ("DELETE", "/api/chats/1/files?path=a"),

@@ -157,7 +157,7 @@ async fn what_is_no_request_is_told() {
     }
     let (status, _) =
         answer(place.ask(Method::POST, "/api/chat").body(of("1", json!([message("/bash ls")])))).await;
-    assert_eq!(status, 400, "without its content type");
+    assert_eq!(status, 415, "without its content type");
     assert_eq!(place.get("/api/chats").await.1["chats"], json!([]), "nothing of it is kept");
     for (path, status) in
         [("/api/chats/none", 404), ("/api/none", 404), ("/api/chats?limit=x", 400), ("/api/chat", 405)]
