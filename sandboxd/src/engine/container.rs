@@ -53,6 +53,17 @@ pub enum Status {
     Absent,
 }
 
+/// Whether the engine has the volume of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumePresence {
+    /// It has our signed labels.
+    Ours,
+    /// A volume without them has its name.
+    Foreign,
+    /// There is no volume of that name.
+    Absent,
+}
+
 /// A container of ours.
 #[derive(Debug)]
 pub struct Found {
@@ -184,12 +195,13 @@ impl Engine {
         labels.and_then(|labels| labels.get(INSTANCE)).is_some_and(|instance| instance == self.instance.id())
     }
 
-    /// Whether the sandbox's volume is there. Another one of its name is not.
-    pub async fn has_volume(&self, id: &SandboxId) -> Result<bool, Error> {
+    /// Looks for the sandbox's volume.
+    pub async fn volume_presence(&self, id: &SandboxId) -> Result<VolumePresence, Error> {
         let name = volume_name(id);
         match self.call("inspect volume", limits::ENGINE_CALL, self.docker.inspect_volume(&name)).await {
-            Ok(volume) => Ok(self.is_volume_of(&volume, id)),
-            Err(Error::Absent { .. }) => Ok(false),
+            Ok(volume) if self.is_volume_of(&volume, id) => Ok(VolumePresence::Ours),
+            Ok(_) => Ok(VolumePresence::Foreign),
+            Err(Error::Absent { .. }) => Ok(VolumePresence::Absent),
             Err(error) => Err(error),
         }
     }

@@ -35,7 +35,7 @@ use bollard::Docker;
 use tokio::time::timeout;
 
 pub use address::EngineAddress;
-pub use container::{Found, Inspected, Status};
+pub use container::{Found, Inspected, Status, VolumePresence};
 pub use disks::{Attached, DiskFault, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;
 pub use facts::Facts;

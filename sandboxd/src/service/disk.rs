@@ -9,7 +9,7 @@ use super::registry::{Facts, Sandbox};
 use super::view::told_by;
 use super::{Error, Service};
 use crate::agent::AgentHandle;
-use crate::engine::{Attached, DiskPool, Disks};
+use crate::engine::{Attached, DiskPool, Disks, VolumePresence};
 use crate::metrics::Repair;
 use crate::model::{Disk, DiskQuota, Resources, limits};
 
@@ -133,12 +133,16 @@ impl Service {
         Ok(disks.remove(disk.name()).await?)
     }
 
-    /// Whether the files of a sandbox are still there. With a disk of its own they are in that; the engine makes the
-    /// entry of its volume anew where that is missing.
+    /// Whether the files of a sandbox are still there. With a disk of its own they are in that, and the engine makes a
+    /// missing entry of its volume anew. A foreign volume of that name would be mounted in its place, so it counts as missing.
     pub(super) async fn has_workspace(&self, sandbox: &Sandbox) -> Result<bool, Error> {
+        let volume = self.engine.volume_presence(sandbox.id()).await?;
         let (Some(disk), Some(disks)) = (sandbox.labels().disk, self.disks()) else {
-            return Ok(self.engine.has_volume(sandbox.id()).await?);
+            return Ok(volume == VolumePresence::Ours);
         };
+        if volume == VolumePresence::Foreign {
+            return Ok(false);
+        }
         Ok(disks.list().await?.iter().any(|found| found.name == disk.name()))
     }
 

@@ -153,7 +153,8 @@ async fn an_engine_that_fails_within_the_start_is_tried_again() {
     for (step, fault, missing) in [
         ("/info", Fault::Garbage, "engine"),
         ("/images/", Fault::Fail, "image"),
-        ("/volumes/", Fault::Fail, "agent"),
+        ("/volumes/", Fault::Fail, "engine"),
+        ("/volumes/sandboxd-agent-", Fault::Fail, "agent"),
         ("/volumes/", Fault::Garbage, "is not ready"),
         ("/containers/create", Fault::Cut, "is not ready"),
         ("/containers/json", Fault::Garbage, "is not ready"),

@@ -82,7 +82,7 @@ async fn ps_lists_what_there_is_and_what_it_takes() {
 async fn a_session_key_cannot_command_the_terminal() {
     let daemon = Daemon::start().await;
     // Control characters are refused at the door; marks that turn the writing around are letters to it.
-    let session_key = format!("chat:\u{202e}txt.exe\u{200b}{}", "long ".repeat(60));
+    let session_key = format!("chat:\u{202e}txt.exe\u{200b}{}", " long".repeat(60));
     let wish = CreateSandbox { session_key: session_key.clone(), ..CreateSandbox::default() };
     let id = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
     let table = told(&daemon, &["ps"]).await;
