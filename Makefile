@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up up-native down build agent web image engine test test-gvisor fuzz-api torture bench deny clean
+.PHONY: help up up-native down build agent web image engine test test-gvisor fuzz-api torture soak bench deny clean
 
 help: ## Print this
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ fuzz-api: ## Fuzz the API by its OpenAPI document, on a daemon of its own
 
 torture: ## Kill the daemon hundreds of times and look for what is lost or left behind
 	@scripts/torture
+
+soak: ## Put mixed load on a release daemon for SOAK_SECONDS and fail if its memory, descriptors or disk grow
+	@scripts/soak
 
 bench: ## Measure beside docker exec, a bare fork and the engine alone
 	@scripts/bench

@@ -2,7 +2,7 @@
 //!
 //! Owns the state that readers and the supervisor share. The surprise: a command's own reader (the caller
 //! of Run) is part of that state, because its position decides what the log must keep and when the command
-//! has to wait; see [`Place`].
+//! has to wait; see [`crate::place`].
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,15 +14,16 @@ use agent_protocol::v1;
 use bytes::Bytes;
 use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout_at;
 
 use crate::ladder;
 use crate::limits::{
-    ALL_LOGS_BYTES, LOG_BYTES, READER_HOLD, REPEATED_LOG_BYTES, SMALL_LOG_BYTES, STATUS_ARG_BYTES,
-    STATUS_ARGS,
+    ALL_LOGS_BYTES, LOG_BYTES, REPEATED_LOG_BYTES, SMALL_LOG_BYTES, STATUS_ARG_BYTES, STATUS_ARGS,
 };
 use crate::mark::Mark;
 use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
+use crate::place::OwnReader;
 use crate::stdin::Stdin;
 
 /// What all logs hold together, and the ended commands that can be forgotten where that is too much.
@@ -38,7 +39,7 @@ impl LogBudget {
         self.bytes.load(Ordering::Relaxed) > ALL_LOGS_BYTES
     }
 
-    fn moved(&self, before: usize, after: usize) {
+    pub(crate) fn moved(&self, before: usize, after: usize) {
         if after >= before {
             self.bytes.fetch_add(after - before, Ordering::Relaxed);
         } else {
@@ -67,31 +68,34 @@ impl LogBudget {
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) id: String,
+    /// Counts the commands of this agent.
+    pub(crate) number: u64,
+    /// Identifies the request; empty where it is not known.
+    pub(crate) digest: Bytes,
     pub(crate) argv: Vec<String>,
     pub(crate) cwd: PathBuf,
     pub(crate) timeout: Option<Duration>,
     pub(crate) detached: bool,
 }
 
-/// The command's own reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OwnReader {
-    Absent,
-    Reading,
-    /// Its connection broke; the place is kept for a while. The number tells one hold from the next.
-    Awaited(u64),
-}
-
 #[derive(Debug)]
-struct State {
-    log: Log,
-    own_reader: OwnReader,
-    holds: u64,
+pub(crate) struct State {
+    pub(crate) log: Log,
+    pub(crate) own_reader: OwnReader,
+    /// Who has the place, by the number that its sandboxd gave it; 0 is not known.
+    pub(crate) reader: u64,
+    turns: u64,
     main_collected: bool,
     ended: Option<v1::Ended>,
 }
 
 impl State {
+    /// A number for the next reading or wait.
+    pub(crate) fn next_turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
     /// What the log may keep while memory is short.
     fn short_limit(&self) -> usize {
         if self.own_reader == OwnReader::Absent { SMALL_LOG_BYTES } else { REPEATED_LOG_BYTES }
@@ -109,11 +113,11 @@ pub(crate) struct Command {
     mark: Option<Mark>,
     state: Mutex<State>,
     /// Woken by every record and by the end.
-    changed: Notify,
+    pub(crate) changed: Notify,
     /// Woken when the log may have room again.
-    made_room: Notify,
+    pub(crate) made_room: Notify,
     end_requests: mpsc::UnboundedSender<Signal>,
-    budget: Arc<LogBudget>,
+    pub(crate) budget: Arc<LogBudget>,
 }
 
 impl Command {
@@ -136,7 +140,8 @@ impl Command {
             state: Mutex::new(State {
                 log: Log::new(LOG_BYTES),
                 own_reader: OwnReader::Absent,
-                holds: 0,
+                reader: 0,
+                turns: 0,
                 main_collected: false,
                 ended: None,
             }),
@@ -152,6 +157,9 @@ impl Command {
     pub(crate) fn record(&self, stream: Stream, data: Bytes) {
         let short = self.budget.relieve();
         let mut state = self.lock();
+        if short {
+            self.first_reader_until(&mut state, true);
+        }
         let before = state.log.cost();
         state.log.push(stream, data);
         if short {
@@ -167,20 +175,36 @@ impl Command {
     pub(crate) async fn room(&self) {
         loop {
             let made_room = self.made_room.notified();
-            let limit = if self.budget.is_short() { REPEATED_LOG_BYTES } else { LOG_BYTES };
-            if self.lock().log.has_room(limit) {
-                return;
+            let is_short = self.budget.is_short();
+            let limit = if is_short { REPEATED_LOG_BYTES } else { LOG_BYTES };
+            let expected_until = {
+                let mut state = self.lock();
+                let expected_until = self.first_reader_until(&mut state, is_short);
+                if state.log.has_room(limit) {
+                    return;
+                }
+                expected_until
+            };
+            match expected_until {
+                Some(until) => drop(timeout_at(until, made_room).await),
+                None => made_room.await,
             }
-            made_room.await;
         }
     }
 
-    /// What follows record `after`, with the end where it is known; waits for one of them if `wait`.
-    pub(crate) async fn read(&self, after: u64, max_bytes: usize, wait: bool) -> Read {
+    /// Sequence number of the next record to be written.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.lock().log.next_seq()
+    }
+
+    /// What follows record `after`, with the end where it is known; waits for one of them if `wait`, or, with
+    /// `or_place`, until the place of the command's own reader is free.
+    pub(crate) async fn read(&self, after: u64, max_bytes: usize, wait: bool, or_place: bool) -> Read {
         loop {
             let changed = self.changed.notified();
             let read = self.read_now(after, max_bytes);
-            if !wait || read.chunk.is_some() || read.ended.is_some() {
+            let is_place_free = || matches!(self.lock().own_reader, OwnReader::Awaited(_));
+            if !wait || read.chunk.is_some() || read.ended.is_some() || (or_place && is_place_free()) {
                 return read;
             }
             changed.await;
@@ -233,9 +257,9 @@ impl Command {
         let _ = self.end_requests.send(first);
     }
 
-    /// Whether nobody is promised the output any more.
+    /// Whether nobody is promised the output any more. A reader that has not come yet is promised nothing.
     pub(crate) fn may_be_forgotten(&self) -> bool {
-        self.lock().own_reader == OwnReader::Absent
+        matches!(self.lock().own_reader, OwnReader::Absent | OwnReader::Expected { .. })
     }
 
     /// From now on the output may be forgotten where memory is short, after that of commands that ended
@@ -250,9 +274,10 @@ impl Command {
     /// Forgets the output; the end stays. A reader that is not through keeps it.
     pub(crate) fn forget_output(&self) {
         let mut state = self.lock();
-        if state.own_reader != OwnReader::Absent {
+        if matches!(state.own_reader, OwnReader::Reading(_) | OwnReader::Awaited(_)) {
             return;
         }
+        state.own_reader = OwnReader::Absent;
         let before = state.log.cost();
         state.log.clear();
         self.budget.moved(before, state.log.cost());
@@ -280,7 +305,7 @@ impl Command {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -304,85 +329,6 @@ pub(crate) struct Read {
     pub(crate) ended: Option<v1::Ended>,
 }
 
-/// The place of a command's own reader: while it exists the log keeps what the reader has not read.
-///
-/// Dropping it means that the reader went away without a word, so the place is held for
-/// [`READER_HOLD`]; whoever attaches meanwhile takes it.
-#[derive(Debug)]
-pub(crate) struct Place {
-    command: Arc<Command>,
-}
-
-impl Place {
-    /// The place of the caller that started the command, before the first record.
-    pub(crate) fn first(command: &Arc<Command>) -> Self {
-        Self::at(command, &mut command.lock(), 1)
-    }
-
-    /// The place of a reader that went away, if it is still held, for one that has everything before
-    /// record `next`.
-    pub(crate) fn take_over(command: &Arc<Command>, next: u64) -> Option<Self> {
-        let mut state = command.lock();
-        // One that claims to have what is not written yet is not the reader that went away.
-        let awaited = matches!(state.own_reader, OwnReader::Awaited(_)) && next <= state.log.next_seq();
-        awaited.then(|| Self::at(command, &mut state, next))
-    }
-
-    fn at(command: &Arc<Command>, state: &mut State, next: u64) -> Self {
-        state.own_reader = OwnReader::Reading;
-        state.log.set_anchor(next);
-        Self { command: Arc::clone(command) }
-    }
-
-    /// The reader has everything before record `next`.
-    pub(crate) fn advance(&self, next: u64) {
-        let mut state = self.command.lock();
-        if state.own_reader == OwnReader::Reading {
-            state.log.set_anchor(next);
-            drop(state);
-            self.command.made_room.notify_waiters();
-        }
-    }
-
-    /// The reader needs nothing more.
-    pub(crate) fn leave(self) {
-        self.command.stop_waiting_for_reader(OwnReader::Reading);
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut state = self.command.lock();
-        if state.own_reader != OwnReader::Reading {
-            return;
-        }
-        state.holds += 1;
-        let hold = OwnReader::Awaited(state.holds);
-        state.own_reader = hold;
-        drop(state);
-        let command = Arc::clone(&self.command);
-        tokio::spawn(async move {
-            tokio::time::sleep(READER_HOLD).await;
-            command.stop_waiting_for_reader(hold);
-        });
-    }
-}
-
-impl Command {
-    fn stop_waiting_for_reader(&self, expected: OwnReader) {
-        let mut state = self.lock();
-        if state.own_reader != expected {
-            return;
-        }
-        state.own_reader = OwnReader::Absent;
-        let before = state.log.cost();
-        state.log.release_anchor();
-        self.budget.moved(before, state.log.cost());
-        drop(state);
-        self.made_room.notify_waiters();
-    }
-}
-
 /// The first bytes of `text`, cut between characters.
 fn beginning(text: &str) -> String {
     text[..text.floor_char_boundary(STATUS_ARG_BYTES)].to_owned()
@@ -403,6 +349,8 @@ mod tests {
         for _ in 0..3 {
             let spec = Spec {
                 id: "cmd".into(),
+                number: 1,
+                digest: Bytes::new(),
                 argv: Vec::new(),
                 cwd: PathBuf::new(),
                 timeout: None,

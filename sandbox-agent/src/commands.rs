@@ -1,33 +1,32 @@
 //! All commands of the sandbox, running and ended.
 //!
-//! Owns admission (ids, limits) and retention. The same id is the same command for as long as it is kept,
+//! Owns admission (ids, limits); [`Kept`] owns retention. The same id is the same command for as long as it is kept,
 //! so a caller that did not hear the answer may ask again. Starting awaits nothing, but for a command that may not
 //! write: its process has to tell first that it became the command, and until then its id is taken.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1::{self, start_request::Program};
-use rustix::process::{Pid, Resource, WaitStatus, getrlimit};
+use rustix::process::{Resource, WaitStatus, getrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
 use crate::capture::Capture;
-use crate::command::{Command, LogBudget, Place, Spec};
+use crate::command::{Command, LogBudget, Spec};
+use crate::kept::{Begun, Kept, Known, Remembered};
 use crate::ladder;
 use crate::leftovers::{Leftovers, Running};
 use crate::limits::{
-    COLLECT_PAUSE, COLLECT_TRIES, MAX_ENDED_COMMANDS, MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES,
-    MAX_STDIN_BYTES,
+    COLLECT_PAUSE, COLLECT_TRIES, MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES,
 };
-use crate::mark::Mark;
-use crate::members::Owner;
 use crate::oom;
+use crate::place::Place;
 use crate::read_only;
 use crate::reaper::Reaper;
 use crate::spawn::{self, Launch, Spawned};
@@ -36,15 +35,6 @@ use crate::supervisor::Supervisor;
 
 /// The limit that a start runs into when the sandbox is full of processes.
 const PROCESSES: &str = "processes";
-
-#[derive(Debug, Default)]
-struct Kept {
-    by_id: HashMap<String, Arc<Command>>,
-    /// Ids whose processes have yet to become their commands, with the process where there is one.
-    starting: HashMap<String, Option<Arc<Begun>>>,
-    /// Ids in the order their commands ended.
-    ended: VecDeque<String>,
-}
 
 /// The commands of this sandbox.
 #[derive(Debug)]
@@ -58,11 +48,22 @@ pub(crate) struct Commands {
     settled: Notify,
 }
 
-/// A command and, for the caller whose request started it, the place of its own reader.
+/// What a request to start a command came to.
 #[derive(Debug)]
-pub(crate) struct StartedCommand {
-    pub(crate) command: Arc<Command>,
-    pub(crate) place: Option<Place>,
+pub(crate) enum StartedCommand {
+    /// A command and, for the caller whose request started it, the place of its own reader.
+    Kept { command: Arc<Command>, place: Option<Place> },
+    /// It ended long ago.
+    Remembered(Remembered),
+}
+
+/// How the caller of a start hears of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// It may read the log later.
+    Plain,
+    /// It is the command's own reader.
+    Streamed,
 }
 
 /// What a command is given to read.
@@ -80,6 +81,8 @@ struct Launched {
     status: oneshot::Receiver<WaitStatus>,
     input: Input,
     oom_kills_before: Option<u64>,
+    /// The reader of the caller, by its number.
+    reader: u64,
 }
 
 /// Keeps an id from being started twice, for as long as it lives.
@@ -89,27 +92,16 @@ struct Starting {
     id: String,
 }
 
-/// A process that has yet to become its command.
-#[derive(Debug)]
-struct Begun {
-    id: String,
-    main: Pid,
-    mark: Option<Mark>,
-}
-
-impl ladder::Target for Begun {
-    fn owner(&self) -> Owner<'_> {
-        Owner { command_id: &self.id, main: self.main, main_collected: false, mark: self.mark }
-    }
-}
-
 impl Starting {
-    fn new(commands: &Arc<Commands>, id: String, process: Option<&Spawned>) -> Self {
-        let begun =
-            |spawned: &Spawned| Arc::new(Begun { id: id.clone(), main: spawned.pid, mark: spawned.mark });
-        let begun = process.map(begun);
-        commands.lock().starting.insert(id.clone(), begun);
+    fn new(commands: &Arc<Commands>, id: String) -> Self {
+        commands.lock().starting.insert(id.clone(), None);
         Self { commands: Arc::clone(commands), id }
+    }
+
+    /// The id has a process.
+    fn begin(&self, process: &Spawned) {
+        let begun = Begun { id: self.id.clone(), main: process.pid, mark: process.mark };
+        self.commands.lock().starting.insert(self.id.clone(), Some(Arc::new(begun)));
     }
 }
 
@@ -137,28 +129,35 @@ impl Commands {
 
     /// The command with this id.
     pub(crate) fn get(&self, id: &str) -> Result<Arc<Command>, Kind> {
-        let found = self.lock().by_id.get(id).cloned();
-        found.ok_or_else(|| Kind::CommandUnknown(v1::CommandUnknown { command_id: id.into() }))
+        self.lock().get(id).ok_or_else(|| unknown(id))
+    }
+
+    /// What is known of the command with this id, with or without its log.
+    pub(crate) fn find(&self, id: &str) -> Result<Known, Kind> {
+        self.lock().find(id).ok_or_else(|| unknown(id))
     }
 
     pub(crate) fn running(&self) -> usize {
-        let kept = self.lock();
-        kept.by_id.len() + kept.starting.len() - kept.ended.len()
+        self.lock().running()
     }
 
-    /// Starts a command, or finds the one that has this id. With `streamed` the caller is the command's
-    /// own reader.
+    /// Commands whose end sandboxd has not recorded, once it has recorded those numbered `recorded`.
+    pub(crate) fn unrecorded(&self, recorded: &HashSet<u64>, after: u64) -> v1::ListCommandsReply {
+        let mut kept = self.lock();
+        kept.were_recorded(recorded);
+        kept.unrecorded(after)
+    }
+
+    /// Starts a command, or finds the one that has this id.
     pub(crate) async fn start(
         self: &Arc<Self>,
         request: v1::StartRequest,
-        streamed: bool,
+        opening: Opening,
     ) -> Result<StartedCommand, Kind> {
         check_id("command_id", &request.command_id)?;
         self.until_settled(&request.command_id).await;
-        if let Ok(command) = self.get(&request.command_id) {
-            // Where the first call's connection broke, this is the same caller once more.
-            let place = if streamed { Place::take_over(&command, 1) } else { None };
-            return Ok(StartedCommand { command, place });
+        if let Ok(known) = self.find(&request.command_id) {
+            return known_again(known, &request, opening);
         }
         if self.running() >= MAX_RUNNING_COMMANDS {
             return Err(Kind::LimitReached(v1::LimitReached {
@@ -172,28 +171,34 @@ impl Commands {
         }
         let spec = Spec {
             id: request.command_id,
+            number: self.lock().next_number(),
+            digest: request.request_digest,
             argv,
             cwd: self.workspace.join(&request.cwd),
             timeout: (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms)),
             detached: request.detached,
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
+        let mut held = None;
         let started = match self.spawn(&spec, &request.env, &input, request.read_only) {
             Err(refusal) if is_process_limit(&refusal) => {
-                let starting = Starting::new(self, spec.id.clone(), None);
+                held = Some(Starting::new(self, spec.id.clone()));
                 self.leftovers.end().await;
-                let again = self.spawn_when_collected(&spec, &request.env, &input, request.read_only).await;
-                drop(starting);
-                again?
+                self.spawn_when_collected(&spec, &request.env, &input, request.read_only).await?
             }
             other => other?,
         };
         let (spawned, status) = started;
         // Asked after the fork, while the command loads on another processor.
-        let mut launched = Launched { spec, spawned, status, input, oom_kills_before: oom::kills_so_far() };
+        let oom_kills_before = oom::kills_so_far();
+        let mut launched =
+            Launched { spec, spawned, status, input, oom_kills_before, reader: request.reader };
         match launched.spawned.report.take() {
-            None => Ok(self.take_in(launched, streamed)),
-            Some(report) => self.take_in_later(launched, report, streamed).await,
+            None => Ok(self.take_in(launched, opening)),
+            Some(report) => {
+                let starting = held.unwrap_or_else(|| Starting::new(self, launched.spec.id.clone()));
+                take_in_later(starting, launched, report, opening).await
+            }
         }
     }
 
@@ -234,34 +239,16 @@ impl Commands {
         self.spawn(spec, env, input, read_only)
     }
 
-    /// Takes a command in once its process has become it. Goes on where the caller does not wait for the answer,
-    /// because the command may be running by then.
-    async fn take_in_later(
-        self: &Arc<Self>,
-        launched: Launched,
-        report: pipe::Receiver,
-        streamed: bool,
-    ) -> Result<StartedCommand, Kind> {
-        let starting = Starting::new(self, launched.spec.id.clone(), Some(&launched.spawned));
-        let task = tokio::spawn(async move {
-            let program = launched.spec.argv.first().cloned().unwrap_or_default();
-            read_only::has_become(report, launched.spawned.pid, &program).await?;
-            Ok(starting.commands.take_in(launched, streamed))
-        });
-        task.await.unwrap_or_else(|_| Err(invalid("program", "could not be followed".into())))
-    }
-
-    fn take_in(self: &Arc<Self>, launched: Launched, streamed: bool) -> StartedCommand {
-        let Launched { spec, spawned, status, input, oom_kills_before } = launched;
-        let own_reader = streamed && !spec.detached;
+    fn take_in(self: &Arc<Self>, launched: Launched, opening: Opening) -> StartedCommand {
+        let Launched { spec, spawned, status, input, oom_kills_before, reader } = launched;
         let (to_feed, to_keep) = match (input.stays_open, spawned.stdin) {
             (true, pipe) => (None, pipe),
             (false, pipe) => (pipe, None),
         };
         let (command, requests) =
             Command::new(spec, spawned.pid, spawned.mark, Stdin::new(to_keep), Arc::clone(&self.budget));
-        let place = own_reader.then(|| Place::first(&command));
-        self.lock().by_id.insert(command.spec.id.clone(), Arc::clone(&command));
+        let place = own_place(&command, opening, reader);
+        self.lock().insert(&command);
         match (to_feed, input.given) {
             (Some(pipe), Some(data)) => drop(tokio::spawn(feed(pipe, data))),
             (None, Some(data)) => write_first(&command, data),
@@ -276,7 +263,7 @@ impl Commands {
             commands.retire(&ending);
             ending.stdin.close_at_end().await;
         });
-        StartedCommand { command, place }
+        StartedCommand::Kept { command, place }
     }
 
     /// Waits until it is known whether the command that is starting under this id is one.
@@ -290,24 +277,9 @@ impl Commands {
         }
     }
 
-    /// Takes note of an end, and drops the oldest ended commands where there are too many, but none whose
-    /// reader is not through.
     fn retire(&self, command: &Arc<Command>) {
         command.may_be_forgotten_in_need();
-        let mut kept = self.lock();
-        kept.ended.push_back(command.spec.id.clone());
-        let mut at = 0;
-        while kept.ended.len() > MAX_ENDED_COMMANDS && at < kept.ended.len() {
-            let oldest = kept.ended.get(at).and_then(|id| kept.by_id.get(id)).cloned();
-            match oldest {
-                Some(command) if command.may_be_forgotten() => {
-                    command.forget_output();
-                    kept.ended.remove(at);
-                    kept.by_id.remove(&command.spec.id);
-                }
-                _ => at += 1,
-            }
-        }
+        self.lock().retire(command);
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -315,13 +287,44 @@ impl Commands {
     }
 }
 
+/// Takes a command in once its process has become it. Goes on where the caller does not wait for the answer,
+/// because the command may be running by then.
+async fn take_in_later(
+    starting: Starting,
+    launched: Launched,
+    report: pipe::Receiver,
+    opening: Opening,
+) -> Result<StartedCommand, Kind> {
+    starting.begin(&launched.spawned);
+    let task = tokio::spawn(async move {
+        let program = launched.spec.argv.first().cloned().unwrap_or_default();
+        read_only::has_become(report, launched.spawned.pid, &program).await?;
+        Ok(starting.commands.take_in(launched, opening))
+    });
+    task.await.unwrap_or_else(|_| Err(invalid("program", "could not be followed".into())))
+}
+
+/// The answer to a request whose id has a command: the same command, if the request is the same.
+fn known_again(known: Known, request: &v1::StartRequest, opening: Opening) -> Result<StartedCommand, Kind> {
+    if !known.is_from(&request.request_digest) {
+        return Err(Kind::CommandDiffers(v1::CommandUnknown { command_id: request.command_id.clone() }));
+    }
+    Ok(match known {
+        Known::Kept(command) => {
+            // Where the first call's connection broke, this is the same caller once more.
+            let place = match opening {
+                Opening::Plain => None,
+                Opening::Streamed => Place::take_over(&command, 1, request.reader),
+            };
+            StartedCommand::Kept { command, place }
+        }
+        Known::Remembered(remembered) => StartedCommand::Remembered(remembered),
+    })
+}
+
 impl Running for Commands {
     fn targets(&self) -> Vec<Arc<dyn ladder::Target + Send + Sync>> {
-        let kept = self.lock();
-        let running = kept.by_id.values().filter(|command| command.end_now().is_none());
-        let running = running.map(|command| Arc::clone(command) as Arc<dyn ladder::Target + Send + Sync>);
-        let begun = kept.starting.values().flatten();
-        running.chain(begun.map(|begun| Arc::clone(begun) as Arc<dyn ladder::Target + Send + Sync>)).collect()
+        self.lock().targets()
     }
 }
 
@@ -354,6 +357,22 @@ fn argv_of(program: Option<Program>) -> Result<Vec<String>, Kind> {
         Some(Program::Argv(argv)) => Ok(std::iter::once(argv.program).chain(argv.args).collect()),
         None => Err(invalid("program", "is missing".into())),
     }
+}
+
+/// The place of the caller that started a command. An older sandboxd does not say when the reader of a detached one
+/// leaves, so that reader has none.
+fn own_place(command: &Arc<Command>, opening: Opening, reader: u64) -> Option<Place> {
+    match opening {
+        Opening::Plain => {
+            command.expect_reader();
+            None
+        }
+        Opening::Streamed => (!command.spec.detached || reader != 0).then(|| Place::first(command, reader)),
+    }
+}
+
+fn unknown(id: &str) -> Kind {
+    Kind::CommandUnknown(v1::CommandUnknown { command_id: id.into() })
 }
 
 pub(crate) fn check_id(field: &str, id: &str) -> Result<(), Kind> {

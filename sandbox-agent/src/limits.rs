@@ -8,6 +8,18 @@ pub(crate) const MAX_RUNNING_COMMANDS: usize = 128;
 /// Ended commands whose log and end are kept, the newest ones.
 pub(crate) const MAX_ENDED_COMMANDS: usize = 256;
 
+/// Ended commands that are remembered after their log is gone, until sandboxd has recorded their end.
+pub(crate) const MAX_UNRECORDED_COMMANDS: usize = 4096;
+
+/// Directory and arguments of such a command, in bytes.
+pub(crate) const REMEMBERED_TEXT_BYTES: usize = 512;
+
+/// Commands on one page of a list, and directory and arguments of each in bytes. A page stays below the longest
+/// answer that sandboxd accepts.
+pub(crate) const COMMANDS_PER_PAGE: usize = 64;
+/// See [`COMMANDS_PER_PAGE`].
+pub(crate) const LISTED_TEXT_BYTES: usize = 8 * 1024;
+
 /// What one command's log keeps, in bytes. Twice a connection's window and more, so that a reader whose
 /// connection broke finds what was on its way.
 pub(crate) const LOG_BYTES: usize = 8 * 1024 * 1024;
@@ -33,6 +45,10 @@ pub(crate) const MESSAGE_BYTES: usize = 256 * 1024;
 /// How long a command waits for its own reader after that reader's connection broke, so that a restart of
 /// sandboxd loses nothing.
 pub(crate) const READER_HOLD: Duration = Duration::from_secs(30);
+
+/// How long a command that was started without a stream waits for its first reader, and how long one waits for a
+/// reader that has left. A command that nobody reads is never slowed for longer.
+pub(crate) const READER_ABSENCE: Duration = Duration::from_secs(3);
 
 /// Standard input passed with the start of a command, in bytes.
 pub(crate) const MAX_STDIN_BYTES: usize = 8 * 1024 * 1024;

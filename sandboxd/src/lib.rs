@@ -19,6 +19,7 @@ pub mod cli;
 pub mod config;
 pub mod egress;
 pub mod engine;
+mod memory;
 pub mod metrics;
 pub mod model;
 pub mod preview;

@@ -34,7 +34,7 @@ pub fn to_status(mut kind: Kind) -> Status {
         | Kind::StdinNotOpen(_)
         | Kind::ReadOnlyUnavailable(_)
         | Kind::PortClosed(_) => Code::FailedPrecondition,
-        Kind::AlreadyThere(_) => Code::AlreadyExists,
+        Kind::AlreadyThere(_) | Kind::CommandDiffers(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
         Kind::LimitReached(_) | Kind::TooLarge(_) | Kind::TooMany(_) | Kind::NoSpace(_) => {
             Code::ResourceExhausted
@@ -62,7 +62,7 @@ pub fn from_status(status: &Status) -> Option<Kind> {
 /// Cuts every text of `kind` to [`MAX_TEXT_BYTES`].
 fn bound(kind: &mut Kind) {
     match kind {
-        Kind::CommandUnknown(fault) => cut(&mut fault.command_id),
+        Kind::CommandUnknown(fault) | Kind::CommandDiffers(fault) => cut(&mut fault.command_id),
         Kind::TerminalUnknown(fault) | Kind::TerminalEnded(fault) => cut(&mut fault.terminal_id),
         Kind::StartFailed(fault) => {
             cut(&mut fault.step);

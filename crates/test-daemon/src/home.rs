@@ -78,9 +78,11 @@ impl Home {
         Some(Instance::new(key.try_into().ok()?))
     }
 
-    /// sandboxd's program with this home's settings and no others. Only its own tests have it built.
+    /// sandboxd's program with this home's settings and no others: the one that `SANDBOXD_TEST_PROGRAM` names, or the
+    /// one that cargo built. Only its own tests have it built.
     pub fn program(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(programs().join("sandboxd"));
+        let program = std::env::var_os("SANDBOXD_TEST_PROGRAM").map(PathBuf::from);
+        let mut command = Command::new(program.unwrap_or_else(|| programs().join("sandboxd")));
         command.args(args).env_clear().envs(self.settings.iter().cloned());
         command.env("PATH", std::env::var("PATH").unwrap()).kill_on_drop(true).stdin(Stdio::null());
         command

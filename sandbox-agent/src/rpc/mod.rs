@@ -24,9 +24,9 @@ use tonic::{Request, Response, Status, Streaming};
 pub(crate) use files::FileService;
 pub(crate) use services::Services;
 
-use crate::command::Place;
-use crate::commands::{Commands, StartedCommand};
-use crate::follow::Reader;
+use crate::commands::{Commands, Opening, StartedCommand};
+use crate::follow::{Reader, replay};
+use crate::kept::Known;
 use crate::ladder;
 use crate::terminals::Terminals;
 use crate::tunnels::Tunnels;
@@ -63,31 +63,50 @@ impl Agent for Service {
     }
 
     async fn start(&self, request: Request<v1::StartRequest>) -> Reply<v1::Started> {
-        let started = self.commands.start(request.into_inner(), false).await.map_err(to_status)?;
-        Ok(Response::new(started.command.started_event()))
+        let started = self.commands.start(request.into_inner(), Opening::Plain).await.map_err(to_status)?;
+        Ok(Response::new(match started {
+            StartedCommand::Kept { command, .. } => command.started_event(),
+            StartedCommand::Remembered(remembered) => remembered.status.started.unwrap_or_default(),
+        }))
     }
 
     async fn run(&self, request: Request<v1::StartRequest>) -> Reply<Self::RunStream> {
-        let StartedCommand { command, place } =
-            self.commands.start(request.into_inner(), true).await.map_err(to_status)?;
-        Ok(Response::new(Reader::of_run(command, place).events().boxed()))
+        let started =
+            self.commands.start(request.into_inner(), Opening::Streamed).await.map_err(to_status)?;
+        Ok(Response::new(match started {
+            StartedCommand::Kept { command, place } => Reader::of_run(command, place).events().boxed(),
+            StartedCommand::Remembered(remembered) => replay(remembered.status).boxed(),
+        }))
     }
 
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<Self::AttachStream> {
-        let v1::AttachRequest { command_id, after_seq, follow } = request.into_inner();
+        let v1::AttachRequest { command_id, after_seq, follow, reader } = request.into_inner();
         let command = self.commands.get(&command_id).map_err(to_status)?;
-        let place = if follow { Place::take_over(&command, after_seq.saturating_add(1)) } else { None };
-        Ok(Response::new(Reader::of_attach(command, place, after_seq, follow).events().boxed()))
+        Ok(Response::new(Reader::of_attach(command, after_seq, follow, reader).events().boxed()))
+    }
+
+    async fn reader_left(&self, request: Request<v1::ReaderLeftRequest>) -> Reply<v1::ReaderLeftReply> {
+        let v1::ReaderLeftRequest { command_id, reader, comes_back } = request.into_inner();
+        self.commands.get(&command_id).map_err(to_status)?.reader_left(reader, comes_back);
+        Ok(Response::new(v1::ReaderLeftReply {}))
     }
 
     async fn wait(&self, request: Request<v1::CommandRef>) -> Reply<v1::Ended> {
-        let command = self.commands.get(&request.into_inner().command_id).map_err(to_status)?;
-        Ok(Response::new(command.ended().await))
+        let known = self.commands.find(&request.into_inner().command_id).map_err(to_status)?;
+        Ok(Response::new(match known {
+            Known::Kept(command) => command.ended().await,
+            Known::Remembered(remembered) => remembered.status.ended.unwrap_or_default(),
+        }))
     }
 
     async fn inspect(&self, request: Request<v1::CommandRef>) -> Reply<v1::CommandStatus> {
-        let command = self.commands.get(&request.into_inner().command_id).map_err(to_status)?;
-        Ok(Response::new(command.status()))
+        let known = self.commands.find(&request.into_inner().command_id).map_err(to_status)?;
+        Ok(Response::new(known.status()))
+    }
+
+    async fn list_commands(&self, request: Request<v1::ListCommandsRequest>) -> Reply<v1::ListCommandsReply> {
+        let v1::ListCommandsRequest { recorded, after } = request.into_inner();
+        Ok(Response::new(self.commands.unrecorded(&recorded.into_iter().collect(), after)))
     }
 
     async fn signal(&self, request: Request<v1::SignalRequest>) -> Reply<v1::SignalReply> {

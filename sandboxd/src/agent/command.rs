@@ -1,9 +1,14 @@
 //! Commands, over the wire to the agent and back.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::num::NonZeroU64;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_protocol::STDIN_AND_READ_ONLY_SINCE;
 use agent_protocol::v1::{self, command_event, start_request};
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
@@ -12,7 +17,7 @@ use tonic::Streaming;
 
 use super::{AgentHandle, Error};
 use crate::model::command::{CommandStatus, KilledBy, Started};
-use crate::model::{CommandSpec, Ended, Event, Program, command, limits};
+use crate::model::{CommandSpec, Ended, Event, Program, RequestDigest, command, limits};
 
 /// What a reader of a command hears, until the connection ends.
 pub type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Error>> + Send>>;
@@ -26,18 +31,42 @@ impl AgentHandle {
     }
 
     /// Starts a command and reads it from the beginning as its own reader.
-    pub async fn run(&self, spec: &CommandSpec) -> Result<EventStream, Error> {
+    pub async fn run(&self, spec: &CommandSpec, reader: ReaderId) -> Result<EventStream, Error> {
         let mut client = self.client_since(generation_for(spec), limits::AGENT_ABSENCE).await?;
-        let reply = within(limits::AGENT_CALL, client.run(to_wire(spec))).await?;
+        let request = v1::StartRequest { reader: reader.get(), ..to_wire(spec) };
+        let reply = within(limits::AGENT_CALL, client.run(request)).await?;
         Ok(events(reply.into_inner()))
     }
 
-    /// Reads a command after record `after`.
-    pub async fn attach(&self, id: &CommandId, after: u64, follow: bool) -> Result<EventStream, Error> {
-        let request = v1::AttachRequest { command_id: id.to_string(), after_seq: after, follow };
+    /// Reads a command after record `after`, as the reader with this number.
+    pub async fn attach(
+        &self,
+        id: &CommandId,
+        after: u64,
+        follow: bool,
+        reader: ReaderId,
+    ) -> Result<EventStream, Error> {
+        let request =
+            v1::AttachRequest { command_id: id.to_string(), after_seq: after, follow, reader: reader.get() };
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
         let reply = within(limits::AGENT_CALL, client.attach(request)).await?;
         Ok(events(reply.into_inner()))
+    }
+
+    /// Says that a reader has left on purpose.
+    pub async fn reader_left(&self, id: &CommandId, reader: ReaderId) -> Result<(), Error> {
+        self.tell_of_reader(id, reader, false).await
+    }
+
+    /// Says that a reader without a connection comes back. Keeps its place as long as a connection that broke.
+    pub async fn reader_is_slow(&self, id: &CommandId, reader: ReaderId) -> Result<(), Error> {
+        self.tell_of_reader(id, reader, true).await
+    }
+
+    async fn tell_of_reader(&self, id: &CommandId, reader: ReaderId, comes_back: bool) -> Result<(), Error> {
+        let request = v1::ReaderLeftRequest { command_id: id.to_string(), reader: reader.get(), comes_back };
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        within(limits::AGENT_CALL, client.reader_left(request)).await.map(drop)
     }
 
     /// Waits for a command's end, as long as it takes.
@@ -49,15 +78,18 @@ impl AgentHandle {
     /// What is known of a command.
     pub async fn inspect(&self, id: &CommandId) -> Result<CommandStatus, Error> {
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
-        let status = within(limits::AGENT_CALL, client.inspect(reference(id))).await?.into_inner();
-        Ok(CommandStatus {
-            started: started(&status.started.ok_or(Error::Nonsense { missing: "started" })?),
-            ended: status.ended.as_ref().map(ended).transpose()?,
-            argv: status.argv,
-            cwd: status.cwd,
-            stdout_bytes: status.stdout_bytes,
-            stderr_bytes: status.stderr_bytes,
-            dropped_bytes: status.dropped_bytes,
+        status_of(within(limits::AGENT_CALL, client.inspect(reference(id))).await?.into_inner())
+    }
+
+    /// A page of the commands after number `after` whose end is not recorded, once those in `recorded` are taken off.
+    /// Commands that make no sense are left out.
+    pub async fn unrecorded_commands(&self, recorded: Vec<u64>, after: u64) -> Result<KnownCommands, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let request = v1::ListCommandsRequest { recorded, after };
+        let reply = within(limits::AGENT_CALL, client.list_commands(request)).await?.into_inner();
+        Ok(KnownCommands {
+            commands: reply.commands.into_iter().filter_map(known).collect(),
+            more: reply.more,
         })
     }
 
@@ -96,6 +128,45 @@ impl AgentHandle {
             disk_used_bytes: info.disk_used_bytes,
         })
     }
+}
+
+/// Tells one reader of a command from all others, also across connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderId(NonZeroU64);
+
+impl ReaderId {
+    /// Another one than all before. They begin at random, because agents outlive the daemon.
+    pub fn next() -> Self {
+        static NEXT: LazyLock<AtomicU64> =
+            LazyLock::new(|| AtomicU64::new(RandomState::new().build_hasher().finish()));
+        Self(NonZeroU64::new(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(NonZeroU64::MAX))
+    }
+
+    fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A page of the commands that an agent knows.
+#[derive(Debug)]
+pub struct KnownCommands {
+    /// In the order of their start.
+    pub commands: Vec<KnownCommand>,
+    /// Whether there are commands after the last one.
+    pub more: bool,
+}
+
+/// A command that an agent knows.
+#[derive(Debug)]
+pub struct KnownCommand {
+    /// Counts the commands of this agent.
+    pub number: u64,
+    /// Its id.
+    pub id: CommandId,
+    /// Identifies the request that started it.
+    pub digest: Option<RequestDigest>,
+    /// What became of it.
+    pub status: CommandStatus,
 }
 
 /// What an agent says of itself and of its sandbox.
@@ -150,6 +221,11 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
         detached: spec.detached,
         open_stdin: spec.open_stdin,
         read_only: spec.read_only,
+        reader: 0,
+        request_digest: spec
+            .digest
+            .map(|digest| Bytes::copy_from_slice(digest.as_bytes()))
+            .unwrap_or_default(),
     }
 }
 
@@ -177,6 +253,26 @@ fn record(wire: v1::Record) -> command::Record {
         v1::Stream::Stdout | v1::Stream::Unspecified => command::Stream::Stdout,
     };
     command::Record { seq: wire.seq, stream, data: wire.data }
+}
+
+fn status_of(wire: v1::CommandStatus) -> Result<CommandStatus, Error> {
+    Ok(CommandStatus {
+        started: started(&wire.started.ok_or(Error::Nonsense { missing: "started" })?),
+        ended: wire.ended.as_ref().map(ended).transpose()?,
+        argv: wire.argv,
+        cwd: wire.cwd,
+        stdout_bytes: wire.stdout_bytes,
+        stderr_bytes: wire.stderr_bytes,
+        dropped_bytes: wire.dropped_bytes,
+    })
+}
+
+fn known(wire: v1::KnownCommand) -> Option<KnownCommand> {
+    let mut status = wire.status?;
+    let id = status.started.as_ref()?.command_id.parse().ok()?;
+    status.cwd.truncate(status.cwd.floor_char_boundary(limits::MAX_PATH_BYTES));
+    let digest = RequestDigest::from_bytes(&wire.request_digest);
+    Some(KnownCommand { number: wire.number, id, digest, status: status_of(status).ok()? })
 }
 
 fn started(wire: &v1::Started) -> Started {
@@ -227,7 +323,7 @@ mod tests {
         keeper.link.send_replace(Some(link));
         let plain = CommandSpec {
             id: "cmd_0123456789abcdef".parse().unwrap(),
-            is_named: false,
+            digest: None,
             program: Program::Script("true".into()),
             cwd: String::new(),
             env: HashMap::new(),
@@ -241,7 +337,7 @@ mod tests {
         let open_stdin = CommandSpec { open_stdin: true, ..plain.clone() };
         for spec in [read_only, open_stdin] {
             assert!(matches!(agent.start(&spec).await, Err(Error::Outdated)));
-            assert!(matches!(agent.run(&spec).await.map(drop), Err(Error::Outdated)));
+            assert!(matches!(agent.run(&spec, ReaderId::next()).await.map(drop), Err(Error::Outdated)));
         }
         // The others it is asked for, and answers in its own time.
         let asked = timeout(limits::RECHECK, agent.start(&plain)).await;

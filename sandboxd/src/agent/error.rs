@@ -55,6 +55,8 @@ pub enum Error {
 pub enum Refusal {
     /// No such command, or not any more.
     CommandUnknown,
+    /// The command with this id was started by another request.
+    CommandDiffers,
     /// The command could not be started.
     StartFailed {
         /// `cwd`, `pipe`, `script`, `exec` or `fork`.
@@ -231,6 +233,7 @@ impl Error {
 fn refusal(kind: Kind) -> Refusal {
     match kind {
         Kind::CommandUnknown(_) => Refusal::CommandUnknown,
+        Kind::CommandDiffers(_) => Refusal::CommandDiffers,
         Kind::StartFailed(fault) => {
             Refusal::StartFailed { step: fault.step, errno: fault.errno, subject: fault.subject }
         }

@@ -227,4 +227,27 @@ mod tests {
         assert_eq!(try_to_open(&[b'x'; 1000]).await, io::ErrorKind::InvalidData);
         assert_eq!(try_to_open(b"sandbox-agent 1 ri").await, io::ErrorKind::UnexpectedEof);
     }
+
+    /// Frames of RFC 9113, sections 6.5 and 6.7, that must be answered.
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+
+    /// An agent that sends what must be answered and reads no answer is not read any more.
+    #[tokio::test(start_paused = true)]
+    async fn answers_to_a_flood_of_frames_do_not_pile_up() {
+        const FLOOD_BYTES: usize = 8 * 1024 * 1024;
+        for frame in [&SETTINGS[..], &PING[..]] {
+            let (ours, mut theirs) = tokio::io::duplex(4096);
+            tokio::io::AsyncWriteExt::write_all(&mut theirs, b"sandbox-agent 1 right\n").await.unwrap();
+            let (_link, driver) = open(ours, "right", CancellationToken::new()).await.unwrap();
+            let driver = tokio::spawn(driver);
+            tokio::io::AsyncWriteExt::write_all(&mut theirs, &SETTINGS).await.unwrap();
+            let flood = frame.repeat(FLOOD_BYTES / frame.len());
+            // Time passes only once nobody has anything to do any more.
+            let sent =
+                timeout(limits::RECHECK, tokio::io::AsyncWriteExt::write_all(&mut theirs, &flood)).await;
+            assert!(!matches!(sent, Ok(Ok(()))), "all of it was read, and the answers are in memory");
+            driver.abort();
+        }
+    }
 }

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use command::{AgentInfo, EventStream};
+pub use command::{AgentInfo, EventStream, KnownCommand, KnownCommands, ReaderId};
 pub use door::{DialFn, Duplex, Peer};
 pub use error::{Error, Refusal};
 pub use files::{ByteStream, ChangeStream, UploadError};
@@ -59,6 +59,12 @@ fn pair() -> (AgentHandle, Keeper) {
     let stop = CancellationToken::new();
     let guard = Arc::new(stop.clone().drop_guard());
     (AgentHandle { link: receiver, stop: stop.clone(), _task: guard }, Keeper { link: sender, stop })
+}
+
+/// An agent that never connects.
+#[cfg(test)]
+pub fn unconnected() -> AgentHandle {
+    pair().0
 }
 
 impl AgentHandle {

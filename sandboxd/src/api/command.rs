@@ -25,7 +25,7 @@ use super::openapi::{InCommand, InSandbox};
 use super::params::{self, Params, Path};
 use crate::model::command::{CommandStatus, Killed, signal_name, signal_number};
 use crate::model::sandbox::checked;
-use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, limits};
+use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, RequestDigest, limits};
 use crate::service;
 
 /// Largest number of a record: there is one after it, which is the next to be read.
@@ -35,7 +35,7 @@ const LAST_SEQ: u64 = u64::MAX - 1;
 ///
 /// Either `script` or `cmd` with `args`. With `accept: application/x-ndjson` the answer is the command's stream: `start`,
 /// what it writes, and last `exit`; who leaves the stream ends the command, unless it is `detached`. Otherwise the
-/// answer is its id, at once. The same `commandId` again is the same command and runs nothing.
+/// answer is its id, at once. The same `commandId` again is the same command and runs nothing; with another body it is a 409.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands", operation_id = "startCommand", tag = "commands",
     params(InSandbox),
     request_body = StartCommand, responses((status = 200, content((CommandStarted = "application/json"), (Record = "application/x-ndjson"))),
@@ -163,8 +163,9 @@ pub(super) async fn logs(
 
 /// What a caller wants to run, checked.
 pub(super) fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec> {
-    Ok(CommandSpec {
-        is_named: wish.command_id.is_some(),
+    let is_named = wish.command_id.is_some();
+    let spec = CommandSpec {
+        digest: None,
         id: id_of(wish.command_id)?,
         program: program_of(wish.cmd, wish.args, wish.script)?,
         cwd: text("cwd", wish.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
@@ -174,7 +175,8 @@ pub(super) fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec>
         read_only: wish.read_only.unwrap_or(false),
         timeout: timeout_of(wish.timeout_ms, limits),
         detached: wish.detached.unwrap_or(false),
-    })
+    };
+    Ok(CommandSpec { digest: is_named.then(|| RequestDigest::of(&spec)), ..spec })
 }
 
 fn id_of(wished: Option<String>) -> Result<CommandId> {

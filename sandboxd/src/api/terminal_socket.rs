@@ -32,6 +32,8 @@ enum Farewell {
     Left,
     /// It sent more at once than anybody types.
     TooLarge,
+    /// It pinged and did not read the answers.
+    Unread,
     /// The daemon stops.
     Stopping,
 }
@@ -41,24 +43,32 @@ pub(super) fn answer(upgrade: WebSocketUpgrade, view: TerminalView, held: Held) 
     upgrade
         .max_message_size(limits::MAX_TERMINAL_INPUT_BYTES)
         .max_frame_size(limits::MAX_TERMINAL_INPUT_BYTES)
+        .write_buffer_size(0)
+        .max_write_buffer_size(limits::MAX_VIEWER_UNSENT_BYTES)
         .on_upgrade(|socket| serve(socket, view, held))
 }
 
 async fn serve(socket: WebSocket, view: TerminalView, held: Held) {
     let (mut sender, mut receiver) = socket.split();
     let (answers, to_be_sent) = mpsc::channel(limits::MAX_VIEWER_ANSWERS);
+    let (pings, to_be_answered) = mpsc::channel(limits::MAX_VIEWER_PINGS);
     let hand = view.hand();
     let farewell = tokio::select! {
         () = held.stopping.cancelled() => Farewell::Stopping,
-        farewell = hear(&mut receiver, &hand, &answers) => farewell,
-        farewell = tell(&mut sender, view, to_be_sent) => farewell,
+        farewell = hear(&mut receiver, &hand, &answers, &pings) => farewell,
+        farewell = tell(&mut sender, view, to_be_sent, to_be_answered) => farewell,
     };
     // Whether the viewer hears it is its own affair.
     let _ = timeout(limits::VIEWER_FAREWELL, part(sender, receiver, farewell)).await;
 }
 
 /// What the viewer sends.
-async fn hear(receiver: &mut Receiver, hand: &TerminalHand, answers: &mpsc::Sender<String>) -> Farewell {
+async fn hear(
+    receiver: &mut Receiver,
+    hand: &TerminalHand,
+    answers: &mpsc::Sender<String>,
+    pings: &mpsc::Sender<()>,
+) -> Farewell {
     loop {
         let message = match timeout(limits::SILENT_VIEWER, receiver.next()).await {
             Ok(Some(Ok(message))) => message,
@@ -68,7 +78,12 @@ async fn hear(receiver: &mut Receiver, hand: &TerminalHand, answers: &mpsc::Send
         let done = match message {
             Message::Binary(data) => hand.type_in(data).await.map_err(|error| error.to_string()),
             Message::Text(text) => control(hand, text.as_str()).await,
-            Message::Ping(_) | Message::Pong(_) => Ok(()),
+            // The library has queued the answer; `tell` sends it.
+            Message::Ping(_) => match timeout(limits::UNREAD_PONGS, pings.send(())).await {
+                Ok(_) => Ok(()),
+                Err(_) => return Farewell::Unread,
+            },
+            Message::Pong(_) => Ok(()),
             Message::Close(_) => return Farewell::Left,
         };
         if let Err(error) = done
@@ -87,7 +102,12 @@ async fn control(hand: &TerminalHand, text: &str) -> Result<(), String> {
 }
 
 /// What the viewer is sent, and from time to time a ping, which tells a viewer that is gone from one that is quiet.
-async fn tell(sender: &mut Sender, mut view: TerminalView, mut answers: mpsc::Receiver<String>) -> Farewell {
+async fn tell(
+    sender: &mut Sender,
+    mut view: TerminalView,
+    mut answers: mpsc::Receiver<String>,
+    mut to_be_answered: mpsc::Receiver<()>,
+) -> Farewell {
     let mut pings = interval(limits::TERMINAL_PING);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     pings.reset();
@@ -106,6 +126,12 @@ async fn tell(sender: &mut Sender, mut view: TerminalView, mut answers: mpsc::Re
             },
             Some(error) = answers.recv() => text(&FromTerminal::Error { error }),
             _ = pings.tick() => Message::Ping(bytes::Bytes::new()),
+            Some(()) = to_be_answered.recv() => {
+                if sender.flush().await.is_err() {
+                    return Farewell::Left;
+                }
+                continue;
+            }
         };
         if sender.send(message).await.is_err() {
             return Farewell::Left;
@@ -119,6 +145,7 @@ async fn part(mut sender: Sender, mut receiver: Receiver, farewell: Farewell) {
     let (code, reason) = match farewell {
         Farewell::Left => return,
         Farewell::Ended => (close_code::NORMAL, "the terminal has ended"),
+        Farewell::Unread => (close_code::POLICY, "too many pings whose answers were not read"),
         Farewell::TooLarge => (close_code::SIZE, "a message is larger than may be typed at once"),
         Farewell::Stopping => (close_code::AWAY, "the daemon stops; the terminal goes on"),
     };

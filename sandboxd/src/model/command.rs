@@ -7,13 +7,15 @@ use bytes::Bytes;
 use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
 
+use super::RequestDigest;
+
 /// What to run and how.
 #[derive(Debug, Clone)]
 pub struct CommandSpec {
     /// Chosen by the caller or made here.
     pub id: CommandId,
-    /// The caller chose the id, and may ask again with it.
-    pub is_named: bool,
+    /// Identifies the request, if the caller chose the id and may repeat the request.
+    pub digest: Option<RequestDigest>,
     /// What to run.
     pub program: Program,
     /// Relative to the workspace; empty is the workspace.

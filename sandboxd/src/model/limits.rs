@@ -199,6 +199,29 @@ pub const MAX_WARNED_OF: usize = 1024;
 /// How long the reader that started a command may be the only one who will hear of its end.
 pub const HAND_OVER: Duration = Duration::from_secs(5);
 
+/// Output that a stream passes on at once, in bytes, and what a record costs beside its data.
+pub const PIECE_BYTES: usize = 64 * 1024;
+/// See [`PIECE_BYTES`].
+pub const RECORD_OVERHEAD_BYTES: usize = 64;
+
+/// What all streams together may hold of events that their clients do not read, in bytes; what is beyond is read again
+/// from the agents' logs when a client asks for it. It is counted as if each stream held all it can: a window of the
+/// agent's connection and one message.
+pub const MAX_UNREAD_BYTES: usize = 48 * 1024 * 1024;
+/// See [`MAX_UNREAD_BYTES`].
+pub const UNREAD_STREAM_BYTES: usize = 768 * 1024;
+
+/// How long a stream holds events that its client does not read, and how often that is looked at.
+pub const UNREAD_EVENTS: Duration = Duration::from_secs(1);
+/// See [`UNREAD_EVENTS`].
+pub const FEED_SWEEP: Duration = Duration::from_millis(250);
+
+/// How often an agent hears that a reader which holds no events comes back. Agents wait three times as long.
+pub const SLOW_READER: Duration = Duration::from_secs(10);
+
+/// How often freed memory is given back to the system.
+pub const GIVE_BACK: Duration = Duration::from_secs(10);
+
 /// Silence in a record stream before a heartbeat.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -256,6 +279,12 @@ pub const RECORDED_COMMAND_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Commands on their way to the store. More are dropped and counted: history never holds a command back.
 pub const MAX_UNWRITTEN_COMMANDS: usize = 4096;
+
+/// Pages of commands that are recorded from an agent's list at once: as many as hold what an agent remembers.
+pub const MAX_COMMAND_PAGES: usize = 80;
+
+/// How long the commands of one sandbox may take to be recorded from its agent's list.
+pub const RECORD_COMMANDS: Duration = Duration::from_secs(10);
 
 /// How long the store waits for another program that has its database locked.
 pub const STORE_BUSY: Duration = Duration::from_secs(5);
@@ -363,6 +392,15 @@ pub const VIEWER_FAREWELL: Duration = Duration::from_secs(2);
 
 /// Answers to one viewer's messages that wait to be sent.
 pub const MAX_VIEWER_ANSWERS: usize = 8;
+
+/// Pings of one viewer that wait to be answered; the next one is not read before that. A viewer that leaves the answers
+/// unread for this long is disconnected.
+pub const MAX_VIEWER_PINGS: usize = 256;
+/// See [`MAX_VIEWER_PINGS`].
+pub const UNREAD_PONGS: Duration = Duration::from_secs(10);
+
+/// What waits to be sent to one viewer, in bytes: one message and the answers to its pings.
+pub const MAX_VIEWER_UNSENT_BYTES: usize = 256 * 1024;
 
 /// Links of one sandbox that lead there.
 pub const MAX_LINKS: usize = 64;

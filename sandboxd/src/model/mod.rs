@@ -2,6 +2,7 @@
 
 mod admin_token;
 pub mod command;
+mod digest;
 pub mod disk;
 pub mod echo;
 pub mod files;
@@ -21,6 +22,7 @@ pub mod terminal;
 
 pub use admin_token::AdminToken;
 pub use command::{CommandSpec, Ended, Event, Program};
+pub use digest::RequestDigest;
 pub use disk::{Disk, DiskQuota};
 pub use host::Host;
 pub use instance::Instance;

@@ -6,7 +6,7 @@ use sandbox_api::sandbox::SandboxState;
 use sandbox_api::{CommandId, SandboxId};
 
 use super::command::{CommandStatus, Started};
-use super::{Disk, Ended, SandboxSpec, Transport, UidSlot};
+use super::{Disk, Ended, RequestDigest, SandboxSpec, Transport, UidSlot};
 
 /// What is being done with a sandbox, or was done last. Those that are on their way were cut off where they
 /// are found at a start.
@@ -118,6 +118,8 @@ pub struct CommandRecord {
     pub timeout_ms: u64,
     /// Milliseconds since the Unix epoch.
     pub started_at_ms: i64,
+    /// Identifies the request that started it, if its caller chose the id.
+    pub digest: Option<RequestDigest>,
     /// How it ended, once that is known.
     pub ended: Option<Ended>,
 }

@@ -13,7 +13,7 @@ use super::history::status_of;
 use super::reach::InUse;
 use super::registry::Sandbox;
 use super::{Error, Service};
-use crate::agent::{self, AgentHandle, EventStream, Refusal};
+use crate::agent::{self, AgentHandle, EventStream, ReaderId, Refusal};
 use crate::model::command::{CommandStatus, Killed, Started};
 use crate::model::{CommandSpec, Ended, Event, limits};
 
@@ -46,21 +46,21 @@ impl Service {
     /// unless it is detached.
     pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<CommandStream, Error> {
         let in_use = self.in_use(id).await?;
-        let place = in_use.sandbox.reader()?;
+        let (place, reader) = (in_use.sandbox.reader()?, ReaderId::next());
         let known = self.known(&in_use, &spec).await?;
         if let Some(Known::Gone(status)) = known {
-            let stream = CommandStream::new(self, in_use, spec.id, place);
-            return Ok(stream.reading_once(what_is_left_of(&status), 0));
+            let stream = CommandStream::new(self, in_use, spec.id, reader, place);
+            return Ok(stream.replaying(what_is_left_of(&status)));
         }
         let spec = with_env(spec, &in_use.sandbox);
-        let events = match in_use.agent.run(&spec).await {
-            Err(error) if error.is_broken() => in_use.agent.run(&spec).await,
+        let events = match in_use.agent.run(&spec, reader).await {
+            Err(error) if error.is_broken() => in_use.agent.run(&spec, reader).await,
             other => other,
         };
         let events = in_use.unless_refused(events)?;
         // While the sandbox is still held, or it could be parked between.
         let duty = known.is_none().then(|| Duty::of(&in_use.sandbox));
-        let stream = CommandStream::new(self, in_use, spec.id.clone(), place);
+        let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, place);
         Ok(match duty {
             Some(duty) => stream.of_own(events, spec, duty),
             None => stream.again(events, &spec),
@@ -71,12 +71,15 @@ impl Service {
     /// and runs nothing. What was noted a moment ago and is not written yet the agent still knows: a sandbox's
     /// history is written before its container goes.
     async fn known(&self, in_use: &InUse, spec: &CommandSpec) -> Result<Option<Known>, Error> {
-        if !spec.is_named {
+        let Some(digest) = spec.digest else {
             return Ok(None);
-        }
+        };
         let Some(record) = self.store.written_command(in_use.sandbox.id(), &spec.id).await? else {
             return Ok(None);
         };
+        if record.digest.is_some_and(|recorded| recorded != digest) {
+            return Err(Error::CommandDiffers);
+        }
         match in_use.agent.inspect(&spec.id).await {
             Err(agent::Error::Refused(Refusal::CommandUnknown)) => Ok(Some(Known::Gone(status_of(record)))),
             Err(error) => Err(error.into()),
@@ -93,13 +96,13 @@ impl Service {
         follow: bool,
     ) -> Result<CommandStream, Error> {
         let in_use = self.in_use(id).await?;
-        let place = in_use.sandbox.reader()?;
-        let events = match in_use.agent.attach(command, after, follow).await {
-            Err(error) if error.is_broken() => in_use.agent.attach(command, after, follow).await?,
+        let (place, reader) = (in_use.sandbox.reader()?, ReaderId::next());
+        let events = match in_use.agent.attach(command, after, follow, reader).await {
+            Err(error) if error.is_broken() => in_use.agent.attach(command, after, follow, reader).await?,
             other => other?,
         };
-        let stream = CommandStream::new(self, in_use, command.clone(), place);
-        Ok(if follow { stream.reading(events, after) } else { stream.reading_once(events, after) })
+        let stream = CommandStream::new(self, in_use, command.clone(), reader, place);
+        Ok(stream.reading(events, after, follow))
     }
 
     /// Waits for a command's end, for as long as `limit` says.

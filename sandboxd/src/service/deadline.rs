@@ -47,6 +47,12 @@ impl Deadlines {
         self.lock().insert(command, Pending { due, cut_off: None });
     }
 
+    /// As [`Self::add`], for a command of an earlier daemon that may be known already.
+    pub(super) fn restore(&self, command: CommandId, rest: Duration) {
+        let due = Instant::now().checked_add(rest.saturating_add(limits::TIMEOUT_GRACE));
+        self.lock().entry(command).or_insert(Pending { due, cut_off: None });
+    }
+
     /// The end of a command is known.
     pub(super) fn remove(&self, command: &CommandId) {
         self.lock().remove(command);

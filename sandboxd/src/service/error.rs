@@ -188,6 +188,12 @@ pub enum Error {
         /// The system's error number.
         errno: i32,
     },
+    /// The id belongs to a command that another request started.
+    #[error("`commandId` belongs to another command: repeat the same request, or choose another id")]
+    CommandDiffers,
+    /// The store is away, and what must be recorded first is not.
+    #[error("the history of commands cannot be written")]
+    HistoryUnwritten,
     /// A limit of one sandbox.
     #[error("the sandbox's limit of {value} {limit} is reached{}", cure_of(limit))]
     LimitReached {
@@ -372,7 +378,7 @@ impl Error {
             | Self::ArchiveBad { .. }
             | Self::FileFailed { .. } => ErrorCode::Refused,
             Self::OpenNotAllowed => ErrorCode::Forbidden,
-            Self::AlreadyThere { .. } => ErrorCode::AlreadyExists,
+            Self::AlreadyThere { .. } | Self::CommandDiffers => ErrorCode::AlreadyExists,
             Self::NotEmpty { .. }
             | Self::NotReplaced { .. }
             | Self::NotPutBack { .. }
@@ -387,7 +393,7 @@ impl Error {
             | Self::StdinNotOpen { .. }
             | Self::TerminalEnded
             | Self::InputNotTaken { .. } => ErrorCode::WrongState,
-            Self::Unsettled => ErrorCode::Unavailable,
+            Self::Unsettled | Self::HistoryUnwritten => ErrorCode::Unavailable,
             Self::TooLarge { .. } | Self::TooMany { .. } => ErrorCode::TooLarge,
             Self::NoSpace { .. }
             | Self::DiskShort { .. }
@@ -430,6 +436,7 @@ impl Error {
             Self::Field(fault) => json!({ "field": fault.field }),
             Self::NotFound { resource } => json!({ "resource": resource }),
             Self::NotPublished => json!({ "field": "style" }),
+            Self::CommandDiffers => json!({ "field": "commandId" }),
             Self::OpenNotAllowed | Self::NetworkHeld => json!({ "field": "network.mode" }),
             Self::UnknownRuntime { runtime } => json!({ "field": "runtime", "value": runtime }),
             Self::ReadOnlyUnavailable { errno } => json!({ "field": "readOnly", "errno": errno }),
@@ -478,6 +485,7 @@ impl Error {
             | Self::TerminalEnded
             | Self::NotParked
             | Self::Unsettled
+            | Self::HistoryUnwritten
             | Self::NotRestored
             | Self::NoDisks
             | Self::OtherInstance { .. }
@@ -602,6 +610,7 @@ impl From<agent::Error> for Error {
 fn refused(refusal: Refusal) -> Error {
     match refusal {
         Refusal::CommandUnknown => Error::NotFound { resource: "command" },
+        Refusal::CommandDiffers => Error::CommandDiffers,
         Refusal::StartFailed { step, errno, subject } => Error::StartFailed { step, subject, errno },
         Refusal::LimitReached { limit, value } => Error::LimitReached { limit, value },
         Refusal::OutsideWorkspace { path } => Error::OutsideWorkspace { path },

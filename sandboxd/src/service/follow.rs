@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::{Stream, StreamExt};
+use futures::Stream;
 use sandbox_api::CommandId;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
@@ -11,9 +11,10 @@ use tracing::debug;
 
 use super::Service;
 use super::activity::InUseMark;
+use super::feed::{Feed, Next};
 use super::reach::InUse;
 use super::registry::Sandbox;
-use crate::agent::{AgentHandle, EventStream};
+use crate::agent::{AgentHandle, EventStream, ReaderId};
 use crate::engine::Status;
 use crate::model::{CommandSpec, Ended, Event, limits};
 
@@ -45,7 +46,8 @@ pub struct CommandStream {
     sandbox: Arc<Sandbox>,
     agent: AgentHandle,
     command: CommandId,
-    events: Option<EventStream>,
+    reader: ReaderId,
+    feed: Arc<Feed>,
     /// Sequence number of the last record that was passed on.
     after: u64,
     follow: bool,
@@ -68,15 +70,19 @@ impl CommandStream {
         service: &Arc<Service>,
         in_use: InUse,
         command: CommandId,
+        reader: ReaderId,
         place: OwnedSemaphorePermit,
     ) -> Self {
         let (sandbox, agent, mark) = in_use.let_go();
+        let feed = Feed::new(agent.clone(), command.clone(), reader);
+        service.feeds.add(&feed);
         Self {
             service: Arc::clone(service),
             sandbox,
             agent,
             command,
-            events: None,
+            reader,
+            feed,
             after: 0,
             follow: true,
             missed_bytes: 0,
@@ -100,22 +106,23 @@ impl CommandStream {
 
     /// Follows a command that its caller asks for once more.
     pub(super) fn again(mut self, events: EventStream, spec: &CommandSpec) -> Self {
-        self.events = Some(events);
+        self.feed.open(events);
         self.on_drop = if spec.detached { OnDrop::LetGo } else { OnDrop::End };
         self
     }
 
-    /// Follows the command to its end.
-    pub(super) fn reading(mut self, events: EventStream, after: u64) -> Self {
-        self.events = Some(events);
+    /// Reads the agent's log after record `after`, to the command's end or only what there is.
+    pub(super) fn reading(mut self, events: EventStream, after: u64, follow: bool) -> Self {
+        self.feed.open(events);
+        self.feed.set_repeatable();
         self.after = after;
+        self.follow = follow;
         self
     }
 
-    /// Reads what there is and no more.
-    pub(super) fn reading_once(mut self, events: EventStream, after: u64) -> Self {
-        self.events = Some(events);
-        self.after = after;
+    /// Passes on what is known of a command that no agent knows any more.
+    pub(super) fn replaying(mut self, events: EventStream) -> Self {
+        self.feed.open(events);
         self.follow = false;
         self
     }
@@ -130,23 +137,22 @@ impl CommandStream {
 
     async fn next(&mut self) -> Option<Event> {
         while !self.done {
-            let Some(events) = &mut self.events else {
-                if let Some(lost) = self.reattach().await {
-                    return Some(lost);
-                }
-                continue;
-            };
-            match timeout(limits::HEARTBEAT, events.next()).await {
+            match timeout(limits::HEARTBEAT, self.feed.next()).await {
                 Err(_) => return Some(Event::Heartbeat),
-                Ok(Some(Ok(Event::Ended(ended)))) => return Some(self.end(ended).await),
-                Ok(Some(Ok(event))) => return Some(self.note(event)),
-                Ok(None) if !self.follow => self.done = true,
-                Ok(Some(Err(error))) => {
+                Ok(Next::Event(Event::Ended(ended))) => return Some(self.end(ended).await),
+                Ok(Next::Event(event)) => return Some(self.note(event)),
+                Ok(Next::Ended) if !self.follow => self.done = true,
+                Ok(Next::Broken(error)) => {
                     debug!(command = %self.command, error = &error as &dyn std::error::Error, "a stream broke off");
-                    self.events = None;
+                    self.feed.close();
                 }
                 // A follower's stream has an end record; without one it was cut.
-                Ok(None) => self.events = None,
+                Ok(Next::Ended) => self.feed.close(),
+                Ok(reason @ (Next::Absent | Next::GivenUp)) => {
+                    if let Some(lost) = self.reattach(matches!(reason, Next::Absent)).await {
+                        return Some(lost);
+                    }
+                }
             }
         }
         None
@@ -180,6 +186,7 @@ impl CommandStream {
                 if started.detached {
                     self.on_drop = OnDrop::LetGo;
                 }
+                self.feed.set_repeatable();
                 if let Some(spec) = self.to_be_noted.take() {
                     self.service.note_start(&self.sandbox, &spec, started);
                     self._hand_over = self.hand_over_later();
@@ -210,15 +217,19 @@ impl CommandStream {
         })))
     }
 
-    /// Goes on where the last connection stopped; the end, where nobody can.
-    async fn reattach(&mut self) -> Option<Event> {
-        if !self.service.is_gone(&self.sandbox, &self.agent).await {
-            match self.agent.attach(&self.command, self.after, self.follow).await {
+    /// Goes on where the last connection stopped; the end, where nobody can. The sandbox is looked at first if the
+    /// connection broke.
+    async fn reattach(&mut self, broke: bool) -> Option<Event> {
+        if !broke || !self.service.is_gone(&self.sandbox, &self.agent).await {
+            match self.agent.attach(&self.command, self.after, self.follow, self.reader).await {
                 Ok(events) => {
-                    self.events = Some(events);
+                    self.feed.open(events);
                     return None;
                 }
-                Err(error) if error.is_broken() => return None,
+                Err(error) if error.is_broken() => {
+                    self.feed.close();
+                    return None;
+                }
                 // The agent is another one, or does not make sense any more.
                 Err(_) => {}
             }
@@ -230,6 +241,16 @@ impl CommandStream {
 }
 
 impl CommandStream {
+    /// Tells the agent that the command need not wait for this reader. Where the agent does not hear it, the command
+    /// waits as for a broken connection.
+    fn leave(&self) {
+        if !self.follow {
+            return;
+        }
+        let (agent, command, reader) = (self.agent.clone(), self.command.clone(), self.reader);
+        self.service.tasks.spawn(async move { agent.reader_left(&command, reader).await });
+    }
+
     fn leave_to_watcher(&mut self, mark: InUseMark) {
         let (service, sandbox) = (Arc::clone(&self.service), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());
@@ -257,7 +278,7 @@ impl Drop for CommandStream {
             self.leave_to_watcher(mark);
         }
         if self.on_drop == OnDrop::LetGo {
-            return;
+            return self.leave();
         }
         let (service, sandbox) = (Arc::clone(&self.service), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());

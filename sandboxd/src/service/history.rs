@@ -29,6 +29,7 @@ impl Service {
             detached: started.detached,
             timeout_ms: started.timeout.as_millis() as u64,
             started_at_ms: started.at_ms,
+            digest: spec.digest,
             ended: None,
         });
     }
@@ -81,7 +82,7 @@ impl Service {
                 for command in commands {
                     let ran = now_ms().saturating_sub(command.started_at_ms).max(0) as u64;
                     let rest = Duration::from_millis(command.timeout_ms.saturating_sub(ran));
-                    sandbox.deadlines.add(command.id.clone(), rest);
+                    sandbox.deadlines.restore(command.id.clone(), rest);
                     self.watch(sandbox, &agent, &command.id);
                 }
             }
@@ -113,12 +114,15 @@ pub(super) fn status_of(record: CommandRecord) -> CommandStatus {
     CommandStatus { ended: status.ended.or(Some(Ended::LOST)), ..status }
 }
 
-/// Program and arguments, cut where they are longer than is kept.
 fn recorded_argv(program: &Program) -> Vec<String> {
-    let all: Vec<&str> = match program {
-        Program::Argv { program, args } => std::iter::once(program).chain(args).map(String::as_str).collect(),
-        Program::Script(script) => vec!["bash", "-c", script],
-    };
+    match program {
+        Program::Argv { program, args } => cut_argv(std::iter::once(program).chain(args).map(String::as_str)),
+        Program::Script(script) => cut_argv(["bash", "-c", script].into_iter()),
+    }
+}
+
+/// Program and arguments, cut where they are longer than is kept.
+pub(super) fn cut_argv<'a>(all: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut left = limits::MAX_RECORDED_PROGRAM_BYTES;
     let mut kept = Vec::new();
     for text in all {

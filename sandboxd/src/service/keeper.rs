@@ -14,6 +14,7 @@ use super::activity::now_ms;
 use super::order::State;
 use super::registry::Sandbox;
 use super::{Error, Service};
+use crate::memory::give_back_regularly;
 use crate::model::{Stage, limits};
 
 impl Service {
@@ -27,6 +28,8 @@ impl Service {
                     self.keep_time(),
                     self.keep_in_step(),
                     self.watch_room(),
+                    self.sweep_feeds(),
+                    give_back_regularly(),
                     self.follow_engine(),
                     self.watch_engine()
                 );
@@ -101,6 +104,7 @@ impl Service {
             if self.check_engine().is_ok() {
                 self.park_surplus().await;
             }
+            self.record_dropped().await;
             self.write_down().await;
             self.tidy_links().await;
             if trimmed.elapsed() >= limits::TRIM_EVERY {

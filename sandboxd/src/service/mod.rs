@@ -18,6 +18,7 @@ mod doors;
 mod egress;
 mod epoch;
 mod error;
+mod feed;
 mod files;
 mod follow;
 mod history;
@@ -39,6 +40,7 @@ mod published_visits;
 mod publisher_door;
 mod reach;
 mod reconcile;
+mod recording;
 mod refusal;
 mod registry;
 mod room;
@@ -158,6 +160,8 @@ pub struct Service {
     watching: CancellationToken,
     /// Whether the engine tells whose memory was not enough.
     ooms_watched: oom::Watched,
+    /// What streams hold of their commands' events.
+    feeds: feed::Feeds,
     /// Containers that were warned of, so that the log has each once.
     warned_of: std::sync::Mutex<HashSet<String>>,
     prepared: OnceLock<Prepared>,
@@ -194,6 +198,7 @@ impl Service {
             suspect_disks: std::sync::Mutex::default(),
             watching: CancellationToken::new(),
             ooms_watched: oom::Watched::default(),
+            feeds: feed::Feeds::default(),
             warned_of: std::sync::Mutex::default(),
             instance,
             setup,

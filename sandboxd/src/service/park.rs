@@ -30,7 +30,12 @@ impl Service {
                 return Err(Error::InUse);
             }
             let mut state = match force {
-                true => exclusive_soon(&sandbox).await,
+                true => {
+                    if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
+                        service.record_if_possible(&sandbox, agent).await;
+                    }
+                    exclusive_soon(&sandbox).await
+                }
                 false => sandbox.order.exclusive().await,
             };
             match &*state {
@@ -40,7 +45,13 @@ impl Service {
                 {
                     Err(Error::InUse)
                 }
-                State::Running(_) => service.park_held(&sandbox, &mut state).await,
+                State::Running(Running { agent, .. }) => {
+                    // Of a container that has ended nobody can tell.
+                    if !force && agent.is_connected() {
+                        service.record_unrecorded(&sandbox, agent).await?;
+                    }
+                    service.park_held(&sandbox, &mut state).await
+                }
                 State::Parked => Ok(()),
                 State::Lost => Err(Error::Lost),
                 _ => Err(Error::NotFound { resource: "sandbox" }),
@@ -81,6 +92,10 @@ impl Service {
             }
             // One of a daemon before that this one was never told of.
             if agent.is_connected() && may_run_commands(agent).await {
+                sandbox.activity.touch();
+                return Ok(false);
+            }
+            if service.record_unrecorded(&sandbox, agent).await.is_err() {
                 sandbox.activity.touch();
                 return Ok(false);
             }

@@ -118,6 +118,7 @@ impl Service {
     }
 
     async fn restart_held(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
+        self.record_if_possible(sandbox, agent).await;
         sandbox.peer.send_replace(Peer::NotKnownYet);
         let attached = self.attach(sandbox).await?;
         self.engine.restart(sandbox.id()).await?;

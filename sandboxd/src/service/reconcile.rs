@@ -294,9 +294,11 @@ impl Service {
             record.stage = Stage::Running;
             record.parked_at_age_ms = None;
         });
+        // The daemon before this one may have been killed before it wrote everything down.
+        sandbox.set_unrecorded(true);
         let egress = self.begin_egress(&sandbox, &agent);
         *sandbox.order.exclusive().await =
-            State::Running(Running { agent, place: self.free_place(), egress });
+            State::Running(Running { agent: agent.clone(), place: self.free_place(), egress });
         if self.registry.adopt(Arc::clone(&sandbox)) {
             info!(sandbox = %id, "took a sandbox back");
         } else {
@@ -308,6 +310,7 @@ impl Service {
             self.save(&sandbox).await;
         }
         self.watch_of_before(&sandbox).await;
+        self.record_restored(&sandbox, &agent);
         self.restore(sandbox).await;
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! never gets two and no user id is given out twice. The map is only ever locked for a look or a change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandbox_api::{CommandId, SandboxId};
@@ -40,6 +41,8 @@ pub(super) struct Sandbox {
     writers: Arc<Semaphore>,
     /// Commands whose end somebody waits for to write it down.
     pub(super) watched: Mutex<HashSet<CommandId>>,
+    /// Whether its agent may know commands that the store lacks.
+    unrecorded: AtomicBool,
     /// When its commands should have ended.
     pub(super) deadlines: Deadlines,
 }
@@ -84,6 +87,7 @@ impl Sandbox {
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
             writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),
             watched: Mutex::default(),
+            unrecorded: AtomicBool::new(false),
             deadlines: Deadlines::default(),
         }
     }
@@ -112,6 +116,15 @@ impl Sandbox {
 
     pub(super) fn set_posture(&self, posture: Posture) {
         self.lock().posture = Some(posture);
+    }
+
+    pub(super) fn set_unrecorded(&self, unrecorded: bool) {
+        self.unrecorded.store(unrecorded, Ordering::Release);
+    }
+
+    /// Whether its agent may know commands that the store lacks.
+    pub(super) fn is_unrecorded(&self) -> bool {
+        self.unrecorded.load(Ordering::Acquire)
     }
 
     pub(super) fn set_unsaved(&self, unsaved: bool) {

@@ -1,5 +1,6 @@
 //! The rows of the commands' history.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sandbox_api::command::EndReason;
@@ -10,7 +11,16 @@ use sqlx::sqlite::SqliteRow;
 use super::row::{BadColumn, Columns, saturated};
 use super::{Error, Store};
 use crate::model::command::KilledBy;
-use crate::model::{CommandRecord, Ended, limits};
+use crate::model::{CommandRecord, Ended, RequestDigest, limits};
+
+/// How much of a command is written down.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// Milliseconds since the Unix epoch.
+    pub started_at_ms: i64,
+    /// Whether its end is written down too.
+    pub has_ended: bool,
+}
 
 impl Store {
     /// Up to `limit` commands of a sandbox, newest first.
@@ -38,6 +48,30 @@ impl Store {
         let select = select.bind(sandbox.to_string()).bind(id.to_string());
         let row = self.db.read(|conn| Box::pin(select.fetch_optional(conn))).await?;
         row.as_ref().map(read).transpose()
+    }
+
+    /// Of these commands of a sandbox, those that are written down. What was noted a moment ago may be missing.
+    pub async fn written(
+        &self,
+        sandbox: &SandboxId,
+        ids: &[CommandId],
+    ) -> Result<HashMap<CommandId, Written>, Error> {
+        let ids: Vec<&str> = ids.iter().map(CommandId::as_str).collect();
+        let ids = serde_json::Value::from(ids).to_string();
+        let select = "SELECT id, started_at_ms, reason IS NOT NULL AS has_ended FROM commands \
+             WHERE sandbox = ? AND id IN (SELECT value FROM json_each(?))";
+        let select = sqlx::query(select).bind(sandbox.to_string()).bind(ids);
+        let rows = self.db.read(|conn| Box::pin(select.fetch_all(conn))).await?;
+        let read = |row| {
+            let columns = Columns(row);
+            let entry = || {
+                let id = columns.with("id", |text| text.parse().ok())?;
+                let started_at_ms = columns.get("started_at_ms")?;
+                Ok((id, Written { started_at_ms, has_ended: columns.get("has_ended")? }))
+            };
+            entry().map_err(|bad| columns.name_it("commands", bad))
+        };
+        rows.iter().map(read).collect()
     }
 
     /// The commands of a sandbox whose end is not known, oldest first.
@@ -75,11 +109,11 @@ const BEYOND: &str = "DELETE FROM commands WHERE seq IN (SELECT seq FROM (\
 
 /// Nothing is written for a sandbox that is not there any more. A command whose id is there is left as it is,
 /// unless it began at another time: then a caller used the id again.
-const STARTED: &str = "INSERT INTO commands (sandbox, id, argv, cwd, detached, timeout_ms, started_at_ms) \
-     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = ?1) \
+const STARTED: &str = "INSERT INTO commands (sandbox, id, argv, cwd, detached, timeout_ms, started_at_ms, \
+     request_digest) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = ?1) \
      ON CONFLICT (sandbox, id) DO UPDATE SET seq = (SELECT max(seq) + 1 FROM commands), argv = excluded.argv, \
      cwd = excluded.cwd, detached = excluded.detached, timeout_ms = excluded.timeout_ms, \
-     started_at_ms = excluded.started_at_ms, reason = NULL, exit_code = NULL, signal = NULL, \
+     started_at_ms = excluded.started_at_ms, request_digest = excluded.request_digest, reason = NULL, exit_code = NULL, signal = NULL, \
      duration_ms = NULL, stdout_bytes = NULL, stderr_bytes = NULL, dropped_bytes = NULL, swept = NULL, \
      ended_at_age_ms = NULL WHERE started_at_ms <> excluded.started_at_ms";
 
@@ -89,9 +123,9 @@ const ENDED: &str = "UPDATE commands SET reason = ?, exit_code = ?, signal = ?, 
 
 /// As [`STARTED`] and [`ENDED`] together, for a new command that has ended already.
 const WHOLE: &str = "INSERT INTO commands (sandbox, id, argv, cwd, detached, timeout_ms, started_at_ms, \
-     reason, exit_code, signal, duration_ms, stdout_bytes, stderr_bytes, dropped_bytes, swept, \
-     ended_at_age_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
-     ?16 WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = ?1) ON CONFLICT (sandbox, id) DO NOTHING";
+     request_digest, reason, exit_code, signal, duration_ms, stdout_bytes, stderr_bytes, dropped_bytes, swept, \
+     ended_at_age_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
+     ?17 WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = ?1) ON CONFLICT (sandbox, id) DO NOTHING";
 
 /// Writes that a command has started, and how it ended where that is known.
 pub(super) async fn write_started(
@@ -107,7 +141,8 @@ pub(super) async fn write_started(
         .bind(&record.cwd)
         .bind(record.detached)
         .bind(saturated(record.timeout_ms))
-        .bind(record.started_at_ms);
+        .bind(record.started_at_ms)
+        .bind(record.digest.as_ref().map(RequestDigest::as_bytes));
     let Some(ended) = &record.ended else {
         return insert.execute(conn).await.map(drop);
     };
@@ -163,8 +198,15 @@ fn record(columns: &Columns<'_>) -> Result<CommandRecord, BadColumn> {
         detached: columns.get("detached")?,
         timeout_ms: columns.count("timeout_ms")?,
         started_at_ms: columns.get("started_at_ms")?,
+        digest: digest(columns)?,
         ended: has_ended.then(|| ended(columns)).transpose()?,
     })
+}
+
+fn digest(columns: &Columns<'_>) -> Result<Option<RequestDigest>, BadColumn> {
+    let column = "request_digest";
+    let bytes: Option<Vec<u8>> = columns.get(column)?;
+    bytes.map(|bytes| RequestDigest::from_bytes(&bytes).ok_or(BadColumn(column))).transpose()
 }
 
 fn ended(columns: &Columns<'_>) -> Result<Ended, BadColumn> {

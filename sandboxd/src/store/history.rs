@@ -34,6 +34,8 @@ enum Entry {
 pub struct History {
     queue: mpsc::Sender<Entry>,
     dropped: Arc<AtomicU64>,
+    /// See [`Self::was_dropped`].
+    known_dropped: Arc<AtomicU64>,
 }
 
 impl History {
@@ -42,7 +44,7 @@ impl History {
         let (queue, entries) = mpsc::channel(limits::MAX_UNWRITTEN_COMMANDS);
         let dropped = Arc::new(AtomicU64::new(0));
         tokio::spawn(write_all(db, entries, Arc::clone(&dropped)));
-        Self { queue, dropped }
+        Self { queue, dropped, known_dropped: Arc::default() }
     }
 
     /// Notes that a command has started. Its end, where the record has one, is noted with it.
@@ -58,6 +60,12 @@ impl History {
     /// Starts and ends that were never written, since the daemon started.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was dropped since this was last called.
+    pub fn was_dropped(&self) -> bool {
+        let dropped = self.dropped();
+        self.known_dropped.swap(dropped, Ordering::Relaxed) != dropped
     }
 
     /// Waits until what was noted before is written, for at most [`limits::HISTORY_FLUSH`]; says whether it is.

@@ -15,6 +15,7 @@ mod row;
 mod sandboxes;
 mod schema;
 
+pub use commands::Written;
 pub use database::FILE;
 pub use error::{Cause, Error};
 pub use history::History;

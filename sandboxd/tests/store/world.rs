@@ -5,7 +5,8 @@ use std::time::Duration;
 use sandbox_api::command::EndReason;
 use sandbox_api::{CommandId, SandboxId};
 use sandboxd::model::{
-    CommandRecord, Disk, Ended, Resources, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot,
+    CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, SessionKey, Stage,
+    Transport, UidSlot,
 };
 use sandboxd::store::Store;
 use tempfile::TempDir;
@@ -55,6 +56,7 @@ pub(crate) fn command(sandbox: &SandboxId, number: u32) -> CommandRecord {
         detached: number.is_multiple_of(2),
         timeout_ms: 30_000,
         started_at_ms: 1_700_000_000_000 + i64::from(number),
+        digest: RequestDigest::from_bytes(&[number as u8; RequestDigest::BYTES]),
         ended: None,
     }
 }

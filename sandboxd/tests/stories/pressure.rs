@@ -210,8 +210,11 @@ async fn asking_again_does_not_undo_that_a_command_is_detached() {
         ..script("echo begun; until [ -e go ]; do sleep 0.05; done; echo done")
     };
     daemon.client.start(&sandbox, &wish).await.unwrap();
-    let again = StartCommand { detached: None, ..wish };
-    let mut records = daemon.client.run(&sandbox, &again).await.unwrap();
+    // The id belongs to a detached command, which another request must not end.
+    let again = StartCommand { detached: None, ..wish.clone() };
+    let refused = daemon.client.run(&sandbox, &again).await.map(drop).unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::AlreadyExists), "{refused:?}");
+    let mut records = daemon.client.run(&sandbox, &wish).await.unwrap();
     while !matches!(records.next().await, Some(Ok(Record::Stdout(_)))) {}
     drop(records);
     daemon.output(&sandbox, "touch go").await;

@@ -13,7 +13,7 @@ use crate::harness::{Daemon, docker, left_out_under_gvisor, outcome, script, unt
 const GONE: Duration = Duration::from_secs(5);
 
 /// A sandbox's agent, stopped from the host: as starved as can be.
-async fn stop_agent(sandbox: &SandboxId) {
+pub(crate) async fn stop_agent(sandbox: &SandboxId) {
     let name = format!("remcochat-sandbox-{sandbox}");
     let container = docker().await.inspect_container(&name, None).await.unwrap();
     let pid = container.state.unwrap().pid.unwrap() as i32;

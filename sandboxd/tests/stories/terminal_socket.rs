@@ -1,10 +1,10 @@
 //! The WebSocket of a terminal, for what the daemon's own client would never send.
 
-use futures::{SinkExt, StreamExt};
+use futures::{SinkExt, StreamExt, stream};
 use sandbox_api::{ErrorCode, SandboxId, TOKEN_HEADER, TerminalId};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, interval, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -145,4 +145,68 @@ async fn an_open_socket_does_not_hold_up_a_stop() {
     let _home = stop.await.unwrap();
     assert!(began.elapsed() < sandboxd::model::limits::DRAIN, "{:?}", began.elapsed());
     drop(silent);
+}
+
+/// Resident memory of this process, which the daemon runs in, in KiB.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_that_floods_pings_and_never_reads_is_disconnected_and_costs_little() {
+    const PINGS: usize = 2_000_000;
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let terminal = shell(&daemon, &sandbox).await;
+    let socket = connect(&daemon, &path_of(&sandbox, &terminal), &[(TOKEN_HEADER, TOKEN)]).await.unwrap();
+    let (mut sender, mut receiver) = socket.split();
+    let before = resident_kib();
+    let ping = Message::Ping(vec![b'x'; 125].into());
+    let mut pings = stream::repeat(ping).take(PINGS).map(Ok);
+    let flood = timeout(SOON, sender.send_all(&mut pings));
+    let (mut peak, mut ticks) = (0, interval(std::time::Duration::from_millis(20)));
+    let mut flood = std::pin::pin!(flood);
+    let stopped = loop {
+        tokio::select! {
+            done = &mut flood => break done,
+            _ = ticks.tick() => peak = peak.max(resident_kib()),
+        }
+    };
+    assert!(!matches!(stopped, Ok(Ok(()))), "the daemon took every ping");
+    assert!(peak < before + 32 * 1024, "{before} KiB became {peak} KiB");
+    // What was sent before it was disconnected is still there; a reset may have overtaken the reason.
+    while let Ok(Some(Ok(message))) = timeout(SOON, receiver.next()).await {
+        if let Message::Close(Some(frame)) = message {
+            assert_eq!(u16::from(frame.code), 1008);
+        }
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_that_reads_may_ping_as_much_as_it_likes() {
+    const PINGS: usize = 20_000;
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let terminal = shell(&daemon, &sandbox).await;
+    let socket = connect(&daemon, &path_of(&sandbox, &terminal), &[(TOKEN_HEADER, TOKEN)]).await.unwrap();
+    let (mut sender, mut receiver) = socket.split();
+    let flood = async {
+        let mut pings = stream::iter(0..PINGS).map(|n| Ok(Message::Ping(n.to_string().into())));
+        sender.send_all(&mut pings).await.unwrap();
+    };
+    let answered = async {
+        // One answer may stand for several pings (RFC 6455, section 5.5.3).
+        loop {
+            match timeout(SOON, receiver.next()).await.expect("no answer").unwrap().unwrap() {
+                Message::Pong(data) if data == (PINGS - 1).to_string().as_bytes() => return,
+                Message::Close(frame) => panic!("it was closed: {frame:?}"),
+                _ => {}
+            }
+        }
+    };
+    tokio::join!(flood, answered);
+    daemon.stop().await;
 }
