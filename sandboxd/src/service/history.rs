@@ -71,15 +71,16 @@ impl Service {
         });
     }
 
-    /// Watches the commands that were under way when the daemon before this one ended.
-    pub(super) async fn watch_of_before(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
+    /// Watches the commands that were started before `restored_at_ms` and have no end yet. Those that this daemon starts
+    /// are watched by their own streams; a second watcher would keep their sandbox in use for a moment after their end.
+    pub(super) async fn watch_of_before(self: &Arc<Self>, sandbox: &Arc<Sandbox>, restored_at_ms: i64) {
         let agent = match &*sandbox.order.shared().await {
             State::Running(Running { agent, .. }) => agent.clone(),
             _ => return,
         };
         match self.store.unended(sandbox.id()).await {
             Ok(commands) => {
-                for command in commands {
+                for command in commands.into_iter().filter(|command| command.started_at_ms < restored_at_ms) {
                     let ran = now_ms().saturating_sub(command.started_at_ms).max(0) as u64;
                     let rest = Duration::from_millis(command.timeout_ms.saturating_sub(ran));
                     sandbox.deadlines.restore(command.id.clone(), rest);

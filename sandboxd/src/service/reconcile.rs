@@ -309,7 +309,7 @@ impl Service {
             self.repaired(Repair::CutOff);
             self.save(&sandbox).await;
         }
-        self.watch_of_before(&sandbox).await;
+        self.watch_of_before(&sandbox, i64::MAX).await;
         self.record_restored(&sandbox, &agent);
         self.restore(sandbox).await;
         Ok(())

@@ -11,6 +11,7 @@ use sandbox_api::CommandId;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
+use super::activity::now_ms;
 use super::order::{Running, State};
 use super::registry::Sandbox;
 use super::{Error, Service};
@@ -23,6 +24,7 @@ impl Service {
     /// Records what a restored sandbox's agent knows once it is connected, and watches what runs. Does not wait.
     pub(super) fn record_restored(self: &Arc<Self>, sandbox: &Arc<Sandbox>, agent: &AgentHandle) {
         let (service, sandbox, agent) = (Arc::clone(self), Arc::clone(sandbox), agent.clone());
+        let restored_at_ms = now_ms();
         // Not among the tasks that a stop waits for: the next daemon does it again.
         tokio::spawn(async move {
             let record = async {
@@ -34,7 +36,7 @@ impl Service {
                 recorded = record => recorded,
             };
             match recorded {
-                Ok(()) => service.watch_of_before(&sandbox).await,
+                Ok(()) => service.watch_of_before(&sandbox, restored_at_ms).await,
                 Err(error) => {
                     debug!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not list a restored sandbox's commands yet");
                 }
