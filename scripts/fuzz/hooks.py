@@ -64,9 +64,10 @@ def live_terminal(sandbox):
 def live_command(sandbox, is_ended):
     """One that ended long ago, or one that has just begun and ends soon: some requests wait for the end."""
     if is_ended:
-        wish = {"commandId": f"cmd_{0:020}", "script": "echo out; echo err >&2; printf '\\377'; exit 3"}
+        # No id that the fuzzer would choose: it belongs to this script alone.
+        wish = {"commandId": "cmd_endedLongAgo2f9Kq7Zw", "script": "echo out; echo err >&2; printf '\\377'; exit 3"}
     else:
-        wish = {"commandId": f"cmd_{next(numbers):020}", "script": "echo begun; sleep 0.5", "detached": True}
+        wish = {"commandId": f"cmd_justBegun2f9Kq7Zw{next(numbers):012}", "script": "echo begun; sleep 0.5", "detached": True}
     return ask(f"/v1/sandboxes/{sandbox}/commands", wish)["commandId"]
 
 

@@ -89,6 +89,7 @@ fn table() -> Vec<Row> {
         ("getFile", "path", text(1, MAX_PATH_BYTES)),
         ("putFile", "path", text(1, MAX_PATH_BYTES)),
         ("putFile", "if-match", json!({ "pattern": "^(\\*|\"[!#-+--~]+\")$" })),
+        ("deleteFile", "if-match", json!({ "pattern": "^(\\*|\"[!#-+--~]+\")$" })),
         ("putFile", "if-none-match", json!({ "enum": ["*"] })),
         ("putFile", "mode", json!({ "pattern": "^(0o)?[0-7]{1,3}$" })),
         ("putFile", "durable", json!({ "default": false })),
