@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import urllib.error
 import urllib.request
 import zlib
 
@@ -68,7 +69,14 @@ def live_command(sandbox, is_ended):
         wish = {"commandId": "cmd_endedLongAgo2f9Kq7Zw", "script": "echo out; echo err >&2; printf '\\377'; exit 3"}
     else:
         wish = {"commandId": f"cmd_justBegun2f9Kq7Zw{next(numbers):012}", "script": "echo begun; sleep 0.5", "detached": True}
-    return ask(f"/v1/sandboxes/{sandbox}/commands", wish)["commandId"]
+    path = f"/v1/sandboxes/{sandbox}/commands"
+    try:
+        return ask(path, wish)["commandId"]
+    except urllib.error.HTTPError as error:
+        if error.code != 409:
+            raise
+    # The fuzzer learned the id from an answer and gave it to a command of its own first.
+    return ask(path, wish | {"commandId": f"cmd_anotherOne2f9Kq7Zw{next(numbers):012}"})["commandId"]
 
 
 def dice(text):
