@@ -58,6 +58,8 @@ pub(super) enum DoorError {
     UploadPaused,
     #[error("larger bodies of other requests left no room for this one within {:?}", limits::REQUEST_BODY)]
     NoRoomForBody,
+    #[error("the daemon stops and takes no new requests; try again once it has started")]
+    Stopping,
 }
 
 impl DoorError {
@@ -74,13 +76,14 @@ impl DoorError {
             Self::NoUpgrade(_) => ErrorCode::InvalidRequest,
             Self::BodyLate | Self::UploadPaused => ErrorCode::DeadlineExceeded,
             Self::NoRoomForBody => ErrorCode::CapacityExhausted,
+            Self::Stopping => ErrorCode::Unavailable,
         }
     }
 
     fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::TooManyFailures { retry_after } => Some(*retry_after),
-            Self::NoRoomForBody => Some(limits::RETRY_AFTER_SECONDS),
+            Self::NoRoomForBody | Self::Stopping => Some(limits::RETRY_AFTER_SECONDS),
             _ => None,
         }
     }
@@ -99,7 +102,8 @@ impl DoorError {
             | Self::Shape(_)
             | Self::Origin(_)
             | Self::Method
-            | Self::NotJson => None,
+            | Self::NotJson
+            | Self::Stopping => None,
         };
         fact.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
     }

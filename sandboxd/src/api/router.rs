@@ -1,7 +1,7 @@
 //! Every route on one page.
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use bytes::Bytes;
 use utoipa_axum::routes;
 
@@ -9,7 +9,7 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, orphan, port, race,
-    request_log, sandbox, stdin, terminal, verb,
+    request_log, sandbox, server, stdin, terminal, verb,
 };
 
 /// The API's routes. What is said of each, and its method, is above its handler.
@@ -75,6 +75,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(from_fn_with_state(state.clone(), race::settle))
         .layer(from_fn_with_state(state.clone(), hosts::check))
         .layer(from_fn_with_state(state.clone(), auth::check))
+        .layer(from_fn(server::refuse_when_stopping))
         .layer(from_fn_with_state(state.clone(), request_log::log))
         .with_state(state);
     verb::layer(router)

@@ -7,6 +7,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Response, StatusCode};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -19,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
+use super::error::{ApiError, DoorError};
 use crate::model::limits;
 use listen::serve::Bounds;
 use listen::waiting::Seat;
@@ -91,6 +94,15 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, seat: A
     }
 }
 
+/// Refuses a request that came after the daemon was asked to stop. A connection ends after the request that is under way,
+/// but the next one may have been read before the connection learns of the stop.
+pub(super) async fn refuse_when_stopping(request: Request<Body>, next: Next) -> Response<Body> {
+    if request.extensions().get::<Held>().is_some_and(|held| held.stopping.is_cancelled()) {
+        return ApiError::from(DoorError::Stopping).into_response();
+    }
+    next.run(request).await
+}
+
 /// A request's line and headers as they came, but for the spaces between.
 fn head_bytes(request: &Request<Incoming>) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
@@ -112,12 +124,14 @@ mod tests {
     use std::time::Duration;
 
     use axum::body::Body;
+    use axum::middleware::from_fn;
     use axum::routing::get;
     use bytes::Bytes;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::Semaphore;
     use tokio::task::JoinHandle;
     use tokio::time::interval;
+    use tower::ServiceExt;
 
     use super::*;
 
@@ -142,6 +156,24 @@ mod tests {
         let served = serve_connection(stream, Peer(address.ip()), router, seat, held);
         client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         (client, tokio::spawn(served))
+    }
+
+    #[tokio::test]
+    async fn a_request_after_the_stop_is_refused() {
+        let stopping = CancellationToken::new();
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let place = Place { _permit: permit, _counted: TaskTracker::new().token() };
+        let held = Held { _place: Arc::new(place), stopping: stopping.clone() };
+        let router = Router::new().route("/", get(|| async {})).layer(from_fn(refuse_when_stopping));
+        let ask = || {
+            let mut request = Request::new(Body::empty());
+            request.extensions_mut().insert(held.clone());
+            let router = router.clone();
+            async move { router.oneshot(request).await.unwrap().status() }
+        };
+        assert_eq!(ask().await, StatusCode::OK);
+        stopping.cancel();
+        assert_eq!(ask().await, StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[tokio::test]

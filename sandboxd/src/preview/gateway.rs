@@ -80,6 +80,10 @@ impl Gateway {
         Admitted { link, seen, jar }: Admitted,
         held: Held,
     ) -> Result<Response<PreviewBody>, Trouble> {
+        // A daemon that stops wakes nothing more. A request may have come just before its connection was told to end.
+        if held.stopping.is_cancelled() {
+            return Err(link.end().map_or(Trouble::NotReady, Trouble::Ended));
+        }
         let used = self.service.use_preview(&link).await.map_err(|error| trouble_of(&error, seen.port))?;
         // To wake the sandbox may have taken a while.
         if let Some(end) = link.end() {
