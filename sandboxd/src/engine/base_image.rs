@@ -4,6 +4,7 @@
 //! it while it is being written.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -15,6 +16,10 @@ use tracing::info;
 
 use super::progress::drain;
 use super::{Engine, Error};
+use crate::model::limits;
+
+/// The signal of who writes to nobody (signal(7)).
+const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 
 /// Tag of the base made here.
 pub(super) const LOCAL_BASE: &str = "remcochat-sandbox-base:trixie";
@@ -42,7 +47,8 @@ impl Engine {
             ..Default::default()
         };
         let body = bollard::body_try_stream(ReaderStream::new(output));
-        let import = drain(self.docker.create_image(Some(options), Some(body), None));
+        let docker = self.docker.clone().with_timeout(limits::IMAGE_BUILD);
+        let import = drain(docker.create_image(Some(options), Some(body), None));
         let log = async {
             let mut lines = BufReader::new(progress).lines();
             let mut last = String::new();
@@ -54,7 +60,9 @@ impl Engine {
         };
         let (imported, last) = tokio::join!(import, log);
         let status = child.wait().await.map_err(fail)?;
-        if !status.success() {
+        // A script that could not write to its end failed because the import did.
+        let broke_off = status.signal() == Some(SIGPIPE) || status.code() == Some(128 + SIGPIPE);
+        if !status.success() && !(broke_off && imported.is_err()) {
             return Err(fail(io::Error::other(format!("it ended with {status}: {last}"))));
         }
         imported.map_err(|source| Error::from_call("import image", &self.address, source))

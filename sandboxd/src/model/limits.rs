@@ -333,6 +333,10 @@ pub const MAX_PAGE: u32 = 1000;
 /// How long an image may take to be pulled.
 pub const IMAGE_PULL: Duration = Duration::from_secs(600);
 
+/// How long the engine may take to say anything of an image that it builds or imports. A base is imported while it is
+/// being made, which takes minutes on a slow machine.
+pub const IMAGE_BUILD: Duration = Duration::from_secs(3600);
+
 /// What the engine's disk must have left for another sandbox, in bytes.
 pub const MIN_FREE_DISK_BYTES: u64 = 1024 * 1024 * 1024;
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
 mod bad_input;
+mod base_image;
 mod batch;
 mod bounds;
 mod browser;

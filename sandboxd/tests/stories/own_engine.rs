@@ -27,7 +27,15 @@ impl OwnEngine {
         Self::start_in(dir, image)
     }
 
-    /// The same on a disk of its own, of so many bytes.
+    /// Starts one without images.
+    pub(crate) fn start_empty() -> Self {
+        let dir = tempfile::Builder::new().prefix("sbxengine").tempdir_in("/tmp").unwrap();
+        let mut engine = Self { dir, data: DATA, dockerd: None };
+        engine.start_again(false);
+        engine
+    }
+
+    /// The first on a disk of its own, of so many bytes.
     pub(crate) fn start_on_disk(image: &str, bytes: u64) -> Self {
         let dir = tempfile::Builder::new().prefix("sbxengine").tempdir_in("/tmp").unwrap();
         let (disk, data) = (dir.path().join("disk"), dir.path().join("data"));
