@@ -5,7 +5,9 @@
 //! is, and sees one directory of the host, read-only, with one socket in it. Docker API 1.41.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, HostConfig, HostConfigLogConfig,
@@ -15,6 +17,9 @@ use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions, StartContainerOptions,
 };
 use sandbox_api::SandboxId;
+use tokio::net::TcpStream;
+use tokio::time::{interval, timeout};
+use tracing::warn;
 
 use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID, SESSION_KEY};
 use super::settings::SECCOMP_PROFILE;
@@ -101,7 +106,11 @@ impl Engine {
         let start = self.docker.start_container(&name, None::<StartContainerOptions>);
         self.call("start publisher", limits::ENGINE_CALL, start).await?;
         let published = self.published(&plan.sandbox, plan.port).await?;
-        published.ok_or_else(|| Error::NotPublished { name })
+        let published = published.ok_or_else(|| Error::NotPublished { name })?;
+        if let Some(address) = published.address {
+            listens(SocketAddr::new(address, plan.port)).await;
+        }
+        Ok(published)
     }
 
     async fn create_publisher(&self, name: &str, plan: &PublisherPlan) -> Result<(), Error> {
@@ -233,6 +242,24 @@ impl Engine {
             auto_remove: Some(false),
             ..HostConfig::default()
         }
+    }
+}
+
+/// Waits until a publisher that has started listens. The port of the host takes connections before that, and cuts them
+/// off. There is no door yet, so the connection that is tried here goes nowhere.
+async fn listens(at: SocketAddr) {
+    let wait = async {
+        let mut tick = interval(Duration::from_millis(5));
+        loop {
+            tick.tick().await;
+            match timeout(limits::PUBLISHER_PROBE, TcpStream::connect(at)).await {
+                Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {}
+                _ => return,
+            }
+        }
+    };
+    if timeout(limits::PUBLISHER_READY, wait).await.is_err() {
+        warn!(%at, after = ?limits::PUBLISHER_READY, "a publisher does not listen");
     }
 }
 

@@ -472,6 +472,12 @@ pub const PUBLISHED_IDLE: Duration = Duration::from_secs(30);
 /// How long an image that publishes ports may take to be had, where there is another that will do.
 pub const PUBLISHER_PULL: Duration = Duration::from_secs(60);
 
+/// How long it may take from a publisher's start until it listens. After that it is used as it is.
+pub const PUBLISHER_READY: Duration = Duration::from_secs(5);
+
+/// How long a publisher's own address may take to answer. Only from another network than the host's does it not answer.
+pub const PUBLISHER_PROBE: Duration = Duration::from_millis(250);
+
 /// How long a publisher lives at least that is not broken; one that died sooner so many times in a row is made again by the
 /// next sweep only.
 pub const PUBLISHER_LIFE: Duration = Duration::from_secs(10);

@@ -1,6 +1,8 @@
 //! Ports that are published on the host, as the original did it.
 
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use bollard::query_parameters::{InspectContainerOptions, KillContainerOptions, RemoveContainerOptions};
 use sandbox_api::SandboxId;
@@ -55,6 +57,43 @@ async fn a_port_is_published_once_and_goes_with_its_sandbox() {
 
     daemon.client.delete(&sandbox).await.unwrap();
     assert!(docker.inspect_container(&name, None::<InspectContainerOptions>).await.is_err(), "it went along");
+}
+
+/// An image whose socat takes its time to start. The drop removes it.
+struct SlowPublisher(String);
+
+impl SlowPublisher {
+    fn build() -> Self {
+        let tag = format!("sandboxd-test-slow-publisher:{}", std::process::id());
+        let image = Home::new().config().image;
+        let dockerfile = format!(
+            "FROM {image}\nUSER 0\nRUN printf '#!/bin/sh\\nsleep 1\\nexec /usr/bin/socat \"$@\"\\n' \
+             > /usr/local/bin/socat && chmod 755 /usr/local/bin/socat\n"
+        );
+        let mut build = Command::new("docker");
+        build.args(["build", "--quiet", "--tag", &tag, "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut build = build.spawn().unwrap();
+        build.stdin.take().unwrap().write_all(dockerfile.as_bytes()).unwrap();
+        assert!(build.wait().unwrap().success(), "the image could not be built");
+        Self(tag)
+    }
+}
+
+impl Drop for SlowPublisher {
+    fn drop(&mut self) {
+        let _ = Command::new("docker").args(["rmi", &self.0]).stdout(Stdio::null()).status();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_is_published_when_visitors_can_come() {
+    let slow = SlowPublisher::build();
+    let daemon = Daemon::start_in(Home::new().set("SANDBOXD_PROXY_IMAGE", &slow.0)).await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &node("res.end('at once')")).await;
+    let found = publish(&daemon, &sandbox, PORT).await;
+    assert_eq!(visit(&page(&found)).await.body, "at once");
+    daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
