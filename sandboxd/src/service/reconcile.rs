@@ -161,12 +161,17 @@ impl Service {
     /// A trial of a start that was cut off. One that cannot be removed now is tried again with the next sweep, and
     /// keeps nobody from starting.
     async fn sweep_trial(&self, id: &SandboxId) {
-        match self.engine.remove(id).await {
+        // Its directory goes with it: whoever sweeps those next sees the engine as it was before.
+        let removed = match self.engine.remove(id).await {
+            Ok(()) => self.remove_run_dir_of(id),
+            Err(error) => Err(error.into()),
+        };
+        match removed {
             Ok(()) => {
                 info!(sandbox = %id, "removed a container or volume without a sandbox");
                 self.repaired(Repair::Orphan);
             }
-            Err(engine::Error::Miscounted { .. }) => {
+            Err(Error::Engine(engine::Error::Miscounted { .. })) => {
                 debug!(sandbox = %id, "the engine still keeps an entry of a deleted volume");
             }
             Err(error) => {
