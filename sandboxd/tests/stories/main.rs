@@ -40,6 +40,7 @@ mod limits;
 mod links;
 mod log;
 mod logs;
+mod loop_devices;
 mod meddling;
 mod metrics;
 mod open_network;
