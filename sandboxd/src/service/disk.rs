@@ -146,6 +146,12 @@ impl Service {
         Ok(disks.list().await?.iter().any(|found| found.name == disk.name()))
     }
 
+    /// The names of all disks, where they can be told.
+    pub(super) async fn disk_names(&self) -> Option<HashSet<String>> {
+        let listed = self.disks()?.list().await.ok()?;
+        Some(listed.into_iter().map(|disk| disk.name).collect())
+    }
+
     /// What a workspace takes, where that can be told.
     pub(super) async fn disk_bytes_of(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Option<u64> {
         if sandbox.look(|facts| facts.record.disk.is_none()) {

@@ -41,6 +41,7 @@ mod links;
 mod log;
 mod logs;
 mod loop_devices;
+mod lost;
 mod meddling;
 mod metrics;
 mod open_network;
