@@ -164,7 +164,8 @@ impl Service {
         let networks = relics + self.tidy_bridge().await?;
         (0..networks).for_each(|_| self.repaired(Repair::Network));
         let disks = self.unclaimed_disks().await?;
-        self.sweep_unused_disks(disks.unused).await;
+        let unused = self.sweep_unused_disks(disks.unused).await;
+        (0..unused).for_each(|_| self.repaired(Repair::Disk));
         self.sweep_orphans(unclaimed, disks.used).await;
         self.sweep_run_dir(on_engine)
     }

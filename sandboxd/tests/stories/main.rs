@@ -63,6 +63,7 @@ mod published;
 mod races;
 mod read_only;
 mod readers;
+mod repairs;
 mod rest;
 mod screens;
 mod shapes;
