@@ -9,6 +9,7 @@ mod browser;
 mod browser_attacks;
 mod browser_tools;
 mod cli;
+mod clock;
 mod command;
 mod connections;
 mod cp;
