@@ -71,6 +71,7 @@ mod shapes;
 mod sink;
 mod start_up;
 mod starved;
+mod state_dir;
 mod stdin;
 mod stop;
 mod terminal;
