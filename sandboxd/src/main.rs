@@ -153,7 +153,8 @@ fn advice_of(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
     let engine = cause.downcast_ref::<sandboxd::engine::Error>().and_then(sandboxd::engine::Error::advice);
     let store = || cause.downcast_ref::<sandboxd::store::Error>()?.advice();
     let service = || cause.downcast_ref::<sandboxd::service::Error>()?.advice();
-    engine.or_else(store).or_else(service)
+    let state_dir = || cause.downcast_ref::<sandboxd::state_dir::Error>()?.advice();
+    engine.or_else(store).or_else(service).or_else(state_dir)
 }
 
 /// Says what went wrong, why, and where possible what to do.

@@ -63,6 +63,24 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// What to do about it, where a person can do something.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Some(
+                    "make the state dir writable (`mount`, `ls -ld`, `lsattr`), or name another directory in SANDBOXD_STATE_DIR; sandboxes are left as they are",
+                ),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    Some("make room on the state dir's file system")
+                }
+                _ => None,
+            },
+            Self::InUse { .. } | Self::BadKey { .. } | Self::NoKey { .. } => None,
+        }
+    }
+}
+
 /// The directory, held by this process.
 #[derive(Debug)]
 pub struct StateDir {

@@ -47,6 +47,9 @@ pub(crate) enum Fault {
     /// Somebody uses it.
     #[error("in use")]
     Busy,
+    /// The kernel lends no loop device. Never its storage that is full, whatever its error is called.
+    #[error("{source}")]
+    NoDevice { source: io::Error },
     /// A step failed.
     #[error("{step}: {source}")]
     Io { step: &'static str, source: io::Error },
@@ -67,6 +70,7 @@ impl Fault {
             Self::Absent => "absent",
             Self::Mismatch { .. } => "mismatch",
             Self::Busy => "busy",
+            Self::NoDevice { .. } => "device",
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "full",
             // Programs tell it in words alone, which their locale here leaves as they are.
             Self::Program { said, .. } if said.contains("No space left on device") => "full",
@@ -194,6 +198,7 @@ mod tests {
         assert_eq!(program("write: No space left on device"), "full");
         assert_eq!(program("killed"), "failed");
         assert_eq!(Fault::io("size image")(io::ErrorKind::StorageFull.into()).kind(), "full");
+        assert_eq!(Fault::NoDevice { source: io::ErrorKind::StorageFull.into() }.kind(), "device");
     }
 
     #[test]

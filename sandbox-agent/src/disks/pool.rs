@@ -113,7 +113,7 @@ impl Pool {
                 if !superblock.was_mounted {
                     ext4::give(&image, owner)?;
                 }
-                self.nodes.attach(&file, name).map_err(Fault::io("attach device"))?
+                self.nodes.attach(&file, name).map_err(|source| Fault::NoDevice { source })?
             }
         };
         self.link(name, &device).map_err(Fault::io("link device"))?;

@@ -81,6 +81,10 @@ pub enum Repair {
     RunDir,
     /// A sandbox or a published port whose container had ended by itself.
     Ended,
+    /// A sandbox whose container somebody had paused.
+    Paused,
+    /// A sandbox whose container somebody had renamed.
+    Renamed,
     /// A sandbox whose workspace was gone.
     Workspace,
     /// A create, wake, park or delete that was cut off.
@@ -95,6 +99,8 @@ impl Repair {
             Self::Network => "network",
             Self::RunDir => "run_dir",
             Self::Ended => "ended",
+            Self::Paused => "paused",
+            Self::Renamed => "renamed",
             Self::Workspace => "workspace",
             Self::CutOff => "cut_off",
         }

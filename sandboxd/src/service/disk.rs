@@ -10,7 +10,6 @@ use super::view::told_by;
 use super::{Error, Service};
 use crate::agent::AgentHandle;
 use crate::engine::{Attached, DiskPool, Disks, VolumePresence};
-use crate::metrics::Repair;
 use crate::model::{Disk, DiskQuota, Resources, limits};
 
 /// Whether and how workspaces have a quota here.
@@ -146,6 +145,12 @@ impl Service {
         Ok(disks.list().await?.iter().any(|found| found.name == disk.name()))
     }
 
+    /// The names of all disks, where they can be told.
+    pub(super) async fn disk_names(&self) -> Option<HashSet<String>> {
+        let listed = self.disks()?.list().await.ok()?;
+        Some(listed.into_iter().map(|disk| disk.name).collect())
+    }
+
     /// What a workspace takes, where that can be told.
     pub(super) async fn disk_bytes_of(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Option<u64> {
         if sandbox.look(|facts| facts.record.disk.is_none()) {
@@ -178,38 +183,40 @@ impl Service {
         Ok(unclaimed)
     }
 
-    /// Removes disks that were never used and that no sandbox has. One that is just changing hands belongs to
-    /// nobody for a moment, so it takes being nobody's twice.
-    pub(super) async fn sweep_unused_disks(&self, unused: Vec<String>) {
+    /// Removes disks that were never used and that no sandbox has; how many. One that is just changing hands belongs
+    /// to nobody for a moment, so it takes being nobody's twice.
+    pub(super) async fn sweep_unused_disks(&self, unused: Vec<String>) -> usize {
         let unused: HashSet<String> = unused.into_iter().collect();
         let before = {
             let mut suspects = self.suspect_disks.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *suspects, unused.clone())
         };
+        let mut removed = 0;
         for name in unused.intersection(&before) {
-            // One that cannot be removed now is tried again with the next sweep.
-            if let Err(error) = self.remove_unclaimed_disk(name).await {
-                warn!(
+            match self.remove_unclaimed_disk(name).await {
+                Ok(()) => removed += 1,
+                // It is tried again with the next sweep.
+                Err(error) => warn!(
                     disk = name,
                     error = &error as &dyn std::error::Error,
                     "could not remove a disk without a sandbox"
-                );
+                ),
             }
         }
+        removed
     }
 
     pub(super) async fn remove_unclaimed_disk(&self, name: &str) -> Result<(), Error> {
         self.disks().ok_or(Error::NoDisks)?.remove(name).await?;
         info!(disk = name, "removed a disk without a sandbox");
-        self.repaired(Repair::Disk);
         Ok(())
     }
 
     /// Begins to make disks ahead. Those of an earlier daemon were nobody's and are swept by now.
     pub(super) async fn make_disks_ahead(&self) -> Result<(), Error> {
-        // The second look of two; nothing has changed hands yet.
+        // The second look of two; nothing has changed hands yet. What an earlier daemon had ready is nothing to put right.
         let unclaimed = self.unclaimed_disks().await?;
-        self.sweep_unused_disks(unclaimed.unused).await;
+        let _of_before = self.sweep_unused_disks(unclaimed.unused).await;
         if let Some(Quota::Disks { disks, pool }) = self.quota.get() {
             pool.get_or_init(|| DiskPool::new(disks.clone(), Resources::default().disk_mb()));
         }

@@ -5,6 +5,7 @@ use tracing::{info, warn};
 use super::registry::Sandbox;
 use super::{Error, Service};
 use crate::engine::{Inspected, Status};
+use crate::metrics::Repair;
 
 impl Service {
     /// Whether a container runs and is hardened as it must be, after what others did to it was undone where that
@@ -35,6 +36,7 @@ impl Service {
             && let Status::Paused { .. } = inspected.status
         {
             self.engine.unpause(&inspected.container_id).await?;
+            self.repaired(Repair::Paused);
             info!(sandbox = %sandbox.id(), "somebody had paused a container; it goes on");
         }
         Ok(())
@@ -45,6 +47,7 @@ impl Service {
             Status::Running { .. } => true,
             Status::Paused { .. } => match self.engine.unpause(&inspected.container_id).await {
                 Ok(()) => {
+                    self.repaired(Repair::Paused);
                     info!(sandbox = %sandbox.id(), "somebody had paused a container; it goes on");
                     true
                 }
@@ -61,7 +64,8 @@ impl Service {
     async fn name_again(&self, sandbox: &Sandbox, inspected: &Inspected) {
         match self.engine.name_again(sandbox.id(), &inspected.container_id).await {
             Ok(()) => {
-                info!(sandbox = %sandbox.id(), "somebody had renamed a container; it has its name again")
+                self.repaired(Repair::Renamed);
+                info!(sandbox = %sandbox.id(), "somebody had renamed a container; it has its name again");
             }
             Err(error) => {
                 warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "a renamed container cannot have its name again");

@@ -147,7 +147,10 @@ impl Service {
                 info!(sandbox = orphan.name, "removed a workspace without a sandbox");
                 self.repaired(Repair::Orphan);
             }
-            OrphanKind::Disk => self.remove_unclaimed_disk(&orphan.name).await?,
+            OrphanKind::Disk => {
+                self.remove_unclaimed_disk(&orphan.name).await?;
+                self.repaired(Repair::Disk);
+            }
         }
         Ok(())
     }

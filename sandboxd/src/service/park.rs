@@ -34,7 +34,7 @@ impl Service {
                     if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
                         service.record_if_possible(&sandbox, agent).await;
                     }
-                    exclusive_soon(&sandbox).await
+                    service.exclusive_soon(&sandbox).await?
                 }
                 false => sandbox.order.exclusive().await,
             };
@@ -74,6 +74,30 @@ impl Service {
             Some(info) => Ok(info.is_busy()),
             None => Err(agent::Error::Away { waited: limits::USAGE }.into()),
         }
+    }
+
+    /// Lets short requests finish, and breaks off those that take longer once the store has the intent to park: a park
+    /// that is refused breaks off nothing.
+    async fn exclusive_soon(&self, sandbox: &Sandbox) -> Result<Exclusive, Error> {
+        let agent = match &*sandbox.order.shared().await {
+            State::Running(Running { agent, .. }) => Some(agent.clone()),
+            _ => None,
+        };
+        let mut exclusive = pin!(sandbox.order.exclusive());
+        if let Ok(state) = timeout(limits::PARK_GRACE, exclusive.as_mut()).await {
+            return Ok(state);
+        }
+        if let Some(agent) = agent {
+            self.may_act().await?;
+            self.store.set_stage(sandbox.id(), Stage::Parking).await?;
+            agent.hang_up();
+        }
+        let state = exclusive.await;
+        if matches!(&*state, State::Parked | State::Lost) {
+            // Somebody else came first, and the intent is not what its row should say.
+            self.save(sandbox).await;
+        }
+        Ok(state)
     }
 
     /// Parks a sandbox that nobody uses; false where somebody does, or where there is nothing to park.
@@ -297,22 +321,6 @@ impl Service {
             }
         }
     }
-}
-
-/// Lets short requests finish, and breaks off those that take longer.
-async fn exclusive_soon(sandbox: &Sandbox) -> Exclusive {
-    let agent = match &*sandbox.order.shared().await {
-        State::Running(Running { agent, .. }) => Some(agent.clone()),
-        _ => None,
-    };
-    let mut exclusive = pin!(sandbox.order.exclusive());
-    if let Ok(state) = timeout(limits::PARK_GRACE, exclusive.as_mut()).await {
-        return state;
-    }
-    if let Some(agent) = agent {
-        agent.hang_up();
-    }
-    exclusive.await
 }
 
 /// An agent that does not say counts as one that runs something: nothing is thrown away on a doubt.

@@ -24,11 +24,22 @@ pub(super) struct OnEngine {
     /// Containers, and whether they run.
     pub(super) containers: HashMap<SandboxId, (SandboxLabels, bool)>,
     pub(super) volumes: HashMap<SandboxId, SandboxLabels>,
+    /// Names of the workspaces' disks, where they were asked for.
+    pub(super) disks: Option<HashSet<String>>,
 }
 
 impl OnEngine {
     fn has(&self, id: &SandboxId) -> bool {
         self.containers.contains_key(id) || self.volumes.contains_key(id)
+    }
+
+    /// Whether the files of a sandbox seem to be there. What was not asked for counts as there.
+    fn has_files_of(&self, record: &SandboxRecord) -> bool {
+        let has_disk = match (&record.disk, &self.disks) {
+            (Some(disk), Some(disks)) => disks.contains(disk.name()),
+            _ => true,
+        };
+        has_disk && self.volumes.contains_key(&record.id)
     }
 
     /// Whether it is the daemon's own trial of another start, and nobody's work.
@@ -60,7 +71,7 @@ impl Service {
         // After the containers, so that its marker speaks for both.
         let volumes = self.engine.volumes().await?;
         self.judge_engine(&volumes).await?;
-        let mut found = OnEngine { containers: HashMap::new(), volumes: HashMap::new() };
+        let mut found = OnEngine { containers: HashMap::new(), volumes: HashMap::new(), disks: None };
         for Found { labels, container_id, runs } in containers {
             match labels {
                 // Claims to be ours and is not signed by us: somebody else's, or a relic. Not touched.
@@ -153,7 +164,8 @@ impl Service {
         let networks = relics + self.tidy_bridge().await?;
         (0..networks).for_each(|_| self.repaired(Repair::Network));
         let disks = self.unclaimed_disks().await?;
-        self.sweep_unused_disks(disks.unused).await;
+        let unused = self.sweep_unused_disks(disks.unused).await;
+        (0..unused).for_each(|_| self.repaired(Repair::Disk));
         self.sweep_orphans(unclaimed, disks.used).await;
         self.sweep_run_dir(on_engine)
     }
@@ -197,7 +209,8 @@ impl Service {
 
     /// Takes back the sandboxes of before, finishes or undoes what was cut off, and sweeps the rest.
     pub(super) async fn take_back_all(self: &Arc<Self>) -> Result<(), Error> {
-        let on_engine = self.look().await?;
+        let mut on_engine = self.look().await?;
+        on_engine.disks = self.disk_names().await;
         self.take_orphans().await?;
         // A start that is tried again has them in the store already.
         let records = if self.store.is_new() && self.store.sandboxes().await?.is_empty() {
@@ -363,6 +376,7 @@ impl Service {
         let id = record.id.clone();
         let age = self.age.now_ms();
         let was_parked = record.stage == Stage::Parked;
+        let has_files = on_engine.has_files_of(&record);
         let sandbox = Sandbox::of_before(record, State::Parked, None);
         sandbox.update(|record| {
             record.stage = Stage::Parked;
@@ -375,7 +389,7 @@ impl Service {
         self.remove_run_dir_of(&id)?;
         // A container that is left over, or a workspace that is gone, is what the sweep and the next look at
         // it are for.
-        if !on_engine.volumes.contains_key(&id) {
+        if !has_files {
             self.look_at_for_a_moment(Arc::clone(&sandbox)).await;
         }
         if !was_parked && sandbox.stage() == Stage::Parked {

@@ -238,14 +238,18 @@ impl Service {
         }
     }
 
-    /// Makes a sandbox that is there follow what a later caller wishes.
+    /// Makes a sandbox that is there follow what a later caller wishes. Where the store cannot be written, that is an
+    /// error, the change holds for now, and its row follows as soon as it can: a caller that tries again must not be
+    /// told that all is well while it does not.
     pub(super) async fn apply(&self, sandbox: &Sandbox, changes: &Changes) -> Result<(), Error> {
         let before = sandbox.labels().spec;
         let idle_ttl = changes.idle_ttl.unwrap_or(before.idle_ttl);
         let ports = changes.ports.clone().unwrap_or_else(|| before.ports.clone());
         let wish = changes.network.as_ref();
         let network = wish.map_or_else(|| before.network.clone(), |wish| before.network.clone().with(wish));
-        if (idle_ttl, &ports, &network) == (before.idle_ttl, &before.ports, &before.network) {
+        let is_same = (idle_ttl, &ports, &network) == (before.idle_ttl, &before.ports, &before.network);
+        let names_any = changes.idle_ttl.is_some() || changes.ports.is_some() || wish.is_some();
+        if is_same && !(names_any && sandbox.look(|facts| facts.unsaved)) {
             return Ok(());
         }
         self.allows_change(sandbox, &network)?;
@@ -259,7 +263,9 @@ impl Service {
             }
         });
         self.follow_policy(sandbox);
-        Ok(self.store.put(&record).await?)
+        let saved = self.store.put(&record).await;
+        sandbox.set_unsaved(saved.is_err());
+        Ok(saved?)
     }
 
     /// Deletes a sandbox with everything it has; done as well where there is none.
@@ -274,30 +280,42 @@ impl Service {
     }
 
     async fn delete_now(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        // Before anybody is let go, so that they are told why.
-        sandbox.set_deleted(true);
         if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
+            // First, because a delete that is refused lets nobody go.
+            self.intend_to_delete(sandbox).await?;
+            // Before anybody is let go, so that they are told why.
+            sandbox.set_deleted(true);
             // Whoever uses it now is let go at once instead of being waited for.
             agent.hang_up();
         }
+        sandbox.set_deleted(true);
         let mut state = sandbox.order.exclusive().await;
         if matches!(*state, State::Failed(_) | State::Deleted) {
             return Ok(());
         }
         let done = self.delete_held(sandbox, &mut state).await;
+        if matches!(*state, State::Running(_)) {
+            // Nobody may find the intent in its row later.
+            self.save(sandbox).await;
+        }
         // One that could not be deleted and is used again is there.
         sandbox.set_deleted(matches!(*state, State::Stuck | State::Deleted));
         done
     }
 
-    /// Deletes a sandbox that the caller holds.
-    pub(super) async fn delete_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+    /// Writes down that a sandbox is about to be deleted. Nothing of it is touched where this fails.
+    async fn intend_to_delete(&self, sandbox: &Sandbox) -> Result<(), Error> {
         self.may_act().await?;
         match self.store.set_stage(sandbox.id(), Stage::Deleting).await {
             // Its create failed before there was a row.
-            Ok(()) | Err(store::Error::Absent { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Ok(()) | Err(store::Error::Absent { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Deletes a sandbox that the caller holds.
+    pub(super) async fn delete_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.intend_to_delete(sandbox).await?;
         sandbox.update(|record| record.stage = Stage::Deleting);
         seam::at("delete.intent");
         // A place it has is free from now on, whatever becomes of the rest.

@@ -45,6 +45,8 @@ struct Rules {
     deaf: Option<String>,
     /// Changes when every open connection is to be cut.
     cuts: u64,
+    /// Connections that are open are cut once where their request contains one of these.
+    hung_up: Vec<String>,
 }
 
 impl Rules {
@@ -100,6 +102,11 @@ impl EngineProxy {
         self.rules.send_modify(|rules| rules.deaf = Some(text.to_owned()));
     }
 
+    /// Connections that are open now end where their request contains the text; later ones go on.
+    pub(crate) fn hang_up(&self, text: &str) {
+        self.rules.send_modify(|rules| rules.hung_up.push(text.to_owned()));
+    }
+
     /// The engine behaves again.
     pub(crate) fn mend(&self) {
         self.rules.send_modify(|rules| {
@@ -141,7 +148,23 @@ async fn accept(listener: UnixListener, rules: watch::Sender<Rules>) {
 
 async fn serve(mut client: UnixStream, mut rules: watch::Receiver<Rules>) -> std::io::Result<()> {
     let (line, request) = read_request(&mut client).await?;
-    let fault = rules.borrow().fault_of(&line);
+    let mut hung_up = rules.clone();
+    let before = hung_up.borrow().hung_up.len();
+    let is_meant = |rules: &Rules| rules.hung_up[before..].iter().any(|text| line.contains(text));
+    let hung_up = async move { drop(hung_up.wait_for(is_meant).await) };
+    tokio::select! {
+        () = hung_up => Ok(()),
+        served = carry(&mut client, &line, &request, &mut rules) => served,
+    }
+}
+
+async fn carry(
+    client: &mut UnixStream,
+    line: &str,
+    request: &[u8],
+    rules: &mut watch::Receiver<Rules>,
+) -> std::io::Result<()> {
+    let fault = rules.borrow().fault_of(line);
     match fault {
         None => {}
         Some(Fault::Cut) => return Ok(()),
@@ -157,16 +180,16 @@ async fn serve(mut client: UnixStream, mut rules: watch::Receiver<Rules>) -> std
         }
         Some(Fault::Delay(time)) => sleep(time).await,
         Some(Fault::Hang) => {
-            let over = rules.wait_for(|rules| rules.fault_of(&line) != Some(Fault::Hang));
+            let over = rules.wait_for(|rules| rules.fault_of(line) != Some(Fault::Hang));
             drop(over.await);
         }
     }
     let mut engine = UnixStream::connect(Path::new(ENGINE)).await?;
-    engine.write_all(&request).await?;
+    engine.write_all(request).await?;
     let (mut from_client, mut to_client) = client.split();
     let (mut from_engine, mut to_engine) = engine.split();
-    let there = pass(&mut from_client, &mut to_engine, rules.clone(), &line);
-    let back = pass(&mut from_engine, &mut to_client, rules.clone(), &line);
+    let there = pass(&mut from_client, &mut to_engine, rules.clone(), line);
+    let back = pass(&mut from_engine, &mut to_client, rules.clone(), line);
     tokio::try_join!(there, back).map(drop)
 }
 

@@ -10,17 +10,17 @@ use crate::http::{Answer, Asker};
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Samples by name and labels as they were written.
-struct Samples(BTreeMap<String, f64>);
+pub(crate) struct Samples(BTreeMap<String, f64>);
 
 impl Samples {
-    async fn of(daemon: &Daemon) -> Self {
+    pub(crate) async fn of(daemon: &Daemon) -> Self {
         let answer = Asker::of(daemon).get("/metrics").await;
         assert_eq!((answer.status, answer.header("content-type")), (200, TYPE));
         read(&String::from_utf8(answer.body).unwrap())
     }
 
     /// The sum of the samples of this name whose labels include these.
-    fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+    pub(crate) fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let fits = |sample: &str| {
             let (found, rest) = sample.split_once('{').unwrap_or((sample, ""));
             found == name && labels.iter().all(|label| rest.contains(label))

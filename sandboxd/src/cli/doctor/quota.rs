@@ -90,7 +90,9 @@ fn failed(error: Error) -> Finding {
 /// Whether it says that disks do not work, and not that something else came in between.
 fn is_about_disks(error: &Error) -> bool {
     match error {
-        Error::Disk { source, .. } => matches!(source, DiskFault::Failed(_) | DiskFault::Full(_)),
+        Error::Disk { source, .. } => {
+            matches!(source, DiskFault::Failed(_) | DiskFault::NoDevice(_) | DiskFault::Full(_))
+        }
         error => could_not_mount(error),
     }
 }
@@ -109,6 +111,9 @@ fn fix_of(error: &Error) -> &'static str {
             if PROGRAMS.iter().any(|program| words.starts_with(program)) =>
         {
             "build the image anew (`sandboxd build-image`): it needs mkfs.ext4, debugfs and e2fsck (e2fsprogs)"
+        }
+        Error::Disk { source: DiskFault::NoDevice(_), .. } => {
+            "free loop devices (`losetup --list`) or load the kernel's `loop` module (`modprobe loop`) on the engine's machine"
         }
         Error::Disk { source: DiskFault::Failed(words), .. } if words.contains("device") => {
             "load the kernel's `loop` module (`modprobe loop`) on the engine's machine"
@@ -151,7 +156,7 @@ mod tests {
         let words = |words: &str| DiskFault::Failed(words.into());
         told(disk("make disk", words("mke2fs: No such file or directory (os error 2)")), none, "build-image");
         told(disk("attach disk", words("debugfs said: bad magic (exit status: 1)")), none, "build-image");
-        let no_loops = words("attach device: No such device or address (os error 6)");
+        let no_loops = DiskFault::NoDevice("No such device or address (os error 6)".into());
         told(disk("attach disk", no_loops), none, "modprobe loop");
         told(disk("make disk", DiskFault::Full("size image: full".into())), none, "docker system df");
     }

@@ -17,6 +17,9 @@ pub enum DiskFault {
     /// The pool's file system has no room.
     #[error("no room is left for it: {0}")]
     Full(String),
+    /// The kernel lends no loop device for it.
+    #[error("no loop device is free for it: {0}")]
+    NoDevice(String),
     /// The helper tried and failed; its own words.
     #[error("the helper failed: {0}")]
     Failed(String),
@@ -33,6 +36,7 @@ impl DiskFault {
             "absent" => Self::Absent,
             "mismatch" => Self::Mismatch(text.to_owned()),
             "busy" => Self::Busy,
+            "device" => Self::NoDevice(text.to_owned()),
             "full" => Self::Full(text.to_owned()),
             _ => Self::Failed(text.to_owned()),
         }
@@ -47,6 +51,7 @@ mod tests {
     fn every_word_of_the_helper_is_a_fault() {
         assert_eq!(DiskFault::parse("busy in use"), DiskFault::Busy);
         assert_eq!(DiskFault::parse("mismatch it is x"), DiskFault::Mismatch("it is x".into()));
+        assert_eq!(DiskFault::parse("device it says"), DiskFault::NoDevice("it says".into()));
         assert_eq!(DiskFault::parse("new word"), DiskFault::Failed("word".into()));
         assert_eq!(DiskFault::parse(""), DiskFault::Failed(String::new()));
     }
