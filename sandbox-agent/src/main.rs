@@ -114,7 +114,11 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     if let Err(error) = slice::shorten() {
         complain(&error);
     }
-    // Before the first other thread: the domain holds for this one and for what it starts.
+    // This thread alone is to be outside of the domain.
+    if let Err(error) = oom::start_raising() {
+        complain(&error);
+    }
+    // Before any other thread: the domain holds for this one and for what it starts.
     if let Err(error) = own_domain::enter() {
         complain(&io::Error::other(error.to_string()));
     }

@@ -1,18 +1,37 @@
 //! The kernel's out-of-memory killer: whom it takes first, and whether it struck while a command ran.
 //!
-//! Commands go before the agent. A command inherits its score with its first moment, so the agent takes the
-//! commands' score on while it starts one; it may go back to the score its container was given, and no lower.
+//! Commands go before the agent. A command inherits its score with its first moment, so the agent takes a higher
+//! score on while it starts one; it may go back to the score its container was given, and no lower. That score is
+//! still below the one of commands that run, or the agent would go first where each of them is smaller than it is.
+//! The new command is raised to theirs at once, by a thread that may write below /proc (see [`crate::own_domain`]).
+//! A process that is forked before that keeps the score between.
 //!
 //! The cgroup's own files are masked in a sandbox. What remains is the kernel's count of all such kills on the
 //! machine, so the answer is a suspicion that needs the command's own end (SIGKILL that nobody here sent)
 //! beside it, and which sandboxd confirms or drops by what the engine tells of this sandbox.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{LazyLock, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Pid;
 
 /// Score of a command (proc_pid_oom_score_adj(5)): the first to go.
 const COMMAND_SCORE: &str = "1000";
+
+/// Score of the agent while it starts one. Each step of it weighs as much as a thousandth of the sandbox's memory, and
+/// the difference to the score of commands far more than the agent's own memory.
+const STARTING_SCORE: &str = "900";
+
+/// How often, and after how long, a command's score is tried to be set again: the kernel lets the agent go on a moment
+/// before the file is the command's.
+const TRIES: usize = 20;
+/// See [`TRIES`].
+const RETRY: Duration = Duration::from_micros(50);
 
 /// The agent's own score and the file to change it with.
 #[derive(Debug)]
@@ -22,6 +41,15 @@ struct OwnScore {
 }
 
 static OWN_SCORE: OnceLock<OwnScore> = OnceLock::new();
+
+/// The thread that raises scores: it takes processes and says when each is done.
+#[derive(Debug)]
+struct Raiser {
+    processes: SyncSender<Pid>,
+    done: Mutex<Receiver<()>>,
+}
+
+static RAISER: OnceLock<Raiser> = OnceLock::new();
 
 /// Opens the agent's own score. Must come before the agent hides, which closes its /proc files to itself. A
 /// kernel without the file (gVisor) has no such killer.
@@ -38,15 +66,58 @@ pub(crate) fn open_own_score() {
     }
 }
 
-/// Runs `start` with the commands' score.
-pub(crate) fn as_first_to_go<T>(start: impl FnOnce() -> T) -> T {
+/// Starts the thread that raises scores. Must come before the agent enters its domain, which would hold for it too.
+pub(crate) fn start_raising() -> io::Result<()> {
+    if OWN_SCORE.get().is_none() {
+        return Ok(());
+    }
+    let (processes, to_raise) = sync_channel::<Pid>(1);
+    let (done, is_done) = sync_channel(1);
+    thread::Builder::new().name("scores".into()).stack_size(RAISER_STACK_BYTES).spawn(move || {
+        for process in to_raise {
+            raise(process);
+            if done.send(()).is_err() {
+                return;
+            }
+        }
+    })?;
+    // Set once, because the agent starts once.
+    let _ = RAISER.set(Raiser { processes, done: Mutex::new(is_done) });
+    Ok(())
+}
+
+/// More than enough for writing a file.
+const RAISER_STACK_BYTES: usize = 64 * 1024;
+
+/// Gives a process the commands' score. One that has ended already needs none, and one that hides itself keeps its own.
+fn raise(process: Pid) {
+    let path = format!("/proc/{}/oom_score_adj", process.as_raw_nonzero());
+    for _ in 0..TRIES {
+        match std::fs::write(&path, COMMAND_SCORE) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => thread::sleep(RETRY),
+            _ => return,
+        }
+    }
+}
+
+/// Starts a process that gets the commands' score, whatever happens meanwhile. It must not be waited for before this
+/// returns, so that its number is its own.
+pub(crate) fn as_first_to_go(start: impl FnOnce() -> io::Result<Pid>) -> io::Result<Pid> {
     let Some(own) = OWN_SCORE.get() else {
         return start();
     };
+    let raiser = RAISER.get();
+    let score = if raiser.is_some() { STARTING_SCORE } else { COMMAND_SCORE };
     // Raising needs no right. Going back is granted down to what root set, which the usual score is.
-    let _ = own.file.write_at(COMMAND_SCORE.as_bytes(), 0);
+    let _ = own.file.write_at(score.as_bytes(), 0);
     let started = start();
     let _ = own.file.write_at(own.usual.as_bytes(), 0);
+    if let (Some(raiser), Ok(process)) = (raiser, &started)
+        && let Ok(done) = raiser.done.lock()
+        && raiser.processes.send(*process).is_ok()
+    {
+        let _ = done.recv();
+    }
     started
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
-use test_daemon::TOKEN;
-use tokio::io::AsyncWriteExt;
+use test_daemon::{SOON, TOKEN};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -146,6 +146,33 @@ async fn json_is_taken_only_as_json() {
             let (status, error) = answer(ask).await;
             let got = (status.as_u16(), error["code"].as_str());
             assert_eq!(got, (415, Some("unsupported_media_type")), "{method} {kind}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_in_two_ways_is_refused_behind_a_valid_request_too() {
+    let place = Place::start().await;
+    let address = place.base.strip_prefix("http://").unwrap().to_owned();
+    let fine = format!("GET /api/health HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    let post = |headers: &str| format!("POST /api/chat HTTP/1.1\r\nhost: {address}\r\n{headers}\r\n");
+    for odd in [
+        fine.replace("\r\n", "\n"),
+        format!("\r\n{}", fine.replace("\r\nhost", "\nhost")),
+        fine.replace("host", "x: y\nhost"),
+        post("content-length: 5\r\ntransfer-encoding: chunked\r\n") + "0\r\n\r\n",
+        post("transfer-encoding: chunked\r\ncontent-length: 5\r\n") + "0\r\n\r\n",
+        post("content-length: 3\r\ncontent-length: 4\r\n") + "abc",
+    ] {
+        for (before, wanted) in [("", &["400"][..]), (&fine, &["200", "400"])] {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            stream.write_all(format!("{before}{odd}{fine}").as_bytes()).await.unwrap();
+            let mut heard = Vec::new();
+            // A reset is one way to hang up.
+            let _ = timeout(SOON, stream.read_to_end(&mut heard)).await.expect("it hangs up");
+            let heard = String::from_utf8_lossy(&heard);
+            let statuses: Vec<_> = heard.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+            assert_eq!(statuses, wanted, "{before:?} {odd:?}: {heard}");
         }
     }
 }

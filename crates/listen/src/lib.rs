@@ -3,6 +3,7 @@
 //! It knows nothing of what is asked behind them. Whoever accepts connections by it says how many there may be and how long a
 //! client may leave what it asked for unread.
 
+mod heads;
 pub mod linger;
 mod pace;
 pub mod serve;

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::shape::Lines;
 use crate::waiting::Seat;
 
 /// What is waited for, and for how long.
@@ -31,13 +30,12 @@ pub(crate) struct Paced<S> {
     /// The requests before the one that is waited for.
     requests: u64,
     has_begun: bool,
-    lines: Lines,
     until: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Paced<S> {
     pub(crate) fn new(stream: S, seat: Arc<Seat>, pace: Pace) -> Self {
-        Self { stream, seat, pace, requests: 0, has_begun: false, lines: Lines::default(), until: None }
+        Self { stream, seat, pace, requests: 0, has_begun: false, until: None }
     }
 
     /// Begins to wait anew if there was a request since.
@@ -45,7 +43,6 @@ impl<S> Paced<S> {
         let requests = self.seat.requests();
         if requests != self.requests {
             (self.requests, self.has_begun, self.until) = (requests, false, None);
-            self.lines = Lines::default();
         }
     }
 
@@ -71,9 +68,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
             return polled;
         }
         let has_come = buffer.filled().len() > before;
-        if this.lines.are_odd(&buffer.filled()[before..]) {
-            this.seat.odd_head();
-        }
         if has_come && !this.has_begun {
             // A new connection's first head has the time that is left of it.
             this.has_begun = true;

@@ -18,10 +18,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::heads::Heads;
 use crate::linger::Lingering;
 pub use crate::pace::Pace;
 use crate::pace::Paced;
-use crate::shape;
+use crate::shape::{self, OddHead};
 use crate::waiting::{BusyBody, Seat};
 
 /// How long a connection is kept between two requests: longer than the common clients keep theirs (90 seconds), so that it
@@ -61,6 +62,10 @@ where
 {
     let service = service_fn(|mut request: Request<Incoming>| {
         let busy = seat.busy();
+        seat.expect_body(request.body().size_hint().exact());
+        if let Some(problem) = seat.problem_of_head() {
+            request.extensions_mut().insert(OddHead(problem));
+        }
         request.extensions_mut().insert(Arc::clone(&seat));
         let is_kept = asks_to_keep(&request);
         let is_odd = shape::check(&request).is_err();
@@ -76,7 +81,8 @@ where
         }
     });
     let pace = Pace { head: bounds.head, idle: KEEP_ALIVE + KEEP_ALIVE_GRACE };
-    let stream = Paced::new(Lingering::new(stream, stop.clone()), Arc::clone(&seat), pace);
+    let stream = Heads::new(Lingering::new(stream, stop.clone()), Arc::clone(&seat));
+    let stream = Paced::new(stream, Arc::clone(&seat), pace);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // The stream sees to it.

@@ -3,12 +3,8 @@
 //! A front, a cache or a filter before a program may take another host, another end of the head or another end of the body
 //! from such a request than the program does. So they are refused, however they are meant.
 
-use std::sync::Arc;
-
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::{Method, Request, Version};
-
-use crate::waiting::Seat;
 
 /// Whether everybody reads the request in one way; otherwise what is wrong with it.
 pub fn check<B>(request: &Request<B>) -> Result<(), &'static str> {
@@ -23,8 +19,8 @@ pub fn check<B>(request: &Request<B>) -> Result<(), &'static str> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let (coding, another) = (codings.next(), codings.next());
     let is_chunked = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    if request.extensions().get::<Arc<Seat>>().is_some_and(|seat| seat.has_odd_head()) {
-        Err("each line of the head must end with CR LF")
+    if let Some(OddHead(problem)) = request.extensions().get() {
+        Err(problem)
     } else if more.is_some() || (host.is_none() && request.version() == Version::HTTP_11) {
         Err("there must be one Host header")
     } else if request.method() == Method::CONNECT || !is_of_authority() {
@@ -36,32 +32,70 @@ pub fn check<B>(request: &Request<B>) -> Result<(), &'static str> {
     }
 }
 
-/// Looks for ends of lines in the head of a request that are not CR LF, as the bytes come.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    last: u8,
-    /// Since the last end of a line.
-    length: usize,
-    is_over: bool,
+/// What is wrong with the head of a request as its bytes came, where hyper's view of it does not show that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OddHead(pub(crate) &'static str);
+
+/// How far a head has come with the bytes that were looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of them are of the head, and more is to come.
+    Some,
+    /// So many of them are, and it ends there.
+    End(usize),
+    /// What is wrong with it.
+    Odd(&'static str),
 }
 
-impl Lines {
-    /// Whether there is one among the next bytes.
-    pub(crate) fn are_odd(&mut self, bytes: &[u8]) -> bool {
-        for byte in bytes {
-            let last = std::mem::replace(&mut self.last, *byte);
-            match (self.is_over, last, *byte) {
-                (true, ..) => return false,
-                (_, b'\r', b'\n') => {
-                    self.is_over = self.length == 0;
+const LENGTH: &[u8] = b"content-length";
+const CODING: &[u8] = b"transfer-encoding";
+
+/// Looks at the head of a request as its bytes come, from the first: for ends of lines that are not CR LF, and for two
+/// lengths of the body, of which hyper forgets one.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    last: u8,
+    /// Bytes of this line, without its end.
+    length: usize,
+    /// The first of them, as many as the longest name that is looked for has, and one more.
+    name: Vec<u8>,
+    /// Whether there was a line with something in it. Empty ones before the first are skipped (RFC 9112, section 2.2).
+    has_begun: bool,
+    has_length: bool,
+    has_coding: bool,
+}
+
+impl Head {
+    /// The next bytes. After the end or something wrong there are none.
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Part {
+        for (at, byte) in bytes.iter().enumerate() {
+            match (std::mem::replace(&mut self.last, *byte), *byte) {
+                (b'\r', b'\n') if self.length == 0 && self.has_begun => return Part::End(at + 1),
+                (b'\r', b'\n') => {
                     self.length = 0;
+                    self.name.clear();
                 }
-                (_, b'\r', _) | (_, _, b'\n') => return true,
-                (_, _, b'\r') => {}
-                _ => self.length += 1,
+                (b'\r', _) | (_, b'\n') => return Part::Odd("each line of the head must end with CR LF"),
+                (_, b'\r') => {}
+                (_, byte) => self.take(byte),
+            }
+            if self.has_length && self.has_coding {
+                return Part::Odd("there must not be both a Content-Length and a Transfer-Encoding");
             }
         }
-        false
+        Part::Some
+    }
+
+    fn take(&mut self, byte: u8) {
+        self.has_begun = true;
+        self.length += 1;
+        if byte == b':' {
+            self.has_length |= self.name.eq_ignore_ascii_case(LENGTH);
+            self.has_coding |= self.name.eq_ignore_ascii_case(CODING);
+        }
+        if self.name.len() <= CODING.len() {
+            self.name.push(byte);
+        }
     }
 }
 
@@ -101,25 +135,57 @@ mod tests {
         }
     }
 
+    /// What is found in a head at once, which must be the same as byte by byte.
+    fn read(head: &[u8]) -> Part {
+        let at_once = Head::default().read(head);
+        let mut single = Head::default();
+        let by_bytes = (0..head.len()).map(|at| match single.read(&head[at..=at]) {
+            Part::End(1) => Part::End(at + 1),
+            other => other,
+        });
+        let by_bytes = by_bytes.into_iter().find(|part| *part != Part::Some).unwrap_or(Part::Some);
+        assert_eq!(at_once, by_bytes, "{}", head.escape_ascii());
+        at_once
+    }
+
+    #[test]
+    fn a_head_ends_with_its_first_empty_line() {
+        let head = b"\r\n\r\nGET / HTTP/1.1\r\na: b\r\n\r\n";
+        assert_eq!(read(&[&head[..], b"body\nof\rany bytes"].concat()), Part::End(head.len()));
+        assert_eq!(read(b"GET / HTTP/1.1\r\na"), Part::Some);
+        assert_eq!(read(b"\r\n\r\n"), Part::Some);
+    }
+
     #[test]
     fn lines_end_in_one_way_however_they_come() {
-        let odd = |head: &[u8]| {
-            let mut lines = Lines::default();
-            let at_once = Lines::default().are_odd(head);
-            let by_bytes = head.iter().any(|byte| lines.are_odd(&[*byte]));
-            assert_eq!(at_once, by_bytes, "{}", head.escape_ascii());
-            at_once
-        };
-        assert!(!odd(b"GET / HTTP/1.1\r\na: b\r\n\r\nbody\nof\rany bytes"));
-        assert!(!odd(b"GET / HTTP/1.1\r\na"));
         for head in [
             &b"GET / HTTP/1.1\na: b\r\n\r\n"[..],
             b"GET / HTTP/1.1\r\na: b\n\r\n",
             b"GET / HTTP/1.1\r\na: b\r\n\n",
             b"GET / HTTP/1.1\r\na: b\rc: d\r\n\r\n",
+            b"\r\nGET / HTTP/1.1\na: b\r\n\r\n",
+            b"\r\r\n",
             b"\n",
         ] {
-            assert!(odd(head), "{}", head.escape_ascii());
+            assert!(matches!(read(head), Part::Odd(_)), "{}", head.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_body_has_one_length() {
+        let of = |headers: &str| read(format!("POST / HTTP/1.1\r\n{headers}\r\n").as_bytes());
+        for both in [
+            "content-length: 3\r\ntransfer-encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nx: y\r\nContent-Length:3\r\n",
+        ] {
+            assert!(matches!(of(both), Part::Odd(_)), "{both}");
+        }
+        for one in [
+            "content-length: 3\r\nx-transfer-encoding: chunked\r\n",
+            "transfer-encoding: chunked\r\nx: content-length: 3\r\n",
+            "content-length: 3\r\ntransfer-encodings: chunked\r\n",
+        ] {
+            assert!(matches!(of(one), Part::End(_)), "{one}");
         }
     }
 }

@@ -8,12 +8,18 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+/// In place of the length of a body that comes in chunks.
+const CHUNKS: u64 = u64::MAX;
+
+/// What is wrong with a request whose head was not seen from its beginning.
+pub(crate) const UNSEEN: &str = "a request behind a chunked one must wait for the answer to that";
 
 /// All of them, strangers first and then by how long they have waited.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +53,9 @@ impl Waiting {
             turn: Mutex::default(),
             is_known: AtomicBool::new(false),
             requests: AtomicU64::new(0),
-            has_odd_head: AtomicBool::new(false),
+            heads: AtomicU64::new(0),
+            body_bytes: AtomicU64::new(0),
+            odd_head: OnceLock::new(),
             is_upgraded: AtomicBool::new(false),
             hung_up: CancellationToken::new(),
         };
@@ -81,7 +89,11 @@ pub struct Seat {
     turn: Mutex<Option<Turn>>,
     is_known: AtomicBool,
     requests: AtomicU64,
-    has_odd_head: AtomicBool,
+    /// Heads of requests that were seen from their beginnings to their ends.
+    heads: AtomicU64,
+    /// Of the last request, or [`CHUNKS`].
+    body_bytes: AtomicU64,
+    odd_head: OnceLock<&'static str>,
     is_upgraded: AtomicBool,
     hung_up: CancellationToken,
 }
@@ -128,14 +140,41 @@ impl Seat {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Whether the head of the last request had lines that do not end with CR LF.
-    pub(crate) fn has_odd_head(&self) -> bool {
-        self.has_odd_head.load(Ordering::Relaxed)
+    /// What is known of the body of the request that was taken last: its length, unless it comes in chunks.
+    pub(crate) fn expect_body(&self, bytes: Option<u64>) {
+        self.body_bytes.store(bytes.unwrap_or(CHUNKS), Ordering::Relaxed);
     }
 
-    /// A head that is read now has such lines.
-    pub(crate) fn odd_head(&self) {
-        self.has_odd_head.store(true, Ordering::Relaxed);
+    /// See [`Self::expect_body`].
+    pub(crate) fn body_bytes(&self) -> Option<u64> {
+        Some(self.body_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes != CHUNKS)
+    }
+
+    /// The head of another request was seen to its end.
+    pub(crate) fn saw_head(&self) {
+        self.heads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether there is no request whose head was seen and which nobody has begun to answer.
+    pub(crate) fn has_taken_every_head(&self) -> bool {
+        self.requests() >= self.heads.load(Ordering::Relaxed)
+    }
+
+    /// Something is wrong with the head that is read now, so the connection ends with the answer to it.
+    pub(crate) fn odd_head(&self, problem: &'static str) {
+        // What is wrong first is told.
+        let _ = self.odd_head.set(problem);
+    }
+
+    /// What is wrong with the head of the request that was taken last.
+    pub(crate) fn problem_of_head(&self) -> Option<&'static str> {
+        let is_unseen = self.requests() > self.heads.load(Ordering::Relaxed);
+        self.odd_head.get().copied().or(is_unseen.then_some(UNSEEN))
+    }
+
+    /// Whether the connection speaks another protocol now.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.is_upgraded.load(Ordering::Relaxed)
     }
 
     fn wait(&self) {
@@ -167,7 +206,7 @@ pub struct Busy(Arc<Seat>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        if !self.0.is_upgraded.load(Ordering::Relaxed) {
+        if !self.0.is_upgraded() {
             self.0.wait();
         }
     }

@@ -21,7 +21,7 @@ use super::upstream::{self, Upstream};
 use super::{cookies, credentials, upgrade};
 use crate::model::AdminToken;
 use crate::model::preview::LinkEnd;
-use crate::service::{self, Service};
+use crate::service::{self, Link, Service};
 
 /// What a connection holds. It goes along where the connection becomes something else, so that it counts among the
 /// visitors for as long as it is open.
@@ -66,12 +66,24 @@ impl Gateway {
                 if let Some(seat) = request.extensions_mut().remove::<Arc<Seat>>() {
                     seat.vouch();
                 }
-                self.pass_on(request, admitted, held).await
+                let link = Arc::clone(&admitted.link);
+                let passed = self.pass_on(request, admitted, held).await;
+                passed.map_err(|trouble| self.unless_deleted(trouble, &link))
             }
             Ok(Admission::Answered(response)) => Ok(response),
             Err(trouble) => Err(trouble),
         };
         answered.unwrap_or_else(|trouble| pages::answer(trouble, &headers))
+    }
+
+    /// What is told of a sandbox that could not be had, or broke off. One that is being deleted comes back for nobody.
+    fn unless_deleted(&self, trouble: Trouble, link: &Link) -> Trouble {
+        match trouble {
+            Trouble::NotReady | Trouble::BrokeOff if self.service.is_deleted(&link.record().sandbox) => {
+                Trouble::Ended(LinkEnd::SandboxGone)
+            }
+            other => other,
+        }
     }
 
     async fn pass_on(

@@ -134,49 +134,6 @@ async fn a_killed_command_has_a_signal_and_one_that_exits_has_a_code() {
 /// Enough that each side wins some.
 const RACES: u32 = 200;
 
-/// A login shell overwrites PATH in Debian's /etc/profile, unless something gives it back.
-#[tokio::test(flavor = "multi_thread")]
-async fn every_shell_sees_the_path_its_command_was_started_with() {
-    let daemon = Daemon::start().await;
-    let sandbox = daemon.sandbox("chat:1").await;
-    let plain = daemon.output(&sandbox, "echo \"$PATH\"").await;
-    assert!(plain.starts_with("/vercel/sandbox/.local/bin:"), "{plain}");
-    for shell in ["bash -c", "bash -lc", "sh -c", "sh -lc", "dash -lc"] {
-        let script = format!("{shell} 'echo \"$PATH\"'");
-        assert_eq!(daemon.output(&sandbox, &script).await, plain, "{shell}");
-        let nested = format!("{shell} 'bash -lc \"sh -lc env\"' | sed -n s/^PATH=//p");
-        assert_eq!(daemon.output(&sandbox, &nested).await, plain, "{nested}");
-        // A PATH of the request, and one that a script sets before it starts a login shell.
-        let argv: Vec<String> = shell.split(' ').skip(1).map(str::to_owned).collect();
-        let wish = StartCommand {
-            cmd: shell.split(' ').next().map(str::to_owned),
-            args: Some(argv.into_iter().chain(["echo \"$PATH\"".to_owned()]).collect()),
-            env: Some([("PATH".to_owned(), "/opt/a b/bin:/usr/bin:/bin".to_owned())].into()),
-            ..StartCommand::default()
-        };
-        let heard = outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
-        assert_eq!(heard.text(), "/opt/a b/bin:/usr/bin:/bin\n", "{shell}");
-        let own = format!("export PATH=/mine:$PATH; {shell} 'echo \"$PATH\"'");
-        assert_eq!(daemon.output(&sandbox, &own).await, format!("/mine:{plain}"), "{shell}");
-    }
-    assert_eq!(daemon.output(&sandbox, "env -i /bin/bash -lc 'type -P ls'").await, "/usr/bin/ls\n");
-    // What is installed for the user is found.
-    let install = "mkdir -p tool module/src && cd tool && \
-        echo '{\"name\":\"greet\",\"version\":\"1.0.0\",\"bin\":\"greet.js\"}' > package.json && \
-        printf '#!/usr/bin/env node\\nconsole.log(\"npm\")\\n' > greet.js && npm i -g . --no-audit --no-fund && cd ../module && \
-        printf '[project]\\nname=\"greetpy\"\\nversion=\"1\"\\n[project.scripts]\\ngreetpy=\"greetpy:main\"\\n[build-system]\\nrequires=[]\\nbuild-backend=\"setuptools.build_meta\"\\n' > pyproject.toml && \
-        printf 'def main():\\n    print(\"pip\")\\n' > greetpy.py && \
-        (pip install --user --no-build-isolation . || true)";
-    let wish = StartCommand { timeout_ms: Some(120_000), ..script(install) };
-    let installed = outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
-    assert_eq!(installed.exit_code, 0, "{installed:?}");
-    assert_eq!(daemon.output(&sandbox, "bash -lc greet; sh -lc greet").await, "npm\nnpm\n", "{installed:?}");
-    let found =
-        daemon.output(&sandbox, "[ ! -x /vercel/sandbox/.local/bin/greetpy ] || bash -lc greetpy").await;
-    assert!(["", "pip\n"].contains(&found.as_str()), "{found}");
-    daemon.stop().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_may_lower_its_own_priority_and_nobody_elses() {
     let daemon = Daemon::start().await;

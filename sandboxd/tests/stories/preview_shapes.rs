@@ -18,6 +18,8 @@ async fn nothing_is_smuggled_past_the_gateway() {
     let inner = "GET /smuggled HTTP/1.1\r\nx: y\r\n\r\n";
     let post = |headers: &str, body: &str| format!("POST /a HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n{body}");
     let chunked = "transfer-encoding: chunked\r\n";
+    let both = "content-length: 5\r\ntransfer-encoding: chunked\r\n";
+    let both_turned = format!("{chunked}content-length: 5\r\n");
     let two_lengths = format!("content-length: 3\r\ncontent-length: {}\r\n", 3 + inner.len());
     let refused = [
         ("two lengths", post(&two_lengths, &format!("abc{inner}"))),
@@ -37,6 +39,10 @@ async fn nothing_is_smuggled_past_the_gateway() {
         ("a line end in the path", format!("GET /a\rb HTTP/1.1\r\nhost: {host}\r\n\r\n")),
         ("two versions", format!("GET /a HTTP/1.1 HTTP/1.1\r\nhost: {host}\r\n\r\n")),
         ("another version", format!("GET /a HTTP/9.9\r\nhost: {host}\r\n\r\n")),
+        ("both lengths", post(both, &format!("0\r\n\r\n{inner}"))),
+        ("both lengths, turned", post(&both_turned, &format!("0\r\n\r\n{inner}"))),
+        ("lines without CR", post("x: y\r\n", "").replace("\r\n", "\n")),
+        ("one line without CR", post("x: y\n", "")),
     ];
     for (why, bytes) in &refused {
         let seen = raw(port, bytes.as_bytes()).await;
@@ -44,13 +50,24 @@ async fn nothing_is_smuggled_past_the_gateway() {
         assert_eq!(seen_by_the_server(&daemon, &sandbox).await, "", "{why}: of this nothing is passed on");
     }
 
+    // Behind a valid request that waits for no answer it is the same.
+    let fine = format!("GET /fine HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    for (why, bytes) in &refused {
+        let seen = raw(port, format!("{fine}{bytes}").as_bytes()).await;
+        let statuses: Vec<_> = format!("{}\r\n\r\n{}", seen.head, seen.body)
+            .split("HTTP/1.1 ")
+            .skip(1)
+            .map(|answer| answer[..3].to_owned())
+            .collect();
+        assert!(statuses == ["200", "400"] || statuses == ["200", "505"], "{why}: {statuses:?}");
+        let passed = seen_by_the_server(&daemon, &sandbox).await;
+        assert_eq!(passed.matches("HTTP/1.1").count(), 1, "{why}: {passed}");
+        daemon.output(&sandbox, ": >seen").await;
+    }
+
     // What has one meaning is passed on with one framing; bad chunks end the request, whatever comes behind them.
-    let both = "content-length: 5\r\ntransfer-encoding: chunked\r\n";
-    let both_turned = format!("{chunked}content-length: 5\r\n");
     let named = "connection: content-length, host, close\r\ncontent-length: 3\r\n";
     let passed = [
-        ("both lengths", post(both, &format!("0\r\n\r\n{inner}"))),
-        ("both lengths, turned", post(&both_turned, &format!("0\r\n\r\n{inner}"))),
         ("a length named as the connection's", post(named, "abc")),
         ("a chunk without a number", post(chunked, &format!("zz\r\n\r\n{inner}"))),
         ("a chunk beyond all numbers", post(chunked, &format!("fffffffffffffffff1\r\n\r\n{inner}"))),

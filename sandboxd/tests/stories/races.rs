@@ -2,22 +2,28 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use futures::StreamExt;
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
 use sandbox_api::command::StartCommand;
 use sandbox_api::terminal::OpenTerminal;
 use sandbox_api::{ErrorCode, SandboxId};
-use sandbox_client::{Client, Error};
+use sandbox_client::{Client, Error, TerminalEvent, WriteOptions, upload_stream};
 use serde_json::json;
 
 use crate::harness::{Daemon, script};
 use crate::http::Asker;
+use crate::visitor::{link, node, sandbox_with_port, serve, visit};
 
 /// Rounds of each race. Each asks for everything several times.
 const ROUNDS: usize = 4;
 
 /// Askers side by side.
 const ASKERS: usize = 4;
+
+/// Between two pieces of a body.
+const PIECE: Duration = Duration::from_millis(20);
 
 /// What must not come out of a race.
 fn wrong(what: &str, error: &Error) -> Option<String> {
@@ -37,6 +43,9 @@ async fn ask_for_everything(daemon: &Daemon, id: &SandboxId, stop: &AtomicBool) 
         note("start", start_and_look(client, id).await);
         note("run", run(client, id).await);
         note("terminals", terminals(client, id).await);
+        note("attach", attach(client, id).await);
+        note("stdin", stdin(client, id).await);
+        note("upload", upload(client, id).await);
         note("touch", client.touch(id, None).await.map(drop));
         note("get", client.get(id).await.map(drop));
         let reads = [
@@ -97,18 +106,73 @@ async fn terminals(client: &Client, id: &SandboxId) -> Result<(), Error> {
     client.close_terminal(id, &terminal).await.map(drop)
 }
 
+/// Looks at a terminal until it shows something. What is cut by the park or the delete then was no answer.
+async fn attach(client: &Client, id: &SandboxId) -> Result<(), Error> {
+    let terminal = client.open_terminal(id, &OpenTerminal::default()).await?.terminal_id;
+    let (mut events, mut keyboard) = client.attach_terminal(id, &terminal).await?;
+    let _ = keyboard.type_in("echo hi\r").await;
+    while let Some(Ok(event)) = events.next().await {
+        if matches!(event, TerminalEvent::Output(_)) {
+            break;
+        }
+    }
+    client.close_terminal(id, &terminal).await.map(drop)
+}
+
+/// What is sent as a body, in pieces.
+fn pieces() -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
+    stream::iter(0..4).then(async |piece| {
+        // A body that is on its way for a while is what is to be met.
+        tokio::time::sleep(PIECE).await;
+        Ok(Bytes::from(format!("{piece}")))
+    })
+}
+
+async fn stdin(client: &Client, id: &SandboxId) -> Result<(), Error> {
+    let wish = StartCommand { open_stdin: Some(true), ..script("cat") };
+    let command = client.start(id, &wish).await?.command_id;
+    client.stream_stdin(id, &command, pieces(), true).await.map(drop)
+}
+
+async fn upload(client: &Client, id: &SandboxId) -> Result<(), Error> {
+    client.put_file(id, "uploaded", upload_stream(pieces()), WriteOptions::default()).await.map(drop)
+}
+
+/// Visits a preview until it is told to stop; what a visitor must not be told. A park ends the server, so that nothing
+/// listens behind it, and a delete ends the link.
+async fn visit_all_the_time(url: &str, stop: &AtomicBool) -> Vec<String> {
+    let mut faults = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let seen = visit(url).await;
+        let is_fine = match seen.status {
+            200 => seen.body == "a page",
+            404 | 410 => true,
+            503 => seen.body.contains("Nothing listens"),
+            _ => false,
+        };
+        if !is_fine {
+            faults.push(format!("preview: {seen:?}"));
+        }
+    }
+    faults
+}
+
 async fn race(delete: bool) {
     let daemon = Arc::new(Daemon::start().await);
     let mut faults = Vec::new();
     for round in 0..ROUNDS {
-        let id = daemon.sandbox(&format!("chat:{round}")).await;
+        let id = sandbox_with_port(&daemon, &format!("chat:{round}")).await;
+        serve(&daemon, &id, &node("res.end('a page')")).await;
+        let url = link(&daemon, &id).await;
         let stop = Arc::new(AtomicBool::new(false));
-        let askers: Vec<_> = (0..ASKERS)
+        let mut askers: Vec<_> = (0..ASKERS)
             .map(|_| {
                 let (daemon, id, stop) = (Arc::clone(&daemon), id.clone(), Arc::clone(&stop));
                 tokio::spawn(async move { ask_for_everything(&daemon, &id, &stop).await })
             })
             .collect();
+        let told = Arc::clone(&stop);
+        askers.push(tokio::spawn(async move { visit_all_the_time(&url, &told).await }));
         daemon.output(&id, "true").await;
         if delete {
             daemon.client.delete(&id).await.unwrap();

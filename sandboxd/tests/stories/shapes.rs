@@ -3,8 +3,16 @@
 use sandbox_api::{ErrorCode, TOKEN_HEADER};
 use serde_json::json;
 
-use crate::harness::{Daemon, TOKEN};
+use crate::harness::{Daemon, SOON, TOKEN};
 use crate::http::{Answer, Asker, Wire};
+
+/// Of all the answers to what is sent at once, until the daemon hangs up.
+async fn statuses(daemon: &Daemon, requests: &str) -> Vec<String> {
+    let mut wire = Wire::to(daemon).await;
+    wire.send(requests.as_bytes()).await.unwrap();
+    let heard = wire.until_hung_up(SOON).await;
+    String::from_utf8_lossy(&heard).split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].to_owned()).collect()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_in_two_ways_is_refused_and_its_connection_ends() {
@@ -25,15 +33,32 @@ async fn what_is_read_in_two_ways_is_refused_and_its_connection_ends() {
             "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\
              transfer-encoding: chunked\r\n{token}\r\n\r\n0\r\n\r\n"
         ),
+        format!(
+            "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\
+             transfer-encoding: chunked\r\n{token}\r\n\r\n0\r\n\r\n"
+        ),
+        format!(
+            "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\
+             content-length: 5\r\n{token}\r\n\r\n0\r\n\r\n"
+        ),
     ];
-    for request in refused {
+    for request in &refused {
         let mut wire = Wire::to(&daemon).await;
         wire.send(request.as_bytes()).await.unwrap();
         let answer = wire.answer().await;
-        answer.refused(ErrorCode::InvalidRequest, &request);
+        answer.refused(ErrorCode::InvalidRequest, request);
         assert_eq!(answer.header("connection"), "close", "{request}");
     }
+    // The same behind a valid request that waits for no answer, and before one that is never answered.
+    let fine = "GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for request in &refused {
+        assert_eq!(statuses(&daemon, &format!("{fine}{request}{fine}")).await, ["200", "400"], "{request}");
+    }
     // hyper refuses these by itself, with a status alone.
+    for lengths in ["content-length: 3\r\ncontent-length: 4", "content-length: 3, 4", "content-length: +3"] {
+        let head = format!("POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\n{token}\r\n{lengths}\r\n\r\n");
+        assert_eq!(statuses(&daemon, &format!("{fine}{head}abc{fine}")).await, ["200", "400"], "{lengths}");
+    }
     for coding in ["gzip", "chunked, gzip", "xchunked", "chunked;q=1"] {
         let mut wire = Wire::to(&daemon).await;
         let head =

@@ -2,15 +2,25 @@
 
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_api::SandboxId;
 use sandbox_api::command::{EndReason, KillCommand, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, Resources};
+use sandboxd::model::limits;
+use tokio::time::timeout;
 
-use crate::harness::{Daemon, docker, left_out_under_gvisor, outcome, script, until};
+use crate::harness::{Collected, Daemon, SOON, docker, left_out_under_gvisor, outcome, script, until};
+use crate::limits::python;
 
 /// Within this a command is gone after `:kill`, whatever it does.
 const GONE: Duration = Duration::from_secs(5);
+
+/// Time of a command beside busy processes.
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long the restart of a container may take whose processes keep every processor busy.
+const RESTART: Duration = Duration::from_secs(10);
 
 /// A sandbox's agent, stopped from the host: as starved as can be.
 pub(crate) async fn stop_agent(sandbox: &SandboxId) {
@@ -134,5 +144,61 @@ async fn what_multiplies_is_gone_soon_after_a_kill() {
         assert!(!by_restart || killed.restarted, "{name}: {ended:?}");
         daemon.client.delete(&sandbox).await.unwrap();
     }
+    daemon.stop().await;
+}
+
+/// Tries to have the agent run after everything else, and then keeps every processor busy with 480 processes, which begin
+/// when all of them are there. All of them end by themselves.
+const BUSY: &str = "
+import os, time
+end = time.monotonic() + 60
+for starve in (
+    lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
+    lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+    lambda: os.sched_setaffinity(1, {min(os.sched_getaffinity(0))}),
+):
+    try:
+        starve()
+        print('starved')
+    except OSError:
+        pass
+wait, begin = os.pipe()
+for child in range(480):
+    if os.fork() == 0:
+        os.close(begin)
+        os.read(wait, 1)
+        while time.monotonic() < end: pass
+        os._exit(0)
+os.close(begin)
+print('busy', flush=True)
+while time.monotonic() < end: time.sleep(0.1)
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_is_kept_beside_480_busy_processes() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let client = &daemon.client;
+    let wish = StartCommand { timeout_ms: Some(120_000), ..script(&python(BUSY)) };
+    let busy = client.start(&sandbox, &wish).await.unwrap().command_id;
+    let mut records = client.logs(&sandbox, &busy, 0, true).await.unwrap();
+    let mut said = Collected::default();
+    while !said.stdout.ends_with(b"\n") {
+        said.take(timeout(SOON, records.next()).await.unwrap().unwrap().unwrap());
+    }
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "busy\n", "something was done to the agent");
+    let began = Instant::now();
+    let timed = StartCommand { timeout_ms: Some(TIMEOUT.as_millis() as u64), ..script("sleep 60") };
+    let ended = outcome(client.run(&sandbox, &timed).await.unwrap()).await;
+    assert_eq!((ended.exit_code, ended.reason), (124, EndReason::Timeout), "{ended:?}");
+    let took = began.elapsed();
+    println!(
+        "timeout | of {TIMEOUT:?} beside 480 busy processes: over after {took:.1?}, {:?}",
+        ended.killed_by
+    );
+    // The agent may miss it; the daemon may not.
+    let own = limits::TIMEOUT_GRACE + limits::KEEPER_TICK + limits::OVERDUE_LOOK + limits::OVERDUE_KILL;
+    assert!(took < TIMEOUT + own + RESTART, "{took:?}");
+    client.delete(&sandbox).await.unwrap();
     daemon.stop().await;
 }

@@ -148,7 +148,7 @@ async fn an_open_socket_does_not_hold_up_a_stop() {
 }
 
 /// Resident memory of this process, which the daemon runs in, in KiB.
-fn resident_kib() -> u64 {
+pub(crate) fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches("kB").trim().parse().unwrap()

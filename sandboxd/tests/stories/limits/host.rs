@@ -18,6 +18,11 @@ impl HostView {
         Self { pid: container.state.unwrap().pid.unwrap() }
     }
 
+    /// The number of its first process, the agent.
+    pub(crate) fn pid(&self) -> i64 {
+        self.pid
+    }
+
     /// A file of its cgroup, by its names in the first and the second version of cgroups.
     pub(crate) fn cgroup(&self, controller: &str, first: &str, second: &str) -> String {
         let groups = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap();

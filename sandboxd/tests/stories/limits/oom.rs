@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use sandbox_api::command::EndReason;
+use futures::future::join_all;
+use sandbox_api::command::{EndReason, StartCommand};
 use tokio_util::sync::CancellationToken;
 
+use super::host::HostView;
 use super::memory::{HOG, small};
-use super::{Scene, sandbox_with};
+use super::{Scene, python, sandbox_with};
 use crate::harness::{outcome, script};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,4 +83,94 @@ async fn a_server_killed_long_after_a_neighbour_commands_death_was_just_killed()
     scene.daemon.output(&scene.attacker, "touch end-it").await;
     assert_eq!(outcome(server).await.reason, EndReason::Killed);
     scene.end().await;
+}
+
+/// Takes memory in several processes until the kernel ends one after the other, having tried to be spared.
+const GREEDY: &str = "
+import os
+def spare():
+    for file in ('/proc/self/oom_score_adj', '/proc/self/oom_adj', '/proc/thread-self/oom_score_adj',
+                 f'/proc/{os.getppid()}/oom_score_adj'):
+        for score in ('-1000', '0', '500', '999'):
+            try:
+                with open(file, 'w') as adj: adj.write(score)
+                print('spared by', file, flush=True)
+            except OSError:
+                pass
+spare()
+for _ in range(5):
+    if os.fork() == 0:
+        spare()
+        break
+held = []
+while True: held.append(bytearray(1 << 20))
+";
+
+/// The same in processes that are each smaller than the agent, so that only the score says who goes first, beside files
+/// in memory that are no process's. They wait for what nobody writes, and are ended after a while.
+const MANY_SMALL: &str = r#"
+for place in /tmp /dev/shm; do head -c 60000000 /dev/zero >$place/fill.$$; done 2>/dev/null
+mkfifo hold.$$
+exec 3<>hold.$$
+for i in $(seq 100); do
+  sh -c 'echo 0 >/proc/self/oom_score_adj; x=$(head -c 2000000 /dev/zero | tr "\0" a); read line' <&3 &
+done 2>/dev/null
+sleep 2
+kill $(jobs -p) 2>/dev/null
+rm -f /tmp/fill.$$ /dev/shm/fill.$$
+exit 137"#;
+
+/// Rounds of the race.
+const ROUNDS: usize = 5;
+
+/// Lets hogs run beside an innocent command, while others are started: the agent has the commands' score for as long as
+/// that takes.
+async fn race(hog: &str) {
+    let scene = Scene::with(small()).await;
+    let client = &scene.daemon.client;
+    let host = HostView::of(&scene.attacker).await;
+    let wait = script("until [ -e over ]; do sleep 0.05; done; echo survived");
+    let innocent = StartCommand { timeout_ms: Some(300_000), ..wait };
+    let innocent = client.run(&scene.attacker, &innocent).await.unwrap();
+    for round in 0..ROUNDS {
+        let (over, before) = (CancellationToken::new(), host.oom_kills());
+        let hogs = async {
+            let hogs = join_all((0..2).map(|_| scene.run(hog))).await;
+            over.cancel();
+            hogs
+        };
+        let starts = join_all((0..4).map(async |_| {
+            while !over.is_cancelled() {
+                // The kernel may end this one as well.
+                if let Ok(records) = client.run(&scene.attacker, &script("true")).await {
+                    outcome(records).await;
+                }
+            }
+        }));
+        let (hogs, _) = tokio::join!(hogs, starts);
+        assert!(host.oom_kills() > before, "round {round}: there was memory enough");
+        for hog in hogs {
+            assert_eq!((hog.exit_code, hog.reason), (137, EndReason::Oom), "round {round}: {hog:?}");
+            assert_eq!(hog.text(), "", "round {round}");
+        }
+        assert_eq!(
+            HostView::of(&scene.attacker).await.pid(),
+            host.pid(),
+            "round {round}: it is another agent"
+        );
+    }
+    scene.daemon.output(&scene.attacker, "touch over").await;
+    let innocent = outcome(innocent).await;
+    assert_eq!((innocent.text().as_str(), innocent.reason), ("survived\n", EndReason::Exited));
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_outlives_hogs_that_would_be_spared_and_so_does_who_is_beside_them() {
+    race(&python(GREEDY)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_outlives_many_hogs_that_are_smaller_than_it() {
+    race(MANY_SMALL).await;
 }
