@@ -90,6 +90,7 @@ pub(crate) fn start_raising() -> io::Result<()> {
 const RAISER_STACK_BYTES: usize = 64 * 1024;
 
 /// Gives a process the commands' score. One that has ended already needs none, and one that hides itself keeps its own.
+#[expect(clippy::disallowed_methods, reason = "it runs on a thread of its own")]
 fn raise(process: Pid) {
     let path = format!("/proc/{}/oom_score_adj", process.as_raw_nonzero());
     for _ in 0..TRIES {
