@@ -14,6 +14,7 @@ mod error;
 mod files;
 mod health;
 mod hosts;
+mod json_text;
 mod metrics;
 mod ndjson;
 mod network;

@@ -14,6 +14,7 @@ use futures::StreamExt;
 use sandbox_api::command::Record as Wire;
 use sandbox_api::{CommandId, NDJSON};
 
+use super::json_text;
 use crate::model::command::{Record, Stream, signal_name};
 use crate::model::{Ended, Event};
 use crate::service::CommandStream;
@@ -98,18 +99,18 @@ fn write_output(lines: &mut Vec<u8>, record: &Record) {
     };
     let seq = record.seq;
     let head = write!(lines, r#"{{"stream":"{stream}","seq":{seq},"data":"#);
-    let text = match std::str::from_utf8(&record.data) {
-        Ok(text) => serde_json::to_writer(&mut *lines, text),
+    head.expect("memory takes every write");
+    match std::str::from_utf8(&record.data) {
+        Ok(text) => json_text::write(lines, text),
         Err(_) => write_lossy(lines, &record.data),
-    };
-    head.and_then(|()| Ok(text?)).expect("memory takes every write");
+    }
     lines.extend_from_slice(b"}\n");
 }
 
-fn write_lossy(lines: &mut Vec<u8>, data: &[u8]) -> serde_json::Result<()> {
-    serde_json::to_writer(&mut *lines, &String::from_utf8_lossy(data))?;
+fn write_lossy(lines: &mut Vec<u8>, data: &[u8]) {
+    json_text::write(lines, &String::from_utf8_lossy(data));
     lines.extend_from_slice(br#","dataBase64":"#);
-    serde_json::to_writer(lines, &BASE64_STANDARD.encode(data))
+    json_text::write(lines, &BASE64_STANDARD.encode(data));
 }
 
 #[cfg(test)]
