@@ -16,7 +16,7 @@ use sandboxd::agent::{AgentHandle, Peer};
 use sandboxd::engine::{
     ContainerPlan, DiskPool, Disks, Engine, EngineAddress, SandboxLabels, container_body,
 };
-use sandboxd::model::layout::container_name;
+use sandboxd::model::layout::{HOSTS, HOSTS_NAME, PROFILE, PROFILE_NAME, container_name};
 use sandboxd::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -106,6 +106,9 @@ impl Rival {
         let plan = self.plan().await;
         let dir = self.home.path("run").join(plan.labels.id.as_str());
         std::fs::create_dir_all(&dir).unwrap();
+        for (name, content) in [(HOSTS_NAME, HOSTS), (PROFILE_NAME, PROFILE)] {
+            std::fs::write(dir.join(name), content).unwrap();
+        }
         let peer = watch::Sender::new(Peer::Untold);
         let agent = AgentHandle::listen(&dir, plan.agent_secret.clone(), peer.subscribe()).unwrap();
         let attached = match (&self.disks, &plan.labels.disk) {

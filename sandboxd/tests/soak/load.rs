@@ -77,10 +77,14 @@ impl Load {
 
     /// Others have all places for a moment, or a command of this session still runs.
     fn judge(&mut self, act: &'static str, error: &Error) {
+        let was_parked = matches!(error, Error::Refused { body, .. }
+            if matches!(body.details.get("resource").and_then(|kind| kind.as_str()), Some("command" | "terminal")));
         match error.code() {
             Some(ErrorCode::CapacityExhausted | ErrorCode::WrongState | ErrorCode::Unavailable) => {
                 self.did.entry(act).or_default()[1] += 1;
             }
+            // Output and terminals go with a park, which others' creates bring about.
+            Some(ErrorCode::NotFound) if was_parked => self.did.entry(act).or_default()[1] += 1,
             _ => self.broken.push(format!("{}: {act}: {error:?}", self.key)),
         }
     }
