@@ -74,8 +74,8 @@ pub fn router(state: ApiState) -> Router {
         // The last one added is the first to see a request.
         .layer(from_fn_with_state(state.clone(), race::settle))
         .layer(from_fn_with_state(state.clone(), hosts::check))
-        .layer(from_fn_with_state(state.clone(), auth::check))
         .layer(from_fn(server::refuse_when_stopping))
+        .layer(from_fn_with_state(state.clone(), auth::check))
         .layer(from_fn_with_state(state.clone(), request_log::log))
         .with_state(state);
     verb::layer(router)
