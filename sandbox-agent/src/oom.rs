@@ -28,8 +28,8 @@ const COMMAND_SCORE: &str = "1000";
 const STARTING_SCORE: &str = "900";
 
 /// How often, and after how long, a command's score is tried to be set again: the kernel lets the agent go on a moment
-/// before the file is the command's.
-const TRIES: usize = 20;
+/// before the file is the command's. Each pause is twice the one before, and all of them about 50 ms.
+const TRIES: u32 = 10;
 /// See [`TRIES`].
 const RETRY: Duration = Duration::from_micros(50);
 
@@ -93,9 +93,11 @@ const RAISER_STACK_BYTES: usize = 64 * 1024;
 #[expect(clippy::disallowed_methods, reason = "it runs on a thread of its own")]
 fn raise(process: Pid) {
     let path = format!("/proc/{}/oom_score_adj", process.as_raw_nonzero());
-    for _ in 0..TRIES {
+    for tries in 0..TRIES {
         match std::fs::write(&path, COMMAND_SCORE) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => thread::sleep(RETRY),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                thread::sleep(RETRY * 2_u32.pow(tries))
+            }
             _ => return,
         }
     }

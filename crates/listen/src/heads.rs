@@ -58,11 +58,11 @@ impl<S> Heads<S> {
                     None => Next::Chunks([0; 4]),
                 };
             }
-            Next::Chunks(last) if self.seat.is_waiting() => {
-                if last != END_OF_CHUNKS {
-                    self.seat.odd_head(UNSEEN);
-                }
-                self.next = Next::Head(Head::default());
+            Next::Chunks(END_OF_CHUNKS) if self.seat.is_waiting() => self.next = Next::Head(Head::default()),
+            // The answer came before the end of the body, whose rest is no head.
+            Next::Chunks(_) if self.seat.is_waiting() => {
+                self.seat.odd_head(UNSEEN);
+                self.next = Next::Rest;
             }
             _ => {}
         }

@@ -39,6 +39,10 @@ async fn answer(mut request: Request<Incoming>) -> Response<String> {
         return upgraded.body(String::new()).unwrap();
     }
     let path = request.uri().path().to_owned();
+    if path == "/early" {
+        tokio::spawn(body_of(request.into_body()));
+        return Response::new("<early>".to_owned());
+    }
     let body = body_of(request.into_body()).await;
     Response::new(format!("<{path} {}>", body.escape_ascii()))
 }
@@ -167,6 +171,27 @@ async fn chunks_keep_their_connection() {
             assert!(read > 0, "hung up on {request:?}: {}", all.escape_ascii());
         }
         assert!(all.starts_with(b"HTTP/1.1 200"), "{request:?}: {}", all.escape_ascii());
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_body_that_was_answered_early_is_no_head() {
+    for rest in ["0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", "3\r\na\nb\r\n0\r\n\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let seat = Places::new(1).sit_down();
+        tokio::spawn(serve(stream, seat, BOUNDS, CancellationToken::new(), answer));
+        let begun = "POST /early HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n";
+        client.write_all(begun.as_bytes()).await.unwrap();
+        let mut all = Vec::new();
+        while !all.ends_with(b"<early>") {
+            assert!(client.read_buf(&mut all).await.unwrap() > 0);
+        }
+        client.write_all([rest, GET].concat().as_bytes()).await.unwrap();
+        let mut last = Vec::new();
+        let read = timeout(SOON, client.read_to_end(&mut last)).await;
+        assert!(read.is_ok() && last.starts_with(b"HTTP/1.1 400"), "{rest:?}: {}", last.escape_ascii());
     }
 }
 

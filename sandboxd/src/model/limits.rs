@@ -473,7 +473,7 @@ pub const PUBLISHED_IDLE: Duration = Duration::from_secs(30);
 pub const PUBLISHER_PULL: Duration = Duration::from_secs(60);
 
 /// How long it may take from a publisher's start until it listens. After that it is used as it is.
-pub const PUBLISHER_READY: Duration = Duration::from_secs(5);
+pub const PUBLISHER_READY: Duration = Duration::from_secs(2);
 
 /// How long a publisher's own address may take to answer. Only from another network than the host's does it not answer.
 pub const PUBLISHER_PROBE: Duration = Duration::from_millis(250);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, ORIGIN, SET_COOKIE};
 use http::{Method, Request, Response, StatusCode, Uri};
-use hyper::body::Incoming;
 use sandbox_api::port::LinkStyle;
 use subtle::ConstantTimeEq;
 
@@ -63,9 +62,9 @@ impl Porter {
     }
 
     /// Whether the request is one of somebody with a link, and which.
-    pub(super) fn admit(
+    pub(super) fn admit<B>(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<B>,
         entrance: &Entrance,
         visitor: IpAddr,
     ) -> Result<Admission, Trouble> {

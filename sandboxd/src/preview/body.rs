@@ -9,6 +9,7 @@ use http::Request;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use listen::unread::Tracked;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -47,7 +48,7 @@ pub(super) fn text(text: String) -> PreviewBody {
 /// What a visitor sends, as it goes to the server.
 pub(super) struct Upload {
     /// `None` is nothing.
-    body: Option<Incoming>,
+    body: Option<Tracked>,
     moved: watch::Sender<Instant>,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Upload {
 pub(super) struct Sent(watch::Receiver<Instant>);
 
 /// A request whose body tells how it gets on.
-pub(super) fn sent(request: Request<Incoming>) -> (Request<Upload>, Sent) {
+pub(super) fn sent(request: Request<Tracked>) -> (Request<Upload>, Sent) {
     let (moved, sent) = watch::channel(Instant::now());
     (request.map(|body| Upload { body: Some(body).filter(|body| !body.is_end_stream()), moved }), Sent(sent))
 }

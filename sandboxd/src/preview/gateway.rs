@@ -9,6 +9,7 @@ use hop_by_hop::is_upgrade;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
+use listen::unread::{self, Tracked};
 use listen::waiting::Seat;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -55,12 +56,13 @@ impl Gateway {
     /// Answers a request, whatever it is.
     pub(super) async fn answer(
         &self,
-        mut request: Request<Incoming>,
+        request: Request<Incoming>,
         entrance: &Entrance,
         visitor: IpAddr,
         held: Held,
     ) -> Response<PreviewBody> {
         let headers = request.headers().clone();
+        let (mut request, reading) = unread::track(request);
         let answered = match self.porter.admit(&request, entrance, visitor) {
             Ok(Admission::Admitted(admitted)) => {
                 if let Some(seat) = request.extensions_mut().remove::<Arc<Seat>>() {
@@ -73,7 +75,9 @@ impl Gateway {
             Ok(Admission::Answered(response)) => Ok(response),
             Err(trouble) => Err(trouble),
         };
-        answered.unwrap_or_else(|trouble| pages::answer(trouble, &headers))
+        let mut response = answered.unwrap_or_else(|trouble| pages::answer(trouble, &headers));
+        reading.tell(&mut response);
+        response
     }
 
     /// What is told of a sandbox that could not be had, or broke off. One that is being deleted comes back for nobody.
@@ -88,7 +92,7 @@ impl Gateway {
 
     async fn pass_on(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<Tracked>,
         Admitted { link, seen, jar }: Admitted,
         held: Held,
     ) -> Result<Response<PreviewBody>, Trouble> {

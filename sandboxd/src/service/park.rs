@@ -89,8 +89,10 @@ impl Service {
         }
         if let Some(agent) = agent {
             self.may_act().await?;
-            self.store.set_stage(sandbox.id(), Stage::Parking).await?;
-            agent.hang_up();
+            // Whoever deletes it has hung up, and holds it or is about to.
+            if self.store.set_stage_unless_deleting(sandbox.id(), Stage::Parking).await? {
+                agent.hang_up();
+            }
         }
         let state = exclusive.await;
         if matches!(&*state, State::Parked | State::Lost) {

@@ -280,9 +280,11 @@ impl Service {
     }
 
     async fn delete_now(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        let mut is_intended = false;
         if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
             // First, because a delete that is refused lets nobody go.
             self.intend_to_delete(sandbox).await?;
+            is_intended = true;
             // Before anybody is let go, so that they are told why.
             sandbox.set_deleted(true);
             // Whoever uses it now is let go at once instead of being waited for.
@@ -297,6 +299,11 @@ impl Service {
         if matches!(*state, State::Running(_)) {
             // Nobody may find the intent in its row later.
             self.save(sandbox).await;
+            if is_intended && sandbox.look(|facts| facts.unsaved) {
+                // The next start would follow it, so nobody may use the sandbox meanwhile.
+                sandbox.update(|record| record.stage = Stage::Deleting);
+                *state = State::Stuck;
+            }
         }
         // One that could not be deleted and is used again is there.
         sandbox.set_deleted(matches!(*state, State::Stuck | State::Deleted));

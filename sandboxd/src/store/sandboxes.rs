@@ -57,6 +57,17 @@ impl Store {
         }
     }
 
+    /// As [`Self::set_stage`], but leaves a sandbox alone that is being deleted or is gone: false then.
+    pub async fn set_stage_unless_deleting(&self, id: &SandboxId, stage: Stage) -> Result<bool, Error> {
+        let input = (id, stage);
+        let update = self.db.write_at_last(&input, |conn, (id, stage)| {
+            let update = sqlx::query("UPDATE sandboxes SET stage = ? WHERE id = ? AND stage <> ?");
+            let deleting = Stage::Deleting.as_str();
+            Box::pin(update.bind(stage.as_str()).bind(id.as_str()).bind(deleting).execute(conn))
+        });
+        Ok(update.await?.rows_affected() > 0)
+    }
+
     /// Writes what has become of a sandbox: its whole row, also where there was none.
     pub async fn put(&self, record: &SandboxRecord) -> Result<(), Error> {
         self.db.write_at_last(record, |conn, record| Box::pin(insert(PUT, record, conn))).await
