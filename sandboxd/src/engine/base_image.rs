@@ -62,7 +62,8 @@ impl Engine {
         let status = child.wait().await.map_err(fail)?;
         // A script that could not write to its end failed because the import did.
         let broke_off = status.signal() == Some(SIGPIPE) || status.code() == Some(128 + SIGPIPE);
-        if !status.success() && !(broke_off && imported.is_err()) {
+        let is_cause = !broke_off || imported.is_ok();
+        if !status.success() && is_cause {
             return Err(fail(io::Error::other(format!("it ended with {status}: {last}"))));
         }
         imported.map_err(|source| Error::from_call("import image", &self.address, source))
