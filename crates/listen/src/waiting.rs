@@ -162,7 +162,7 @@ impl Seat {
 
     /// Something is wrong with the head that is read now, so the connection ends with the answer to it.
     pub(crate) fn odd_head(&self, problem: &'static str) {
-        // What is wrong first is told.
+        // The first problem is the one that is reported.
         let _ = self.odd_head.set(problem);
     }
 

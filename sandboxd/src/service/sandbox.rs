@@ -285,7 +285,7 @@ impl Service {
             // First, because a delete that is refused lets nobody go.
             self.intend_to_delete(sandbox).await?;
             is_intended = true;
-            // Before anybody is let go, so that they are told why.
+            // Set before the connection is cut, so that callers learn the reason.
             sandbox.set_deleted(true);
             // Whoever uses it now is let go at once instead of being waited for.
             agent.hang_up();
