@@ -18,12 +18,14 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<(Option<String>, bool), Fi
 
 /// The etag that the file must have, or `*`.
 pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<String>, FieldError> {
-    Ok(match one(headers, "if-match", IF_MATCH.as_str())? {
-        None => None,
-        Some("*") => Some("*".to_owned()),
+    match one(headers, "if-match", IF_MATCH.as_str())? {
+        None => Ok(None),
+        Some("*") => Ok(Some("*".to_owned())),
         // A weak etag is never the same as another (section 8.8.3.2), so it is passed on to fail.
-        Some(etag) => Some(unquoted(etag).unwrap_or(etag).to_owned()),
-    })
+        Some(weak) if weak.strip_prefix("W/").is_some_and(is_quoted) => Ok(Some(weak.to_owned())),
+        Some(etag) if is_quoted(etag) => Ok(unquoted(etag).map(str::to_owned)),
+        Some(_) => Err(FieldError::new("if-match", "must be `*` or one etag in double quotes")),
+    }
 }
 
 /// Whether the file may be read as `if-match` says. Unlike a write, a read may name several etags.
@@ -92,6 +94,11 @@ fn unquoted(etag: &str) -> Option<&str> {
     etag.strip_prefix('"')?.strip_suffix('"')
 }
 
+/// Whether a text is an etag as it stands in a header, but for `W/` (section 8.8.3).
+fn is_quoted(etag: &str) -> bool {
+    unquoted(etag).is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +137,11 @@ mod tests {
         assert_eq!(of("if-match", "W/\"a\""), Ok((Some("W/\"a\"".into()), false)));
         assert_eq!(of("if-none-match", "*"), Ok((None, true)));
         assert_eq!(of("if-match", "\"a\", \"b\""), Err("if-match".into()));
-        assert_eq!(of("if-match", ""), Err("if-match".into()));
+        for malformed in
+            ["", "{}", "a", "\"", "\"a", "a\"", "\"a\"b\"", "\"a b\"", "W/a", "w/\"a\"", "\"a\" \"b\""]
+        {
+            assert_eq!(of("if-match", malformed), Err("if-match".into()), "{malformed}");
+        }
         assert_eq!(of("if-none-match", "\"a\""), Err("if-none-match".into()));
     }
 

@@ -88,8 +88,8 @@ fn table() -> Vec<Row> {
         ("readFile", "path", text(1, MAX_PATH_BYTES)),
         ("getFile", "path", text(1, MAX_PATH_BYTES)),
         ("putFile", "path", text(1, MAX_PATH_BYTES)),
-        ("putFile", "if-match", json!({ "pattern": "^(\\*|\"[!#-+--~]+\")$" })),
-        ("deleteFile", "if-match", json!({ "pattern": "^(\\*|\"[!#-+--~]+\")$" })),
+        ("putFile", "if-match", etag()),
+        ("deleteFile", "if-match", etag()),
         ("putFile", "if-none-match", json!({ "enum": ["*"] })),
         ("putFile", "mode", json!({ "pattern": "^(0o)?[0-7]{1,3}$" })),
         ("putFile", "durable", json!({ "default": false })),
@@ -207,6 +207,11 @@ fn argument() -> Value {
     let mut argument = text(0, MAX_SCRIPT_BYTES);
     argument["type"] = "string".into();
     argument
+}
+
+/// `*` or one etag, as RFC 9110 section 8.8.3 writes it, without a comma: lists are refused.
+fn etag() -> Value {
+    json!({ "pattern": "^(\\*|(W/)?\"[!#-+--~]*\")$" })
 }
 
 /// Not only blanks, and nothing that is no text.
