@@ -3,7 +3,8 @@
 //! Commands go before the agent. A command inherits its score with its first moment, so the agent takes a higher
 //! score on while it starts one; it may go back to the score its container was given, and no lower. That score is
 //! still below the one of commands that run, or the agent would go first where each of them is smaller than it is.
-//! The new command is raised to theirs at once, by a thread that may write below /proc (see [`crate::own_domain`]).
+//! The new command is raised to theirs at once, by a thread that may write below /proc (see [`crate::own_domain`]) and
+//! that no start waits for.
 //! A process that is forked before that keeps the score between.
 //!
 //! The cgroup's own files are masked in a sandbox. What remains is the kernel's count of all such kills on the
@@ -12,12 +13,15 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{LazyLock, Mutex, OnceLock};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{LazyLock, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::io::{Errno, write};
 use rustix::process::Pid;
 
 /// Score of a command (proc_pid_oom_score_adj(5)): the first to go.
@@ -28,7 +32,8 @@ const COMMAND_SCORE: &str = "1000";
 const STARTING_SCORE: &str = "900";
 
 /// How often, and after how long, a command's score is tried to be set again: the kernel lets the agent go on a moment
-/// before the file is the command's. Each pause is twice the one before, and all of them about 50 ms.
+/// before the file is the command's, and that of a process that has ended and is not collected belongs to root. Each
+/// pause is twice the one before, and all of them about 50 ms.
 const TRIES: u32 = 10;
 /// See [`TRIES`].
 const RETRY: Duration = Duration::from_micros(50);
@@ -42,14 +47,12 @@ struct OwnScore {
 
 static OWN_SCORE: OnceLock<OwnScore> = OnceLock::new();
 
-/// The thread that raises scores: it takes processes and says when each is done.
-#[derive(Debug)]
-struct Raiser {
-    processes: SyncSender<Pid>,
-    done: Mutex<Receiver<()>>,
-}
+/// What the thread that raises scores is given: the directories of processes below /proc. One that is open never means
+/// another process, also after its number is given to one.
+static TO_RAISE: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
 
-static RAISER: OnceLock<Raiser> = OnceLock::new();
+/// Most processes that wait for their score; a start waits where there are more.
+const MAX_TO_RAISE: usize = 64;
 
 /// Opens the agent's own score. Must come before the agent hides, which closes its /proc files to itself. A
 /// kernel without the file (gVisor) has no such killer.
@@ -71,55 +74,53 @@ pub(crate) fn start_raising() -> io::Result<()> {
     if OWN_SCORE.get().is_none() {
         return Ok(());
     }
-    let (processes, to_raise) = sync_channel::<Pid>(1);
-    let (done, is_done) = sync_channel(1);
-    thread::Builder::new().name("scores".into()).stack_size(RAISER_STACK_BYTES).spawn(move || {
-        for process in to_raise {
-            raise(process);
-            if done.send(()).is_err() {
-                return;
-            }
-        }
-    })?;
+    let (sender, to_raise) = sync_channel(MAX_TO_RAISE);
+    thread::Builder::new()
+        .name("scores".into())
+        .stack_size(RAISER_STACK_BYTES)
+        .spawn(move || to_raise.into_iter().for_each(|process: OwnedFd| raise(&process)))?;
     // Set once, because the agent starts once.
-    let _ = RAISER.set(Raiser { processes, done: Mutex::new(is_done) });
+    let _ = TO_RAISE.set(sender);
     Ok(())
 }
 
 /// More than enough for writing a file.
 const RAISER_STACK_BYTES: usize = 64 * 1024;
 
-/// Gives a process the commands' score. One that has ended already needs none, and one that hides itself keeps its own.
+/// Gives a process the commands' score. One that has ended needs none, and one that hides itself keeps its own.
 #[expect(clippy::disallowed_methods, reason = "it runs on a thread of its own")]
-fn raise(process: Pid) {
-    let path = format!("/proc/{}/oom_score_adj", process.as_raw_nonzero());
+fn raise(process: &OwnedFd) {
     for tries in 0..TRIES {
-        match std::fs::write(&path, COMMAND_SCORE) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                thread::sleep(RETRY * 2_u32.pow(tries))
+        match openat(process, "oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(score) => {
+                // It may end meanwhile.
+                let _ = write(score, COMMAND_SCORE.as_bytes());
+                return;
             }
-            _ => return,
+            Err(Errno::ACCESS) => thread::sleep(RETRY * 2_u32.pow(tries)),
+            Err(_) => return,
         }
     }
 }
 
-/// Starts a process that gets the commands' score, whatever happens meanwhile. It must not be waited for before this
+/// Starts a process that gets the commands' score soon, whatever happens meanwhile. It must not be waited for before this
 /// returns, so that its number is its own.
 pub(crate) fn as_first_to_go(start: impl FnOnce() -> io::Result<Pid>) -> io::Result<Pid> {
     let Some(own) = OWN_SCORE.get() else {
         return start();
     };
-    let raiser = RAISER.get();
-    let score = if raiser.is_some() { STARTING_SCORE } else { COMMAND_SCORE };
+    let to_raise = TO_RAISE.get();
+    let score = if to_raise.is_some() { STARTING_SCORE } else { COMMAND_SCORE };
     // Raising needs no right. Going back is granted down to what root set, which the usual score is.
     let _ = own.file.write_at(score.as_bytes(), 0);
     let started = start();
     let _ = own.file.write_at(own.usual.as_bytes(), 0);
-    if let (Some(raiser), Ok(process)) = (raiser, &started)
-        && let Ok(done) = raiser.done.lock()
-        && raiser.processes.send(*process).is_ok()
-    {
-        let _ = done.recv();
+    if let (Some(to_raise), Ok(process)) = (to_raise, &started) {
+        let path = format!("/proc/{}", process.as_raw_nonzero());
+        // Without descriptors it keeps the score between. The thread never ends, so it takes what it is given.
+        if let Ok(dir) = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+            let _ = to_raise.send(dir);
+        }
     }
     started
 }

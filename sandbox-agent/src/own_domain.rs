@@ -5,7 +5,8 @@
 //! A command with the agent's score and less memory than the agent would outlive it. So the agent enters a Landlock
 //! domain (landlock(7)) before it starts anything, which every process of the sandbox inherits: files below /proc
 //! cannot be opened for writing. Everything else is as it was. The agent changes its own score through a file that
-//! it opened before, and those of commands on a thread outside of the domain. Without Landlock (Linux before 5.19, gVisor) commands keep the way to the agent's score.
+//! it opened before, and those of commands on a thread outside of the domain. Without Landlock (Linux before 5.19,
+//! gVisor) commands keep the way to the agent's score.
 
 use std::error::Error as StdError;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Who is told of a want of memory: the command that died of it and no other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use sandbox_api::command::{EndReason, StartCommand};
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::host::HostView;
 use super::memory::{HOG, small};
 use super::{Scene, python, sandbox_with};
-use crate::harness::{outcome, script};
+use crate::harness::{Daemon, outcome, script};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_commands_of_the_sandbox_end_as_they_would_have() {
@@ -173,4 +173,27 @@ async fn the_agent_outlives_hogs_that_would_be_spared_and_so_does_who_is_beside_
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agent_outlives_many_hogs_that_are_smaller_than_it() {
     race(MANY_SMALL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_start_waits_for_a_program_that_hides() {
+    const STARTS: u32 = 20;
+    let daemon = Daemon::start().await;
+    let sandbox = &daemon.sandbox("chat:1").await;
+    // The kernel hides a process from its own user where the user may not read its program, so its score cannot be set.
+    daemon.output(sandbox, "cp /bin/true shown; cp /bin/true hidden; chmod 111 hidden").await;
+    let time = async |program: &str| {
+        let wish = StartCommand { cmd: Some(format!("./{program}")), ..StartCommand::default() };
+        let began = Instant::now();
+        assert_eq!(outcome(daemon.client.run(sandbox, &wish).await.unwrap()).await.exit_code, 0);
+        began.elapsed()
+    };
+    let (mut shown, mut hidden) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..STARTS {
+        shown += time("shown").await;
+        hidden += time("hidden").await;
+    }
+    // The agent tries for 50 ms.
+    assert!(hidden < 2 * shown + STARTS * Duration::from_millis(25), "{shown:?} and {hidden:?}");
+    daemon.stop().await;
 }
