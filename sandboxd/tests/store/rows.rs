@@ -34,8 +34,14 @@ async fn a_sandbox_is_begun_changed_and_removed() {
     store.put(&one).await.unwrap();
     assert_eq!(store.sandboxes().await.unwrap(), [one.clone()]);
 
+    assert!(store.set_stage_unless_deleting(&one.id, Stage::Parking).await.unwrap());
+    store.set_stage(&one.id, Stage::Deleting).await.unwrap();
+    assert!(!store.set_stage_unless_deleting(&one.id, Stage::Parking).await.unwrap());
+    assert_eq!(store.sandboxes().await.unwrap()[0].stage, Stage::Deleting);
+
     store.remove(&one.id).await.unwrap();
     store.remove(&one.id).await.unwrap();
+    assert!(!store.set_stage_unless_deleting(&one.id, Stage::Parking).await.unwrap());
     assert_eq!(store.sandboxes().await.unwrap(), []);
     let gone = store.set_stage(&one.id, Stage::Running).await;
     assert!(matches!(gone, Err(Error::Absent { .. })), "{gone:?}");

@@ -225,6 +225,61 @@ async fn a_forced_park_that_is_refused_breaks_off_no_request() {
     daemon.stop().await;
 }
 
+/// A row that says `deleting` cannot be changed any more.
+const REFUSE_ANOTHER_WORD: &str = "
+CREATE TRIGGER refuse_update BEFORE UPDATE ON sandboxes WHEN OLD.stage = 'deleting'
+BEGIN SELECT RAISE(ABORT, 'refused by the test'); END;
+CREATE TRIGGER refuse_insert BEFORE INSERT ON sandboxes
+WHEN EXISTS (SELECT 1 FROM sandboxes WHERE id = NEW.id AND stage = 'deleting')
+BEGIN SELECT RAISE(ABORT, 'refused by the test'); END";
+
+/// Its row says that it is to be deleted, and takes no other word: neither can the delete go on, nor can it be taken back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delete_that_stops_halfway_lets_nobody_in_and_can_be_repeated() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "echo kept > file").await;
+    let before = objects_of(&daemon.home).await;
+    let mut database = connect(&daemon.home.config().state_dir).await;
+    sqlx::raw_sql(REFUSE_ANOTHER_WORD).execute(&mut database).await.unwrap();
+    daemon.client.delete(&sandbox).await.unwrap_err();
+    let refused = daemon.client.run(&sandbox, &script("cat file")).await.err().unwrap();
+    assert_eq!(refused.code(), Some(ErrorCode::NotFound), "{refused}");
+    assert_eq!(objects_of(&daemon.home).await, before);
+    sqlx::raw_sql("DROP TRIGGER refuse_update; DROP TRIGGER refuse_insert")
+        .execute(&mut database)
+        .await
+        .unwrap();
+    daemon.client.delete(&sandbox).await.unwrap();
+    assert_eq!(objects_of(&daemon.home).await, [""; 0]);
+    daemon.stop().await;
+}
+
+/// A request goes on in a container that is paused, so that the park waits for it and the delete comes in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delete_that_meets_a_forced_park_is_never_taken_back() {
+    let proxy = EngineProxy::start();
+    let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy());
+    let daemon = Daemon::start_in(home).await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    proxy.deafen("/events");
+    docker().await.pause_container(&container_name(&sandbox)).await.unwrap();
+    let client = &daemon.client;
+    let (_, parked, deleted) =
+        tokio::join!(client.make_dir(&sandbox, "dir"), client.park(&sandbox, true), client.delete(&sandbox));
+    deleted.unwrap();
+    if let Err(error) = parked {
+        assert_eq!(error.code(), Some(ErrorCode::NotFound), "{error}");
+    }
+    assert_eq!(client.get(&sandbox).await.unwrap_err().code(), Some(ErrorCode::NotFound));
+    assert_eq!(objects_of(&daemon.home).await, [""; 0]);
+    let mut database = connect(&daemon.home.config().state_dir).await;
+    let rows = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM sandboxes").fetch_one(&mut database);
+    assert_eq!(rows.await.unwrap(), 0);
+    proxy.mend();
+    daemon.stop().await;
+}
+
 /// ext4 in a file, which the kernel makes read-only when it finds an error; needs root.
 struct Ext4 {
     dir: TempDir,
