@@ -115,7 +115,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
         let this = self.get_mut();
         this.follow();
         if matches!(this.next, Next::Unknown) {
-            // Whoever reads has the whole head. It takes the request before it needs anything else, and reads again then.
+            // hyper has the whole head. It takes the request before it needs anything else, and then reads again.
             return Poll::Pending;
         }
         let before = buffer.filled().len();

@@ -80,7 +80,8 @@ impl Gateway {
         response
     }
 
-    /// What is told of a sandbox that could not be had, or broke off. One that is being deleted comes back for nobody.
+    /// The answer for a sandbox that could not be reached or broke the connection off. One that is being deleted is gone for
+    /// good.
     fn unless_deleted(&self, trouble: Trouble, link: &Link) -> Trouble {
         match trouble {
             Trouble::NotReady | Trouble::BrokeOff if self.service.is_deleted(&link.record().sandbox) => {

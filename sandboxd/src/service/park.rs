@@ -89,7 +89,7 @@ impl Service {
         }
         if let Some(agent) = agent {
             self.may_act().await?;
-            // Whoever deletes it has hung up, and holds it or is about to.
+            // A delete has cut the connection already.
             if self.store.set_stage_unless_deleting(sandbox.id(), Stage::Parking).await? {
                 agent.hang_up();
             }

@@ -173,7 +173,7 @@ impl Service {
     /// A trial of a start that was cut off. One that cannot be removed now is tried again with the next sweep, and
     /// keeps nobody from starting.
     async fn sweep_trial(&self, id: &SandboxId) {
-        // Its directory goes with it: whoever sweeps those next sees the engine as it was before.
+        // Its directory goes with it, because the sweep of directories uses the engine's list from before this one.
         let removed = match self.engine.remove(id).await {
             Ok(()) => self.remove_run_dir_of(id),
             Err(error) => Err(error.into()),

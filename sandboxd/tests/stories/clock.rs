@@ -1,4 +1,4 @@
-//! The wall clock steps while the daemon runs; what nobody claims is kept for its grace and no longer.
+//! The wall clock is changed while the daemon runs: unclaimed objects are kept for their grace period and no longer.
 
 use std::path::PathBuf;
 
