@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use sandboxd::cli::{
-    self, AcceptEngineArgs, CpArgs, DoctorArgs, LogsArgs, ParkArgs, PruneArgs, PsArgs, RunArgs, ShellArgs,
-    StopArgs,
+    self, AcceptEngineArgs, CpArgs, DoctorArgs, ExecArgs, InspectArgs, LogsArgs, NetworkArgs, ParkArgs,
+    PreviewArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs,
 };
 use sandboxd::config::{Config, Fault};
 use sandboxd::engine::Engine;
@@ -32,10 +32,16 @@ enum Verb {
     /// Serve the API until SIGTERM or SIGINT; sandboxes go on for the next start
     Serve,
     Run(RunArgs),
+    Exec(ExecArgs),
     Shell(ShellArgs),
     Cp(CpArgs),
+    #[command(visible_aliases = ["ls", "list"])]
     Ps(PsArgs),
+    Inspect(InspectArgs),
     Logs(LogsArgs),
+    Preview(PreviewArgs),
+    Network(NetworkArgs),
+    #[command(visible_aliases = ["rm", "delete", "remove"])]
     Stop(StopArgs),
     Park(ParkArgs),
     Prune(PruneArgs),
@@ -79,6 +85,10 @@ async fn run() -> ExitCode {
         (_, Err(faults)) => refuse(&faults).map_err(Into::into),
         (Verb::Serve, Ok(config)) => serve(config).await,
         (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,
+        (Verb::Exec(args), Ok(config)) => cli::exec(args, &config).await,
+        (Verb::Inspect(args), Ok(config)) => cli::inspect(args, &config).await,
+        (Verb::Preview(args), Ok(config)) => cli::preview(args, &config).await,
+        (Verb::Network(args), Ok(config)) => cli::network(args, &config).await,
         (Verb::Logs(args), Ok(config)) => cli::logs(args, &config).await,
         (Verb::Cp(args), Ok(config)) => cli::cp(args, &config).await,
         (Verb::Shell(args), Ok(config)) => cli::shell(args, &config).await,
@@ -91,7 +101,7 @@ async fn run() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         explain(&error);
-        ExitCode::FAILURE
+        ExitCode::from(cli::exit_code_of(&error))
     })
 }
 

@@ -2,13 +2,18 @@
 
 mod accept_engine;
 mod act;
+mod command;
 mod cp;
 mod detach;
 mod doctor;
+mod exec;
+mod inspect;
 mod interrupts;
 mod logs;
+mod network;
 mod orphan;
 mod output;
+mod preview;
 mod prune;
 mod ps;
 mod raw_mode;
@@ -30,7 +35,11 @@ use secrecy::{ExposeSecret, SecretString};
 pub use accept_engine::{AcceptEngineArgs, accept_engine};
 pub use cp::{CpArgs, cp};
 pub use doctor::{DoctorArgs, doctor};
+pub use exec::{ExecArgs, exec};
+pub use inspect::{InspectArgs, inspect};
 pub use logs::{LogsArgs, logs};
+pub use network::{NetworkArgs, network};
+pub use preview::{PreviewArgs, preview};
 pub use prune::{PruneArgs, prune};
 pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
@@ -86,6 +95,12 @@ impl DaemonArgs {
         };
         anyhow::Error::new(error).context(advice)
     }
+}
+
+/// The exit code for a failed command: 127 or 126 if a program could not be started, as in a shell, and otherwise 1.
+pub fn exit_code_of(error: &anyhow::Error) -> u8 {
+    let client_error = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
+    client_error.and_then(command::start_failure_code).unwrap_or(1)
 }
 
 /// `sandboxd check-config`: every setting with its source, then every fault.

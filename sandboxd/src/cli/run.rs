@@ -1,118 +1,65 @@
 //! `sandboxd run`: one command in a session's sandbox, on the caller's terminal.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use futures::StreamExt;
-use sandbox_api::command::{KillCommand, Record, StartCommand};
-use sandbox_api::sandbox::CreateSandbox;
-use sandbox_api::{CommandId, ErrorCode, SandboxId};
-use sandbox_client::{Client, Records};
+use sandbox_api::sandbox::{CreateSandbox, Resources};
 
+use super::command::CommandArgs;
 use super::interrupts::Interrupts;
-use super::{DaemonArgs, output};
+use super::network::PolicyArgs;
+use super::{DaemonArgs, text};
 use crate::config::Config;
-use crate::model::limits::MAX_STDIN_BYTES;
 
 /// Run one command in a sandbox and exit with its code
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Session whose sandbox is used, and kept; without it a sandbox is made for this command only
+    /// Session whose sandbox is used and kept; without it a sandbox is created for this command only
     #[arg(long, short)]
     session: Option<String>,
-    /// Working directory, relative to the workspace
-    #[arg(long)]
-    cwd: Option<String>,
-    /// Seconds until the command is ended
-    #[arg(long, default_value_t = 300)]
-    timeout: u64,
-    /// Send standard input to the command
-    #[arg(long, short = 'i')]
-    stdin: bool,
-    /// One argument is a script for bash; more are a program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    command: Vec<String>,
+    /// Memory of a new sandbox, such as 512m or 4g
+    #[arg(long, short, value_parser = text::parse_mib)]
+    memory: Option<u64>,
+    /// Network of a new sandbox: default, allowlist, none or open
+    #[arg(long, value_name = "MODE")]
+    network: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    #[command(flatten)]
+    command: CommandArgs,
 }
 
 /// Runs the command; the exit code is the command's, or that of the signal that ended us.
 pub async fn run(args: RunArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
-    let command = CommandId::random()?;
-    let wish = StartCommand { command_id: Some(command.to_string()), ..wish_of(&args)? };
+    let request = args.command.request()?;
     // From here on a signal must not end us before what we made is gone. SIGQUIT still does.
     let mut interrupts = Interrupts::listen()?;
-    let own = format!("tmp:run-{}", uuid::Uuid::new_v4().simple());
-    let session_key = args.session.clone().unwrap_or(own);
-    let session = CreateSandbox { session_key, ..CreateSandbox::default() };
+    let session = session_of(&args);
     let made =
         client.create_or_reconnect(&session).await.map_err(|error| args.daemon.explain(error, config))?;
+    if !made.ignored.is_empty() {
+        let ignored = made.ignored.join(", ");
+        writeln!(io::stderr(), "sandboxd: the session's sandbox exists already; ignored: {ignored}")?;
+    }
     let sandbox = made.sandbox_id;
-    let code = tokio::select! {
-        biased;
-        signal = interrupts.next() => end(&client, &sandbox, &command).await.map(|()| signal),
-        code = run_in(&client, &sandbox, &wish) => code,
-    };
+    let code = args.command.run(&client, &sandbox, &request, &mut interrupts).await;
     if args.session.is_none() {
         client.delete(&sandbox).await.context("the sandbox could not be deleted")?;
     }
     code.map(ExitCode::from)
 }
 
-async fn run_in(client: &Client, sandbox: &SandboxId, wish: &StartCommand) -> anyhow::Result<u8> {
-    pass_on(&mut client.run(sandbox, wish).await?).await
-}
-
-async fn end(client: &Client, sandbox: &SandboxId, command: &CommandId) -> anyhow::Result<()> {
-    match client.kill(sandbox, command, &KillCommand::default()).await {
-        // The signal came before the command was started.
-        Err(error) if error.code() == Some(ErrorCode::NotFound) => Ok(()),
-        killed => Ok(killed.map(drop)?),
+fn session_of(args: &RunArgs) -> CreateSandbox {
+    let own = || format!("tmp:run-{}", uuid::Uuid::new_v4().simple());
+    let resources = Resources { memory_mb: args.memory, ..Resources::default() };
+    CreateSandbox {
+        session_key: args.session.clone().unwrap_or_else(own),
+        resources: args.memory.map(|_| resources),
+        network: args.policy.network(args.network.clone()),
+        ..CreateSandbox::default()
     }
-}
-
-fn wish_of(args: &RunArgs) -> anyhow::Result<StartCommand> {
-    let (script, cmd, arguments) = match args.command.as_slice() {
-        [script] => (Some(script.clone()), None, None),
-        [program, rest @ ..] => (None, Some(program.clone()), Some(rest.to_vec())),
-        [] => anyhow::bail!("no command given"),
-    };
-    Ok(StartCommand {
-        script,
-        cmd,
-        args: arguments,
-        cwd: args.cwd.clone(),
-        stdin_base64: args.stdin.then(read_stdin).transpose()?,
-        timeout_ms: Some(args.timeout.saturating_mul(1000)),
-        ..StartCommand::default()
-    })
-}
-
-fn read_stdin() -> anyhow::Result<String> {
-    let mut content = Vec::new();
-    io::stdin().lock().take(MAX_STDIN_BYTES as u64 + 1).read_to_end(&mut content)?;
-    anyhow::ensure!(
-        content.len() <= MAX_STDIN_BYTES,
-        "standard input is larger than {MAX_STDIN_BYTES} bytes"
-    );
-    Ok(BASE64_STANDARD.encode(content))
-}
-
-/// Writes the command's output to our own, and returns its exit code.
-async fn pass_on(records: &mut Records) -> anyhow::Result<u8> {
-    while let Some(record) = records.next().await {
-        let record = record?;
-        output::write(&record)?;
-        if let Record::Exit { exit_code, reason, .. } = record {
-            if reason != sandbox_api::command::EndReason::Exited {
-                writeln!(io::stderr(), "sandboxd: the command ended: {reason:?}")?;
-            }
-            return Ok(output::code(exit_code));
-        }
-    }
-    anyhow::bail!("the stream ended before the command did")
 }

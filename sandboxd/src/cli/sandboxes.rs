@@ -5,6 +5,9 @@ use sandbox_api::sandbox::{ListSandboxes, Sandbox};
 use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::{Client, Error};
 
+use super::{DaemonArgs, text};
+use crate::config::Config;
+
 /// Sandboxes asked about at once.
 const AT_ONCE: usize = 8;
 
@@ -46,4 +49,16 @@ pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Sandbox>,
     }
     let which = ListSandboxes { session_key: Some(name.to_owned()), ..ListSandboxes::default() };
     Ok(all(client, which).await?.into_iter().find(|sandbox| sandbox.session_key == name.trim()))
+}
+
+/// As [`find`], with an error for people if there is none.
+pub(super) async fn named(
+    client: &Client,
+    daemon: &DaemonArgs,
+    name: &str,
+    config: &Config,
+) -> anyhow::Result<Sandbox> {
+    let found = find(client, name).await.map_err(|error| daemon.explain(error, config))?;
+    let missing = || format!("there is no sandbox {}; `sandboxd ps` lists them", text::printable(name));
+    found.ok_or_else(|| anyhow::anyhow!(missing()))
 }

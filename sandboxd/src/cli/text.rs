@@ -62,6 +62,19 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
     number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
 }
 
+/// Reads a size with its unit, such as `512m` or `4g`, in MiB.
+pub(super) fn parse_mib(text: &str) -> Result<u64, String> {
+    let wrong = || format!("must be a whole number with m or g, such as 512m, not {text:?}");
+    let lower = text.to_ascii_lowercase();
+    let (number, mib) = match (lower.strip_suffix('m'), lower.strip_suffix('g')) {
+        (Some(number), _) => (number, 1),
+        (_, Some(number)) => (number, 1024),
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(mib).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +99,14 @@ mod tests {
             ["0 B", "999 B", "1.0 KiB", "1.5 KiB", "10 GiB"]
         );
         assert_eq!(size(u64::MAX), "16777216 TiB");
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_unit() {
+        assert_eq!(["512m", "4g", "1M", "2G"].map(parse_mib), [512, 4096, 1, 2048].map(Ok));
+        for wrong in ["", "512", "m", "-1g", "1.5g", "4t", "18446744073709551615g"] {
+            assert!(parse_mib(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub enum Error {
         source: agent::Error,
     },
     /// A command could not be started.
-    #[error("the command could not be started: {step} {subject} failed with error {errno}", subject = Echo(.subject))]
+    #[error("the command could not be started: {step} {}: {}", Echo(.subject), words_of_system(*.errno))]
     StartFailed {
         /// `cwd`, `pipe`, `script`, `exec` or `fork`.
         step: String,

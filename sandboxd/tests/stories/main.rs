@@ -10,6 +10,7 @@ mod browser;
 mod browser_attacks;
 mod browser_tools;
 mod cli;
+mod cli_commands;
 mod clock;
 mod command;
 mod connections;

@@ -1,0 +1,153 @@
+//! What `sandboxd run` and `sandboxd exec` share: the command's options, its output and its exit code.
+
+use std::io::{self, Read, Write};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use futures::StreamExt;
+use rustix::io::Errno;
+use sandbox_api::command::{EndReason, KillCommand, Record, StartCommand};
+use sandbox_api::{CommandId, ErrorCode, SandboxId};
+use sandbox_client::{Client, Error, Records};
+
+use super::interrupts::Interrupts;
+use super::output;
+use crate::model::limits::MAX_STDIN_BYTES;
+
+/// Exit code if the program does not exist, as in a shell (POSIX, section 2.8.2).
+const NOT_FOUND: u8 = 127;
+
+/// Exit code if the program exists and cannot be started, as in a shell.
+const NOT_EXECUTABLE: u8 = 126;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct CommandArgs {
+    /// Environment variable; `NAME` alone takes the value that it has here
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Working directory, relative to the workspace
+    #[arg(long)]
+    cwd: Option<String>,
+    /// Seconds until the command is ended
+    #[arg(long, default_value_t = 300)]
+    timeout: u64,
+    /// Send standard input to the command
+    #[arg(long, short = 'i')]
+    stdin: bool,
+    /// Print the records as the API sends them, one JSON object per line
+    #[arg(long)]
+    json: bool,
+    /// One argument is a script for bash; more are a program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+impl CommandArgs {
+    /// The request for the command, under an id that a signal can end it by.
+    pub(super) fn request(&self) -> anyhow::Result<(CommandId, StartCommand)> {
+        let (script, cmd, arguments) = match self.command.as_slice() {
+            [script] => (Some(script.clone()), None, None),
+            [program, rest @ ..] => (None, Some(program.clone()), Some(rest.to_vec())),
+            [] => anyhow::bail!("no command given"),
+        };
+        let id = CommandId::random()?;
+        let request = StartCommand {
+            command_id: Some(id.to_string()),
+            script,
+            cmd,
+            args: arguments,
+            cwd: self.cwd.clone(),
+            env: Some(variables(&self.env, |name| std::env::var(name).ok())),
+            stdin_base64: self.stdin.then(read_stdin).transpose()?,
+            timeout_ms: Some(self.timeout.saturating_mul(1000)),
+            ..StartCommand::default()
+        };
+        Ok((id, request))
+    }
+
+    /// Runs the command, until it ends or a signal ends it; its exit code, or that of the signal.
+    pub(super) async fn run(
+        &self,
+        client: &Client,
+        sandbox: &SandboxId,
+        (id, request): &(CommandId, StartCommand),
+        interrupts: &mut Interrupts,
+    ) -> anyhow::Result<u8> {
+        tokio::select! {
+            biased;
+            signal = interrupts.next() => end(client, sandbox, id).await.map(|()| signal),
+            code = async { self.pass_on(&mut client.run(sandbox, request).await?).await } => code,
+        }
+    }
+
+    /// Writes the command's output to our own, and returns its exit code.
+    async fn pass_on(&self, records: &mut Records) -> anyhow::Result<u8> {
+        while let Some(record) = records.next().await {
+            let record = record?;
+            match self.json {
+                true => writeln!(io::stdout(), "{}", serde_json::to_string(&record)?)?,
+                false => output::write(&record)?,
+            }
+            if let Record::Exit { exit_code, reason, .. } = record {
+                if reason != EndReason::Exited && !self.json {
+                    writeln!(io::stderr(), "sandboxd: the command ended: {reason:?}")?;
+                }
+                return Ok(output::code(exit_code));
+            }
+        }
+        anyhow::bail!("the stream ended before the command did")
+    }
+}
+
+/// The exit code for a program that could not be started; `None` for any other error.
+pub(super) fn start_failure_code(error: &Error) -> Option<u8> {
+    let Error::Refused { body, .. } = error else { return None };
+    let step = body.details.get("step")?.as_str()?;
+    let errno = body.details.get("errno")?.as_i64()?;
+    let is_missing = step == "exec" && errno == i64::from(Errno::NOENT.raw_os_error());
+    Some(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
+}
+
+async fn end(client: &Client, sandbox: &SandboxId, command: &CommandId) -> anyhow::Result<()> {
+    match client.kill(sandbox, command, &KillCommand::default()).await {
+        // The signal came before the command was started.
+        Err(error) if error.code() == Some(ErrorCode::NotFound) => Ok(()),
+        killed => Ok(killed.map(drop)?),
+    }
+}
+
+/// A name without a value and without one here is left out, as `docker run` does.
+fn variables(
+    given: &[String],
+    own: impl Fn(&str) -> Option<String>,
+) -> std::collections::BTreeMap<String, String> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((name, value)) => Some((name.to_owned(), value.to_owned())),
+        None => own(text).map(|value| (text.clone(), value)),
+    };
+    given.iter().filter_map(pair).collect()
+}
+
+fn read_stdin() -> anyhow::Result<String> {
+    let mut content = Vec::new();
+    io::stdin().lock().take(MAX_STDIN_BYTES as u64 + 1).read_to_end(&mut content)?;
+    anyhow::ensure!(
+        content.len() <= MAX_STDIN_BYTES,
+        "standard input is larger than {MAX_STDIN_BYTES} bytes"
+    );
+    Ok(BASE64_STANDARD.encode(content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_has_the_value_given_or_the_one_here() {
+        let given = ["A=1", "B=x=y", "C", "ABSENT", "D="].map(str::to_owned);
+        let own = |name: &str| (name == "C").then(|| "here".to_owned());
+        let found: Vec<_> = variables(&given, own).into_iter().collect();
+        let expected = [("A", "1"), ("B", "x=y"), ("C", "here"), ("D", "")];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

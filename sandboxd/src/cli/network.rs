@@ -1,0 +1,76 @@
+//! `sandboxd network`: a sandbox's network policy, and what it has denied.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use sandbox_api::network::DenialList;
+use sandbox_api::sandbox::Network;
+
+use super::{DaemonArgs, sandboxes, text};
+use crate::config::Config;
+
+/// Show or change what a sandbox may reach
+#[derive(Debug, Clone, clap::Args)]
+pub struct NetworkArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    /// Id (`sbx_…`) or session key (`chat:…`)
+    #[arg(value_name = "ID|SESSION")]
+    name: String,
+    /// New mode: default, allowlist, none or open; without it the policy and its denials are shown
+    mode: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Print the API's answers as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Hosts of a network policy.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct PolicyArgs {
+    /// Host that may be reached, such as example.com, *.example.com or example.com:8443; implies the mode allowlist
+    #[arg(long, value_name = "HOST")]
+    allow: Vec<String>,
+}
+
+impl PolicyArgs {
+    /// The policy with this mode; `None` if neither mode nor hosts are given.
+    pub(super) fn network(&self, mode: Option<String>) -> Option<Network> {
+        let has_hosts = !self.allow.is_empty();
+        let mode = mode.or_else(|| has_hosts.then(|| "allowlist".to_owned()))?;
+        Some(Network { mode: Some(mode), allow: has_hosts.then(|| self.allow.clone()) })
+    }
+}
+
+/// Changes the policy if one is given, and prints the one in force.
+pub async fn network(args: NetworkArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let client = args.daemon.client(config)?;
+    let sandbox = sandboxes::named(&client, &args.daemon, &args.name, config).await?;
+    let explain = |error| args.daemon.explain(error, config);
+    let network = match args.policy.network(args.mode.clone()) {
+        Some(wanted) => client.change_network(&sandbox.sandbox_id, &wanted).await.map_err(explain)?,
+        None => sandbox.network,
+    };
+    let denials = client.denials(&sandbox.sandbox_id).await.map_err(explain)?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        let answer = serde_json::json!({ "network": network, "denials": denials.denials });
+        super::write_json(&mut out, &answer)?;
+    } else {
+        write_policy(&mut out, &network, &denials)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_policy(out: &mut impl Write, network: &Network, denials: &DenialList) -> io::Result<()> {
+    writeln!(out, "mode\t{}", text::printable(network.mode.as_deref().unwrap_or_default()))?;
+    for host in network.allow.iter().flatten() {
+        writeln!(out, "allow\t{}", text::printable(host))?;
+    }
+    for denial in &denials.denials {
+        let host = text::printable(&denial.host);
+        writeln!(out, "denied\t{host}:{}\t{} times", denial.port, denial.count)?;
+    }
+    Ok(())
+}
