@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Builds and checks the chat's page.
 #
-# What may surprise: npm is only asked where the list of packages has changed since the last time, so a second build needs no network.
+# npm is only run if the list of packages has changed since the last time, so a second build needs no network.
 
 readonly PAGE=chat/web
 
@@ -23,9 +23,20 @@ install_page_packages() {
   cp -- "$PAGE/package-lock.json" "$stamp"
 }
 
+# A page that is built anew makes cargo compile the chat anew, so it is only built if what it is built from has changed.
 build_page() {
+  local stamp=$PAGE/node_modules/.built-from sources
   install_page_packages
+  sources=$(page_sources)
+  [[ -e $PAGE/dist/index.html && -e $stamp && $(<"$stamp") == "$sources" ]] && return
   npm --prefix "$PAGE" run --silent build
+  printf '%s\n' "$sources" >"$stamp"
+}
+
+# A checksum of every file that the page is built from, and of their names.
+page_sources() {
+  (cd -- "$PAGE" && find . \( -path ./node_modules -o -path ./dist -o -path ./shots \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum) \
+    | sha256sum
 }
 
 check_page() {
