@@ -46,8 +46,7 @@ async fn say(store: &Store, id: &str) -> Result<(), super::Error> {
 #[tokio::test]
 async fn chats_are_kept_again_when_there_is_space_again() {
     let Some(disk) = SmallDisk::mount() else {
-        assert!(std::env::var_os("CI").is_none(), "it needs the right to mount a disk");
-        eprintln!("left out: nobody may mount a disk here");
+        test_daemon::skip("only root can mount a disk");
         return;
     };
     let filler = disk.path().join("filler");

@@ -44,7 +44,7 @@ fn fault() -> Reply {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_major_of_the_ai_sdk_reads_what_is_streamed() {
     let Some((home, node)) = tokio::task::spawn_blocking(clients).await.unwrap() else {
-        eprintln!("left out: {CLIENTS:?} cannot be installed here");
+        test_daemon::skip(format!("{CLIENTS:?} cannot be installed here"));
         return;
     };
     std::fs::write(home.join("story.mjs"), SCRIPT).unwrap();

@@ -38,6 +38,15 @@ pub fn under_gvisor() -> bool {
     runtime().is_some_and(|runtime| runtime.starts_with("runsc"))
 }
 
+/// Says that a test is skipped because this machine lacks something. Continuous integration installs everything that
+/// tests need, so there it is a failure.
+#[expect(clippy::print_stderr, reason = "a skipped test must not look like one that passed")]
+#[track_caller]
+pub fn skip(reason: impl std::fmt::Display) {
+    assert!(std::env::var_os("CI").is_none(), "nothing is skipped under CI: {reason}");
+    eprintln!("skipped: {reason}");
+}
+
 /// For the first line of a story that cannot hold under gVisor; says why it is left out.
 #[expect(clippy::print_stderr, reason = "a story that is left out is not to look like one that held")]
 pub fn left_out_under_gvisor(reason: &str) -> bool {

@@ -2,7 +2,7 @@
 
 pub(crate) use test_daemon::{
     Collected, Daemon, DaemonProcess, Home, Outcome, SOON, TOKEN, docker, free_port, left_out_under_gvisor,
-    outcome, script, under_gvisor, until,
+    outcome, script, skip, under_gvisor, until,
 };
 
 /// Makes each story a test over both ways to reach an agent.

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::harness::skip;
+
 /// A host that sandboxes have no business with.
 pub(crate) const LAN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// Another, which stories open.
@@ -39,10 +41,9 @@ pub(crate) struct Sink {
 
 impl Sink {
     /// `None`, with a word about it, where nobody may make network namespaces.
-    #[expect(clippy::print_stderr, reason = "a story that is left out is not to look like one that held")]
     pub(crate) fn open() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("left out: network namespaces are root's");
+            skip("only root can create network namespaces");
             return None;
         }
         let turn = File::create(std::env::temp_dir().join("sandboxd-test-sink.lock")).unwrap();
