@@ -13,21 +13,22 @@
 //!
 //! [`run`] is the only place that puts them together.
 
-pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod config;
-pub mod egress;
-pub mod engine;
 mod memory;
-pub mod metrics;
-pub mod model;
 pub mod preview;
-pub mod seam;
 pub mod service;
 pub mod state_dir;
-pub mod store;
 pub mod telemetry;
+
+pub use sandboxd_agents as agent;
+pub use sandboxd_egress as egress;
+pub use sandboxd_engine as engine;
+pub use sandboxd_metrics as metrics;
+pub use sandboxd_model as model;
+pub use sandboxd_seam as seam;
+pub use sandboxd_store as store;
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::ops::RangeInclusive;

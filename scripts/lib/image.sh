@@ -27,7 +27,7 @@ ensure_image() {
 }
 
 # Whether an image, told as the engine's JSON, was built from this checkout. sandboxd labels what it builds with the
-# Dockerfile's checksum (sandboxd/src/engine/image.rs).
+# Dockerfile's checksum (sandboxd/crates/engine/src/image.rs).
 image_is_current() {
   local image=$1 json=$2 checksum
   [[ $image == "$DEFAULT_IMAGE" ]] || return 0

@@ -20,7 +20,7 @@ use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
 
 use super::tree;
 
-/// Its name in the volume, and in the workspace where it stands in (`sandboxd/src/model/layout.rs`).
+/// Its name in the volume, and in the workspace where it stands in (`sandboxd/crates/model/src/layout.rs`).
 const NAME: &str = ".staging";
 const STAND_IN: &str = ".sandbox-staging";
 

@@ -41,7 +41,7 @@ fn rewritten(uri: &Uri) -> Option<Uri> {
     let path = split(uri.path())?;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(PathAndQuery::try_from(path + &query).ok()?);
+    parts.path_and_query = Some(PathAndQuery::try_from(path + query.as_str()).ok()?);
     Uri::from_parts(parts).ok()
 }
 

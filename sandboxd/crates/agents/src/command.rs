@@ -1,0 +1,346 @@
+//! Commands, over the wire to the agent and back.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::num::NonZeroU64;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use agent_protocol::STDIN_AND_READ_ONLY_SINCE;
+use agent_protocol::v1::{self, command_event, start_request};
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use sandbox_api::CommandId;
+use sandbox_api::command::EndReason;
+use tokio::time::timeout;
+use tonic::Streaming;
+
+use super::{AgentHandle, Error};
+use sandboxd_model::command::{CommandStatus, KilledBy, Started};
+use sandboxd_model::{CommandSpec, Ended, Event, Program, RequestDigest, command, limits};
+
+/// What a reader of a command hears, until the connection ends.
+pub type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Error>> + Send>>;
+
+impl AgentHandle {
+    /// Starts a command; the answer means that it runs.
+    pub async fn start(&self, spec: &CommandSpec) -> Result<Started, Error> {
+        let mut client = self.client_since(generation_for(spec), limits::AGENT_ABSENCE).await?;
+        let reply = within(limits::AGENT_CALL, client.start(to_wire(spec))).await?;
+        Ok(started(&reply.into_inner()))
+    }
+
+    /// Starts a command and reads it from the beginning as its own reader.
+    pub async fn run(&self, spec: &CommandSpec, reader: ReaderId) -> Result<EventStream, Error> {
+        let mut client = self.client_since(generation_for(spec), limits::AGENT_ABSENCE).await?;
+        let request = v1::StartRequest { reader: reader.get(), ..to_wire(spec) };
+        let reply = within(limits::AGENT_CALL, client.run(request)).await?;
+        Ok(events(reply.into_inner()))
+    }
+
+    /// Reads a command after record `after`, as the reader with this number.
+    pub async fn attach(
+        &self,
+        id: &CommandId,
+        after: u64,
+        follow: bool,
+        reader: ReaderId,
+    ) -> Result<EventStream, Error> {
+        let request =
+            v1::AttachRequest { command_id: id.to_string(), after_seq: after, follow, reader: reader.get() };
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let reply = within(limits::AGENT_CALL, client.attach(request)).await?;
+        Ok(events(reply.into_inner()))
+    }
+
+    /// Says that a reader has left on purpose.
+    pub async fn reader_left(&self, id: &CommandId, reader: ReaderId) -> Result<(), Error> {
+        self.tell_of_reader(id, reader, false).await
+    }
+
+    /// Says that a reader without a connection comes back. Keeps its place as long as a connection that broke.
+    pub async fn reader_is_slow(&self, id: &CommandId, reader: ReaderId) -> Result<(), Error> {
+        self.tell_of_reader(id, reader, true).await
+    }
+
+    async fn tell_of_reader(&self, id: &CommandId, reader: ReaderId, comes_back: bool) -> Result<(), Error> {
+        let request = v1::ReaderLeftRequest { command_id: id.to_string(), reader: reader.get(), comes_back };
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        within(limits::AGENT_CALL, client.reader_left(request)).await.map(drop)
+    }
+
+    /// Waits for a command's end, as long as it takes.
+    pub async fn wait(&self, id: &CommandId) -> Result<Ended, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        ended(&client.wait(reference(id)).await?.into_inner())
+    }
+
+    /// What is known of a command.
+    pub async fn inspect(&self, id: &CommandId) -> Result<CommandStatus, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        status_of(within(limits::AGENT_CALL, client.inspect(reference(id))).await?.into_inner())
+    }
+
+    /// A page of the commands after number `after` whose end is not recorded, once those in `recorded` are taken off.
+    /// Commands that make no sense are left out.
+    pub async fn unrecorded_commands(&self, recorded: Vec<u64>, after: u64) -> Result<KnownCommands, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let request = v1::ListCommandsRequest { recorded, after };
+        let reply = within(limits::AGENT_CALL, client.list_commands(request)).await?.into_inner();
+        Ok(KnownCommands {
+            commands: reply.commands.into_iter().filter_map(known).collect(),
+            more: reply.more,
+        })
+    }
+
+    /// Ends a command, beginning with `signal`; answers when nothing of it is left, or fails after `deadline`. True
+    /// where it had ended before.
+    pub async fn end(&self, id: &CommandId, signal: i32, deadline: Duration) -> Result<bool, Error> {
+        self.signal_with(id, signal, true, deadline).await
+    }
+
+    /// Sends one signal. True where the command had ended before.
+    pub async fn signal(&self, id: &CommandId, signal: i32) -> Result<bool, Error> {
+        self.signal_with(id, signal, false, limits::AGENT_CALL).await
+    }
+
+    async fn signal_with(
+        &self,
+        id: &CommandId,
+        signal: i32,
+        until_gone: bool,
+        deadline: Duration,
+    ) -> Result<bool, Error> {
+        let request = v1::SignalRequest { command_id: id.to_string(), signal, until_gone };
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let reply = within(deadline, client.signal(request)).await?;
+        Ok(reply.into_inner().already_ended)
+    }
+
+    /// What the agent says of itself and of its sandbox.
+    pub async fn info(&self) -> Result<AgentInfo, Error> {
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let info = within(limits::AGENT_CALL, client.info(v1::InfoRequest {})).await?.into_inner();
+        Ok(AgentInfo {
+            resident_bytes: info.resident_bytes,
+            running_commands: info.running_commands,
+            busy_terminals: info.busy_terminals,
+            disk_used_bytes: info.disk_used_bytes,
+        })
+    }
+}
+
+/// Tells one reader of a command from all others, also across connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderId(NonZeroU64);
+
+impl ReaderId {
+    /// Another one than all before. They begin at random, because agents outlive the daemon.
+    pub fn next() -> Self {
+        static NEXT: LazyLock<AtomicU64> =
+            LazyLock::new(|| AtomicU64::new(RandomState::new().build_hasher().finish()));
+        Self(NonZeroU64::new(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(NonZeroU64::MAX))
+    }
+
+    fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A page of the commands that an agent knows.
+#[derive(Debug)]
+pub struct KnownCommands {
+    /// In the order of their start.
+    pub commands: Vec<KnownCommand>,
+    /// Whether there are commands after the last one.
+    pub more: bool,
+}
+
+/// A command that an agent knows.
+#[derive(Debug)]
+pub struct KnownCommand {
+    /// Counts the commands of this agent.
+    pub number: u64,
+    /// Its id.
+    pub id: CommandId,
+    /// Identifies the request that started it.
+    pub digest: Option<RequestDigest>,
+    /// What became of it.
+    pub status: CommandStatus,
+}
+
+/// What an agent says of itself and of its sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// Bytes of the agent that are in memory.
+    pub resident_bytes: u64,
+    /// Commands that run.
+    pub running_commands: u32,
+    /// Terminals in which something other than a waiting shell runs.
+    pub busy_terminals: u32,
+    /// What is taken of the file system the workspace is on.
+    pub disk_used_bytes: u64,
+}
+
+impl AgentInfo {
+    /// Whether something runs that nobody should be deprived of.
+    pub fn is_busy(&self) -> bool {
+        self.running_commands > 0 || self.busy_terminals > 0
+    }
+}
+
+pub(super) async fn within<T>(
+    deadline: Duration,
+    call: impl Future<Output = Result<T, tonic::Status>>,
+) -> Result<T, Error> {
+    Ok(timeout(deadline, call).await.map_err(|_| Error::Deadline { after: deadline })??)
+}
+
+fn reference(id: &CommandId) -> v1::CommandRef {
+    v1::CommandRef { command_id: id.to_string() }
+}
+
+/// The oldest agent that does all of what the command asks for.
+fn generation_for(spec: &CommandSpec) -> u32 {
+    if spec.open_stdin || spec.read_only { STDIN_AND_READ_ONLY_SINCE } else { 0 }
+}
+
+fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
+    v1::StartRequest {
+        command_id: spec.id.to_string(),
+        program: Some(match &spec.program {
+            Program::Argv { program, args } => {
+                start_request::Program::Argv(v1::Argv { program: program.clone(), args: args.clone() })
+            }
+            Program::Script(script) => start_request::Program::Script(script.clone()),
+        }),
+        cwd: spec.cwd.clone(),
+        env: spec.env.clone(),
+        stdin: spec.stdin.clone(),
+        timeout_ms: spec.timeout.as_millis() as u64,
+        detached: spec.detached,
+        open_stdin: spec.open_stdin,
+        read_only: spec.read_only,
+        reader: 0,
+        request_digest: spec
+            .digest
+            .map(|digest| Bytes::copy_from_slice(digest.as_bytes()))
+            .unwrap_or_default(),
+    }
+}
+
+fn events(stream: Streaming<v1::CommandEvent>) -> EventStream {
+    stream
+        .map(|event| {
+            let event = event?.event.ok_or(Error::Nonsense { missing: "event" })?;
+            Ok(match event {
+                command_event::Event::Started(wire) => Event::Started(started(&wire)),
+                command_event::Event::Output(output) => {
+                    Event::Output(output.records.into_iter().map(record).collect())
+                }
+                command_event::Event::Gap(gap) => {
+                    Event::Gap { dropped_bytes: gap.dropped_bytes, next_seq: gap.next_seq }
+                }
+                command_event::Event::Ended(wire) => Event::Ended(ended(&wire)?),
+            })
+        })
+        .boxed()
+}
+
+fn record(wire: v1::Record) -> command::Record {
+    let stream = match wire.stream() {
+        v1::Stream::Stderr => command::Stream::Stderr,
+        v1::Stream::Stdout | v1::Stream::Unspecified => command::Stream::Stdout,
+    };
+    command::Record { seq: wire.seq, stream, data: wire.data }
+}
+
+fn status_of(wire: v1::CommandStatus) -> Result<CommandStatus, Error> {
+    Ok(CommandStatus {
+        started: started(&wire.started.ok_or(Error::Nonsense { missing: "started" })?),
+        ended: wire.ended.as_ref().map(ended).transpose()?,
+        argv: wire.argv,
+        cwd: wire.cwd,
+        stdout_bytes: wire.stdout_bytes,
+        stderr_bytes: wire.stderr_bytes,
+        dropped_bytes: wire.dropped_bytes,
+    })
+}
+
+fn known(wire: v1::KnownCommand) -> Option<KnownCommand> {
+    let mut status = wire.status?;
+    let id = status.started.as_ref()?.command_id.parse().ok()?;
+    status.cwd.truncate(status.cwd.floor_char_boundary(limits::MAX_PATH_BYTES));
+    let digest = RequestDigest::from_bytes(&wire.request_digest);
+    Some(KnownCommand { number: wire.number, id, digest, status: status_of(status).ok()? })
+}
+
+fn started(wire: &v1::Started) -> Started {
+    Started {
+        at_ms: wire.started_at_ms,
+        timeout: Duration::from_millis(wire.timeout_ms),
+        detached: wire.detached,
+    }
+}
+
+fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
+    let reason = match wire.reason() {
+        v1::EndReason::Exited => EndReason::Exited,
+        v1::EndReason::Timeout => EndReason::Timeout,
+        v1::EndReason::Killed => EndReason::Killed,
+        v1::EndReason::Oom => EndReason::Oom,
+        v1::EndReason::Unspecified => return Err(Error::Nonsense { missing: "reason" }),
+    };
+    Ok(Ended {
+        reason,
+        exit_code: wire.exit_code,
+        signal: (wire.signal != 0).then_some(wire.signal),
+        duration: Duration::from_millis(wire.duration_ms),
+        stdout_bytes: wire.stdout_bytes,
+        stderr_bytes: wire.stderr_bytes,
+        dropped_bytes: wire.dropped_bytes,
+        killed_by: wire.swept.then_some(KilledBy::Sweep),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::{link, pair};
+
+    #[tokio::test]
+    async fn an_agent_that_would_pass_over_what_must_hold_is_not_asked() {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        theirs.write_all(b"sandbox-agent 2 right\n").await.unwrap();
+        let (link, driver) = link::open(ours, "right", CancellationToken::new()).await.unwrap();
+        let _driver = tokio::spawn(driver);
+        let (agent, keeper) = pair();
+        keeper.link.send_replace(Some(link));
+        let plain = CommandSpec {
+            id: "cmd_0123456789abcdef".parse().unwrap(),
+            digest: None,
+            program: Program::Script("true".into()),
+            cwd: String::new(),
+            env: HashMap::new(),
+            stdin: None,
+            open_stdin: false,
+            read_only: false,
+            timeout: Duration::from_secs(1),
+            detached: false,
+        };
+        let read_only = CommandSpec { read_only: true, ..plain.clone() };
+        let open_stdin = CommandSpec { open_stdin: true, ..plain.clone() };
+        for spec in [read_only, open_stdin] {
+            assert!(matches!(agent.start(&spec).await, Err(Error::Outdated)));
+            assert!(matches!(agent.run(&spec, ReaderId::next()).await.map(drop), Err(Error::Outdated)));
+        }
+        // The others it is asked for, and answers in its own time.
+        let asked = timeout(limits::RECHECK, agent.start(&plain)).await;
+        assert!(asked.is_err(), "{asked:?}");
+    }
+}

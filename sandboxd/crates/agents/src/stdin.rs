@@ -1,0 +1,153 @@
+//! Standard input, over the wire to the agent.
+//!
+//! The agent tells each bit of progress into the command's pipe. So little is on its way at any moment that a command
+//! which does not read cannot fill the connection's window, which all calls to its sandbox share; and what had
+//! arrived is known when a call ends early.
+
+use std::io;
+
+use agent_protocol::v1::{StdinPart, StdinProgress};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use sandbox_api::CommandId;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::command::within;
+use super::{AgentHandle, Error, Refusal};
+use sandboxd_model::limits;
+
+/// Bytes for a command, as they come from a caller.
+pub type StdinData = BoxStream<'static, io::Result<Bytes>>;
+
+/// Not everything was written.
+#[derive(Debug, Error)]
+#[error("standard input was cut short after {written_bytes} bytes")]
+pub struct Unfinished {
+    /// What the command's pipe had taken by the last word of the agent.
+    pub written_bytes: u64,
+    /// Why.
+    #[source]
+    pub cause: Cause,
+}
+
+/// Why standard input was cut short.
+#[derive(Debug, Error)]
+pub enum Cause {
+    /// The agent refused, or is away.
+    #[error("the agent did not take it")]
+    Agent(#[from] Error),
+    /// The caller's bytes did not come to their end.
+    #[error("the bytes did not come")]
+    Data(#[from] io::Error),
+}
+
+impl AgentHandle {
+    /// Writes all of `data` to a command's standard input, which must be open, and closes it then where `close`
+    /// says so. Reads nothing of `data` before it is this caller's turn.
+    pub async fn write_stdin(&self, id: &CommandId, data: StdinData, close: bool) -> Result<(), Unfinished> {
+        let before = |error| Unfinished { written_bytes: 0, cause: Cause::Agent(error) };
+        let mut sending = self.open_stdin(id).await.map_err(before)?;
+        match sending.all(data, close).await {
+            Ok(()) => Ok(()),
+            Err(cause) => Err(Unfinished { written_bytes: sending.written_with(&cause), cause }),
+        }
+    }
+
+    async fn open_stdin(&self, id: &CommandId) -> Result<Sending, Error> {
+        let (parts, outgoing) = mpsc::channel(limits::STDIN_PARTS + 1);
+        let mut client = self.client(limits::AGENT_ABSENCE).await?;
+        let call = client.write_stdin(ReceiverStream::new(outgoing));
+        let progress = within(limits::AGENT_CALL, call).await?.into_inner();
+        let mut sending =
+            Sending { parts, progress, sent_bytes: 0, written_bytes: 0, sent_parts: 0, done_parts: 0 };
+        sending.send(StdinPart { command_id: id.to_string(), ..StdinPart::default() });
+        sending.answer().await?;
+        Ok(sending)
+    }
+}
+
+/// A call that writes.
+struct Sending {
+    parts: mpsc::Sender<StdinPart>,
+    progress: Streaming<StdinProgress>,
+    sent_bytes: u64,
+    written_bytes: u64,
+    sent_parts: u64,
+    done_parts: u64,
+}
+
+impl Sending {
+    async fn all(&mut self, mut data: StdinData, close: bool) -> Result<(), Cause> {
+        let mut more = true;
+        while more || self.unanswered() > 0 {
+            let has_room = self.has_room();
+            tokio::select! {
+                biased;
+                // Also while nothing is awaited: it may say that the command has ended.
+                answer = self.answer() => answer?,
+                piece = data.next(), if more && has_room => match piece.transpose()? {
+                    Some(data) => self.send(StdinPart { data, ..StdinPart::default() }),
+                    None => {
+                        more = false;
+                        if close {
+                            self.send(StdinPart { close, ..StdinPart::default() });
+                        }
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// What was written in the end: a refusal knows of the part that it cut.
+    fn written_with(&self, cause: &Cause) -> u64 {
+        match cause {
+            Cause::Agent(Error::Refused(
+                Refusal::StdinNotOpen { written_bytes, .. } | Refusal::StdinStalled { written_bytes, .. },
+            )) => (*written_bytes).clamp(self.written_bytes, self.sent_bytes),
+            Cause::Agent(_) | Cause::Data(_) => self.written_bytes,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let on_their_way = self.sent_bytes - self.written_bytes;
+        self.unanswered() < limits::STDIN_PARTS as u64 && on_their_way < limits::STDIN_WINDOW_BYTES
+    }
+
+    fn send(&mut self, part: StdinPart) {
+        self.sent_bytes += part.data.len() as u64;
+        self.sent_parts += 1;
+        // There is room for as many as are let go unanswered. A call that has ended tells why in its answer.
+        let _ = self.parts.try_send(part);
+    }
+
+    /// The next answer. Safe to cancel.
+    async fn answer(&mut self) -> Result<(), Error> {
+        let unanswered = self.unanswered();
+        let answer = self.progress.message();
+        let answer = match unanswered {
+            0 => answer.await?,
+            _ => within(limits::STDIN_ANSWER, answer).await?,
+        };
+        let Some(StdinProgress { written_bytes, parts }) = answer else {
+            return Err(Error::Nonsense { missing: "progress" });
+        };
+        // What a sandbox says is counted with, so it must make sense.
+        let makes_sense = (self.written_bytes..=self.sent_bytes).contains(&written_bytes)
+            && (self.done_parts..=self.sent_parts).contains(&parts);
+        if !makes_sense {
+            return Err(Error::Nonsense { missing: "progress" });
+        }
+        self.written_bytes = written_bytes;
+        self.done_parts = parts;
+        Ok(())
+    }
+
+    fn unanswered(&self) -> u64 {
+        self.sent_parts - self.done_parts
+    }
+}

@@ -1,0 +1,79 @@
+//! What connections move, and since when they move nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use sandboxd_metrics::{Direction, Metrics};
+
+/// What all connections of one sandbox have moved together.
+#[derive(Debug)]
+pub struct Tally {
+    metrics: Arc<Metrics>,
+    bytes: AtomicU64,
+    max: Option<u64>,
+    /// Cancelled when it is more than may be.
+    over: CancellationToken,
+}
+
+impl Tally {
+    /// Nothing yet, of at most so many bytes.
+    pub fn new(metrics: Arc<Metrics>, max: Option<u64>) -> Self {
+        Self { metrics, bytes: AtomicU64::new(0), max, over: CancellationToken::new() }
+    }
+
+    /// Whether it is more than may be.
+    pub fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    fn add(&self, direction: Direction, bytes: u64) {
+        self.metrics.egress_moved(direction, bytes);
+        let all = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if self.max.is_some_and(|max| all > max) {
+            self.over.cancel();
+        }
+    }
+}
+
+/// What one connection moves.
+#[derive(Debug)]
+pub struct Meter {
+    tally: Arc<Tally>,
+    began: Instant,
+    /// Milliseconds after `began`.
+    moved_at: AtomicU64,
+    patience: Duration,
+}
+
+impl Meter {
+    /// For a connection that begins now and may be silent for so long.
+    pub fn new(tally: Arc<Tally>, patience: Duration) -> Self {
+        Self { tally, began: Instant::now(), moved_at: AtomicU64::new(0), patience }
+    }
+
+    pub(super) fn moved(&self, direction: Direction, bytes: usize) {
+        self.moved_at.store(self.began.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.tally.add(direction, bytes as u64);
+    }
+
+    /// Returns when nothing has moved for too long.
+    pub(super) async fn silent(&self) {
+        loop {
+            let moved_at = Duration::from_millis(self.moved_at.load(Ordering::Relaxed));
+            let silent_for = self.began.elapsed().saturating_sub(moved_at);
+            match self.patience.checked_sub(silent_for) {
+                Some(left) if !left.is_zero() => sleep(left).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// Returns when the sandbox has moved more than it may.
+    pub(super) async fn over(&self) {
+        self.tally.over.cancelled().await;
+    }
+}

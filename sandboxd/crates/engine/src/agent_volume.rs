@@ -1,0 +1,123 @@
+//! Brings the agent's program to where any container can use it.
+//!
+//! One volume per version of the program, named by its content, filled through a container that is never
+//! started. A second daemon that finds the volume must know that it is complete, so the archive ends with a
+//! mark: the engine writes an archive's members in order.
+
+use std::path::Path;
+
+use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions};
+use bollard::query_parameters::{
+    ContainerArchiveInfoOptions, CreateContainerOptions, ListContainersOptions, UploadToContainerOptions,
+};
+use sha2::{Digest, Sha256};
+
+use super::labels::INSTANCE;
+use super::tar::Archive;
+use super::{Engine, Error};
+use sandboxd_model::layout::{AGENT_DIR, CA_BUNDLE_NAME};
+use sandboxd_model::limits;
+
+const PROGRAM_NAME: &str = "sandbox-agent";
+const MARK_NAME: &str = "complete";
+
+/// Tells an agent volume; its value is the digest of what is in it.
+const LABEL: &str = "sandboxd.agent";
+
+/// Hexadecimal digits of the content's SHA-256 in the volume's name.
+const DIGEST_CHARS: usize = 16;
+
+impl Engine {
+    /// Makes sure that the agent at `program` is on the engine, and beside it certificates in PEM, if any; the name of
+    /// their volume.
+    pub async fn ensure_agent_volume(
+        &self,
+        program: &Path,
+        ca_bundle: Option<&[u8]>,
+        image: &str,
+    ) -> Result<String, Error> {
+        let read = tokio::fs::read(program).await;
+        let content = read.map_err(|source| Error::AgentProgram { path: program.to_owned(), source })?;
+        let digest = Sha256::new().chain_update(&content).chain_update(ca_bundle.unwrap_or_default());
+        let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = &digest[..DIGEST_CHARS];
+        let volume = format!("sandboxd-agent-{digest}");
+
+        let carrier = format!("{}{digest}", self.carrier_prefix());
+        // One of a start that was cut off.
+        self.remove_container(&carrier).await?;
+        self.create_carrier(&carrier, &volume, digest, image).await?;
+        let filled = self.fill(&carrier, &content, ca_bundle).await;
+        let removed = self.remove_container(&carrier).await;
+        filled.and(removed).map(|()| volume)
+    }
+
+    /// Removes what an upload that was cut off left.
+    pub(super) async fn remove_carriers(&self) -> Result<(), Error> {
+        let filters = [
+            ("name".to_owned(), vec![self.carrier_prefix()]),
+            // A name alone can be anybody's.
+            ("label".to_owned(), vec![format!("{INSTANCE}={}", self.instance.id())]),
+        ];
+        let options =
+            ListContainersOptions { all: true, filters: Some(filters.into()), ..Default::default() };
+        let list = self.docker.list_containers(Some(options));
+        for found in self.call("list agent carriers", limits::ENGINE_CALL, list).await? {
+            self.remove_container(&found.id.unwrap_or_default()).await?;
+        }
+        Ok(())
+    }
+
+    /// What is ours alone begins with our id; the digest comes after it.
+    fn carrier_prefix(&self) -> String {
+        format!("sandboxd-agent-upload-{}-", self.instance.id())
+    }
+
+    async fn create_carrier(&self, name: &str, volume: &str, digest: &str, image: &str) -> Result<(), Error> {
+        let mount = Mount {
+            typ: Some(MountType::VOLUME),
+            source: Some(volume.into()),
+            target: Some(AGENT_DIR.into()),
+            volume_options: Some(MountVolumeOptions {
+                no_copy: Some(true),
+                labels: Some([(LABEL.into(), digest.into())].into()),
+                ..MountVolumeOptions::default()
+            }),
+            ..Mount::default()
+        };
+        let body = ContainerCreateBody {
+            image: Some(image.into()),
+            entrypoint: Some(vec!["/never-started".into()]),
+            network_disabled: Some(true),
+            labels: Some([(INSTANCE.into(), self.instance.id().into())].into()),
+            host_config: Some(HostConfig {
+                mounts: Some(vec![mount]),
+                network_mode: Some("none".into()),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        };
+        let options = CreateContainerOptions { name: Some(name.into()), ..Default::default() };
+        let create = self.docker.create_container(Some(options), body);
+        self.call("create agent carrier", limits::ENGINE_CALL, create).await.map(drop)
+    }
+
+    async fn fill(&self, carrier: &str, content: &[u8], ca_bundle: Option<&[u8]>) -> Result<(), Error> {
+        let mark = ContainerArchiveInfoOptions { path: format!("{AGENT_DIR}/{MARK_NAME}") };
+        let look = self.docker.get_container_archive_info(carrier, Some(mark));
+        match self.call("look for the agent", limits::ENGINE_CALL, look).await {
+            Ok(_) => return Ok(()),
+            Err(Error::Absent { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let mut archive = Archive::new();
+        let written = archive
+            .file(PROGRAM_NAME, 0o755, content)
+            .and_then(|()| ca_bundle.map_or(Ok(()), |pem| archive.file(CA_BUNDLE_NAME, 0o444, pem)))
+            .and_then(|()| archive.file(MARK_NAME, 0o444, b"complete\n"));
+        let bytes = written.and_then(|()| archive.finish()).expect("memory takes every write");
+        let options = UploadToContainerOptions { path: AGENT_DIR.into(), ..Default::default() };
+        let upload = self.docker.upload_to_container(carrier, Some(options), bollard::body_full(bytes));
+        self.call("upload the agent", limits::ENGINE_CALL, upload).await
+    }
+}

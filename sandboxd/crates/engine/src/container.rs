@@ -1,0 +1,349 @@
+//! A sandbox's container and volume, from create to remove.
+
+use std::collections::HashMap;
+
+use bollard::exec::{StartExecOptions, StartExecResults};
+use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig};
+use bollard::query_parameters::{
+    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
+    RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions, UploadToContainerOptions,
+};
+use futures::TryStreamExt;
+use sandbox_api::SandboxId;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::StreamReader;
+use tracing::warn;
+
+use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
+use super::own::runs;
+use super::posture::{Posture, posture_of};
+use super::tar::Archive;
+use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
+use sandboxd_model::layout::{
+    AGENT_PROGRAM, STAGING_NAME, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name,
+};
+use sandboxd_model::limits;
+
+/// Buffer of the stream to an agent that is reached through the engine, in bytes.
+const DIAL_BUFFER_BYTES: usize = 64 * 1024;
+
+/// How long a restart lets the first signal work. That is SIGKILL here, so nobody waits; with 0 the engine
+/// (20.10) kills a second time at once, cleans up while it starts, and no `exec` works ever after.
+const STOP_SECONDS: i32 = 10;
+
+/// Whether a container runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It runs; `pid` is its first process as the host sees it.
+    Running {
+        /// 0 where the engine does not tell.
+        pid: i32,
+    },
+    /// Somebody paused it; its processes go on when it is unpaused.
+    Paused {
+        /// 0 where the engine does not tell.
+        pid: i32,
+    },
+    /// It was made and never started.
+    NeverStarted,
+    /// It ran and ended.
+    Ended,
+    /// There is none.
+    Absent,
+}
+
+/// Whether the engine has the volume of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumePresence {
+    /// It has our signed labels.
+    Ours,
+    /// A volume without them has its name.
+    Foreign,
+    /// There is no volume of that name.
+    Absent,
+}
+
+/// A container of ours.
+#[derive(Debug)]
+pub struct Found {
+    /// What its labels say, where they are signed by us and it has the sandbox's volume.
+    pub labels: Option<SandboxLabels>,
+    /// The engine's id.
+    pub container_id: String,
+    /// Whether it runs, as of when it was listed.
+    pub runs: bool,
+}
+
+/// What a container is right now.
+#[derive(Debug, Clone)]
+pub struct Inspected {
+    /// The engine's id.
+    pub container_id: String,
+    /// Whether it has the name of its sandbox's container.
+    pub is_named: bool,
+    /// Whether it runs.
+    pub status: Status,
+    /// Its hardening, where there is a container.
+    pub posture: Posture,
+}
+
+impl Engine {
+    /// Makes a sandbox's container and volume and starts it. What a failure leaves is the caller's to remove.
+    pub async fn create_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        self.create_unstarted(plan).await?;
+        self.start(&plan.labels.id).await
+    }
+
+    /// Makes a sandbox's container and volume with its directories.
+    pub(super) async fn create_unstarted(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        self.create(plan).await?;
+        // A disk gets its directories when it is attached.
+        if plan.disk_device.is_none() {
+            self.prepare_volume(plan).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a container for a volume that is there, and starts it. What a failure leaves is the caller's to
+    /// remove.
+    pub async fn create_again_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        // Whatever its name is, two containers must not have one workspace.
+        self.remove_others(&plan.labels.id, None).await?;
+        match self.create(plan).await {
+            // One that a crash or a failed removal left.
+            Err(Error::Conflict { .. }) => {
+                self.remove_container_of(&plan.labels.id).await?;
+                self.create(plan).await?;
+            }
+            other => other?,
+        }
+        self.start(&plan.labels.id).await
+    }
+
+    async fn create(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        let body = container_body(plan, &self.instance, self.host()?);
+        let options =
+            CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
+        let create = self.docker.create_container(Some(options), body);
+        match self.call("create container", limits::ENGINE_CALL, create).await {
+            // There is nothing else a new container needs beforehand.
+            Err(Error::Absent { .. }) => Err(Error::ImageMissing { image: plan.image.clone() }),
+            other => other.map(drop),
+        }
+    }
+
+    /// Gives a new plain volume its directories and their owner; a disk has them already. The container has
+    /// not run yet, so nothing in it can lead the engine astray.
+    async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
+        let uid = plan.labels.slot.uid();
+        let mut archive = Archive::new();
+        let dirs = [(WORKSPACE_NAME, 0o755), (".local", 0o755), (".local/tmp", 0o700), (STAGING_NAME, 0o700)];
+        let written = dirs.iter().try_for_each(|(name, mode)| archive.dir(name, *mode, uid));
+        let bytes = written.and_then(|()| archive.finish()).expect("memory takes every write");
+        let options = UploadToContainerOptions { path: VOLUME_DIR.into(), ..Default::default() };
+        let name = container_name(&plan.labels.id);
+        let upload = self.docker.upload_to_container(&name, Some(options), bollard::body_full(bytes));
+        self.call("prepare volume", limits::ENGINE_CALL, upload).await
+    }
+
+    async fn start(&self, id: &SandboxId) -> Result<(), Error> {
+        sandboxd_seam::at("start.created");
+        let name = container_name(id);
+        let start = self.docker.start_container(&name, None::<StartContainerOptions>);
+        self.call("start container", limits::ENGINE_CALL, start).await
+    }
+
+    /// Starts the container again, whatever it did before. The volume keeps its files. A disk must be
+    /// attached for as long as this takes.
+    pub async fn restart(&self, id: &SandboxId) -> Result<(), Error> {
+        let name = self.inspect(id).await?.map_or_else(|| container_name(id), |found| found.container_id);
+        let options = RestartContainerOptions { t: Some(STOP_SECONDS), ..Default::default() };
+        let restart = self.docker.restart_container(&name, Some(options));
+        self.call("restart container", limits::ENGINE_CALL, restart).await
+    }
+
+    /// Whether the sandbox's container runs.
+    pub async fn status(&self, id: &SandboxId) -> Result<Status, Error> {
+        Ok(self.inspect(id).await?.map_or(Status::Absent, |inspected| inspected.status))
+    }
+
+    /// What the sandbox's container is; `None` where there is none.
+    pub async fn inspect(&self, id: &SandboxId) -> Result<Option<Inspected>, Error> {
+        let name = container_name(id);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
+            Ok(container) if self.is_of(&container, id) => Ok(Some(inspected(&container, &name))),
+            Ok(_) | Err(Error::Absent { .. }) => self.inspect_renamed(id, &name).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn inspect_renamed(&self, id: &SandboxId, name: &str) -> Result<Option<Inspected>, Error> {
+        let Some(found) = self.find_renamed(id).await? else { return Ok(None) };
+        let inspect = self.docker.inspect_container(&found, None::<InspectContainerOptions>);
+        match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
+            Ok(container) => Ok(Some(inspected(&container, name))),
+            Err(Error::Absent { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Anybody can give a container the name that a sandbox's has.
+    pub(super) fn is_ours(&self, container: &ContainerInspectResponse) -> bool {
+        let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
+        labels.and_then(|labels| labels.get(INSTANCE)).is_some_and(|instance| instance == self.instance.id())
+    }
+
+    /// Looks for the sandbox's volume.
+    pub async fn volume_presence(&self, id: &SandboxId) -> Result<VolumePresence, Error> {
+        let name = volume_name(id);
+        match self.call("inspect volume", limits::ENGINE_CALL, self.docker.inspect_volume(&name)).await {
+            Ok(volume) if self.is_volume_of(&volume, id) => Ok(VolumePresence::Ours),
+            Ok(_) => Ok(VolumePresence::Foreign),
+            Err(Error::Absent { .. }) => Ok(VolumePresence::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the sandbox's container and keeps its volume; done as well where there is none of ours.
+    pub async fn remove_container_of(&self, id: &SandboxId) -> Result<(), Error> {
+        let name = container_name(id);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
+            // By its id: the name may be another's by now.
+            Ok(container) if self.is_of(&container, id) => {
+                self.remove_container(container.id.as_deref().unwrap_or(&name)).await?;
+            }
+            Ok(_) => {
+                warn!(container = name, "another container has the name of a sandbox's; it is left alone");
+            }
+            Err(Error::Absent { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.remove_others(id, None).await
+    }
+
+    /// Removes the sandbox's container and volume, running or not; done as well where there are none.
+    /// [`Error::Miscounted`] where nothing but an empty entry of the volume is left.
+    pub async fn remove(&self, id: &SandboxId) -> Result<(), Error> {
+        self.remove_container_of(id).await?;
+        sandboxd_seam::at("remove.container");
+        let name = volume_name(id);
+        match self.call("inspect volume", limits::ENGINE_CALL, self.docker.inspect_volume(&name)).await {
+            Ok(volume) if !self.is_volume_of(&volume, id) => {
+                warn!(volume = name, "another volume has the name of a sandbox's; it is left alone");
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(Error::Absent { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        // Never by force: where that fails the engine forgets the labels, and the volume is nobody's for ever.
+        let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
+        match absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await) {
+            // There is no container any more, so there is no mount.
+            Err(Error::Failed { source, .. }) if source.to_string().contains("active mounts") => {
+                Err(Error::Miscounted { name })
+            }
+            other => other,
+        }
+    }
+
+    pub(super) async fn remove_container(&self, name: &str) -> Result<(), Error> {
+        // Anonymous volumes go with it; a sandbox's own has a name.
+        let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+        let remove = self.docker.remove_container(name, Some(options));
+        absent_is_done(self.call("remove container", limits::ENGINE_CALL, remove).await)
+    }
+
+    /// Every sandbox's container with our instance id, running or not. The daemon's own helper and publishers are none.
+    pub async fn list(&self) -> Result<Vec<Found>, Error> {
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(HashMap::from([(
+                "label".to_owned(),
+                vec![format!("{INSTANCE}={}", self.instance.id())],
+            )])),
+            ..Default::default()
+        };
+        let list = self.docker.list_containers(Some(options));
+        let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
+        let is_helper = |container: &bollard::models::ContainerSummary| {
+            container
+                .labels
+                .as_ref()
+                .is_some_and(|labels| !labels.contains_key(SANDBOX_ID) || labels.contains_key(PROXY_PORT))
+        };
+        Ok(containers
+            .into_iter()
+            .filter(|container| !is_helper(container))
+            .map(|container| self.found(container))
+            .collect())
+    }
+
+    fn found(&self, container: bollard::models::ContainerSummary) -> Found {
+        Found {
+            labels: self.owner_of(&container),
+            runs: runs(&container),
+            container_id: container.id.unwrap_or_default(),
+        }
+    }
+
+    /// Opens a connection to the sandbox's agent through the engine, where no socket can be shared. The
+    /// agent's own program carries the bytes, as root without capabilities, which is how the agent tells
+    /// it from a command.
+    pub async fn dial_agent(
+        &self,
+        id: &SandboxId,
+    ) -> Result<impl AsyncRead + AsyncWrite + Send + use<>, Error> {
+        let name = container_name(id);
+        let config = ExecConfig {
+            user: Some("0:0".into()),
+            cmd: Some(vec![AGENT_PROGRAM.into(), "dial".into()]),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(false),
+            ..ExecConfig::default()
+        };
+        let exec =
+            self.call("create exec", limits::ENGINE_CALL, self.docker.create_exec(&name, config)).await?;
+        let options = StartExecOptions { output_capacity: Some(DIAL_BUFFER_BYTES), ..Default::default() };
+        let start = self.docker.start_exec(&exec.id, Some(options));
+        match self.call("start exec", limits::ENGINE_CALL, start).await? {
+            StartExecResults::Attached { output, input } => {
+                let bytes = output.map_ok(bollard::container::LogOutput::into_bytes);
+                let reader = StreamReader::new(bytes.map_err(std::io::Error::other));
+                Ok(tokio::io::join(reader, input))
+            }
+            StartExecResults::Detached => Err(Error::NoAnswer { address: self.address.to_string() }),
+        }
+    }
+}
+
+fn inspected(container: &ContainerInspectResponse, name: &str) -> Inspected {
+    let is_named = container.name.as_ref().is_some_and(|found| found.trim_start_matches('/') == name);
+    Inspected {
+        container_id: container.id.clone().unwrap_or_default(),
+        is_named,
+        status: status_of(container.state.as_ref()),
+        posture: posture_of(container),
+    }
+}
+
+fn status_of(state: Option<&ContainerState>) -> Status {
+    let Some(state) = state else { return Status::Ended };
+    let pid = state.pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
+    match state.status {
+        Some(ContainerStateStatusEnum::RUNNING) => Status::Running { pid },
+        Some(ContainerStateStatusEnum::PAUSED) => Status::Paused { pid },
+        Some(ContainerStateStatusEnum::CREATED) => Status::NeverStarted,
+        _ => Status::Ended,
+    }
+}
+
+pub(super) fn absent_is_done(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(Error::Absent { .. }) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,174 @@
+//! The helper's container: what it may do, how it is started and how it ends.
+//!
+//! It may open loop devices (the engine's device rules), make nodes for them (CAP_MKNOD), and write to the
+//! disks' volume. Not more: attaching a loop device needs the right to open it and no capability.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::models::{
+    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, MountVolumeOptions,
+};
+use bollard::query_parameters::{
+    AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, StartContainerOptions,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::link::Link;
+use super::{DiskFault, DisksSetup, disks_name};
+use crate::labels::INSTANCE;
+use crate::{Engine, Error};
+use sandboxd_model::layout::{AGENT_DIR, AGENT_PROGRAM};
+use sandboxd_model::limits;
+
+/// Tells a helper from a sandbox.
+pub(crate) const HELPER_LABEL: &str = "sandboxd.helper";
+
+/// Where the disks' volume is mounted in the helper.
+const DISKS_DIR: &str = "/disks";
+
+/// Loop devices, and the device that knows them all. What else the engine allows every container is
+/// harmless: its terminals, and /dev/null and its like.
+const DEVICE_RULES: [&str; 2] = ["b 7:* rwm", "c 10:237 rwm"];
+
+/// Threads and children of the helper: four at work, with one program each.
+const PIDS: i64 = 64;
+
+/// Enough for e2fsck on the largest disk; the images' pages can be taken back.
+const MEMORY_BYTES: i64 = 512 * 1024 * 1024;
+
+/// The helper's memory-backed place: nodes and a few empty directories. `dev`, because the nodes must work.
+const RUN_OPTIONS: &str = "rw,dev,nosuid,noexec,mode=700,size=1m,nr_inodes=4096";
+
+/// How often it is asked whether a helper is gone.
+const POLL: Duration = Duration::from_millis(20);
+
+impl Engine {
+    /// Starts the helper anew, in place of one that may be there.
+    pub(super) async fn start_helper(&self, setup: &DisksSetup) -> Result<Arc<Link>, Error> {
+        let name = disks_name(&self.instance);
+        self.end_helper(&name).await?;
+        let options = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
+        let create = self.docker.create_container(Some(options), self.helper_body(&name, setup));
+        self.call("create disks' helper", limits::ENGINE_CALL, create).await?;
+        let link = self.attach_and_start(&name).await;
+        if link.is_err() {
+            // The first error is the one to tell; a next start removes it as well.
+            let _ = self.remove_container(&name).await;
+        }
+        link
+    }
+
+    async fn attach_and_start(&self, name: &str) -> Result<Arc<Link>, Error> {
+        let options = AttachContainerOptions {
+            stream: true,
+            stdin: true,
+            stdout: true,
+            stderr: true,
+            ..Default::default()
+        };
+        // Before the start, so that not a byte is missed.
+        let attach = self.docker.attach_container(name, Some(options));
+        let attached = self.call("attach to disks' helper", limits::ENGINE_CALL, attach).await?;
+        let start = self.docker.start_container(name, None::<StartContainerOptions>);
+        self.call("start disks' helper", limits::ENGINE_CALL, start).await?;
+        let call = "greet disks' helper";
+        let greeted = timeout(limits::DISK_CALL, Link::over(attached)).await;
+        let greeted = greeted.map_err(|_| Error::Deadline { call, after: limits::DISK_CALL })?;
+        greeted.map_err(|source| Error::Disk { call, name: String::new(), source })
+    }
+
+    /// Whether a helper of this instance runs, and with it the daemon that started it.
+    pub async fn disks_helper_runs(&self) -> Result<bool, Error> {
+        let name = disks_name(&self.instance);
+        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        match self.call("look for disks' helper", limits::ENGINE_CALL, inspect).await {
+            Ok(found) => Ok(found.state.and_then(|state| state.running).unwrap_or(false)),
+            Err(Error::Absent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the helper and waits until it is gone. It removes itself when it ends, so the engine may be
+    /// at it already.
+    pub(super) async fn end_helper(&self, name: &str) -> Result<(), Error> {
+        let deadline = Instant::now() + limits::DISK_CALL;
+        loop {
+            match self.remove_container(name).await {
+                Err(Error::Conflict { .. }) => {}
+                other => other?,
+            }
+            let inspect = self.docker.inspect_container(name, None::<InspectContainerOptions>);
+            match self.call("look for disks' helper", limits::ENGINE_CALL, inspect).await {
+                Err(Error::Absent { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+                Ok(_) if Instant::now() > deadline => {
+                    return Err(Error::Disk {
+                        call: "end helper",
+                        name: String::new(),
+                        source: DiskFault::Busy,
+                    });
+                }
+                Ok(_) => sleep(POLL).await,
+            }
+        }
+    }
+
+    fn helper_body(&self, name: &str, setup: &DisksSetup) -> ContainerCreateBody {
+        let labels = [(INSTANCE, self.instance.id()), (HELPER_LABEL, "disks")];
+        ContainerCreateBody {
+            image: Some(setup.image.clone()),
+            // Without capabilities it may do what root's files and devices let their owner do.
+            user: Some("0:0".into()),
+            entrypoint: Some(vec![AGENT_PROGRAM.into()]),
+            cmd: Some(vec!["disks".into(), DISKS_DIR.into()]),
+            working_dir: Some("/".into()),
+            labels: Some(labels.map(|(name, value)| (name.into(), value.into())).into()),
+            // The helper ends when we do: then the engine closes its input.
+            open_stdin: Some(true),
+            stdin_once: Some(true),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            stop_signal: Some("SIGKILL".into()),
+            network_disabled: Some(true),
+            host_config: Some(helper_host_config(name, setup)),
+            ..ContainerCreateBody::default()
+        }
+    }
+}
+
+fn helper_host_config(disks_volume: &str, setup: &DisksSetup) -> HostConfig {
+    let volume = |name: &str, target: &str, read_only| Mount {
+        typ: Some(MountType::VOLUME),
+        source: Some(name.into()),
+        target: Some(target.into()),
+        read_only: Some(read_only),
+        volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..MountVolumeOptions::default() }),
+        ..Mount::default()
+    };
+    HostConfig {
+        init: Some(false),
+        auto_remove: Some(true),
+        readonly_rootfs: Some(true),
+        privileged: Some(false),
+        cap_drop: Some(vec!["ALL".into()]),
+        // For the nodes of loop devices, which are made while it runs.
+        cap_add: Some(vec!["MKNOD".into()]),
+        device_cgroup_rules: Some(DEVICE_RULES.map(Into::into).into()),
+        security_opt: Some(vec!["no-new-privileges:true".into()]),
+        network_mode: Some("none".into()),
+        ipc_mode: Some("private".into()),
+        pids_limit: Some(PIDS),
+        memory: Some(MEMORY_BYTES),
+        memory_swap: Some(MEMORY_BYTES),
+        tmpfs: Some(HashMap::from([("/run".into(), RUN_OPTIONS.into())])),
+        mounts: Some(vec![
+            volume(disks_volume, DISKS_DIR, false),
+            volume(&setup.agent_volume, AGENT_DIR, true),
+        ]),
+        log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+        ..HostConfig::default()
+    }
+}

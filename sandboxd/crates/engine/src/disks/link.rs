@@ -1,0 +1,226 @@
+//! The connection to the helper: many requests on their way at once, told apart by their numbers.
+//!
+//! One task owns the connection. It ends with the connection, and every request that waits then learns so.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bollard::container::{AttachContainerResults, LogOutput};
+use futures::StreamExt;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::DiskFault;
+use crate::Error;
+
+/// The helper's first line; another number means another program than ours.
+const HELLO: &str = "sandbox-disks 1";
+
+/// Requests on their way at once; more wait here. So few that writing one never waits for the helper to
+/// read, and the helper is always heard.
+const AT_ONCE: usize = 32;
+
+/// Longest line of the helper, in bytes. What is longer is not ours.
+const MAX_LINE_BYTES: usize = 4096;
+
+/// Lines of one answer; more disks than this are not listed.
+const MAX_LINES: usize = 65_536;
+
+/// What the helper said to a request: the lines before `ok`, and the words after it.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) lines: Vec<String>,
+    pub(super) words: String,
+}
+
+type Reply = oneshot::Sender<Result<Answer, DiskFault>>;
+
+struct Request {
+    number: u64,
+    line: String,
+    reply: Reply,
+}
+
+/// A helper that said hello.
+#[derive(Debug)]
+pub(super) struct Link {
+    requests: mpsc::Sender<Request>,
+    places: Semaphore,
+    last_number: AtomicU64,
+}
+
+impl Link {
+    /// Takes over a connection, once the helper has said its first line.
+    pub(super) async fn over(mut attached: AttachContainerResults) -> Result<Arc<Self>, DiskFault> {
+        let mut lines = Lines::default();
+        while lines.first().is_none() {
+            lines.take(attached.output.next().await)?;
+        }
+        if lines.pop().as_deref() != Some(HELLO) {
+            return Err(DiskFault::HelperAway);
+        }
+        let (requests, queue) = mpsc::channel(AT_ONCE);
+        tokio::spawn(carry(attached, lines, queue));
+        Ok(Arc::new(Self { requests, places: Semaphore::new(AT_ONCE), last_number: AtomicU64::new(0) }))
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    /// Asks the helper; `call` names the question in errors.
+    pub(super) async fn ask(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        words: &str,
+    ) -> Result<Result<Answer, DiskFault>, Error> {
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        let (reply, answer) = oneshot::channel();
+        let request = Request { number, line: format!("{number} {words}\n"), reply };
+        let asked = async {
+            let _place = self.places.acquire().await.map_err(|_| DiskFault::HelperAway)?;
+            self.requests.send(request).await.map_err(|_| DiskFault::HelperAway)?;
+            answer.await.unwrap_or(Err(DiskFault::HelperAway))
+        };
+        timeout(deadline, asked).await.map_err(|_| Error::Deadline { call, after: deadline })
+    }
+}
+
+/// Writes requests and hands out answers until either side ends.
+async fn carry(attached: AttachContainerResults, mut lines: Lines, mut queue: mpsc::Receiver<Request>) {
+    let AttachContainerResults { mut output, mut input } = attached;
+    let mut waiting = Waiting::default();
+    loop {
+        while let Some(line) = lines.pop() {
+            waiting.take(&line);
+        }
+        tokio::select! {
+            request = queue.recv() => {
+                let Some(Request { number, line, reply }) = request else { break };
+                waiting.add(number, reply);
+                if write(&mut input, &line).await.is_err() {
+                    break;
+                }
+            }
+            frame = output.next() => {
+                if lines.take(frame).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    // The helper ends with its input.
+    let _ = input.shutdown().await;
+}
+
+async fn write(input: &mut (impl AsyncWrite + Unpin), line: &str) -> std::io::Result<()> {
+    input.write_all(line.as_bytes()).await?;
+    input.flush().await
+}
+
+/// The requests that have no answer yet.
+#[derive(Default)]
+struct Waiting(HashMap<u64, (Reply, Vec<String>)>);
+
+impl Waiting {
+    fn add(&mut self, number: u64, reply: Reply) {
+        // Those whose caller gave up: a helper that never answers them must not fill our memory.
+        self.0.retain(|_, (reply, _)| !reply.is_closed());
+        self.0.insert(number, (reply, Vec::new()));
+    }
+
+    /// Takes one line; what belongs to no request is dropped.
+    fn take(&mut self, line: &str) {
+        let Some((number, words)) = line.split_once(' ') else { return };
+        let Ok(number) = number.parse::<u64>() else { return };
+        let (kind, rest) = words.split_once(' ').unwrap_or((words, ""));
+        if kind == "ok" || kind == "err" {
+            let Some((reply, lines)) = self.0.remove(&number) else { return };
+            let answer = match kind {
+                "ok" => Ok(Answer { lines, words: rest.to_owned() }),
+                _ => Err(DiskFault::parse(rest)),
+            };
+            // A caller that gave up needs no answer.
+            let _ = reply.send(answer);
+        } else if let Some((_, lines)) = self.0.get_mut(&number)
+            && lines.len() < MAX_LINES
+        {
+            lines.push(words.to_owned());
+        }
+    }
+}
+
+/// Cuts what arrives into lines.
+#[derive(Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Lines {
+    fn take(&mut self, frame: Option<Result<LogOutput, bollard::errors::Error>>) -> Result<(), DiskFault> {
+        let Some(Ok(frame)) = frame else { return Err(DiskFault::HelperAway) };
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        match frame {
+            LogOutput::StdErr { message } => {
+                tracing::warn!(said = %String::from_utf8_lossy(&message).trim(), "the disks' helper complained");
+            }
+            other => self.bytes.extend_from_slice(&other.into_bytes()),
+        }
+        let unfinished = self.bytes.rsplit(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len);
+        if unfinished > MAX_LINE_BYTES { Err(DiskFault::HelperAway) } else { Ok(()) }
+    }
+
+    fn first(&self) -> Option<usize> {
+        self.bytes[self.start..].iter().position(|byte| *byte == b'\n')
+    }
+
+    fn pop(&mut self) -> Option<String> {
+        let end = self.start + self.first()?;
+        let line = String::from_utf8_lossy(&self.bytes[self.start..end]).into_owned();
+        self.start = end + 1;
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(text: &str) -> Option<Result<LogOutput, bollard::errors::Error>> {
+        Some(Ok(LogOutput::StdOut { message: text.to_owned().into() }))
+    }
+
+    #[test]
+    fn lines_come_out_as_they_went_in_however_they_are_cut() {
+        let mut lines = Lines::default();
+        lines.take(frame("one\ntw")).unwrap();
+        assert_eq!((lines.pop().as_deref(), lines.pop()), (Some("one"), None));
+        lines.take(frame("o\nthree\n")).unwrap();
+        assert_eq!(lines.pop().as_deref(), Some("two"));
+        assert_eq!(lines.pop().as_deref(), Some("three"));
+        assert_eq!(lines.take(frame(&"x".repeat(MAX_LINE_BYTES + 1))), Err(DiskFault::HelperAway));
+        assert_eq!(lines.take(None), Err(DiskFault::HelperAway));
+    }
+
+    #[test]
+    fn answers_find_their_requests_in_any_order() {
+        let mut waiting = Waiting::default();
+        let (one, mut first) = oneshot::channel();
+        let (two, mut second) = oneshot::channel();
+        waiting.add(1, one);
+        waiting.add(2, two);
+        for line in ["2 disk a 1 true", "9 ok", "nonsense", "1 err busy in use", "2 ok 5 6"] {
+            waiting.take(line);
+        }
+        assert_eq!(first.try_recv().unwrap().unwrap_err(), DiskFault::Busy);
+        let answer = second.try_recv().unwrap().unwrap();
+        assert_eq!((answer.lines, answer.words), (vec!["disk a 1 true".to_owned()], "5 6".to_owned()));
+        assert!(waiting.0.is_empty());
+    }
+}

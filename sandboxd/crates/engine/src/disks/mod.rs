@@ -1,0 +1,312 @@
+//! Disks: file systems of a fixed size for the workspaces, which is what makes their quota hard.
+//!
+//! A disk is an ext4 image in a file of one engine volume. A helper container makes and attaches them, and
+//! the engine mounts them as the sandboxes' volumes, so that its socket is all we need. What would be easy
+//! to get wrong: a loop device's number means nothing, it is another disk's as soon as it is let go of. So a
+//! device is only ever named through a link, the link is only there while the helper holds the device, and
+//! [`Attached::release`] says whether it did so all the time.
+
+mod attached;
+mod fault;
+mod helper;
+mod link;
+mod probe;
+mod ready;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bollard::models::VolumeCreateRequest;
+use bollard::query_parameters::RemoveVolumeOptions;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep};
+
+pub use attached::Attached;
+pub use fault::DiskFault;
+pub use ready::DiskPool;
+
+use self::link::{Answer, Link};
+use self::probe::{PROBE_PREFIX, probe_name};
+use super::container::absent_is_done;
+use super::labels::INSTANCE;
+use super::{Engine, Error};
+use sandboxd_model::{Disk, Instance, UidSlot, limits};
+
+/// Tells the volume of disks.
+const LABEL: &str = "sandboxd.disks";
+
+/// What a name is made of: 32 characters, so that each byte of chance gives one evenly.
+const NAME_CHARS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const NAME_RANDOM_CHARS: usize = 20;
+
+/// How often it is asked again whether a disk is let go of.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How much of the pool a disk takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskUse {
+    /// Its name.
+    pub name: String,
+    /// What its image takes of the pool, in bytes.
+    pub allocated_bytes: u64,
+    /// Whether a device is attached to it, mounted or not.
+    pub attached: bool,
+    /// Whether it was ever mounted, so that it may have somebody's files.
+    pub used: bool,
+}
+
+/// Room in the file system that all disks' images are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// What may still be written, in bytes.
+    pub free_bytes: u64,
+    /// All of it, in bytes.
+    pub total_bytes: u64,
+}
+
+/// The disks of this installation, cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Disks {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    engine: Engine,
+    setup: DisksSetup,
+    mountpoint: String,
+    /// Replaced by an empty one when its link is broken; whoever comes first then starts a helper.
+    helper: Mutex<Arc<OnceCell<Arc<Link>>>>,
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct DisksSetup {
+    image: String,
+    agent_volume: String,
+}
+
+/// Name of the helper and of the volume.
+fn disks_name(instance: &Instance) -> String {
+    format!("sandboxd-disks-{}", instance.id())
+}
+
+impl Engine {
+    /// Starts the helper and proves that disks work here: one is made, attached, mounted by the engine and
+    /// removed. The error says which of these does not.
+    pub async fn open_disks(&self, image: &str, agent_volume: &str) -> Result<Disks, Error> {
+        let volume = VolumeCreateRequest {
+            name: Some(disks_name(&self.instance)),
+            labels: Some([(INSTANCE.into(), self.instance.id().into()), (LABEL.into(), "1".into())].into()),
+            ..VolumeCreateRequest::default()
+        };
+        let create = self.docker.create_volume(volume);
+        let volume = self.call("create disks' volume", limits::ENGINE_CALL, create).await?;
+        let setup = DisksSetup { image: image.into(), agent_volume: agent_volume.into() };
+        let shared = Shared {
+            engine: self.clone(),
+            setup,
+            mountpoint: volume.mountpoint,
+            helper: Mutex::default(),
+            closed: AtomicBool::new(false),
+        };
+        let disks = Disks { shared: Arc::new(shared) };
+        match disks.prove().await {
+            Ok(()) => Ok(disks),
+            Err(error) => {
+                disks.close().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Tries whether disks work here and leaves nothing but the agent's volume, which every daemon shares.
+    pub async fn try_disks(&self, image: &str, agent_program: &Path) -> Result<(), Error> {
+        let tried = async {
+            let agent_volume = self.ensure_agent_volume(agent_program, None, image).await?;
+            self.open_disks(image, &agent_volume).await?.close().await;
+            Ok(())
+        };
+        let tried = tried.await;
+        tried.and(self.remove_trial().await)
+    }
+
+    /// Removes what [`Self::try_disks`] made, also where it was cut off. Only for an instance that has nothing
+    /// else.
+    pub async fn remove_trial(&self) -> Result<(), Error> {
+        let name = disks_name(&self.instance);
+        let carriers = self.remove_carriers().await;
+        let probe = self.remove_probe(&probe_name(&self.instance)).await;
+        let helper = self.end_helper(&name).await;
+        let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
+        let volume = absent_is_done(self.call("remove disks' volume", limits::ENGINE_CALL, remove).await);
+        carriers.and(probe).and(helper).and(volume)
+    }
+}
+
+impl Disks {
+    /// Makes a disk of `mib` MiB. One whose maker gave up is in [`Disks::list`] and nobody's.
+    pub async fn make(&self, mib: u32) -> Result<Disk, Error> {
+        self.make_named(random_name(), mib).await
+    }
+
+    async fn make_named(&self, name: String, mib: u32) -> Result<Disk, Error> {
+        let call = "make disk";
+        let answer = self.ask(call, limits::DISK_MAKE, &name, &format!("make {name} {mib}")).await?;
+        Disk::new(&name, &answer.words).map_err(|_| not_understood(call, &name))
+    }
+
+    /// Attaches a device to the disk, so that the engine can mount it. A disk that was never mounted gets
+    /// its directories' owner now.
+    pub async fn attach(&self, disk: &Disk, owner: UidSlot) -> Result<Attached, Error> {
+        let call = "attach disk";
+        let name = disk.name();
+        let link = self.link().await?;
+        // First, so that a caller that gives up in between leaves nothing attached.
+        let attached = Attached::by(Arc::clone(&link), name);
+        let words = format!("attach {name} {} {}", disk.uuid(), owner.uid());
+        match link.ask(call, limits::DISK_ATTACH, &words).await? {
+            Ok(_) => Ok(attached),
+            Err(source) => {
+                attached.forget();
+                Err(Error::Disk { call, name: name.to_owned(), source })
+            }
+        }
+    }
+
+    /// Deletes the disk; done as well where there is none. One that a sandbox just let go of is waited for.
+    pub async fn remove(&self, name: &str) -> Result<(), Error> {
+        if !Disk::is_name(name) {
+            // None of ours has such a name.
+            return Ok(());
+        }
+        let deadline = Instant::now() + limits::DISK_LET_GO;
+        let words = format!("remove {name}");
+        loop {
+            match self.ask("remove disk", limits::DISK_CALL, name, &words).await {
+                // The kernel takes a mount down a moment after its last process.
+                Err(Error::Disk { source: DiskFault::Busy, .. }) if Instant::now() < deadline => {
+                    sleep(POLL).await;
+                }
+                other => return other.map(drop),
+            }
+        }
+    }
+
+    /// All disks there are, whoever has them.
+    pub async fn list(&self) -> Result<Vec<DiskUse>, Error> {
+        let call = "list disks";
+        let answer = self.ask(call, limits::DISK_CALL, "", "list").await?;
+        let uses = answer.lines.iter().map(|line| parse_use(line).ok_or_else(|| not_understood(call, "")));
+        uses.collect()
+    }
+
+    /// Room for disks to grow into.
+    pub async fn space(&self) -> Result<Space, Error> {
+        let call = "ask for space";
+        let answer = self.ask(call, limits::DISK_CALL, "", "space").await?;
+        let numbers = answer.words.split_once(' ').and_then(|(free, total)| {
+            Some(Space { free_bytes: free.parse().ok()?, total_bytes: total.parse().ok()? })
+        });
+        numbers.ok_or_else(|| not_understood(call, ""))
+    }
+
+    /// Where the engine finds the disk while it is attached: what its volume's `device` is.
+    pub fn device(&self, disk: &Disk) -> String {
+        format!("{}/{}.dev", self.shared.mountpoint, disk.name())
+    }
+
+    /// Ends the helper and waits until it is gone; nothing can be asked afterwards. Mounted disks stay.
+    pub async fn close(&self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        let engine = &self.shared.engine;
+        if let Err(error) = engine.end_helper(&disks_name(&engine.instance)).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the disks' helper was not seen to end");
+        }
+    }
+
+    async fn ask(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        name: &str,
+        words: &str,
+    ) -> Result<Answer, Error> {
+        let answer = self.link().await?.ask(call, deadline, words).await?;
+        answer.map_err(|source| Error::Disk { call, name: name.to_owned(), source })
+    }
+
+    /// The helper, started if there is none.
+    async fn link(&self) -> Result<Arc<Link>, Error> {
+        let shared = &self.shared;
+        if shared.closed.load(Ordering::Relaxed) {
+            let source = DiskFault::HelperAway;
+            return Err(Error::Disk { call: "start helper", name: String::new(), source });
+        }
+        let cell = {
+            let mut cell = shared.helper.lock().unwrap_or_else(PoisonError::into_inner);
+            if cell.get().is_some_and(|link| link.is_broken()) {
+                *cell = Arc::default();
+            }
+            Arc::clone(&cell)
+        };
+        cell.get_or_try_init(|| shared.engine.start_helper(&shared.setup)).await.cloned()
+    }
+}
+
+fn random_name() -> String {
+    let mut bytes = [0; NAME_RANDOM_CHARS];
+    getrandom::fill(&mut bytes).expect("the kernel has randomness");
+    let chars = bytes.map(|byte| char::from(NAME_CHARS[usize::from(byte) % NAME_CHARS.len()]));
+    format!("dsk_{}", chars.iter().collect::<String>())
+}
+
+fn parse_use(line: &str) -> Option<DiskUse> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (name, bytes, attached, used) = match words[..] {
+        ["disk", name, bytes, attached, used] => (name, bytes, attached, used),
+        // An older agent does not tell; there may be files in it.
+        ["disk", name, bytes, attached] => (name, bytes, attached, "true"),
+        _ => return None,
+    };
+    Disk::is_name(name).then_some(())?;
+    Some(DiskUse {
+        name: name.to_owned(),
+        allocated_bytes: bytes.parse().ok()?,
+        attached: attached.parse().ok()?,
+        // A proof is mounted and has nobody's files.
+        used: used.parse::<bool>().ok()? && !name.starts_with(PROBE_PREFIX),
+    })
+}
+
+fn not_understood(call: &'static str, name: &str) -> Error {
+    Error::Disk { call, name: name.to_owned(), source: DiskFault::HelperAway }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_long_and_lead_nowhere() {
+        let (one, two) = (random_name(), random_name());
+        assert_ne!(one, two);
+        assert!(Disk::new(&one, "3f2504e0-4f89-41d3-9a0c-0305e82c3301").is_ok());
+        assert_eq!(one.len(), 24);
+    }
+
+    #[test]
+    fn a_line_of_the_list_is_read_or_refused() {
+        let read = DiskUse { name: "a".into(), allocated_bytes: 5, attached: true, used: true };
+        assert_eq!(parse_use("disk a 5 true true"), Some(read));
+        assert!(parse_use("disk a 5 true").is_some_and(|disk| disk.used));
+        assert!(parse_use("disk prb_a 5 true true").is_some_and(|probe| !probe.used));
+        for line in ["", "disk a 5", "disk a x true true", "disk ../a 5 true true", "disk a 5 true maybe"] {
+            assert_eq!(parse_use(line), None, "{line}");
+        }
+    }
+}

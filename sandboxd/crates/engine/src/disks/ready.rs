@@ -1,0 +1,92 @@
+//! A few disks made ahead, so that a create does not wait for one.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::warn;
+
+use super::Disks;
+use crate::Error;
+use sandboxd_model::Disk;
+
+/// Disks that are kept ready.
+const READY: usize = 2;
+
+/// How long a create gets the machine for itself before the disk it took is replaced.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a disk that could not be made is left alone.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// Disks of one size, made ahead by a task that ends with this.
+#[derive(Debug)]
+pub struct DiskPool {
+    disks: Disks,
+    mib: u32,
+    stock: Arc<Stock>,
+    _filling: DropGuard,
+}
+
+#[derive(Debug, Default)]
+struct Stock {
+    ready: Mutex<VecDeque<Disk>>,
+    taken: Notify,
+}
+
+impl DiskPool {
+    /// Begins to make disks of `mib` MiB. Those of a pool before this one are nobody's and to be removed.
+    pub fn new(disks: Disks, mib: u32) -> Self {
+        let stock = Arc::new(Stock::default());
+        let end = CancellationToken::new();
+        let filling = end.clone().drop_guard();
+        let fill = Arc::clone(&stock).fill(disks.clone(), mib);
+        tokio::spawn(async move { end.run_until_cancelled(fill).await });
+        Self { disks, mib, stock, _filling: filling }
+    }
+
+    /// A disk of `mib` MiB: one that is ready, or one made now.
+    pub async fn take(&self, mib: u32) -> Result<Disk, Error> {
+        let ready = if mib == self.mib { self.stock.lock().pop_front() } else { None };
+        match ready {
+            Some(disk) => {
+                self.stock.taken.notify_one();
+                Ok(disk)
+            }
+            None => self.disks.make(mib).await,
+        }
+    }
+
+    /// Names of those that wait to be taken, which no sweep may remove.
+    pub fn names(&self) -> Vec<String> {
+        self.stock.lock().iter().map(|disk| disk.name().to_owned()).collect()
+    }
+}
+
+impl Stock {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Disk>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn fill(self: Arc<Self>, disks: Disks, mib: u32) {
+        loop {
+            while self.lock().len() < READY {
+                match disks.make(mib).await {
+                    Ok(disk) => self.lock().push_back(disk),
+                    Err(error) => {
+                        warn!(
+                            error = &error as &dyn std::error::Error,
+                            "no disk could be made ahead; creates make their own"
+                        );
+                        sleep(RETRY).await;
+                    }
+                }
+            }
+            self.taken.notified().await;
+            sleep(PAUSE).await;
+        }
+    }
+}

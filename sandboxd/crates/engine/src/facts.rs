@@ -1,0 +1,265 @@
+//! What the engine says of itself, and what is known to be wrong with engines like it.
+
+use std::cmp::Ordering;
+use std::path::PathBuf;
+
+use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum, SystemVersion};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Engine, Error};
+use sandboxd_model::limits;
+
+/// The engine as it describes itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Its version, with whatever its distribution added.
+    pub version: String,
+    /// Version of runc, and the commit or package it was built from.
+    pub runc: Option<(String, String)>,
+    /// Names of its security options: `seccomp`, `apparmor`, `rootless`, `userns`, …
+    pub security: Vec<String>,
+    /// Its own warnings.
+    pub warnings: Vec<String>,
+    /// Limits that it cannot set: `memory`, `swap`, `processes`, `processor`.
+    pub missing_limits: Vec<&'static str>,
+    /// Where it keeps images and volumes, on its own machine.
+    pub root_dir: Option<PathBuf>,
+    /// 1 or 2.
+    pub cgroup_version: Option<u8>,
+    /// Whether containers go on while it is restarted.
+    pub live_restore: bool,
+    /// What it runs on.
+    pub operating_system: String,
+    /// Names of the OCI runtimes it has.
+    pub runtimes: Vec<String>,
+    /// How far its clock is ahead of ours.
+    pub clock_ahead: Option<SignedDuration>,
+}
+
+impl Engine {
+    /// Asks the engine about itself.
+    pub async fn facts(&self) -> Result<Facts, Error> {
+        let version = self.call("version", limits::ENGINE_PING, self.docker.version()).await?;
+        let asked = Timestamp::now();
+        let info = self.call("info", limits::ENGINE_CALL, self.docker.info()).await?;
+        let took = Timestamp::now().duration_since(asked);
+        // Its clock was read somewhere between question and answer.
+        Ok(Facts::new(info, version, asked + took / 2))
+    }
+}
+
+impl Facts {
+    fn new(info: SystemInfo, version: SystemVersion, asked: Timestamp) -> Self {
+        let components = version.components.unwrap_or_default();
+        let runc = components.into_iter().find(|component| component.name == "runc");
+        let commit = |details: Option<std::collections::HashMap<String, String>>| {
+            details.and_then(|mut details| details.remove("GitCommit")).unwrap_or_default()
+        };
+        let clock = info.system_time.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
+        let mut runtimes: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
+        runtimes.sort();
+        let limits = [
+            ("memory", info.memory_limit),
+            ("swap", info.swap_limit),
+            ("processes", info.pids_limit),
+            ("processor", info.cpu_cfs_quota),
+        ];
+        Self {
+            version: version.version.unwrap_or_default(),
+            runc: runc.map(|runc| (runc.version, commit(runc.details))),
+            security: info.security_options.unwrap_or_default().iter().map(|text| name_of(text)).collect(),
+            warnings: info.warnings.unwrap_or_default(),
+            missing_limits: limits
+                .iter()
+                .filter(|limit| limit.1 == Some(false))
+                .map(|limit| limit.0)
+                .collect(),
+            root_dir: info.docker_root_dir.map(PathBuf::from),
+            cgroup_version: match info.cgroup_version {
+                Some(SystemInfoCgroupVersionEnum::_1) => Some(1),
+                Some(SystemInfoCgroupVersionEnum::_2) => Some(2),
+                Some(SystemInfoCgroupVersionEnum::EMPTY) | None => None,
+            },
+            live_restore: info.live_restore_enabled.unwrap_or(false),
+            operating_system: info.operating_system.unwrap_or_default(),
+            runtimes,
+            clock_ahead: clock.map(|clock| clock.duration_since(asked)),
+        }
+    }
+
+    /// Whether the engine itself runs without root.
+    pub fn is_rootless(&self) -> bool {
+        self.has("rootless")
+    }
+
+    /// Whether root in a container is somebody else on the engine's machine.
+    pub fn remaps_users(&self) -> bool {
+        self.has("userns") || self.is_rootless()
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.security.iter().any(|found| found == option)
+    }
+
+    /// What weakens every sandbox on this engine, a short phrase each. What only concerns containers with a
+    /// network is left out, because no sandbox has one.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Some((version, package)) = &self.runc {
+            found.extend(runc_warnings(version, package));
+        }
+        match Version::parse(&self.version) {
+            None => found.push(format!("engine version {:?} cannot be judged", self.version)),
+            // CVE-2026-41567, -41568 and -42306: copying from and to containers that run, which is never done.
+            Some(version) if version < Version::of(29, 5, 1) => {
+                found.push(format!(
+                    "engine {version} is older than 29.5.1, where its archive calls were mended"
+                ));
+            }
+            Some(_) => {}
+        }
+        found.extend(self.missing_limits.iter().map(|limit| format!("the engine cannot limit {limit}")));
+        if !self.has("seccomp") {
+            found.push("the engine has no seccomp".into());
+        }
+        found
+    }
+}
+
+/// `seccomp` of `name=seccomp,profile=default`.
+fn name_of(option: &str) -> String {
+    let name = option.split(',').find_map(|part| part.strip_prefix("name="));
+    name.unwrap_or(option).to_owned()
+}
+
+fn runc_warnings(text: &str, package: &str) -> Vec<String> {
+    let Some(version) = Version::parse(text) else {
+        return vec![format!("runc version {text:?} cannot be judged")];
+    };
+    let mut found = Vec::new();
+    if version < Version::of(1, 1, 12) {
+        // Distributions mend old versions and say so in the package's name, but not what they mended.
+        let unless =
+            if is_distribution(package) { format!(", unless {package} has it") } else { String::new() };
+        found.push(format!("runc {version} lacks the fix of CVE-2024-21626 (1.1.12){unless}"));
+    }
+    let mended = match (version.major, version.minor) {
+        (1, 3) => version >= Version::of(1, 3, 3),
+        (1, 4) => version >= Version { candidate: Some(3), ..Version::of(1, 4, 0) },
+        _ => version >= Version::of(1, 2, 8),
+    };
+    if !mended {
+        found.push(format!(
+            "runc {version} lacks the fixes of CVE-2025-31133, -52565 and -52881 (1.2.8, 1.3.3)"
+        ));
+    }
+    found
+}
+
+fn is_distribution(package: &str) -> bool {
+    ["deb", "ubuntu", ".el", ".fc", "~bpo", "suse"].iter().any(|mark| package.contains(mark))
+}
+
+/// A version, as far as its order matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    major: u64,
+    minor: u64,
+    patch: u64,
+    /// Of `-rc.3`; a release has none and comes after all of them.
+    candidate: Option<u64>,
+}
+
+impl Version {
+    const fn of(major: u64, minor: u64, patch: u64) -> Self {
+        Self { major, minor, patch, candidate: None }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let end = text.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(text.len());
+        let (numbers, rest) = text.split_at(end);
+        let mut numbers = numbers.split('.').filter(|part| !part.is_empty()).map(|part| part.parse().ok());
+        let (major, minor) = (numbers.next()??, numbers.next()??);
+        let patch = numbers.next().flatten().unwrap_or(0);
+        let candidate = rest.strip_prefix("-rc").and_then(|rest| {
+            let digits = rest.trim_start_matches('.');
+            let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());
+            digits[..end].parse().ok()
+        });
+        Some(Self { major, minor, patch, candidate })
+    }
+}
+
+impl Ord for Version {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |version: &Self| {
+            (version.major, version.minor, version.patch, version.candidate.unwrap_or(u64::MAX))
+        };
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
+        self.candidate.map_or(Ok(()), |candidate| write!(f, "-rc.{candidate}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(engine: &str, runc: &str, package: &str) -> Facts {
+        Facts {
+            version: engine.into(),
+            runc: Some((runc.into(), package.into())),
+            security: vec!["seccomp".into()],
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn versions_are_read_as_engines_write_them() {
+        let parse = |text| Version::parse(text).map(|version| version.to_string());
+        assert_eq!(parse("20.10.24+dfsg1").as_deref(), Some("20.10.24"));
+        assert_eq!(parse("1.1.5+ds1").as_deref(), Some("1.1.5"));
+        assert_eq!(parse("v1.4.0-rc.2+dev").as_deref(), Some("1.4.0-rc.2"));
+        assert_eq!(parse("29.0").as_deref(), Some("29.0.0"));
+        assert_eq!(parse("library-import"), None);
+        assert!(Version::parse("1.4.0-rc.3") < Version::parse("1.4.0"));
+    }
+
+    #[test]
+    fn a_mended_engine_has_no_warnings() {
+        for runc in ["1.2.8", "1.3.3", "1.4.0-rc.3", "1.4.0", "1.5.1", "2.0.0"] {
+            assert_eq!(facts("29.5.1", runc, "").warnings(), Vec::<String>::new(), "{runc}");
+        }
+    }
+
+    #[test]
+    fn an_old_one_is_told_by_what_it_lacks() {
+        let found = |runc, package| facts("29.5.1", runc, package).warnings().len();
+        assert_eq!(found("1.1.11", ""), 2);
+        assert_eq!(
+            (found("1.1.12", ""), found("1.2.7", ""), found("1.3.2", ""), found("1.4.0-rc.2", "")),
+            (1, 1, 1, 1)
+        );
+        let debian = facts("20.10.24+dfsg1", "1.1.5+ds1", "1.1.5+ds1-1+deb12u1").warnings();
+        assert!(debian[0].contains("unless 1.1.5+ds1-1+deb12u1 has it"), "{debian:?}");
+        assert!(debian[2].contains("20.10.24 is older than 29.5.1"), "{debian:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_enforced_is_told() {
+        let facts = Facts { missing_limits: vec!["swap"], security: vec![], ..facts("29.5.1", "1.4.0", "") };
+        assert_eq!(facts.warnings(), ["the engine cannot limit swap", "the engine has no seccomp"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! The sandbox image: whether it is there, and building it where it is not.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use bollard::query_parameters::{BuildImageOptions, CreateImageOptions};
+use bytes::Bytes;
+use futures::TryStreamExt;
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use super::base_image::LOCAL_BASE;
+use super::progress::drain;
+use super::tar::Archive;
+use super::{Engine, Error};
+use sandboxd_model::limits;
+
+/// What the Dockerfile is built over where a registry can be reached.
+const PUBLIC_BASE: &str = "node:24-trixie-slim";
+
+/// Folder of the image below [`ImageSource::folder`].
+const IMAGE_FOLDER: &str = "node24";
+
+/// Label with the checksum of the Dockerfile that an image was built from. It is not one of ours, because containers inherit it.
+const SOURCE_LABEL: &str = "org.opencontainers.image.revision";
+
+/// Where the build finds a certificate bundle, in the image's folder.
+const BUILD_CA: &str = "build-ca/ca.crt";
+
+/// What an image is made from.
+#[derive(Debug, Clone)]
+pub struct ImageSource {
+    /// `sandbox-images`, with one folder per image and `make-base`.
+    pub folder: PathBuf,
+    /// Certificates that the build trusts besides the image's own; they do not stay in it.
+    pub build_ca: Option<PathBuf>,
+}
+
+impl ImageSource {
+    /// SHA-256 of the Dockerfile, as [`SOURCE_LABEL`] has it. `scripts/lib/image.sh` compares it too.
+    fn revision(&self) -> Result<String, Error> {
+        let path = self.folder.join(IMAGE_FOLDER).join("Dockerfile");
+        let file = std::fs::read(&path).map_err(|source| Error::ImageFolder { path, source })?;
+        Ok(Sha256::digest(file).iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+impl Engine {
+    /// Whether an image that is there was built from this source. One that nobody labelled was not.
+    pub async fn is_built_from(&self, tag: &str, source: &ImageSource) -> Result<bool, Error> {
+        let image = self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await?;
+        let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
+        Ok(labels.get(SOURCE_LABEL) == Some(&source.revision()?))
+    }
+
+    /// Whether the image is on the engine.
+    pub async fn has_image(&self, tag: &str) -> Result<bool, Error> {
+        match self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await {
+            Ok(_) => Ok(true),
+            Err(Error::Absent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Pulls an image from its registry.
+    pub async fn pull(&self, tag: &str) -> Result<(), Error> {
+        // A digest needs no tag, and neither does a reference that has one after its last slash.
+        let (name, version) = match tag.rsplit_once(':') {
+            Some((name, version)) if !version.contains('/') && !tag.contains('@') => (name, Some(version)),
+            _ => (tag, (!tag.contains('@')).then_some("latest")),
+        };
+        let options = CreateImageOptions {
+            from_image: Some(name.to_owned()),
+            tag: version.map(str::to_owned),
+            ..Default::default()
+        };
+        info!(image = tag, "pulling an image");
+        let docker = self.docker.clone().with_timeout(limits::IMAGE_PULL);
+        let pull = timeout(limits::IMAGE_PULL, drain(docker.create_image(Some(options), None, None)));
+        match pull.await {
+            Ok(pulled) => pulled.map_err(|source| Error::from_call("pull image", &self.address, source)),
+            Err(_) => Err(Error::Deadline { call: "pull image", after: limits::IMAGE_PULL }),
+        }
+    }
+
+    /// Builds the image. Takes minutes; its progress goes to the log.
+    pub async fn build_image(&self, tag: &str, source: &ImageSource) -> Result<(), Error> {
+        let base = self.choose_base(source).await?;
+        info!(image = tag, base, "building the sandbox image; this takes a few minutes");
+        let context = self.build_context(source)?;
+        let options = BuildImageOptions {
+            t: Some(tag.to_owned()),
+            labels: Some(HashMap::from([(SOURCE_LABEL.to_owned(), source.revision()?)])),
+            buildargs: Some(HashMap::from([("BASE_IMAGE".to_owned(), base)])),
+            rm: true,
+            forcerm: true,
+            ..Default::default()
+        };
+        let docker = self.docker.clone().with_timeout(limits::IMAGE_BUILD);
+        let mut output = std::pin::pin!(docker.build_image(options, None, Some(bollard::body_full(context))));
+        while let Some(line) = output
+            .try_next()
+            .await
+            .map_err(|source| Error::from_call("build image", &self.address, source))?
+        {
+            if let Some(error) = line.error_detail.and_then(|detail| detail.message) {
+                return Err(Error::ImageBuild { last_words: error });
+            }
+            if let Some(text) = line.stream.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+                info!(target: "sandboxd::image_build", "{text}");
+            }
+        }
+        info!(image = tag, "the sandbox image is built");
+        Ok(())
+    }
+
+    fn build_context(&self, source: &ImageSource) -> Result<Bytes, Error> {
+        let folder = source.folder.join(IMAGE_FOLDER);
+        let mut archive = Archive::new();
+        let written = archive.tree(&folder).and_then(|()| match &source.build_ca {
+            Some(bundle) => archive.file(BUILD_CA, 0o644, &std::fs::read(bundle)?),
+            None => Ok(()),
+        });
+        written.and_then(|()| archive.finish()).map_err(|source| Error::ImageFolder { path: folder, source })
+    }
+
+    /// The public base where it can be pulled, otherwise one made here of Debian's packages.
+    async fn choose_base(&self, source: &ImageSource) -> Result<String, Error> {
+        match self.pull(PUBLIC_BASE).await {
+            Ok(()) => return Ok(PUBLIC_BASE.to_owned()),
+            Err(error) => warn!(
+                base = PUBLIC_BASE,
+                error = &error as &dyn std::error::Error,
+                "the public base image cannot be pulled; using one made of Debian's packages",
+            ),
+        }
+        if !self.has_image(LOCAL_BASE).await? {
+            self.make_base(&source.folder).await?;
+        }
+        Ok(LOCAL_BASE.to_owned())
+    }
+}

@@ -1,0 +1,208 @@
+//! What we write on a sandbox's container and volume, and read back after a restart.
+//!
+//! The engine's labels say what exists, but anyone who can start a container can write labels. Ours are
+//! signed with the instance's key over every value and the sandbox's id; what does not verify is not ours.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sandbox_api::{SandboxId, StringMap};
+
+use sandboxd_model::{
+    Disk, Instance, NetworkMode, NetworkPolicy, Runtime, SandboxSpec, SessionKey, Transport, UidSlot,
+};
+
+/// Carries the instance id; what has another value or none is not ours to touch.
+pub(super) const INSTANCE: &str = "sandboxd.instance";
+
+pub(super) const SANDBOX_ID: &str = "remcochat.sandboxId";
+pub(super) const SESSION_KEY: &str = "remcochat.sessionKey";
+pub(super) const RUNTIME: &str = "remcochat.runtime";
+pub(super) const PORTS: &str = "remcochat.ports";
+pub(super) const NETWORK_MODE: &str = "remcochat.networkMode";
+
+/// On a network.
+pub(super) const SYSTEM: &str = "remcochat.system";
+
+/// On a publisher: the sandbox's port. What has it is no sandbox.
+pub(super) const PROXY_PORT: &str = "remcochat.proxyPort";
+
+const UID: &str = "sandboxd.uid";
+const IDLE_TTL_MS: &str = "sandboxd.idleTtlMs";
+const RESOURCES: &str = "sandboxd.resources";
+const TRANSPORT: &str = "sandboxd.transport";
+const IMAGE: &str = "sandboxd.image";
+const METADATA: &str = "sandboxd.metadata";
+const DISK: &str = "sandboxd.disk";
+const ALLOW: &str = "sandboxd.allow";
+const SIGNATURE: &str = "sandboxd.signature";
+
+/// What is signed, in this order.
+const SIGNED: [&str; 14] = [
+    SANDBOX_ID,
+    SESSION_KEY,
+    RUNTIME,
+    PORTS,
+    NETWORK_MODE,
+    INSTANCE,
+    UID,
+    IDLE_TTL_MS,
+    RESOURCES,
+    TRANSPORT,
+    IMAGE,
+    METADATA,
+    DISK,
+    ALLOW,
+];
+
+/// Those of them that a sandbox need not have.
+const OPTIONAL: [&str; 4] = [IMAGE, METADATA, DISK, ALLOW];
+
+/// A sandbox as its labels tell it: everything but its environment, which may hold what is nobody's business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxLabels {
+    /// Its id.
+    pub id: SandboxId,
+    /// Its user id's slot.
+    pub slot: UidSlot,
+    /// How its agent is reached.
+    pub transport: Transport,
+    /// Its workspace's file system; `None` is a plain volume without a quota.
+    pub disk: Option<Disk>,
+    /// What it was made from.
+    pub spec: SandboxSpec,
+}
+
+impl SandboxLabels {
+    /// The labels to write.
+    pub fn to_map(&self, instance: &Instance) -> HashMap<String, String> {
+        let spec = &self.spec;
+        let ports: Vec<String> = spec.ports.iter().map(u16::to_string).collect();
+        let mut labels: HashMap<String, String> = [
+            (SANDBOX_ID, self.id.to_string()),
+            (SESSION_KEY, spec.session_key.to_string()),
+            (RUNTIME, spec.runtime.as_str().to_owned()),
+            (PORTS, ports.join(",")),
+            (NETWORK_MODE, spec.network.mode.as_str().to_owned()),
+            (INSTANCE, instance.id().to_owned()),
+            (UID, self.slot.uid().to_string()),
+            (IDLE_TTL_MS, spec.idle_ttl.as_millis().to_string()),
+            (RESOURCES, spec.resources.to_string()),
+            (TRANSPORT, self.transport.as_str().to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let metadata = (!spec.metadata.is_empty()).then(|| serde_json::to_string(&spec.metadata).ok());
+        let allow = (!spec.network.allow.is_empty()).then(|| spec.network.allow_texts().join(" "));
+        let disk = self.disk.as_ref().map(ToString::to_string);
+        let optional = [spec.image.clone(), metadata.flatten(), disk, allow];
+        let optional = OPTIONAL.into_iter().zip(optional);
+        labels.extend(optional.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        labels.insert(SIGNATURE.to_owned(), instance.sign(&signed_text(&labels)));
+        labels
+    }
+
+    /// Reads labels back; `None` where they are not all there or not signed by `instance`.
+    pub fn from_map(labels: &HashMap<String, String>, instance: &Instance) -> Option<Self> {
+        let text = |name: &str| labels.get(name).map(String::as_str);
+        if text(SIGNATURE)? != instance.sign(&signed_text(labels)) || text(INSTANCE)? != instance.id() {
+            return None;
+        }
+        let ports = text(PORTS)?;
+        let ports: Result<Vec<u16>, _> =
+            ports.split(',').filter(|port| !port.is_empty()).map(str::parse).collect();
+        let metadata = text(METADATA).map(serde_json::from_str).transpose();
+        let allow: Vec<String> =
+            text(ALLOW).into_iter().flat_map(|rules| rules.split(' ')).map(str::to_owned).collect();
+        let mode = NetworkMode::parse(text(NETWORK_MODE)?, NETWORK_MODE).ok()?;
+        Some(Self {
+            id: text(SANDBOX_ID)?.parse().ok()?,
+            slot: UidSlot::of_uid(text(UID)?.parse().ok()?)?,
+            transport: Transport::parse(text(TRANSPORT)?)?,
+            disk: text(DISK).map(str::parse).transpose().ok()?,
+            spec: SandboxSpec {
+                session_key: SessionKey::parse(text(SESSION_KEY)?, SESSION_KEY).ok()?,
+                runtime: text(RUNTIME)?.parse::<Runtime>().ok()?,
+                idle_ttl: Duration::from_millis(text(IDLE_TTL_MS)?.parse().ok()?),
+                resources: text(RESOURCES)?.parse().ok()?,
+                network: NetworkPolicy::from_texts(mode, &allow)?,
+                ports: ports.ok()?,
+                image: text(IMAGE).map(str::to_owned),
+                metadata: metadata.ok()?.unwrap_or_default(),
+                env: StringMap::new(),
+            },
+        })
+    }
+}
+
+/// Every value there is, with its length before it, so that no two sets of labels are the same text.
+fn signed_text(labels: &HashMap<String, String>) -> String {
+    SIGNED
+        .iter()
+        .filter_map(|name| {
+            let value = labels.get(*name)?;
+            Some(format!("{name}={}:{value}\n", value.len()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels() -> SandboxLabels {
+        SandboxLabels {
+            id: "sbx_0123456789abcdef".parse().unwrap(),
+            slot: UidSlot::of_uid(20_003).unwrap(),
+            transport: Transport::Socket,
+            disk: Some(Disk::new("dsk_1", "3f2504e0-4f89-41d3-9a0c-0305e82c3301").unwrap()),
+            spec: SandboxSpec {
+                runtime: Runtime::Python313,
+                image: Some("other:1".into()),
+                ports: vec![3000, 8080],
+                metadata: [("owner".to_owned(), "me, you".to_owned())].into(),
+                network: NetworkPolicy::from_texts(
+                    NetworkMode::Allowlist,
+                    &["*.example.com:8443".into(), "[2606:4700::1]:443".into()],
+                )
+                .unwrap(),
+                ..SandboxSpec::new(SessionKey::parse("chat:1", "k").unwrap())
+            },
+        }
+    }
+
+    #[test]
+    fn labels_read_back_as_they_were_written() {
+        let instance = Instance::new([7; 32]);
+        let map = labels().to_map(&instance);
+        assert_eq!(SandboxLabels::from_map(&map, &instance), Some(labels()));
+        assert_eq!(map["remcochat.sessionKey"], "chat:1");
+    }
+
+    #[test]
+    fn what_a_sandbox_does_not_have_is_no_label() {
+        let instance = Instance::new([7; 32]);
+        let plain = SandboxLabels {
+            disk: None,
+            spec: SandboxSpec::new(SessionKey::parse("chat:1", "k").unwrap()),
+            ..labels()
+        };
+        let map = plain.to_map(&instance);
+        assert!(OPTIONAL.iter().all(|name| !map.contains_key(*name)));
+        assert_eq!(SandboxLabels::from_map(&map, &instance), Some(plain));
+    }
+
+    #[test]
+    fn a_changed_label_or_another_key_does_not_verify() {
+        let instance = Instance::new([7; 32]);
+        let map = labels().to_map(&instance);
+        assert_eq!(SandboxLabels::from_map(&map, &Instance::new([8; 32])), None);
+        for name in SIGNED {
+            let mut forged = map.clone();
+            forged.insert(name.to_owned(), "forged".to_owned());
+            assert_eq!(SandboxLabels::from_map(&forged, &instance), None, "{name}");
+            forged.remove(name);
+            assert_eq!(SandboxLabels::from_map(&forged, &instance), None, "without {name}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Docker: containers, volumes, disks, images, labels.
+//!
+//! The only room that opens the engine's socket. It touches objects with our labels and our instance id and
+//! nothing else, and it never uses the archive endpoints on a container that has run: a link planted by the
+//! sandbox would be followed as root. Every call has a deadline, because an engine may hang.
+
+mod address;
+mod agent_volume;
+mod base_image;
+mod container;
+mod disks;
+mod error;
+mod events;
+mod facts;
+mod image;
+mod labels;
+mod marker;
+mod network;
+mod originals;
+mod own;
+mod posture;
+mod progress;
+mod publisher;
+mod runtime;
+mod settings;
+mod tar;
+mod unix_transport;
+mod usage;
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bollard::Docker;
+use tokio::time::timeout;
+
+pub use address::EngineAddress;
+pub use container::{Found, Inspected, Status, VolumePresence};
+pub use disks::{Attached, DiskFault, DiskPool, DiskUse, Disks, Space};
+pub use error::Error;
+pub use facts::Facts;
+pub use image::ImageSource;
+pub use labels::SandboxLabels;
+pub use marker::{Epoch, Volumes};
+pub use originals::Original;
+pub use posture::{Posture, Seccomp};
+pub use publisher::{DOOR_NAME, FoundPublisher, Published, PublisherPlan};
+pub use runtime::Runtime;
+pub use settings::{ContainerPlan, Host, NO_NETWORK, container_body};
+pub use usage::Usage;
+
+use sandboxd_metrics::Metrics;
+use sandboxd_model::{Instance, limits};
+
+/// A connection to the engine, cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    docker: Docker,
+    address: EngineAddress,
+    instance: Arc<Instance>,
+    oci_runtime: Option<String>,
+    host: Arc<OnceLock<Host>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Engine {
+    /// A client of the engine. Sends nothing: the engine may be absent until [`Self::meet`].
+    pub fn new(
+        address: EngineAddress,
+        instance: Arc<Instance>,
+        oci_runtime: Option<String>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, Error> {
+        let docker = address.open()?;
+        Ok(Self { docker, address, instance, oci_runtime, host: Arc::default(), metrics })
+    }
+
+    /// A client of an engine that answers.
+    pub async fn connect(
+        address: EngineAddress,
+        instance: Arc<Instance>,
+        oci_runtime: Option<String>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, Error> {
+        let engine = Self::new(address, instance, oci_runtime, metrics)?;
+        engine.meet().await?;
+        Ok(engine)
+    }
+
+    /// Agrees on an API version and learns what the settings of a container depend on. Once is enough.
+    pub async fn meet(&self) -> Result<(), Error> {
+        if self.host.get().is_some() {
+            return Ok(());
+        }
+        let at = || self.address.to_string();
+        // Clones share the version.
+        let negotiated = timeout(limits::ENGINE_PING * 2, self.docker.clone().negotiate_version()).await;
+        negotiated
+            .map_err(|_| Error::NoAnswer { address: at() })?
+            .map_err(|source| Error::unreachable(&self.address, source))?;
+        let info = timeout(limits::ENGINE_CALL, self.docker.info())
+            .await
+            .map_err(|_| Error::NoAnswer { address: at() })?
+            .map_err(|source| Error::unreachable(&self.address, source))?;
+        let runtime = Runtime::of(&info, self.oci_runtime.clone())?;
+        let by_systemd = info.cgroup_driver == Some(bollard::models::SystemInfoCgroupDriverEnum::SYSTEMD);
+        let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
+        let processors = info.ncpu.unwrap_or(1).max(1);
+        self.host.get_or_init(|| Host { cgroup_parent: cgroup_parent.into(), runtime, processors });
+        Ok(())
+    }
+
+    /// What the settings of every container here depend on. Fails before [`Self::meet`].
+    pub fn host(&self) -> Result<&Host, Error> {
+        self.host.get().ok_or_else(|| Error::NoAnswer { address: self.address.to_string() })
+    }
+
+    /// The numbers of the daemon that uses this engine.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The same, for who outlives the asking.
+    pub fn shared_metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Asks the engine for its version; fails within two seconds where it does not answer.
+    pub async fn version(&self) -> Result<String, Error> {
+        let version = self.call("version", limits::ENGINE_PING, self.docker.version()).await?;
+        Ok(version.version.unwrap_or_default())
+    }
+
+    /// Whether a directory of this machine can be mounted into a container at all.
+    pub fn is_local(&self) -> bool {
+        matches!(self.address, EngineAddress::Unix(_))
+    }
+
+    /// Whether the agent's process can be told by the pid the engine names: not where a runtime puts
+    /// another process in front of it.
+    pub fn shows_agent_pid(&self) -> bool {
+        self.host.get().is_some_and(|host| host.runtime.shares_kernel())
+    }
+
+    /// What the runtime cannot enforce, or enforces worse than runc: one phrase each.
+    pub fn runtime_weaknesses(&self) -> Vec<&'static str> {
+        self.host.get().map(|host| host.runtime.weaknesses()).unwrap_or_default()
+    }
+
+    async fn call<T>(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        answer: impl Future<Output = Result<T, bollard::errors::Error>>,
+    ) -> Result<T, Error> {
+        let began = Instant::now();
+        let answer = match timeout(deadline, answer).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(source)) => Err(Error::from_call(call, &self.address, source)),
+            Err(_) => Err(Error::Deadline { call, after: deadline }),
+        };
+        self.metrics.engine_call(call, began.elapsed(), answer.as_ref().err().map(Error::kind));
+        answer
+    }
+}

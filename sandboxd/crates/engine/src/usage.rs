@@ -1,0 +1,54 @@
+//! What a sandbox's container takes now.
+
+use bollard::models::{ContainerMemoryStats, ContainerStatsResponse};
+use bollard::query_parameters::StatsOptions;
+use futures::TryStreamExt;
+use sandbox_api::SandboxId;
+
+use super::{Engine, Error};
+use sandboxd_model::layout::container_name;
+use sandboxd_model::limits;
+
+/// What a container takes, as its cgroup tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Memory of its processes and memory-backed files, without the page cache that can be given back.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub pids: u64,
+    /// Processor time since it was started, in milliseconds.
+    pub cpu_ms: u64,
+}
+
+impl Engine {
+    /// What the sandbox's container takes now; `None` where it does not run.
+    pub async fn usage(&self, id: &SandboxId) -> Result<Option<Usage>, Error> {
+        let name = container_name(id);
+        let options = StatsOptions { stream: false, one_shot: true };
+        let mut stats = std::pin::pin!(self.docker.stats(&name, Some(options)));
+        match self.call("container stats", limits::ENGINE_CALL, stats.try_next()).await {
+            Ok(stats) => Ok(stats.and_then(|stats| usage_of(&stats))),
+            Err(Error::Absent { .. } | Error::Conflict { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// `None` where the engine has no numbers, which is how it answers for a container that does not run.
+fn usage_of(stats: &ContainerStatsResponse) -> Option<Usage> {
+    let pids = stats.pids_stats.as_ref()?.current?;
+    let cpu = stats.cpu_stats.as_ref().and_then(|cpu| cpu.cpu_usage.as_ref()?.total_usage);
+    Some(Usage {
+        memory_bytes: stats.memory_stats.as_ref().map_or(0, memory_bytes),
+        pids,
+        cpu_ms: cpu.unwrap_or(0) / 1_000_000,
+    })
+}
+
+/// As `docker stats` has it: without the file pages nobody used for a while. The name of their count is
+/// another one in the two versions of cgroups.
+fn memory_bytes(memory: &ContainerMemoryStats) -> u64 {
+    let all = memory.usage.unwrap_or(0);
+    let stat = |name: &str| memory.stats.as_ref().and_then(|stats| stats.get(name).copied());
+    all.saturating_sub(stat("total_inactive_file").or_else(|| stat("inactive_file")).unwrap_or(0))
+}

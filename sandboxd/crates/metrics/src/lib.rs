@@ -1,0 +1,303 @@
+//! What the daemon counts and measures of itself, for Prometheus.
+//!
+//! One [`Metrics`] belongs to one daemon; there is no global state, because several live in one test process.
+//! Every label has a closed set of values: routes come from the router, methods and kinds from enums. Nothing
+//! a caller sends can become a label, or a stranger could fill our memory with time series.
+
+mod labels;
+mod process;
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::Method;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use sandbox_api::sandbox::SandboxState;
+
+use self::labels::{
+    BuildLabels, CallLabels, DecisionLabels, DirectionLabels, EngineErrorLabels, ReasonLabels, RepairLabels,
+    RequestLabels, RouteLabels, StateLabels, StreamLabels,
+};
+pub use self::labels::{Decision, Direction, Repair};
+use self::process::Process;
+use sandboxd_model::{Ended, command};
+
+/// Content type of [`Metrics::to_text`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper bounds of the histograms, in seconds: from a request that touches nothing to the longest call.
+const REQUEST_BUCKETS: [f64; 12] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 60.0];
+/// See [`REQUEST_BUCKETS`].
+const COMMAND_BUCKETS: [f64; 10] = [0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
+/// See [`REQUEST_BUCKETS`].
+const ENGINE_BUCKETS: [f64; 10] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 5.0, 20.0, 60.0];
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The numbers of one daemon.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    request_time: Histograms<RouteLabels>,
+    command_time: Histograms<ReasonLabels>,
+    stream_bytes: Family<StreamLabels, Counter>,
+    engine_time: Histograms<CallLabels>,
+    engine_errors: Family<EngineErrorLabels, Counter>,
+    sandboxes: Family<StateLabels, Gauge>,
+    repairs: Family<RepairLabels, Counter>,
+    auth_failures: Counter,
+    history_dropped: Counter,
+    egress_decisions: Family<DecisionLabels, Counter>,
+    egress_bytes: Family<DirectionLabels, Counter>,
+    egress_open: Gauge,
+    disk_free: Gauge,
+    disk_total: Gauge,
+    process: Process,
+}
+
+impl Metrics {
+    /// All of them, at zero.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("sandboxd"),
+            requests: Family::default(),
+            request_time: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
+            command_time: Family::new_with_constructor(|| Histogram::new(COMMAND_BUCKETS)),
+            stream_bytes: Family::default(),
+            engine_time: Family::new_with_constructor(|| Histogram::new(ENGINE_BUCKETS)),
+            engine_errors: Family::default(),
+            sandboxes: Family::default(),
+            repairs: Family::default(),
+            auth_failures: Counter::default(),
+            history_dropped: Counter::default(),
+            egress_decisions: Family::default(),
+            egress_bytes: Family::default(),
+            egress_open: Gauge::default(),
+            disk_free: Gauge::default(),
+            disk_total: Gauge::default(),
+            process: Process::default(),
+        };
+        metrics.register_requests();
+        metrics.register_work();
+        metrics.register_egress();
+        metrics.register_daemon();
+        metrics
+    }
+
+    fn register_requests(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("requests", "Requests by route, method and status", self.requests.clone());
+        registry.register_with_unit(
+            "request",
+            "Time from a request's head to its answer's head",
+            Unit::Seconds,
+            self.request_time.clone(),
+        );
+        registry.register(
+            "auth_failures",
+            "Requests without the right token, the limited ones included",
+            self.auth_failures.clone(),
+        );
+    }
+
+    fn register_work(&mut self) {
+        let registry = &mut self.registry;
+        registry.register_with_unit(
+            "command",
+            "Commands from start to end",
+            Unit::Seconds,
+            self.command_time.clone(),
+        );
+        registry.register_with_unit(
+            "stream",
+            "Output of commands that was sent to readers",
+            Unit::Bytes,
+            self.stream_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "engine_call",
+            "Calls to the engine",
+            Unit::Seconds,
+            self.engine_time.clone(),
+        );
+        registry.register(
+            "engine_errors",
+            "Calls to the engine that failed; `absent` and `conflict` are often answers and no trouble",
+            self.engine_errors.clone(),
+        );
+        registry.register("sandboxes", "Sandboxes by state", self.sandboxes.clone());
+        registry.register(
+            "reconcile_repairs",
+            "Things found at odds with what should be, and put right",
+            self.repairs.clone(),
+        );
+        registry.register(
+            "history_dropped",
+            "Notes of commands that the history could not keep up with",
+            self.history_dropped.clone(),
+        );
+    }
+
+    fn register_egress(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "egress_decisions",
+            "Connections to the outside that sandboxes asked for, by what became of them",
+            self.egress_decisions.clone(),
+        );
+        registry.register(
+            "egress_open",
+            "Connections of sandboxes to the outside that are open",
+            self.egress_open.clone(),
+        );
+        registry.register_with_unit(
+            "egress",
+            "What sandboxes sent to the outside and got from there",
+            Unit::Bytes,
+            self.egress_bytes.clone(),
+        );
+    }
+
+    fn register_daemon(&mut self) {
+        let version = BuildLabels { version: env!("CARGO_PKG_VERSION") };
+        self.registry.register("build", "The version that runs", Info::new(version));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.registry.register_with_unit(
+            "start_time",
+            "When the daemon was started, since the Unix epoch",
+            Unit::Seconds,
+            ConstGauge::new(now.as_secs_f64()),
+        );
+        let disk = [("disk_free", "free", &self.disk_free), ("disk_total", "in all", &self.disk_total)];
+        for (name, what, gauge) in disk {
+            let help =
+                format!("Bytes of the file system that workspaces' disks are in, {what}; 0 without disks");
+            self.registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
+        }
+        self.process.register(&mut self.registry);
+    }
+
+    /// A request was answered. `route` is the router's template.
+    pub fn request(&self, route: &str, method: &Method, status: u16, took: Duration) {
+        let labels = RequestLabels { route: route.into(), method: labels::method(method), status };
+        self.requests.get_or_create(&labels).inc();
+        let labels = RouteLabels { route: route.into() };
+        self.request_time.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A request had no token or a wrong one.
+    pub fn auth_failed(&self) {
+        self.auth_failures.inc();
+    }
+
+    /// A command ended.
+    pub fn command_ended(&self, ended: &Ended) {
+        let labels = ReasonLabels { reason: labels::reason(ended.reason) };
+        self.command_time.get_or_create(&labels).observe(ended.duration.as_secs_f64());
+    }
+
+    /// Output was sent to a reader.
+    pub fn output(&self, records: &[command::Record]) {
+        for record in records {
+            let labels = StreamLabels { stream: labels::stream(record.stream) };
+            self.stream_bytes.get_or_create(&labels).inc_by(record.data.len() as u64);
+        }
+    }
+
+    /// The engine answered a call, or did not.
+    pub fn engine_call(&self, call: &'static str, took: Duration, error: Option<&'static str>) {
+        self.engine_time.get_or_create(&CallLabels { call }).observe(took.as_secs_f64());
+        if let Some(kind) = error {
+            self.engine_errors.get_or_create(&EngineErrorLabels { call, kind }).inc();
+        }
+    }
+
+    /// Something was put right.
+    pub fn repaired(&self, what: Repair) {
+        self.repairs.get_or_create(&RepairLabels { kind: what.as_str() }).inc();
+    }
+
+    /// A sandbox asked for a connection to the outside.
+    pub fn egress_decided(&self, decision: Decision) {
+        self.egress_decisions.get_or_create(&decision.labels()).inc();
+    }
+
+    /// A connection to the outside was opened or, with -1, has ended.
+    pub fn egress_opened(&self, change: i64) {
+        self.egress_open.inc_by(change);
+    }
+
+    /// Bytes went to the outside or came from there.
+    pub fn egress_moved(&self, direction: Direction, bytes: u64) {
+        let labels = DirectionLabels { direction: direction.as_str() };
+        self.egress_bytes.get_or_create(&labels).inc_by(bytes);
+    }
+
+    /// How much the history has lost so far.
+    pub fn set_history_dropped(&self, notes: u64) {
+        self.history_dropped.inner().store(notes, Ordering::Relaxed);
+    }
+
+    /// How much room the engine's disk has.
+    pub fn set_disk_room(&self, free_bytes: u64, total_bytes: u64) {
+        self.disk_free.set(i64::try_from(free_bytes).unwrap_or(i64::MAX));
+        self.disk_total.set(i64::try_from(total_bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Everything in the OpenMetrics text format, with so many sandboxes in each state now.
+    pub fn to_text(&self, count: impl Fn(SandboxState) -> usize) -> String {
+        for state in labels::STATES {
+            let labels = StateLabels { state: labels::state(state) };
+            self.sandboxes.get_or_create(&labels).set(i64::try_from(count(state)).unwrap_or(i64::MAX));
+        }
+        self.process.measure();
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry).expect("a String takes whatever is written to it");
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strange_method_is_no_label() {
+        let metrics = Metrics::new();
+        for name in ["BREW", "PROPFIND"] {
+            let method = Method::from_bytes(name.as_bytes()).unwrap();
+            metrics.request("-", &method, 405, Duration::ZERO);
+        }
+        let text = metrics.to_text(|_| 0);
+        let line = r#"sandboxd_requests_total{route="-",method="other",status="405"} 2"#;
+        assert!(text.lines().any(|found| found == line), "{text}");
+    }
+
+    #[test]
+    fn two_daemons_do_not_count_for_each_other() {
+        let (one, two) = (Metrics::new(), Metrics::new());
+        one.auth_failed();
+        let count = |metrics: &Metrics| metrics.to_text(|_| 0).contains("sandboxd_auth_failures_total 1");
+        assert!(count(&one) && !count(&two));
+    }
+}
