@@ -39,10 +39,10 @@
 //! # }
 //! ```
 //!
-//! Every call has a deadline, except streams, [`Client::wait`] without a limit, and transfers of files. After [`Error::Deadline`], the
-//! request may still have had an effect. A stream lasts as long as its command or terminal. It ends with
-//! [`Error::Silent`] if not even a heartbeat arrives. Transfers may be of any size, and the daemon ends one that
-//! stalls.
+//! Every call has a deadline, except streams, [`Client::wait`] without a limit, and transfers of files. After
+//! [`Error::Deadline`], the request may still have had an effect. A stream lasts as long as its command or terminal.
+//! It ends with [`Error::Silent`] if not even a heartbeat arrives. Transfers may be of any size, and the daemon ends
+//! one that stalls.
 //!
 //! Only [`Client::follow`] and [`Client::wait`] retry by themselves. Calls that only read (`health`, `ready`, `get`,
 //! `list`, `commands`, `inspect`, `logs`, `read_file`, `stat_file`, `list_files`) are safe to repeat. The
