@@ -23,7 +23,8 @@ pub struct RunBatch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchRan {
-    /// Results in order, one for each command that was attempted. If a failure stops the batch, later commands have no result.
+    /// Results in order, one for each command that was attempted. If a failure stops the batch, later commands have
+    /// none.
     pub results: Vec<BatchResult>,
 }
 

@@ -78,7 +78,7 @@ pub(super) async fn list(
 
 /// Inspect a command.
 ///
-/// Returns the state of a command, even if its sandbox was parked in the meantime.
+/// Returns the state of a command, even if its sandbox was parked in the meantime. Wakes the sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}", operation_id = "getCommand", tag = "commands",
     params(InCommand), responses((status = 200, body = Command), ByName, BySandbox))]
 pub(super) async fn inspect(

@@ -43,7 +43,8 @@ pub(super) async fn open(
 
 /// List terminals.
 ///
-/// Returns all running terminals and the most recently ended ones, newest first, without their screens.
+/// Returns all running terminals and the most recently ended ones, newest first, without their screens. Wakes the
+/// sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals", operation_id = "listTerminals", tag = "terminals",
     params(InSandbox), responses((status = 200, body = TerminalList), ByName, BySandbox))]
 pub(super) async fn list(
@@ -56,7 +57,7 @@ pub(super) async fn list(
 
 /// Inspect a terminal.
 ///
-/// Returns the state of the terminal and its screen.
+/// Returns the state of the terminal and its screen. Wakes the sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals/{terminalId}", operation_id = "getTerminal", tag = "terminals",
     params(InTerminal), responses((status = 200, body = Terminal), ByName, BySandbox))]
 pub(super) async fn inspect(
