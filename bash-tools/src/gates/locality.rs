@@ -1,9 +1,9 @@
 //! Whether a request is from this machine.
 //!
 //! The socket's peer address decides. Nothing in a request can make it local, because a client can send any header.
-//! Its content can only show that it is *not* local: a proxy on this machine is itself local and forwards for others,
-//! and a local browser may act for a page of another site, by DNS rebinding or by a plain request. Only a proxy that
-//! the operator trusts may report a client, and then it must.
+//! Its content can only show that it is *not* local. A proxy on this machine is itself local and forwards for others.
+//! A local browser may act for a page of another site, by DNS rebinding or by a plain request. Only a proxy that the
+//! operator trusts may report a client, and then it must.
 
 use std::net::IpAddr;
 

@@ -4,8 +4,11 @@
 //! it. The next use retries a failed seed. The files are prepared beside the workspace's files and moved into place
 //! at the end, so a failed or interrupted seed leaves no partial files.
 //!
-//! A seed never overwrites existing work. A workspace counts as seeded and stays unchanged if another seed was used
-//! before, if it contains files without a seed, or if `.remcochat` was removed beside them.
+//! A seed never overwrites existing work. A workspace counts as seeded and stays unchanged in these cases:
+//!
+//! - another seed was used before
+//! - it contains files, but was never seeded
+//! - it contains files, and `.remcochat` was removed
 
 mod error;
 mod git;
