@@ -174,7 +174,8 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// Number of processes and threads.
     pub pids: u64,
-    /// Disk space that the workspace and the caches beside it use, in bytes. Null if unknown.
+    /// Disk space that the workspace and the caches beside it use, in bytes. Null if the workspace has no disk of its
+    /// own, or if the value is unknown.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_bytes: Option<u64>,
     /// Processor time since the container was started, in milliseconds.
