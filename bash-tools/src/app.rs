@@ -1,4 +1,4 @@
-//! An app's tools, put together from its configuration.
+//! An app's tools, built from its configuration.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::session::{SessionKey, SessionLimits, Sessions};
 use crate::tools::{Definition, FLUSH_PAUSE, OutputLimits, Surroundings, ToolLimits, Toolkit, definitions};
 use crate::workspace::Workspace;
 
-/// The tools of an app: one for all its chats. Cheap to clone; all clones have the same sessions.
+/// The tools of an app, for all its chats. Cheap to clone. All clones share the same sessions.
 #[derive(Debug, Clone)]
 pub struct App {
     sessions: Sessions,
@@ -23,40 +23,41 @@ pub struct App {
     definitions: Arc<[Definition]>,
 }
 
-/// The tools could not be set up. Its `Debug` form is its message, because that is what a `main` prints that returns it.
+/// Why the tools could not be set up. Its `Debug` form is its message, because that is what a `main` prints that
+/// returns it.
 #[derive(thiserror::Error)]
 pub enum SetupError {
-    /// No provider of sandboxes was named.
+    /// No sandbox provider is configured.
     #[error("no provider of sandboxes: call AppBuilder::sandboxd or AppBuilder::vercel")]
     NoProvider,
-    /// There is no token for sandboxd, which answers nobody without one.
+    /// The token for sandboxd is missing. sandboxd requires one.
     #[error(
         "no token for sandboxd: set {variable} (or name another variable in app.bash_tools.docker.admin_token_env), or give the \
          token to AppBuilder::sandboxd; sandboxd keeps it in its state directory, /var/lib/sandboxd/token for root"
     )]
     MissingToken {
-        /// The variable that it is read from.
+        /// Environment variable for the token.
         variable: String,
     },
-    /// The token of those who use the app over a network is too short.
+    /// The token for access over a network is too short.
     #[error("the admin token for access over a network must have at least {min_chars} characters")]
     WeakToken {
-        /// Fewest.
+        /// Minimum number of characters.
         min_chars: usize,
     },
-    /// Settings that cannot be used.
+    /// The settings are invalid.
     #[error("the tools' settings cannot be used:{}", faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>())]
     Settings {
-        /// Everything that is wrong.
+        /// All errors.
         faults: Vec<Fault>,
     },
     /// The gates could not be set up.
     #[error("the gates could not be set up")]
     Gates(#[source] crate::gates::Error),
-    /// No client for sandboxd could be made.
+    /// The client for sandboxd could not be created.
     #[error("no client for sandboxd could be made")]
     Client(#[source] sandbox_client::Error),
-    /// Vercel would not let this app in.
+    /// Credentials for Vercel are missing or invalid.
     #[error(transparent)]
     Credentials(#[from] BadCredentials),
     /// The provider could not be set up.
@@ -65,7 +66,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// Faults of settings that are in no file, and so on no line of one.
+    /// Errors in settings that are not from a file and so have no line.
     pub(crate) fn settings(mut faults: Vec<Fault>) -> Self {
         for fault in &mut faults {
             if let Place::Key { line, .. } = &mut fault.at {
@@ -87,7 +88,7 @@ impl fmt::Debug for SetupError {
 }
 
 impl App {
-    /// Settings in code, for an app that has neither a file nor variables for them.
+    /// Returns a builder for settings in code, without a file or environment variables.
     ///
     /// ```
     /// # #[tokio::main]
@@ -101,8 +102,8 @@ impl App {
         AppBuilder::new()
     }
 
-    /// Of checked settings and what was read of the environment with them. Must be called within a tokio runtime. Nothing is
-    /// sent yet, and no sandbox made before a chat needs one.
+    /// Creates an app from checked settings and the environment read with them. Must be called within a tokio
+    /// runtime. Sends nothing yet, and creates no sandbox before a chat needs one.
     pub fn new(tools: &config::BashTools, environment: &Environment) -> Result<Self, SetupError> {
         let provider = match &tools.provider {
             config::Provider::Docker(docker) => sandboxd(tools, docker, environment)?,
@@ -129,7 +130,7 @@ impl App {
         Self { sessions, limits, definitions: definitions(&around).into() }
     }
 
-    /// The tools of a chat, where the gates are open for the request that wants them. Cheap: nothing is opened before a tool is
+    /// Returns the tools of a chat if the gates are open for the request. Cheap: nothing is opened before a tool is
     /// called.
     ///
     /// # Errors
@@ -141,7 +142,7 @@ impl App {
         }
     }
 
-    /// A chat's sandbox, for its person; who has no tools sees nothing of it either.
+    /// Returns the user's view of a chat's sandbox. It requires open gates, as the tools do.
     ///
     /// # Errors
     /// The gate that is closed.
@@ -149,18 +150,18 @@ impl App {
         Ok(Workspace::new(self.toolkit(gates, key)?))
     }
 
-    /// With another pause between two values of a command than [`FLUSH_PAUSE`].
+    /// Sets the minimum pause between two updates of a command, instead of [`FLUSH_PAUSE`].
     pub fn with_pause(mut self, pause: Duration) -> Self {
         self.limits.pause = pause;
         self
     }
 
-    /// What a model is told of the tools.
+    /// Returns the tool definitions for a model.
     pub fn definitions(&self) -> &[Definition] {
         &self.definitions
     }
 
-    /// The chats' sandboxes: to open one beforehand, to see how far one is, and to delete one with its chat.
+    /// Returns the chats' sessions: to open a sandbox in advance, to see its state, and to delete it with its chat.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
     }
@@ -194,7 +195,7 @@ fn vercel(tools: &config::BashTools, environment: &Environment) -> Result<Arc<dy
         timeout: tools.sandbox.timeout,
         ports: tools.sandbox.ports.clone(),
         persistent: true,
-        // The seed clones it, which also knows credentials and limits.
+        // The seed clones the repository. It also supports credentials and limits.
         source: None,
     };
     Ok(Arc::new(Vercel::new(VERCEL_API, credentials, wish).map_err(SetupError::Provider)?))
@@ -207,7 +208,7 @@ fn seed(tools: &config::BashTools, environment: &Environment) -> Option<Seed> {
             url: git.url.as_str().to_owned(),
             revision: git.revision.clone(),
             credentials: environment.git_token.clone().map(GitCredentials::token),
-            // Where the file does not allow it, there is no such URL.
+            // The configuration already rejects such a URL unless it is allowed.
             allow_http: git.url.scheme() == "http",
             timeout: tools.sandbox.timeout,
             max_bytes: git.max_bytes,
@@ -221,7 +222,7 @@ fn seed(tools: &config::BashTools, environment: &Environment) -> Option<Seed> {
     }
 }
 
-/// What is worth knowing of the images, without looking into one with every request.
+/// Notable programs of the images, so that no request has to inspect one.
 fn programs(tools: &config::BashTools) -> &'static [&'static str] {
     match tools.provider {
         config::Provider::Docker(_) => &[

@@ -1,7 +1,7 @@
-//! An app's tools, put together in code.
+//! Builds an app's tools from settings in code.
 //!
-//! What is set here becomes the section that a file would have, and is checked as that is: the rules and their words are in
-//! [`config`] alone.
+//! The settings are converted to the section of a configuration file and checked as such, so all rules and messages
+//! are in [`config`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use crate::config::{self, BashTools, Environment, MIN_TOKEN_CHARS};
 use crate::gates::Gates;
 use crate::provider::{BadCredentials, Credentials, NetworkPolicy};
 
-/// Settings of an app that has neither a file nor variables for them. What is not set has the file's default, except that
-/// workspaces begin empty. [`App::builder`] makes one, and [`build`](Self::build) reports everything that is wrong at once.
+/// Settings of an app that uses neither a file nor environment variables. Unset values have the file's defaults,
+/// except that workspaces start empty. [`App::builder`] creates a builder. [`build`](Self::build) reports all errors
+/// at once.
 #[derive(Debug, Clone)]
 pub struct AppBuilder {
-    /// By their keys in the section; the values as TOML writes them.
+    /// Values by their keys in the section, in TOML syntax.
     values: BTreeMap<&'static str, String>,
     environment: Environment,
 }
@@ -36,104 +37,105 @@ impl AppBuilder {
             .set("seed.mode", text("none"))
     }
 
-    /// Sandboxes of the sandboxd at an `http` or `https` URL, with its token. Blanks around the token are not part of it, so the
-    /// content of sandboxd's token file will do.
+    /// Uses sandboxes of the sandboxd at an `http` or `https` URL, with its token. White space around the token is
+    /// removed, so the content of sandboxd's token file can be passed.
     pub fn sandboxd(mut self, url: &str, token: &str) -> Self {
         let token = token.trim();
         self.environment.orchestrator_token = (!token.is_empty()).then(|| token.to_owned().into());
         self.set("provider", text("docker")).set("docker.orchestrator_url", text(url))
     }
 
-    /// Sandboxes at Vercel.
+    /// Uses sandboxes at Vercel.
     pub fn vercel(mut self, credentials: Credentials) -> Self {
         self.environment.vercel = Ok(credentials);
         self.set("provider", text("vercel"))
     }
 
-    /// What sandboxes of sandboxd may reach; the public internet if this is not called.
+    /// Sets the network policy of sandboxd's sandboxes. Default: the public internet.
     pub fn network(self, network: &NetworkPolicy) -> Self {
         let allow: Vec<String> = network.allow.iter().map(|host| text(host)).collect();
         self.set("docker.network_mode", text(network.mode.as_str()))
             .set("docker.network_allow", array(&allow))
     }
 
-    /// Memory of a sandbox of sandboxd in MiB, 256 to 16,384.
+    /// Sets the memory of a sandboxd sandbox in MiB, 256 to 16,384.
     pub fn memory_mb(self, memory_mb: u64) -> Self {
         self.set("docker.memory_mb", memory_mb.to_string())
     }
 
-    /// Processors of a sandbox, 1 to 8.
+    /// Sets the number of processors of a sandbox, 1 to 8.
     pub fn vcpus(self, vcpus: u64) -> Self {
         self.set("sandbox.vcpus", vcpus.to_string())
     }
 
-    /// What the sandboxes' image must offer: `node24` or `python3.13` in sandboxd; whatever Vercel has.
+    /// Sets the runtime of the sandboxes' image: `node24` or `python3.13` in sandboxd, or any runtime of Vercel.
     pub fn runtime(self, runtime: &str) -> Self {
         self.set("sandbox.runtime", text(runtime))
     }
 
-    /// Ports whose servers the model may show, up to 4; 3000 if this is not called.
+    /// Sets the ports that the model may expose, up to 4. Default: 3000.
     pub fn ports(self, ports: &[u16]) -> Self {
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
         self.set("sandbox.ports", array(&ports))
     }
 
-    /// How long a command may run, 1 s to 300 s.
+    /// Sets the time limit of a command, 1 s to 300 s.
     pub fn command_timeout(self, timeout: Duration) -> Self {
         self.set("timeout_ms", timeout.as_millis().to_string())
     }
 
-    /// How long a sandbox may be idle, 10 s to 6 h.
+    /// Sets the idle time of a sandbox, 10 s to 6 h.
     pub fn idle_ttl(self, idle_ttl: Duration) -> Self {
         self.set("idle_ttl_ms", idle_ttl.as_millis().to_string())
     }
 
-    /// How many sandboxes the app may have at a time, 1 to 10.
+    /// Sets the maximum number of open sandboxes, 1 to 10.
     pub fn max_concurrent_sandboxes(self, sandboxes: usize) -> Self {
         self.set("max_concurrent_sandboxes", sandboxes.to_string())
     }
 
-    /// How much of each output of a command is kept, 200 to 200,000 characters.
+    /// Sets how many characters of each output of a command are kept, 200 to 200,000.
     pub fn max_output_chars(self, chars: usize) -> Self {
         self.set("max_stdout_chars", chars.to_string()).set("max_stderr_chars", chars.to_string())
     }
 
-    /// New workspaces begin as a clone of a repository, at an `https` URL without a name and password.
+    /// Starts new workspaces as a clone of a repository, at an `https` URL without credentials.
     pub fn clone_from(self, url: &str) -> Self {
         self.set("seed.mode", text("git")).set("seed.git_url", text(url))
     }
 
-    /// New workspaces begin with the files of a directory, an absolute path. Secrets, `.git`, dependencies and what `.gitignore`
-    /// names stay out.
+    /// Starts new workspaces with the files of a directory, given as an absolute path. Secrets, `.git`, dependencies
+    /// and files that `.gitignore` excludes are skipped.
     pub fn copy_from(self, directory: &str) -> Self {
         self.set("seed.mode", text("upload")).set("project_root", text(directory))
     }
 
-    /// Lets [`gates`](Self::gates) admit whoever has this token of at least 32 characters. Without it they admit whoever is on this
-    /// machine.
+    /// Makes [`gates`](Self::gates) admit every client with this token of at least 32 characters. Without it they
+    /// admit only clients on this machine.
     pub fn lan(mut self, admin_token: impl Into<SecretString>) -> Self {
         self.environment.admin_token = Some(admin_token.into());
         self.set("access", text("lan"))
     }
 
-    /// Proxies whose word for a request's client [`gates`](Self::gates) believe: addresses, or ranges such as `10.0.0.0/8`.
+    /// Sets trusted proxies, as addresses or ranges such as `10.0.0.0/8`. [`gates`](Self::gates) accept the client
+    /// address that these report.
     pub fn trusted_proxies(self, proxies: &[&str]) -> Self {
         let proxies: Vec<String> = proxies.iter().map(|proxy| text(proxy)).collect();
         self.set("trusted_proxies", array(&proxies))
     }
 
-    /// The app. Must be called within a tokio runtime; nothing is sent yet.
+    /// Builds the app. Must be called within a tokio runtime. Sends nothing yet.
     ///
     /// # Errors
-    /// Everything that is wrong with the settings, or that there is no token for the provider.
+    /// All errors in the settings, or a missing token for the provider.
     pub fn build(&self) -> Result<App, SetupError> {
         App::new(&self.tools()?, &self.environment)
     }
 
-    /// The gates of the same settings, for an app that leaves it to them who has tools.
+    /// Builds gates from the same settings, for an app that leaves the decision to them.
     ///
     /// # Errors
-    /// Everything that is wrong with the settings, or that the token of [`lan`](Self::lan) is too short.
+    /// All errors in the settings, or a token of [`lan`](Self::lan) that is too short.
     pub fn gates(&self) -> Result<Gates, SetupError> {
         let tools = self.tools()?;
         if tools.access == config::Access::Lan && self.environment.strong_admin_token().is_none() {
@@ -158,7 +160,7 @@ impl AppBuilder {
     }
 }
 
-/// A basic string of TOML.
+/// Formats a TOML basic string.
 fn text(value: &str) -> String {
     let mut text = String::from('"');
     for char in value.chars() {
@@ -253,7 +255,7 @@ mod tests {
     async fn a_missing_token_is_told_in_words() {
         for blank in ["", " \n"] {
             let error = AppBuilder::new().sandboxd("http://127.0.0.1:8080", blank).build().unwrap_err();
-            // What `main` prints that returns it.
+            // What a `main` prints that returns the error.
             for told in [error.to_string(), format!("{error:?}")] {
                 assert!(told.starts_with("no token for sandboxd: "), "{told}");
                 assert!(

@@ -1,10 +1,11 @@
 //! A real bash for a chat app.
 //!
-//! In reading order: [`config`] is what the operator wrote, checked. [`gates`] decide for each request whether there are
-//! tools at all. [`provider`] is where sandboxes are. [`session`] keeps one for each chat, and [`seed`] puts its first
-//! files there. [`tools`] is what the model calls, and [`Workspace`] what its person sees of the sandbox. [`App`] puts them together.
+//! In reading order: [`config`] reads and checks the operator's settings. [`gates`] decide for each request whether
+//! tools are available. [`provider`] runs the sandboxes. [`session`] keeps one sandbox for each chat, and [`seed`]
+//! provides its first files. [`tools`] are what the model calls, and [`Workspace`] is the user's view of the sandbox.
+//! [`App`] combines them.
 //!
-//! Nothing here runs a command on the machine it is on.
+//! This crate never runs a command on its own machine.
 
 mod app;
 mod builder;
@@ -20,7 +21,7 @@ pub use app::{App, SetupError};
 pub use builder::AppBuilder;
 pub use workspace::Workspace;
 
-/// The code in `README.md` compiles and runs.
+/// Compiles and runs the code in `README.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,6 +1,7 @@
-//! A chat's sandbox as its person sees it: its files, how it is, and its end.
+//! The user's view of a chat's sandbox: its files, its state and its removal.
 //!
-//! To look makes no sandbox and wakes none. Files are woken for, because they cannot be seen otherwise.
+//! Reading the state neither creates nor wakes a sandbox. Accessing files wakes it, because they are only available
+//! in a running sandbox.
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -9,29 +10,29 @@ use crate::provider::{self, Content, Denial, Download, FileList, NetworkPolicy, 
 use crate::session::{Lease, SessionKey, SessionState};
 use crate::tools::{Error, Result, Toolkit};
 
-/// A chat's sandbox, for its person. Cheap to make for each request.
+/// A chat's sandbox, as its user sees it. Cheap to create for each request.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     tools: Toolkit,
 }
 
 impl Workspace {
-    /// Of whoever has these tools.
+    /// Creates a view for the session of these tools.
     pub fn new(tools: Toolkit) -> Self {
         Self { tools }
     }
 
-    /// Whose it is.
+    /// Returns the session.
     pub fn key(&self) -> &SessionKey {
         self.tools.key()
     }
 
-    /// How far the app is with it.
+    /// Returns how far the app has opened the session.
     pub fn state(&self) -> SessionState {
         self.tools.sessions().state(self.key())
     }
 
-    /// How its sandbox is; none where there is none.
+    /// Returns the status of the sandbox, or `None` if there is none.
     pub async fn status(&self) -> Result<Option<Status>> {
         let Some(sandbox) = self.provider().find(self.key()).await? else { return Ok(None) };
         match self.provider().status(&sandbox).await {
@@ -41,7 +42,8 @@ impl Workspace {
         }
     }
 
-    /// What its sandbox was lately refused of the network; nothing where there is no sandbox, or its provider does not tell.
+    /// Returns recent network denials of the sandbox. Empty if there is no sandbox, or if the provider does not
+    /// report denials.
     pub async fn denials(&self) -> Result<Vec<Denial>> {
         let Some(sandbox) = self.provider().find(self.key()).await? else { return Ok(Vec::new()) };
         match self.provider().denials(&sandbox).await {
@@ -51,7 +53,8 @@ impl Workspace {
         }
     }
 
-    /// Adds a host to those that its sandbox may reach, perhaps with `:port`. None where there is no sandbox. Wakes nothing.
+    /// Adds a host, optionally with `:port`, to those that the sandbox may reach. Returns `None` if there is no
+    /// sandbox. Wakes nothing.
     pub async fn allow_host(&self, host: &str) -> Result<Option<NetworkPolicy>> {
         let Some(sandbox) = self.provider().find(self.key()).await? else { return Ok(None) };
         match self.provider().allow_host(&sandbox, host).await {
@@ -61,7 +64,7 @@ impl Workspace {
         }
     }
 
-    /// A page of what is in a directory; the empty path is the workspace. None where there is no sandbox.
+    /// Returns one page of a directory. The empty path is the workspace. Returns `None` if there is no sandbox.
     pub async fn list(&self, path: &str, cursor: Option<&str>) -> Result<Option<FileList>> {
         if !self.is_there().await? {
             return Ok(None);
@@ -70,7 +73,7 @@ impl Workspace {
         self.tools.act(list).await.map(Some)
     }
 
-    /// A file of any length. The sandbox is in use until its last piece.
+    /// Returns a file of any length. The sandbox counts as used until its last bytes are read.
     pub async fn download(&self, path: &str) -> Result<Download> {
         if !self.is_there().await? {
             return Err(provider::Error::NoFile { path: path.to_owned() }.into());
@@ -80,14 +83,15 @@ impl Workspace {
         Ok(Download { bytes, content: keep(content, lease) })
     }
 
-    /// Writes a file of `bytes` bytes as they come, with the directories that it needs. It is there as a whole or not at all.
+    /// Writes a file of `bytes` bytes from a stream and creates missing parent directories. The file appears whole or
+    /// not at all.
     pub async fn upload(&self, path: &str, bytes: u64, content: Content) -> Result<()> {
-        // It comes once, so a sandbox that is gone is found out before.
+        // The stream can be read only once, so a missing sandbox must be detected first.
         let lease = self.tools.open(|_| {}).await?;
         Ok(self.provider().upload(lease.sandbox(), path, bytes, content).await?)
     }
 
-    /// Removes a file, or a directory with all that is beneath.
+    /// Removes a file, or a directory with its content.
     pub async fn remove(&self, path: &str) -> Result<()> {
         if !self.is_there().await? {
             return Err(provider::Error::NoFile { path: path.to_owned() }.into());
@@ -95,12 +99,12 @@ impl Workspace {
         self.tools.act(|sandbox| async move { Ok(self.provider().remove_file(&sandbox, path).await?) }).await
     }
 
-    /// Lets the sandbox rest, with its files. Fails with [`provider::Error::Busy`] where it is in use.
+    /// Parks the sandbox and keeps its files. Fails with [`provider::Error::Busy`] if it is in use.
     pub async fn park(&self) -> Result<()> {
         Ok(self.tools.sessions().park(self.key()).await?)
     }
 
-    /// Removes the sandbox with its files. Safe to repeat.
+    /// Removes the sandbox and its files. Safe to repeat.
     pub async fn delete(&self) -> Result<()> {
         Ok(self.tools.sessions().delete(self.key()).await?)
     }

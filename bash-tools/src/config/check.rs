@@ -1,4 +1,4 @@
-//! Reads the section's keys, and looks at what must be true of several of them.
+//! Reads the section's keys and checks rules that involve several of them.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use super::section::Section;
 use super::settings::{Access, BashTools, DockerSettings, GitSeed, Provider, Sandboxes, Seed, UploadSeed};
 use crate::provider::{NetworkMode, NetworkPolicy};
 
-/// Where sandboxd's token is, if nothing else is said.
+/// Default variable for sandboxd's token.
 const ADMIN_TOKEN: &str = "REMCOCHAT_ADMIN_TOKEN";
 
 /// Runtimes of sandboxd.
 const DOCKER_RUNTIMES: &[&str] = &RUNTIMES;
 
-/// What was found, whether or not it may be used.
+/// Result of a check, whether or not the settings are usable.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) is_enabled: bool,
-    /// `None` where so much is missing that there is nothing to show.
+    /// `None` if too much is missing.
     pub(super) tools: Option<BashTools>,
     pub(super) faults: Vec<Fault>,
-    /// Paths of all keys and tables there are.
+    /// Paths of all supported keys and tables.
     #[cfg_attr(not(test), expect(dead_code, reason = "the test of the example file compares them"))]
     pub(super) keys: Vec<String>,
 }
 
-/// What sandboxes are at, before it is known whether all that it needs is there.
+/// Kind of provider, before its settings are known to be complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Vercel,
@@ -131,7 +131,8 @@ fn read_sandbox<'a>(reader: &mut Reader<'a>, section: &Section<'a>, kind: Option
     }
 }
 
-/// `None` without an address, which is a fault only where one is needed; and whether sandboxes have a network.
+/// Reads sandboxd's settings. `None` without an address, which is an error only if one is needed. Also returns
+/// whether sandboxes have a network.
 fn read_docker<'a>(
     reader: &mut Reader<'a>,
     section: &Section<'a>,
@@ -220,7 +221,7 @@ fn read_upload<'a>(
     Some(UploadSeed { root: root?, include, max_bytes: 0 })
 }
 
-/// A text that must be there, under some circumstances.
+/// A text that is required under certain conditions.
 fn needed<'a, T>(
     reader: &mut Reader<'a>,
     section: &Section<'a>,

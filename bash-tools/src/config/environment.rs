@@ -1,21 +1,21 @@
-//! What the environment has for the tools: the switch and the secrets.
+//! Environment variables for the tools: the switch and the secrets.
 
 use secrecy::{ExposeSecret, SecretString};
 
 use super::settings::{BashTools, Seed};
 use crate::provider::{BadCredentials, Credentials};
 
-/// Shortest token that is taken, in characters.
+/// Minimum length of a token in characters.
 pub const MIN_TOKEN_CHARS: usize = 32;
 
-/// The switch.
+/// Variable that switches the tools on.
 pub(super) const SWITCH: &str = "REMCOCHAT_ENABLE_BASH_TOOL";
-/// The token of those who use the app over the network.
+/// Variable for the token of clients on the network.
 pub(super) const ADMIN_TOKEN: &str = "REMCOCHAT_ADMIN_TOKEN";
-/// What mean that the switch is on.
+/// Values that switch the tools on.
 const ON: [&str; 4] = ["1", "true", "yes", "on"];
 
-/// The environment, read once. Nothing of it can be printed by mistake.
+/// The environment, read once. Its `Debug` form does not print secrets.
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// Whether `REMCOCHAT_ENABLE_BASH_TOOL` is 1, true, yes or on.
@@ -26,12 +26,13 @@ pub struct Environment {
     pub orchestrator_token: Option<SecretString>,
     /// The repository's token, from the variable that `seed.git_token_env` names.
     pub git_token: Option<SecretString>,
-    /// Whatever there is to show at Vercel, or why there is nothing.
+    /// Credentials for Vercel, or why there are none.
     pub vercel: Result<Credentials, BadCredentials>,
 }
 
 impl Environment {
-    /// Reads what these settings need; without any the switch and the admin token. A variable that is empty or blank is not there; blanks around a value are not part of it.
+    /// Reads the variables that these settings need. Without settings, reads the switch and the admin token. An empty
+    /// or blank variable counts as unset. White space around a value is removed.
     pub fn read(tools: Option<&BashTools>, env: impl Fn(&str) -> Option<String>) -> Self {
         let secret = |name: &str| value(&env, name).map(SecretString::from);
         Self {
@@ -49,13 +50,13 @@ impl Environment {
         }
     }
 
-    /// The admin token, if it is long enough to be one.
+    /// Returns the admin token, if it is long enough.
     pub fn strong_admin_token(&self) -> Option<&SecretString> {
         self.admin_token.as_ref().filter(|token| chars(token) >= MIN_TOKEN_CHARS)
     }
 }
 
-/// The process's own environment. What is no UTF-8 is not there.
+/// Environment of the process. A value that is not valid UTF-8 counts as unset.
 pub fn process_environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

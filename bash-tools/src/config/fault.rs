@@ -1,43 +1,43 @@
-//! What is wrong, and where.
+//! Configuration errors and their positions.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::provider::BadCredentials;
 
-/// Most that is shown of what was found, in characters.
+/// Maximum number of characters of a value in a message.
 const SHOWN_CHARS: usize = 80;
 
-/// One thing that is wrong. Reads as a sentence, without a full stop.
+/// One error. It reads as a sentence, without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at} {problem}")]
 pub struct Fault {
-    /// Where.
+    /// Position of the error.
     pub at: Place,
-    /// What.
+    /// What is wrong.
     pub problem: Problem,
 }
 
-/// Where something is wrong.
+/// Position of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// In the text as such.
+    /// In the text itself.
     Text {
-        /// From 1.
+        /// Line, counted from 1.
         line: usize,
-        /// In characters, from 1.
+        /// Column in characters, counted from 1.
         column: usize,
     },
     /// At a key of the file.
     Key {
-        /// From the top, such as `app.bash_tools.sandbox.ports[2]`.
+        /// Full path of the key, such as `app.bash_tools.sandbox.ports[2]`.
         path: String,
-        /// From 1. Of something that is missing the line of its table, where there is one.
+        /// Line, counted from 1. For a missing key, the line of its table, if there is one.
         line: Option<usize>,
     },
     /// In the environment.
     Variable {
-        /// Its name.
+        /// Name of the variable.
         name: String,
     },
 }
@@ -45,115 +45,115 @@ pub enum Place {
 /// What is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The text is no TOML.
+    /// The text is not TOML.
     #[error("is not TOML: {said}")]
     Syntax {
-        /// The parser's words.
+        /// Message of the parser.
         said: String,
     },
-    /// A value of another type.
+    /// The value has the wrong type.
     #[error("must be {wanted}, not {found}")]
     WrongType {
-        /// With its article.
+        /// Expected type, with its article.
         wanted: &'static str,
-        /// With its article.
+        /// Actual type, with its article.
         found: &'static str,
     },
-    /// A number that is too small or too large.
+    /// The number is out of range.
     #[error("must be from {min} to {max}{space}{unit}, not {found}", space = if unit.is_empty() { "" } else { " " })]
     OutOfRange {
-        /// Smallest.
+        /// Minimum.
         min: u64,
-        /// Largest.
+        /// Maximum.
         max: u64,
-        /// In the plural; may be empty.
+        /// Unit, in the plural. May be empty.
         unit: &'static str,
-        /// As it was written.
+        /// Value as written.
         found: String,
     },
-    /// A word that is none of those that there are.
+    /// The value is not one of the allowed words.
     #[error("must be {}, not {found:?}", in_quotes(allowed))]
     NotOneOf {
-        /// Those that there are.
+        /// Allowed words.
         allowed: &'static [&'static str],
-        /// As it was written.
+        /// Value as written.
         found: String,
     },
-    /// Too many entries.
+    /// There are too many entries.
     #[error("must have at most {limit} entries, not {found}")]
     TooMany {
-        /// Most.
+        /// Maximum number of entries.
         limit: usize,
-        /// How many there are.
+        /// Actual number of entries.
         found: usize,
     },
-    /// Too long a text.
+    /// The text is too long.
     #[error("must be at most {limit} bytes long, not {found}")]
     TooLong {
-        /// Most.
+        /// Maximum length.
         limit: usize,
-        /// How many there are.
+        /// Actual length.
         found: usize,
     },
-    /// A text with nothing in it.
+    /// The text is empty.
     #[error("must not be empty")]
     Empty,
-    /// A text that is not of the form it must have.
+    /// The text does not have the required form.
     #[error("must be {wanted}, not {found:?}")]
     Malformed {
-        /// With its article.
+        /// Required form, with its article.
         wanted: &'static str,
-        /// As it was written.
+        /// Value as written.
         found: String,
     },
-    /// The same, where what was found may be a secret.
+    /// Same, for a value that may be a secret and is not repeated.
     #[error("must be {wanted}")]
     Undisclosed {
-        /// With its article.
+        /// Required form, with its article.
         wanted: &'static str,
     },
-    /// Something that there is not.
+    /// The key is unknown.
     #[error("is not known{}", nearest.as_ref().map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())]
     Unknown {
-        /// What may have been meant.
+        /// Key that may have been meant.
         nearest: Option<String>,
     },
-    /// Something that must be there.
+    /// A required key is missing.
     #[error("is required {because}")]
     Missing {
-        /// Under which circumstances.
+        /// Condition that makes it required.
         because: &'static str,
     },
-    /// Credentials that Vercel would not take.
+    /// The credentials are not valid for Vercel.
     #[error("is not enough for Vercel: {0}")]
     NotForVercel(BadCredentials),
-    /// A value that another one makes useless or dangerous.
+    /// Another value makes this one useless or dangerous.
     #[error("does not go with {other}: {because}")]
     Conflict {
-        /// The other's key.
+        /// Key of the other value.
         other: &'static str,
-        /// Why.
+        /// Reason.
         because: &'static str,
     },
-    /// The switch in the environment is off.
+    /// The tools are switched off in the environment.
     #[error("must be 1, true, yes or on, or there are no tools")]
     SwitchedOff,
-    /// Too short a token.
+    /// The token is too short.
     #[error("must have at least {min_chars} characters {because}, not {found_chars}")]
     WeakToken {
-        /// Fewest.
+        /// Minimum number of characters.
         min_chars: usize,
-        /// How many there are.
+        /// Actual number of characters.
         found_chars: usize,
-        /// Under which circumstances.
+        /// Condition that makes it required.
         because: &'static str,
     },
-    /// A path where something else is, or nothing.
+    /// Nothing usable is at the path.
     #[error("must be a directory that can be read: {} is not ({kind})", path.display())]
     NoDirectory {
-        /// As it was written.
+        /// Path as written.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         kind: std::io::ErrorKind,
     },
 }
@@ -163,13 +163,13 @@ impl Fault {
         Self { at: Place::Variable { name: name.to_owned() }, problem }
     }
 
-    /// Whether it keeps the switch itself, or the whole text, from being understood.
+    /// Whether the error makes the switch, or the whole text, unreadable.
     pub(super) fn is_of_the_switch(&self) -> bool {
         let switch = format!("{}.enabled", super::SECTION);
         match (&self.at, &self.problem) {
             (Place::Text { .. }, _) => true,
             (Place::Key { .. }, Problem::Unknown { nearest }) => nearest.as_ref() == Some(&switch),
-            // A table that is none hides the switch.
+            // A value in place of the table hides the switch.
             (Place::Key { path, .. }, _) => *path == switch || *path == super::SECTION || path == "app",
             (Place::Variable { .. }, _) => false,
         }
@@ -179,7 +179,7 @@ impl Fault {
         matches!(self.problem, Problem::Missing { .. })
     }
 
-    /// For sorting; what has no line comes last.
+    /// Sort key. Errors without a line come last.
     pub(super) fn line(&self) -> usize {
         match self.at {
             Place::Text { line, .. } | Place::Key { line: Some(line), .. } => line,
@@ -199,7 +199,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// As much as fits into a message.
+/// Truncates a text for a message.
 pub(super) fn shown(found: &str) -> String {
     match found.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &found[..end]),

@@ -1,4 +1,4 @@
-//! Where the file is, and how it is read.
+//! Finds and reads the configuration file.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,49 +8,49 @@ use super::fault::Fault;
 use super::ranges::MAX_FILE_BYTES;
 use super::{Config, parse};
 
-/// The variable that names the file.
+/// Variable for the path of the file.
 const PATH: &str = "REMCOCHAT_CONFIG_PATH";
-/// Where it is if nothing is said.
+/// Default path.
 const DEFAULT_PATH: &str = "config.toml";
 
-/// The file could not be used.
+/// Why the file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be read, or is no UTF-8.
+    /// The file could not be read, or is not valid UTF-8.
     #[error("{} could not be read", path.display())]
     Unreadable {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// It is larger than any configuration.
+    /// The file is too large.
     #[error("{} is larger than {limit_bytes} bytes", path.display())]
     TooLarge {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Most that is read.
+        /// Maximum size in bytes.
         limit_bytes: u64,
     },
-    /// It was read, and what it says cannot be done. One line for each fault.
+    /// The file was read and contains errors. The message has one line for each.
     #[error("{} cannot be used:{}", path.display(), lines(faults))]
     Faulty {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Everything that is wrong.
+        /// All errors.
         faults: Vec<Fault>,
     },
 }
 
-/// Where the file is: `REMCOCHAT_CONFIG_PATH`, or `config.toml` in the working directory.
+/// Returns the path of the file: `REMCOCHAT_CONFIG_PATH`, or `config.toml` in the working directory.
 pub fn path(env: impl Fn(&str) -> Option<String>) -> PathBuf {
     value(&env, PATH).map_or_else(|| PathBuf::from(DEFAULT_PATH), PathBuf::from)
 }
 
-/// Reads and checks the file that [`path`] finds. It blocks while the disk is slow, so call it at the start.
+/// Reads and checks the file at [`path`]. It blocks on the disk, so call it at startup.
 ///
 /// # Errors
-/// The file could not be read, or something in it is wrong.
+/// The file cannot be read, or it contains an error.
 pub fn load(env: impl Fn(&str) -> Option<String>) -> Result<Config, Error> {
     let path = path(env);
     let text = read(&path)?;

@@ -1,6 +1,6 @@
-//! What a text must be to be a URL, a path, a variable's name and so on.
+//! Syntax of texts: URLs, paths, variable names and others.
 //!
-//! What may hold a password by mistake is never repeated in a fault.
+//! An error never repeats a text that may contain a password by mistake.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use url::Url;
 
 use super::fault::{Problem, shown};
 
-/// Longest name of a runtime.
+/// Maximum length of a runtime's name.
 const MAX_RUNTIME_CHARS: usize = 64;
-/// Longest revision; what file systems take as a name, which refs are.
+/// Maximum length of a revision: the maximum length of a file name, which refs are.
 const MAX_REVISION_BYTES: usize = 250;
 
-/// An address to ask for things beneath.
+/// Base URL of an HTTP API.
 pub(super) fn orchestrator_url(text: &str) -> Result<Url, Problem> {
     const WANTED: &str =
         "an http or https URL without a name, password, query or fragment, such as http://127.0.0.1:8080";
@@ -30,7 +30,7 @@ pub(super) fn orchestrator_url(text: &str) -> Result<Url, Problem> {
     Ok(url)
 }
 
-/// A repository's address. Whether `http` is good enough is for others to say.
+/// URL of a repository. Callers decide whether `http` is allowed.
 pub(super) fn git_url(text: &str) -> Result<Url, Problem> {
     http_url(
         text,
@@ -39,7 +39,8 @@ pub(super) fn git_url(text: &str) -> Result<Url, Problem> {
 }
 
 fn http_url(text: &str, wanted: &'static str) -> Result<Url, Problem> {
-    // The parser would take blanks and control characters out and backslashes for slashes, and others would not.
+    // The parser would remove white space and control characters and replace backslashes with slashes. Other programs
+    // would not.
     let is_odd = |char: char| char.is_whitespace() || char.is_control() || char == '\\';
     let url = Url::parse(text).ok().filter(|_| !text.contains(is_odd));
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -51,7 +52,8 @@ fn http_url(text: &str, wanted: &'static str) -> Result<Url, Problem> {
     }
 }
 
-/// Branch, tag or commit: what `git check-ref-format` allows as a name, and nothing that git reads as an option or an expression.
+/// Branch, tag or commit: a name that `git check-ref-format` allows and that git does not read as an option or an
+/// expression.
 pub(super) fn git_revision(text: &str) -> Result<String, Problem> {
     let is_odd =
         |char: char| char.is_whitespace() || char.is_control() || "~^:?*[\\@{\"'`$;&|<>()!#".contains(char);
@@ -68,7 +70,7 @@ pub(super) fn git_revision(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// A variable's name. What is none may be the secret itself.
+/// Name of an environment variable. Anything else may be the secret itself.
 pub(super) fn variable(text: &str) -> Result<String, Problem> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = text.bytes().all(is_part) && !text.is_empty() && !text.as_bytes()[0].is_ascii_digit();
@@ -88,7 +90,7 @@ pub(super) fn absolute_path(text: &str) -> Result<PathBuf, Problem> {
     }
 }
 
-/// An entry of a network's list. sandboxd knows more of its form and has the last word.
+/// Entry of a network's list. sandboxd checks it more strictly.
 pub(super) fn network_rule(text: &str) -> Result<String, Problem> {
     if text.len() > MAX_NETWORK_RULE_BYTES {
         return Err(Problem::TooLong { limit: MAX_NETWORK_RULE_BYTES, found: text.len() });
@@ -102,7 +104,7 @@ pub(super) fn network_rule(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// What Vercel may call a runtime.
+/// Name that Vercel may use for a runtime.
 pub(super) fn runtime(text: &str) -> Result<String, Problem> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     match text.len() <= MAX_RUNTIME_CHARS && text.bytes().all(is_part) {
@@ -118,7 +120,8 @@ pub(super) fn glob(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// A range of addresses; an address alone is a range of one. Never all of them: that would be to believe everybody.
+/// Range of addresses. A single address is a range of one. The range of all addresses is rejected, because it would
+/// trust everyone.
 pub(super) fn addresses(text: &str) -> Result<IpNet, Problem> {
     let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     match range.map(|range| without_mapping(range.trunc())) {
@@ -127,7 +130,7 @@ pub(super) fn addresses(text: &str) -> Result<IpNet, Problem> {
     }
 }
 
-/// IPv4 in the form of IPv6 is IPv4, as it is in the addresses that are compared with it (RFC 4291 section 2.5.5.2).
+/// Converts IPv4 in IPv6 form to IPv4, like the addresses that are compared with it (RFC 4291 section 2.5.5.2).
 fn without_mapping(range: IpNet) -> IpNet {
     let mapped = range.prefix_len().checked_sub(96).zip(match range.addr() {
         IpAddr::V6(address) => address.to_ipv4_mapped(),

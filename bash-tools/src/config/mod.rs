@@ -1,12 +1,13 @@
-//! What the operator wrote: `[app.bash_tools]` of the chat app's `config.toml`, and the environment, checked.
+//! Operator settings, checked: `[app.bash_tools]` of the chat app's `config.toml`, and the environment.
 //!
-//! All faults are told at once, each with its key, its line, what would be right and what was found. Keys that are not known are
-//! refused, but only in this section: the rest of the file is the chat app's. [`parse`] looks at a text, [`load`] at the
-//! file, [`Environment`] at the environment, and nothing else does. [`preflight`] looks at both together, and at the disk.
+//! All errors are reported at once, each with its key, line, expected form and actual value. Unknown keys are
+//! rejected, but only in this section, because the rest of the file belongs to the chat app. Only [`parse`] reads a
+//! text, [`load`] the file, and [`Environment`] the environment. [`preflight`] checks all of them together, and the
+//! disk.
 //!
-//! Who switches the tools off, perhaps because of what is wrong with them, must be able to start the app: with `enabled` false or
-//! absent a fault is a note, and what is missing is none. Only what is wrong with `enabled` itself is a fault
-//! even then, since whoever misspells it does not mean to be told nothing.
+//! An operator who switches the tools off, perhaps because of errors, must be able to start the app. If `enabled` is
+//! false or absent, an error is only a note, and missing keys are not reported. An error in `enabled` itself is
+//! always reported, because it may be a misspelling.
 
 mod check;
 mod environment;
@@ -26,22 +27,23 @@ pub use file::{Error, load, path};
 pub use preflight::preflight;
 pub use settings::{Access, BashTools, DockerSettings, GitSeed, Provider, Sandboxes, Seed, UploadSeed};
 
-/// What the chat app's file calls this section.
+/// Name of this section in the chat app's file.
 const SECTION: &str = "app.bash_tools";
 
-/// A file that could be used.
+/// A valid configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The settings; `None` where the tools are switched off.
+    /// Settings, or `None` if the tools are switched off.
     pub tools: Option<BashTools>,
-    /// What is wrong without being in the way, for the log.
+    /// Harmless errors, for the log.
     pub notes: Vec<Fault>,
 }
 
-/// Checks the text of a `config.toml`. Where it is no TOML, only that is told: what its lines mean would be guessed.
+/// Checks the text of a `config.toml`. If it is not TOML, only that is reported, because the meaning of its lines is
+/// unclear.
 ///
 /// # Errors
-/// Everything that is wrong, in the order of the lines.
+/// All errors, in the order of their lines.
 pub fn parse(text: &str) -> Result<Config, Vec<Fault>> {
     let checked = check::check(text);
     let (in_the_way, notes) = match checked.is_enabled {

@@ -1,6 +1,6 @@
-//! Whether the tools would work if the app started now: settings and environment together, and the disk.
+//! Startup check of settings, environment and disk.
 //!
-//! What each gate would say at every request is said here once, before the first. Nothing is sent anywhere.
+//! It reports once, before the first request, what each gate would report at every request. It sends nothing.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::fault::{Fault, Place, Problem};
 use super::settings::{Access, BashTools, DockerSettings, Provider, Seed};
 use crate::provider::BadCredentials;
 
-/// Looks for everything that would keep these tools from working.
+/// Reports everything that would keep the tools from working.
 pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec<Fault> {
     let environment = Environment::read(Some(tools), &env);
     let mut faults = Vec::new();
@@ -48,7 +48,7 @@ pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec
     faults
 }
 
-/// sandboxd answers nobody without its token, and one that others can connect to must have a long one.
+/// sandboxd requires a token, and a long one if others can connect to it.
 fn orchestrator_token(docker: &DockerSettings, environment: &Environment) -> Option<Fault> {
     let token = environment.orchestrator_token.as_ref();
     let because = match docker.is_local() {

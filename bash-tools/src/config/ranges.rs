@@ -1,4 +1,4 @@
-//! Every number of the section: its default, its bounds and its unit. What sandboxd bounds too is its bound.
+//! Defaults, limits and units of all numbers in the section. Limits that sandboxd has too are taken from it.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ pub(super) use shared::MAX_PORTS;
 
 const MIB: u64 = 1024 * 1024;
 
-/// A whole number's default and bounds, both included.
+/// Default and inclusive limits of a whole number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
     pub(super) default: u64,
@@ -17,38 +17,38 @@ pub(super) struct Range {
     pub(super) unit: &'static str,
 }
 
-/// Output that is kept of each stream.
+/// Kept output of each stream.
 pub(super) const OUTPUT_CHARS: Range = range(12_000, 200, 200_000, "characters");
-/// Of one command.
+/// Time limit of a command.
 pub(super) const COMMAND_TIMEOUT_MS: Range = range(
     shared::DEFAULT_COMMAND_TIMEOUT_MS,
     shared::MIN_COMMAND_TIMEOUT_MS,
     shared::DEFAULT_MAX_COMMAND_TIMEOUT_MS,
     "milliseconds",
 );
-/// Sandboxes at a time.
+/// Open sandboxes.
 pub(super) const CONCURRENT_SANDBOXES: Range = range(2, 1, 10, "sandboxes");
-/// Of a sandbox nobody uses.
+/// Idle time of a sandbox.
 pub(super) const IDLE_TTL_MS: Range =
     within(shared::DEFAULT_IDLE_TTL_MS, shared::IDLE_TTL_MS, "milliseconds");
 /// Memory of a sandbox.
 pub(super) const MEMORY_MB: Range = within(shared::DEFAULT_MEMORY_MB, shared::MEMORY_MB, "MiB");
 /// Processors of a sandbox.
 pub(super) const VCPUS: Range = within(shared::DEFAULT_VCPUS, shared::VCPUS, "processors");
-/// Life of a Vercel sandbox; the time that a clone may take in any.
+/// Lifetime of a Vercel sandbox, and the time limit of a clone with either provider.
 pub(super) const SANDBOX_TIMEOUT_MS: Range = range(900_000, 30_000, 18_000_000, "milliseconds");
-/// A port. None of them is a default by itself.
+/// Port. The default applies only to an absent list.
 pub(super) const PORT: Range = range(3_000, 1, 65_535, "");
-/// First files of a sandbox, all together. The bound is the largest disk that sandboxd gives.
+/// Total size of a seed. The limit is the largest disk of sandboxd.
 pub(super) const SEED_BYTES: Range = range(256 * MIB, 65_536, *shared::DISK_MB.end() * MIB, "bytes");
 
-/// Ranges of addresses.
+/// Maximum number of address ranges.
 pub(super) const MAX_TRUSTED_PROXIES: usize = 64;
-/// Faults that are told. Only unknown keys, and what is no TOML, can be more.
+/// Maximum number of reported errors. Only unknown keys and syntax errors can exceed it.
 pub(super) const MAX_FAULTS: usize = 200;
-/// Longest text of any setting.
+/// Maximum length of a text.
 pub(super) const MAX_TEXT_BYTES: usize = 4096;
-/// Largest `config.toml`.
+/// Maximum size of `config.toml`.
 pub(super) const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 const fn range(default: u64, min: u64, max: u64, unit: &'static str) -> Range {

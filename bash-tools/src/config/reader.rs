@@ -1,7 +1,7 @@
-//! Takes settings out of a TOML document one by one, and remembers what was asked for and what was wrong with it.
+//! Reads settings from a TOML document one by one and records requested keys and errors.
 //!
-//! A setting with a fault is read as if it were absent, so that the rest is looked at as well. Whoever finds faults afterwards uses
-//! none of it.
+//! A setting with an error is read as absent, so that the rest is checked too. If there are errors, no setting is
+//! used.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -25,12 +25,12 @@ impl<'a> Reader<'a> {
         Self { text, asked: Vec::new(), visited: Vec::new(), faults: Vec::new() }
     }
 
-    /// The whole document, whose unknown keys are nobody's business here.
+    /// The whole document. Its unknown keys are ignored.
     pub(super) fn top(&self, document: &'a DeTable<'a>) -> Section<'a> {
         Section { path: String::new(), line: None, table: Some(document) }
     }
 
-    /// A table that belongs to somebody else.
+    /// A table of another program. Its unknown keys are ignored.
     pub(super) fn foreign(&mut self, parent: &Section<'a>, key: &str) -> Section<'a> {
         let path = parent.path_of(key);
         let found = parent.table.and_then(|table| table.get_key_value(key));
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Section { path, line, table }
     }
 
-    /// A table of which every key must be asked for before [`finish`](Self::finish).
+    /// A table in which every key must be requested before [`finish`](Self::finish).
     pub(super) fn section(&mut self, parent: &Section<'a>, key: &str) -> Section<'a> {
         let section = self.foreign(parent, key);
         self.asked.push(section.path.clone());
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         section
     }
 
-    /// Points out what may be a misspelt name of a section that is not there.
+    /// Reports a possible misspelling of the name of a missing section.
     pub(super) fn suspect(&mut self, parent: &Section<'a>, section: &Section<'a>, name: &str) {
         if section.line.is_some() {
             return;
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         number.unwrap_or(range.default)
     }
 
-    /// One of a few words. `None` where it is none of them: then nothing that depends on it can be checked.
+    /// One of several words. `None` if it is none of them; then nothing that depends on it can be checked.
     pub(super) fn choice<T: Copy>(
         &mut self,
         section: &Section<'a>,
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         values.get(place?).copied()
     }
 
-    /// A text of some form. An empty one is the same as none.
+    /// Text of a certain form. An empty one counts as absent.
     pub(super) fn optional<T>(
         &mut self,
         section: &Section<'a>,
@@ -108,13 +108,13 @@ impl<'a> Reader<'a> {
         parse(text).map_err(|problem| self.fault_at(section, key, problem)).ok()
     }
 
-    /// Whether a text is not there, or empty, which is the same.
+    /// Whether a text is absent or empty, which is equivalent.
     pub(super) fn is_absent(&self, section: &Section<'a>, key: &str) -> bool {
         let value = section.table.and_then(|table| table.get(key));
         value.is_none_or(|value| value.get_ref().as_str() == Some(""))
     }
 
-    /// A text of some form, with a default. An empty one is a fault.
+    /// Text of a certain form, with a default. An empty one is an error.
     pub(super) fn text(
         &mut self,
         section: &Section<'a>,
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Entries of an array. `None` where there is none; entries with faults are left out.
+    /// Entries of an array. `None` if it is absent. Entries with errors are skipped.
     pub(super) fn entries<T>(
         &mut self,
         section: &Section<'a>,
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
             self.wrong_type(section, key, value, "a whole number");
             return None;
         };
-        // What does not even fit into 64 bits is out of every range.
+        // A number that does not fit into 64 bits is out of every range.
         let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
         let number = number.filter(|number| (range.min..=range.max).contains(number));
         if number.is_none() {
@@ -197,14 +197,14 @@ impl<'a> Reader<'a> {
         Some(text)
     }
 
-    /// Tells of a fault at a key, whether or not it is there.
+    /// Reports an error at a key, whether or not it is present.
     pub(super) fn fault_at(&mut self, section: &Section<'a>, key: &str, problem: Problem) {
         let found = section.table.and_then(|table| table.get_key_value(key));
         let line = found.map(|(key, _)| self.line_of(key.span().start)).or(section.line);
         self.fault(&section.path_of(key), line, problem);
     }
 
-    /// Tells of a fault of a value, which may be on another line than its key.
+    /// Reports an error of a value, which may be on another line than its key.
     pub(super) fn fault_of(
         &mut self,
         section: &Section<'a>,
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         self.fault(&section.path_of(key), Some(line), problem);
     }
 
-    /// Everything that is wrong, in the order of the lines, and every key that was asked for.
+    /// Returns all errors in the order of their lines, and all requested keys.
     pub(super) fn finish(mut self) -> (Vec<Fault>, Vec<String>) {
         for section in std::mem::take(&mut self.visited) {
             for key in section.table.into_iter().flat_map(DeTable::keys) {
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Line and column of a place in a text, both from 1.
+/// Line and column of an offset in a text, both counted from 1.
 pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;

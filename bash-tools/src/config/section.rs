@@ -1,22 +1,22 @@
-//! A table of the document, and what its keys are called from the top.
+//! Tables of the document, and full paths of their keys.
 
 use toml::de::DeTable;
 
 use super::fault::shown;
 
-/// A table, or the place where it would be.
+/// A table, or the position where it would be.
 #[derive(Debug, Clone)]
 pub(super) struct Section<'a> {
-    /// From the top; empty for the whole document.
+    /// Full path. Empty for the whole document.
     pub(super) path: String,
-    /// Of its first mention; `None` where it is not there.
+    /// Line of its first mention. `None` if it is absent.
     pub(super) line: Option<usize>,
     pub(super) table: Option<&'a DeTable<'a>>,
 }
 
 impl Section<'_> {
-    /// What a key of it is called. A key that TOML wants in quotes has them here, so that nothing of it can be taken for
-    /// another line of the log.
+    /// Full path of a key. A key that needs quotes in TOML has them here too, so that it cannot forge a line of the
+    /// log.
     pub(super) fn path_of(&self, key: &str) -> String {
         let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_[]".contains(&byte);
         let key = if key.bytes().all(is_bare) { shown(key) } else { format!("{:?}", shown(key)) };

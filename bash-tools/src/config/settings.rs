@@ -1,4 +1,4 @@
-//! The section as it is in force: only what was checked.
+//! Effective settings of the section. All values are checked.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,69 +11,69 @@ use crate::provider::NetworkPolicy;
 /// All of `[app.bash_tools]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BashTools {
-    /// Where sandboxes are.
+    /// Provider of the sandboxes.
     pub provider: Provider,
     /// Who may use the tools.
     pub access: Access,
-    /// Whose word for a request's client is believed, 64 at most.
+    /// Trusted proxies, at most 64. Their reports about a request's client are accepted.
     pub trusted_proxies: Vec<IpNet>,
-    /// What is kept of a command's standard output, 200 to 200,000 characters.
+    /// Kept characters of a command's standard output, 200 to 200,000.
     pub max_stdout_chars: usize,
-    /// The same of its standard error.
+    /// Kept characters of a command's standard error, 200 to 200,000.
     pub max_stderr_chars: usize,
-    /// How long a command may run, 1 s to 300 s.
+    /// Time limit of a command, 1 s to 300 s.
     pub command_timeout: Duration,
-    /// How many sandboxes this app may have at a time, 1 to 10.
+    /// Maximum number of open sandboxes of this app, 1 to 10.
     pub max_concurrent_sandboxes: usize,
-    /// How long one may be idle, 10 s to 6 h.
+    /// Idle time of a sandbox, 10 s to 6 h.
     pub idle_ttl: Duration,
-    /// What each is like.
+    /// Settings of each sandbox.
     pub sandbox: Sandboxes,
-    /// What is in a new one.
+    /// First files of a new sandbox.
     pub seed: Seed,
 }
 
-/// Where sandboxes are.
+/// Provider of the sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provider {
-    /// In containers of sandboxd.
+    /// Containers of sandboxd.
     Docker(DockerSettings),
-    /// At Vercel; its credentials are in the [environment](super::Environment).
+    /// Vercel. Its credentials are in the [environment](super::Environment).
     Vercel,
 }
 
 /// `[app.bash_tools.docker]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DockerSettings {
-    /// `http` or `https`, without a name, password, query or fragment, and without slashes at the end of its path.
+    /// Base URL: `http` or `https`, without credentials, query, fragment or trailing slashes.
     pub orchestrator_url: Url,
-    /// The variable that has sandboxd's token.
+    /// Variable for sandboxd's token.
     pub admin_token_env: String,
-    /// What sandboxes may reach.
+    /// Network policy of the sandboxes.
     pub network: NetworkPolicy,
-    /// Memory of each, 256 to 16,384 MiB.
+    /// Memory of each sandbox, 256 to 16,384 MiB.
     pub memory_mb: u64,
 }
 
 /// Who may use the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever comes from this machine.
+    /// Clients on this machine.
     Localhost,
-    /// Whoever has the admin token, also from this machine.
+    /// Clients with the admin token. Clients on this machine need it too.
     Lan,
 }
 
 /// `[app.bash_tools.sandbox]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandboxes {
-    /// `node24` or `python3.13` in sandboxd; whatever Vercel has.
+    /// `node24` or `python3.13` in sandboxd, or any runtime of Vercel.
     pub runtime: String,
-    /// Ports that may be previewed: up to 4, each once.
+    /// Ports that previews may expose: up to 4, without duplicates.
     pub ports: Vec<u16>,
-    /// Processors, 1 to 8.
+    /// Number of processors, 1 to 8.
     pub vcpus: u64,
-    /// How long a Vercel sandbox lives, and how long seeding may take, 30 s to 5 h.
+    /// Lifetime of a Vercel sandbox, and time limit of seeding, 30 s to 5 h.
     pub timeout: Duration,
 }
 
@@ -84,36 +84,36 @@ pub enum Seed {
     Git(GitSeed),
     /// A directory of this machine.
     Upload(UploadSeed),
-    /// Nothing.
+    /// No files.
     None,
 }
 
-/// A repository to begin with.
+/// A repository as seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitSeed {
-    /// `https`, or `http` where `git_allow_http` says so; without a name and password.
+    /// URL: `https`, or `http` if `git_allow_http` is set. It contains no credentials.
     pub url: Url,
-    /// Branch, tag or commit; what is no option of git's and no revision expression. `None` is the default branch.
+    /// Branch, tag or commit. It cannot be an option of git or a revision expression. `None` is the default branch.
     pub revision: Option<String>,
-    /// The variable that has a token for the repository. Never with an `http` URL.
+    /// Variable for the repository's token. Not allowed with an `http` URL.
     pub token_env: Option<String>,
-    /// Most that may be cloned.
+    /// Maximum size of the clone in bytes.
     pub max_bytes: u64,
 }
 
-/// A directory to begin with.
+/// A directory as seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadSeed {
-    /// An absolute path, on this machine.
+    /// Absolute path on this machine.
     pub root: PathBuf,
-    /// A glob that paths in it must match.
+    /// Glob that paths in the directory must match.
     pub include: String,
-    /// Most that may be uploaded.
+    /// Maximum size of the upload in bytes.
     pub max_bytes: u64,
 }
 
 impl BashTools {
-    /// What sandboxd needs to know; `None` where sandboxes are elsewhere.
+    /// Settings for sandboxd. `None` with another provider.
     pub fn docker(&self) -> Option<&DockerSettings> {
         match &self.provider {
             Provider::Docker(docker) => Some(docker),
@@ -123,7 +123,7 @@ impl BashTools {
 }
 
 impl DockerSettings {
-    /// Whether sandboxd is on this machine, as far as its address tells.
+    /// Whether sandboxd is on this machine, judged by its address.
     pub fn is_local(&self) -> bool {
         match self.orchestrator_url.host() {
             Some(Host::Domain(name)) => name == "localhost",

@@ -1,13 +1,13 @@
-//! What may have been meant by a key that is not known.
+//! Suggestions for unknown keys.
 
 use super::fault::shown;
 
-/// How alike a key must be to be what was meant; 1 is the same.
+/// Minimum similarity of a suggestion. 1 means identical.
 const ALIKE: f64 = 0.6;
-/// The same for the name of a section, whose neighbours are not ours.
+/// Minimum similarity for the name of a section, because other programs' sections are next to it.
 const VERY_ALIKE: f64 = 0.8;
 
-/// Of these paths the one whose last name is most like the key; of equals the one of the key's own table.
+/// Returns the path whose last name is most similar to the key. Among equals, prefers the key's own table.
 pub(super) fn nearest(paths: &[String], table: &str, key: &str) -> Option<String> {
     let score = |path: &String| {
         let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
@@ -18,12 +18,12 @@ pub(super) fn nearest(paths: &[String], table: &str, key: &str) -> Option<String
     best.filter(|((likeness, _), _)| *likeness >= ALIKE).map(|(_, path)| path.clone())
 }
 
-/// Whether one name is most probably the other, misspelt.
+/// Whether one name is probably a misspelling of the other.
 pub(super) fn is_very_alike(known: &str, found: &str) -> bool {
     likeness(known, found) >= VERY_ALIKE
 }
 
-/// Only the beginning of a long key is compared, because the effort is that of both lengths multiplied.
+/// Compares only the beginning of a long key, because the cost is the product of both lengths.
 fn likeness(known: &str, found: &str) -> f64 {
     strsim::normalized_damerau_levenshtein(known, &shown(found).to_lowercase())
 }

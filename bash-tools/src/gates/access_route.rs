@@ -1,4 +1,4 @@
-//! `GET /api/admin/access`: whether whoever asks may administer, for the dialog in which the token is typed.
+//! `GET /api/admin/access`: whether the client has admin access, for the dialog that asks for the token.
 
 use axum::Json;
 use axum::extract::Request;
@@ -12,7 +12,7 @@ use super::token::{self, Verdict};
 use super::{Asked, Gates, locality};
 use crate::config::Access;
 
-/// What the dialog shows.
+/// Response of the route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessReport {
@@ -20,33 +20,34 @@ pub struct AccessReport {
     pub is_localhost: bool,
     /// Whether the app has a token of at least 32 characters.
     pub required_configured: bool,
-    /// Whether the request has one.
+    /// Whether the request has a token.
     pub token_provided: bool,
-    /// Whether it may.
+    /// Whether access is granted.
     pub allowed: bool,
-    /// Why, or why not.
+    /// Why access is granted or denied.
     pub reason: AccessReason,
 }
 
-/// Why somebody may administer or may not.
+/// Why access is granted or denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessReason {
-    /// From this machine, which is enough unless access is `lan`.
+    /// The request is from this machine. This is enough unless access is `lan`.
     Localhost,
-    /// With the right token.
+    /// The request has the right token.
     Allowed,
     /// The app has no token of at least 32 characters.
     MissingServerToken,
-    /// The request has none.
+    /// The request has no token.
     MissingClientToken,
-    /// It has another.
+    /// The request has a wrong token.
     TokenMismatch,
 }
 
-/// A route that answers an [`AccessReport`], to be mounted at `/api/admin/access`. Whoever is on this machine or has the token
-/// may administer; where access is `lan` only who has the token, because the tools want it from everybody then. Of wrong tokens an
-/// address has ten at once and one every six seconds; more are a 429 with `retry-after`.
+/// Creates a route that returns an [`AccessReport`], for the path `/api/admin/access`. Clients on this machine and
+/// clients with the token have access. If access is `lan`, only clients with the token do, because the tools then
+/// require it from everyone. An address may send ten wrong tokens at once and one more every six seconds. Beyond that
+/// the response is a 429 with `retry-after`.
 pub fn access_route<S: Clone + Send + Sync + 'static>(gates: Gates) -> MethodRouter<S> {
     get(move |request: Request| async move { answer(&gates, Asked::of(&request)) })
 }

@@ -1,24 +1,24 @@
-//! What the gates say of a request.
+//! Decisions of the gates.
 
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-/// Whether a request has tools. The [layer](super::BashToolsLayer) puts it into the request's extensions; as an extractor it is
-/// [`Reason::NotAsked`] where no layer did.
+/// Whether a request has tools. The [layer](super::BashToolsLayer) puts it into the request's extensions. As an
+/// extractor, it is [`Reason::NotAsked`] without the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Every gate is open.
     Enabled,
-    /// One is closed.
+    /// A gate is closed.
     Disabled(Reason),
 }
 
 /// The first gate that is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// No gate was asked.
+    /// No gate was checked.
     #[error("the request did not pass the layer that decides")]
     NotAsked,
     /// `app.bash_tools.enabled` is not true.
@@ -27,12 +27,12 @@ pub enum Reason {
     /// `REMCOCHAT_ENABLE_BASH_TOOL` is not on.
     #[error("the bash tools are switched off in the environment")]
     SwitchedOff,
-    /// The app has no token for sandboxd, which answers nobody without one.
+    /// The app has no token for sandboxd, which requires one.
     #[error(
         "no token for sandboxd: set REMCOCHAT_ADMIN_TOKEN, or the variable that app.bash_tools.docker.admin_token_env names"
     )]
     MissingOrchestratorToken,
-    /// Access is `localhost`, and the request is not from there.
+    /// Access is `localhost`, and the request is not from this machine.
     #[error("the request is not from this machine: {0}")]
     NotLocal(Elsewhere),
     /// Access is `lan`, and the app has no token of at least 32 characters.
@@ -41,34 +41,36 @@ pub enum Reason {
     /// Access is `lan`, and the request has no token.
     #[error("the request has no admin token")]
     MissingClientToken,
-    /// Access is `lan`, and the request has another token.
+    /// Access is `lan`, and the request has a wrong token.
     #[error("the request's admin token is not the app's")]
     TokenMismatch,
-    /// sandboxd does not answer that it is well.
+    /// sandboxd does not report that it is healthy.
     #[error("sandboxd is not well")]
     Unhealthy,
 }
 
-/// What shows that a request is from elsewhere, or may be.
+/// Why a request is not known to be from this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Elsewhere {
-    /// The server does not tell of peers: it must be served with `into_make_service_with_connect_info::<SocketAddr>()`.
+    /// The server does not report peer addresses. It must be served with
+    /// `into_make_service_with_connect_info::<SocketAddr>()`.
     #[error("the server does not tell who connects")]
     NoPeer,
-    /// The socket's other end is on another machine.
+    /// The peer is on another machine.
     #[error("the connection is from another machine")]
     Peer,
-    /// A trusted proxy does not say for whom it asks.
+    /// A trusted proxy does not report its client.
     #[error("a trusted proxy does not say for whom it asks")]
     Unnamed,
-    /// A header names a client that is elsewhere, or something that is no address.
+    /// A header names a remote client or contains an invalid address.
     #[error("a forwarding header names another machine, or nothing that can be understood")]
     Forwarded,
-    /// It is for a host that is not `localhost`, `127.0.0.1` or `[::1]`: a name that leads here, perhaps only for a moment.
+    /// The request's host is not `localhost`, `127.0.0.1` or `[::1]`. Another name may resolve to this machine only
+    /// briefly.
     #[error("the host that it names is not localhost")]
     Host,
-    /// A page of another origin made the browser send it: of another site, or of another port of this machine, as a sandbox's
-    /// server is.
+    /// A page of another origin caused the request: another site, or another port of this machine, such as a
+    /// sandbox's server.
     #[error("a page of another origin sent it")]
     Page,
 }

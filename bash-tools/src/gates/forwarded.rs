@@ -1,20 +1,20 @@
-//! The hops that headers tell of: `X-Forwarded-For`, `Forwarded` (RFC 7239) and `X-Real-IP`.
+//! Client addresses in headers: `X-Forwarded-For`, `Forwarded` (RFC 7239) and `X-Real-IP`.
 //!
-//! Each header that is there is a chain of its own, because a proxy that sets one passes the others on as its client wrote them.
-//! Whatever is not an address is no chain: nobody needs to be understood who may be lying.
+//! Each header that is present is a chain of its own, because a proxy that sets one passes the others on unchanged. A
+//! header with anything but addresses is malformed, because it may be forged.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName, HeaderValue};
 
-/// Hops that are read of one header. No request comes by that many.
+/// Maximum number of hops in a header. Real requests have far fewer.
 const MAX_HOPS: usize = 32;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// A header that cannot be understood.
+/// The header is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -23,17 +23,17 @@ pub(super) type Chain = Result<Vec<IpAddr>, Malformed>;
 
 type Read = fn(&str) -> Result<IpAddr, Malformed>;
 
-/// A chain for each kind of header that is there.
+/// Returns a chain for each kind of header that is present.
 pub(super) fn chains(headers: &HeaderMap) -> impl Iterator<Item = Chain> {
     let kinds: [(HeaderName, Read); 3] = [(FORWARDED_FOR, address), (FORWARDED, element), (REAL_IP, address)];
     kinds.into_iter().filter(|(name, _)| headers.contains_key(name)).map(|(name, read)| {
-        // More than one address in what names only one is malformed by itself.
+        // `X-Real-IP` has exactly one address. Several are malformed.
         let is_list = name != REAL_IP;
         chain(headers.get_all(&name).iter(), read, is_list)
     })
 }
 
-/// Several headers of one name are one list (RFC 9110 section 5.3).
+/// Several headers of one name form one list (RFC 9110 section 5.3).
 fn chain<'a>(values: impl Iterator<Item = &'a HeaderValue>, read: Read, is_list: bool) -> Chain {
     let mut hops = Vec::new();
     for value in values {
@@ -51,7 +51,7 @@ fn chain<'a>(values: impl Iterator<Item = &'a HeaderValue>, read: Read, is_list:
     Ok(hops)
 }
 
-/// An address, perhaps with a port; an IPv6 one with a port has brackets.
+/// Parses an address with an optional port. An IPv6 address with a port has brackets.
 fn address(text: &str) -> Result<IpAddr, Malformed> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let address = match bare {
@@ -61,7 +61,7 @@ fn address(text: &str) -> Result<IpAddr, Malformed> {
     address.map(|address| address.to_canonical()).ok_or(Malformed)
 }
 
-/// The `for` of one element: `for=192.0.2.60;proto=http` or `for="[2001:db8::1]:4711"`.
+/// Parses the `for` of one element: `for=192.0.2.60;proto=http` or `for="[2001:db8::1]:4711"`.
 fn element(text: &str) -> Result<IpAddr, Malformed> {
     let mut found = None;
     let mut rest = Some(text);
@@ -76,7 +76,7 @@ fn element(text: &str) -> Result<IpAddr, Malformed> {
     address(found.ok_or(Malformed)?)
 }
 
-/// What is in quotes, or the text as it is. An address has nothing that needs a backslash.
+/// Removes quotes. An address needs no backslashes.
 fn unquoted(text: &str) -> Result<&str, Malformed> {
     let inside = match text.strip_prefix('"') {
         Some(quoted) => quoted.strip_suffix('"').ok_or(Malformed)?,
@@ -85,7 +85,7 @@ fn unquoted(text: &str) -> Result<&str, Malformed> {
     if inside.contains(['"', '\\']) { Err(Malformed) } else { Ok(inside) }
 }
 
-/// What is before the first separator that is not in quotes, and what is after it.
+/// Splits at the first separator outside quotes.
 fn cut(text: &str, separator: u8) -> (&str, Option<&str>) {
     let mut is_quoted = false;
     for (at, byte) in text.bytes().enumerate() {

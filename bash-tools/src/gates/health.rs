@@ -1,7 +1,7 @@
-//! Whether sandboxd is well, as it says itself.
+//! Health of sandboxd.
 //!
-//! One look serves all requests of the next seconds, whatever it saw, and many requests at once make one look. Whoever waits for it
-//! waits no longer than a look may take: what came of it is told to all.
+//! One check serves all requests of the next seconds, whatever its result, and concurrent requests share one check. A
+//! request waits at most as long as one check may take.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,22 +12,22 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
-/// Most that a look may take.
+/// Deadline of a check.
 const LOOK: Duration = Duration::from_millis(800);
-/// How long it serves.
+/// How long a result is valid.
 const FRESH: Duration = Duration::from_secs(5);
-/// Most that is read of an answer.
+/// Maximum number of bytes that are read of a response.
 const MAX_ANSWER_BYTES: usize = 4096;
-/// Most that the log shows of it, in characters.
+/// Maximum number of characters of it in the log.
 const SAID_CHARS: usize = 200;
 
-/// Looks at one sandboxd.
+/// Checks the health of one sandboxd.
 #[derive(Debug)]
 pub(super) struct Health {
     url: String,
     client: Client,
     seen: Mutex<Option<Seen>>,
-    /// Held by whoever looks.
+    /// Held during a check.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -37,7 +37,7 @@ struct Seen {
     is_well: bool,
 }
 
-/// What is wrong with it.
+/// Why sandboxd is not healthy.
 #[derive(Debug, thiserror::Error)]
 enum Ill {
     #[error("it did not answer within {LOOK:?}")]
@@ -50,7 +50,7 @@ enum Ill {
     Stranger { said: String },
 }
 
-/// `GET /v1/health`, of any sandboxd.
+/// Response of `GET /v1/health`, from any version of sandboxd.
 #[derive(Debug, Deserialize)]
 struct Answer {
     ok: Option<bool>,
@@ -59,21 +59,21 @@ struct Answer {
 
 impl Health {
     pub(super) fn new(orchestrator: &Url) -> Result<Self, reqwest::Error> {
-        // sandboxd is a neighbour, found where the operator says and nowhere else.
+        // sandboxd is reached directly at the configured address, without a proxy or redirects.
         let client = Client::builder().no_proxy().redirect(Policy::none());
-        // Between two looks a connection may have died unnoticed, which would say nothing about sandboxd.
+        // An idle connection may have died unnoticed, which would say nothing about sandboxd.
         let client = client.pool_max_idle_per_host(0).build()?;
         let url = format!("{}/v1/health", orchestrator.as_str().trim_end_matches('/'));
         Ok(Self { url, client, seen: Mutex::new(None), turn: tokio::sync::Mutex::new(()) })
     }
 
-    /// What the last look saw, while it serves.
+    /// Returns the result of the last check while it is valid.
     pub(super) fn known(&self) -> Option<bool> {
         let seen = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
         (seen.at.elapsed() < FRESH).then_some(seen.is_well)
     }
 
-    /// Whether it is well; looks if the last look is too old.
+    /// Returns whether sandboxd is healthy, after a new check if necessary.
     pub(super) async fn ask(&self) -> bool {
         let _turn = self.turn.lock().await;
         if let Some(is_well) = self.known() {
@@ -97,7 +97,7 @@ impl Health {
         }
     }
 
-    /// Keeps what was seen, and logs it where it is another than before.
+    /// Stores the result, and logs it if it changed.
     fn note(&self, found: &Result<(), Ill>) {
         let now = Seen { at: Instant::now(), is_well: found.is_ok() };
         let before = self.seen.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
@@ -114,7 +114,7 @@ impl Health {
     }
 }
 
-/// As much of an answer as may be needed; who answers more is not listened to.
+/// Reads the beginning of a response and ignores the rest.
 async fn beginning(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {

@@ -10,25 +10,27 @@ use tower::{Layer, Service};
 
 use super::{Asked, Decision, Gates, Soon};
 
-/// `1` where the request had tools, `0` where it had none.
+/// `1` if the request had tools, `0` if not.
 pub const ENABLED_HEADER: HeaderName = HeaderName::from_static("x-remcochat-bash-tools-enabled");
-/// The tools that it had, with commas; absent where it had none.
+/// Names of the request's tools, separated by commas. Absent without tools.
 pub const TOOLS_HEADER: HeaderName = HeaderName::from_static("x-remcochat-bash-tools");
 
 const TOOLS: HeaderValue = HeaderValue::from_static("readFile,writeFile,bash,sandboxUrl");
-/// Without ports there is nothing to show.
+/// Without ports there is nothing to expose.
 const TOOLS_WITHOUT_PORTS: HeaderValue = HeaderValue::from_static("readFile,writeFile,bash");
 
-/// Puts a [`Decision`] into the extensions of each request and sets [`ENABLED_HEADER`] and [`TOOLS_HEADER`] on its response. A
-/// handler that had to do without the tools all the same sets the first one to `0` itself, and then both stay as it left them.
+/// Puts a [`Decision`] into the extensions of each request, and sets [`ENABLED_HEADER`] and [`TOOLS_HEADER`] on its
+/// response. A handler that could not use the tools sets the first header to `0` itself, and then both stay
+/// unchanged.
 ///
-/// The server must tell of its peers, `into_make_service_with_connect_info::<SocketAddr>()`, or nobody is local.
+/// The server must report peer addresses (`into_make_service_with_connect_info::<SocketAddr>()`). Otherwise no client
+/// counts as local.
 #[derive(Debug, Clone)]
 pub struct BashToolsLayer {
     gates: Gates,
 }
 
-/// What [`BashToolsLayer`] makes of a service.
+/// Service that [`BashToolsLayer`] creates.
 #[derive(Debug, Clone)]
 pub struct BashToolsService<S> {
     inner: S,
@@ -36,7 +38,7 @@ pub struct BashToolsService<S> {
 }
 
 impl BashToolsLayer {
-    /// With these gates.
+    /// Creates a layer with these gates.
     pub fn new(gates: Gates) -> Self {
         Self { gates }
     }
@@ -62,7 +64,7 @@ where
 {
     type Response = Response<B>;
     type Error = S::Error;
-    /// Only who waits for sandboxd's health pays for a box.
+    /// Only requests that wait for sandboxd's health allocate a box.
     type Future = Either<MapOk<S::Future, Stamp<B>>, BoxFuture<'static, Result<Response<B>, S::Error>>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
@@ -74,7 +76,7 @@ where
             request.extensions_mut().insert(decision);
             return Either::Left(self.inner.call(request).map_ok(stamp(decision, self.gates.has_ports())));
         }
-        // The one that was polled ready is the one to be called.
+        // Calls the instance that was polled ready.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let gates = self.gates.clone();
@@ -92,7 +94,7 @@ fn stamp<B>(decision: Decision, has_ports: bool) -> Stamp<B> {
         (Decision::Enabled, true) => |response| enabled(response, TOOLS),
         (Decision::Enabled, false) => |response| enabled(response, TOOLS_WITHOUT_PORTS),
         (Decision::Disabled(_), _) => |mut response| {
-            // Whatever a handler says: what the gates closed is closed.
+            // A handler cannot claim tools that the gates denied.
             response.headers_mut().insert(ENABLED_HEADER, HeaderValue::from_static("0"));
             response.headers_mut().remove(TOOLS_HEADER);
             response

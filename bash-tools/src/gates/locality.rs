@@ -1,9 +1,9 @@
 //! Whether a request is from this machine.
 //!
-//! The socket's peer says so, and nothing that a request says of itself can make it so: any client can write any header. What
-//! it says can only show that it is *not* from here: a proxy on this machine is itself local and asks for others; a browser
-//! here asks for what another site's page wants (the page's name may lead here, which is DNS rebinding, or the page just sends it).
-//! Only a proxy that the operator trusts may speak for a client, and then it must.
+//! The socket's peer address decides. Nothing in a request can make it local, because a client can send any header.
+//! Its content can only show that it is *not* local. A proxy on this machine is itself local and forwards for others.
+//! A local browser may act for a page of another site, by DNS rebinding or by a plain request. Only a proxy that the
+//! operator trusts may report a client, and then it must.
 
 use std::net::IpAddr;
 
@@ -36,9 +36,9 @@ pub(super) fn check(asked: Asked<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere
     check_page(asked)
 }
 
-/// Whether a chain of hops, the client first, begins here. Of those that are no trusted proxy the last is the client, and what
-/// stands before it is the client's own word, which can only be against it: so all of them must be this machine. Where every hop
-/// is a proxy, the first is the client.
+/// Whether a chain of hops, client first, starts on this machine. The last hop that is not a trusted proxy is the
+/// client. Hops before it come from the client and can only count against it, so all of them must be this machine. If
+/// every hop is a proxy, the first one is the client.
 fn is_from_here(chain: &[IpAddr], believed: &[IpNet]) -> bool {
     let mut others = chain.iter().filter(|hop| !is_among(believed, **hop)).peekable();
     match others.peek() {
@@ -51,7 +51,7 @@ fn is_among(ranges: &[IpNet], address: IpAddr) -> bool {
     ranges.iter().any(|range| range.contains(&address))
 }
 
-/// A request without any host is no browser's, so there is nothing to be wary of.
+/// A request without a host is not from a browser, so this check does not apply.
 fn check_host(asked: Asked<'_>) -> Result<(), Elsewhere> {
     let named = asked.headers.get_all(HOST).iter().chain(asked.headers.get_all(FORWARDED_HOST));
     let is_local = asked.uri.authority().is_none_or(|authority| is_this_machine(authority.as_str()))
@@ -59,9 +59,9 @@ fn check_host(asked: Asked<'_>) -> Result<(), Elsewhere> {
     is_local.then_some(()).ok_or(Elsewhere::Host)
 }
 
-/// A page that a sandbox serves is on this machine too, under another port: only the app's own pages are its own. A browser that
-/// says how it came to the request is believed, because pages cannot say it; where none does, the page must be of the very host that
-/// is asked.
+/// A page that a sandbox serves is also on this machine, but on another port. Only the app's own pages are accepted.
+/// `Sec-Fetch-Site` is trusted if present, because pages cannot set it. Without it, the page must be of the requested
+/// host.
 fn check_page(asked: Asked<'_>) -> Result<(), Elsewhere> {
     let mut sites = asked.headers.get_all(FETCH_SITE).iter().peekable();
     let mut origins = asked.headers.get_all(ORIGIN).iter();
@@ -80,14 +80,14 @@ fn of_origin(origin: &HeaderValue) -> Option<&str> {
     origin.strip_prefix("http://").or(origin.strip_prefix("https://"))
 }
 
-/// Whether a host is the one that is asked, which is of this machine.
+/// Whether a host is the requested one, which is on this machine.
 fn is_asked(asked: Asked<'_>, host: &str) -> bool {
     let named = asked.headers.get(HOST).and_then(|named| named.to_str().ok());
     let named = named.or(asked.uri.authority().map(|authority| authority.as_str()));
     is_this_machine(host) && named.is_some_and(|named| named.eq_ignore_ascii_case(host))
 }
 
-/// A host as it is written in a URL, with any port.
+/// A host in a URL, with any port.
 fn is_this_machine(host: &str) -> bool {
     let name_ends = if host.starts_with('[') { host.find(']').map(|end| end + 1) } else { host.find(':') };
     let (name, port) = host.split_at(name_ends.unwrap_or(host.len()));
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// A request from an address, with headers; `believed` are the trusted proxies.
+    /// A request from an address, with headers. `believed` are the trusted proxies.
     fn verdict(peer: &str, headers: &[(&str, &str)], believed: &[&str]) -> Result<(), Elsewhere> {
         let mut request = Request::new(());
         let peer: IpAddr = peer.parse().unwrap();
@@ -238,7 +238,7 @@ mod tests {
             &[("origin", "https://LOCALHOST:3000")],
             &[("sec-fetch-site", "same-origin")],
             &[("sec-fetch-site", "none")],
-            // By the proxy of a development server, which keeps the page's own.
+            // The proxy of a development server keeps the page's origin.
             &[("sec-fetch-site", "same-origin"), ("origin", "http://localhost:5173")],
         ] {
             assert_eq!(page(own), Ok(()), "{own:?}");
@@ -250,7 +250,7 @@ mod tests {
             "http://localhost.evil.example",
             "file://localhost:3000",
             "http://",
-            // What a sandbox serves.
+            // A page from a sandbox.
             "http://localhost:42000",
             "http://127.0.0.1:42000",
         ] {

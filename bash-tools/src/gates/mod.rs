@@ -1,10 +1,11 @@
-//! Whether a request has tools at all. Every gate must be open: the file, the switch in the environment, the access policy and,
-//! where sandboxes are sandboxd's, its health.
+//! Gates: whether a request has tools. Every gate must be open: the file, the switch in the environment, the access
+//! policy and, if sandboxd is the provider, its health.
 //!
-//! Each gate is decided by itself and none makes up for another. The first that is closed is told. Only `locality.rs` says who
-//! comes from this machine, and it starts from the socket: what a request says of itself can only take that away.
+//! Each gate is independent, and none replaces another. The first closed one is reported. Only `locality.rs` decides
+//! whether a request is from this machine. It starts from the socket, and the content of a request can only count
+//! against it.
 //!
-//! A closed gate is no error: the chat goes on without tools, so the layer never refuses a request.
+//! A closed gate is not an error: the chat continues without tools, so the layer never rejects a request.
 //!
 //! ```no_run
 //! use std::net::SocketAddr;
@@ -25,7 +26,7 @@
 //!     .route("/api/admin/access", access_route(gates.clone()))
 //!     .layer(BashToolsLayer::new(gates));
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
-//! // Without the peers' addresses nobody would be local.
+//! // Without peer addresses, no client would count as local.
 //! axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
 //! # Ok(())
 //! # }
@@ -33,10 +34,10 @@
 //!
 //! # Outside axum
 //!
-//! Nothing but [`access_route`] and the extractor [`Decision`] needs axum. [`BashToolsLayer`] is a tower layer over any
-//! service of [`http::Request`], and [`Gates::decide`] takes a request's head by itself. Either way the server must put the peer's
-//! address into the request's extensions as [`ConnectInfo`], because the gates begin with the socket; without it a request is
-//! from nobody and `localhost` refuses it. With hyper alone:
+//! Only [`access_route`] and the extractor [`Decision`] need axum. [`BashToolsLayer`] is a tower layer over any
+//! service of [`http::Request`], and [`Gates::decide`] takes the head of a request. In both cases the server must put
+//! the peer's address into the request's extensions as [`ConnectInfo`], because the gates start from the socket.
+//! Without it, `localhost` rejects the request. With hyper alone:
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -52,9 +53,9 @@
 //! }
 //! ```
 //!
-//! A server of another kind makes the head of what it has: [`http::Request::builder`] with the request's target and all of its
-//! headers, `Host`, `Origin`, `Sec-Fetch-Site` and the forwarding ones among them, since each of them can close a gate. An app
-//! that knows by itself who may have tools asks no gates and gives [`App`](crate::App) [`Decision::Enabled`].
+//! Another kind of server builds the head with [`http::Request::builder`], from the request's target and all of its
+//! headers. These include `Host`, `Origin`, `Sec-Fetch-Site` and the forwarding headers, because each can close a
+//! gate. An app with its own access control uses no gates and passes [`Decision::Enabled`] to [`App`](crate::App).
 
 mod access_route;
 mod decision;
@@ -84,28 +85,28 @@ use self::health::Health;
 use self::token::{Token, Verdict};
 use crate::config::{Access, BashTools, Environment};
 
-/// How often one address may be wrong about the token.
+/// How many wrong tokens an address may send.
 const WRONG_TOKENS: Allowance = Allowance {
     failures: NonZeroU32::new(10).expect("ten is not zero"),
     period: Duration::from_secs(6),
     max_peers: 1024,
 };
 
-/// The gates of one app. Cheap to clone; all clones share what they know of sandboxd's health.
+/// The gates of one app. Cheap to clone. All clones share the result of the health check.
 #[derive(Debug, Clone)]
 pub struct Gates(Arc<State>);
 
-/// The gates could not be set up.
+/// Why the gates could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No client for sandboxd's health could be made.
+    /// The HTTP client for sandboxd's health could not be created.
     #[error("the HTTP client could not be set up")]
     Client(#[source] reqwest::Error),
 }
 
 #[derive(Debug)]
 struct State {
-    /// Why nobody has tools, whoever asks.
+    /// Why no request has tools, whatever it contains.
     closed: Option<Reason>,
     access: Access,
     trusted_proxies: Vec<IpNet>,
@@ -115,19 +116,20 @@ struct State {
     failures: Throttle,
 }
 
-/// How far one comes without waiting.
+/// Decision that needs no waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Soon {
     Decided(Decision),
-    /// All gates are open but the last, which must be asked.
+    /// All gates but the health check are open.
     IfHealthy,
 }
 
 impl Gates {
-    /// Of checked settings and what was read of the environment with them; `None` are tools that are switched off.
+    /// Creates gates from checked settings and the environment read with them. `None` means that the tools are
+    /// switched off.
     ///
     /// # Errors
-    /// The system has no means for a client.
+    /// The HTTP client cannot be created.
     pub fn new(tools: Option<&BashTools>, environment: &Environment) -> Result<Self, Error> {
         let closed = match tools {
             None => Some(Reason::NotConfigured),
@@ -150,8 +152,8 @@ impl Gates {
         })))
     }
 
-    /// Decides about a request. It may take as long as a look at sandboxd's health, which is 800 ms at most and nothing while
-    /// the last one is less than 5 s old.
+    /// Decides about a request. May wait for a health check of sandboxd: at most 800 ms, and not at all if the last
+    /// one is less than 5 s old.
     pub async fn decide(&self, parts: &Parts) -> Decision {
         let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
         match self.soon(asked) {
@@ -160,17 +162,17 @@ impl Gates {
         }
     }
 
-    /// Whether the request passes the access policy alone, which is what a chat app may ask for whatever of its own is as private as
-    /// the tools. Where no tools are configured it is decided as for `localhost`.
+    /// Whether the request passes the access policy alone. A chat app can use it for its own private routes. Without
+    /// configured tools, the policy is `localhost`.
     pub fn admits(&self, parts: &Parts) -> bool {
         let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
         self.admit(asked).is_ok()
     }
 
-    /// Counts a wrong token of the request's peer, where the access policy asks for one.
+    /// Counts a wrong token of the request's peer, if the access policy requires a token.
     ///
     /// # Errors
-    /// How long to wait, where there were too many. The right token and none at all are never counted.
+    /// How long to wait after too many wrong tokens. The right token and a missing one are never counted.
     pub fn count_wrong_token(&self, parts: &Parts) -> Result<(), Duration> {
         let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
         let is_asked_for = matches!(self.0.access, Access::Lan);
@@ -199,7 +201,7 @@ impl Gates {
         }
     }
 
-    /// The access policy.
+    /// Checks the access policy.
     fn admit(&self, asked: Asked<'_>) -> Result<(), Reason> {
         match self.0.access {
             Access::Localhost => locality::check(asked, &self.0.trusted_proxies).map_err(Reason::NotLocal),
@@ -220,7 +222,7 @@ impl Gates {
     }
 }
 
-/// What of a request counts.
+/// Parts of a request that matter.
 #[derive(Debug, Clone, Copy)]
 struct Asked<'a> {
     extensions: &'a http::Extensions,
@@ -233,13 +235,13 @@ impl<'a> Asked<'a> {
         Self { extensions: request.extensions(), uri: request.uri(), headers: request.headers() }
     }
 
-    /// The other end of the socket, in the form its address has without IPv6's clothes.
+    /// Address of the socket's peer. An IPv4 address in IPv6 form is converted.
     fn peer(self) -> Option<IpAddr> {
         let ConnectInfo(address) = self.extensions.get::<ConnectInfo<SocketAddr>>()?;
         Some(address.ip().to_canonical())
     }
 
-    /// The same for counting: whoever is not told of is counted together.
+    /// Same, for counting. Requests without a peer address share one counter.
     fn peer_or_unknown(self) -> IpAddr {
         self.peer().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
     }

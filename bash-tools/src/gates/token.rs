@@ -1,4 +1,4 @@
-//! The admin token of a request, and whether it is the app's.
+//! Checks a request's admin token.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The app's token. Kept as a digest: all digests have one length, so that not even the token's shows in the time that it takes
-/// to compare.
+/// The app's token, kept as a digest. All digests have the same length, so that the time of a comparison does not
+/// reveal the token's length.
 pub(super) struct Token([u8; 32]);
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Right,
-    /// The app has none.
+    /// The app has no token.
     NoneHere,
-    /// The request has none.
+    /// The request has no token.
     NoneGiven,
     Wrong,
 }
@@ -43,7 +43,7 @@ impl fmt::Debug for Token {
 pub(super) fn check(headers: &HeaderMap, token: Option<&Token>) -> Verdict {
     let Some(token) = token else { return Verdict::NoneHere };
     let (given, is_repeated) = given(headers);
-    // All are compared, so that the time does not tell which one is wrong.
+    // All tokens are compared, so that the time does not reveal which one is wrong.
     let wrong = given.iter().filter(|given| !token.is(given)).count();
     match given.len() {
         _ if is_repeated || wrong > 0 => Verdict::Wrong,
@@ -52,14 +52,15 @@ pub(super) fn check(headers: &HeaderMap, token: Option<&Token>) -> Verdict {
     }
 }
 
-/// Whether the request says anything of a token.
+/// Whether the request contains a token.
 pub(super) fn is_given(headers: &HeaderMap) -> bool {
     let (given, is_repeated) = given(headers);
     is_repeated || !given.is_empty()
 }
 
-/// The tokens of a request, from our own header and as a bearer, and whether one of the two headers comes more than once. All
-/// must be right: who reads the first of two and who reads the last must see the same caller.
+/// Tokens of a request, from the own header and as a bearer token, and whether either header occurs more than once.
+/// All must be right. Otherwise a proxy that reads the first header and a server that reads the last could see
+/// different clients.
 fn given(headers: &HeaderMap) -> (Vec<&[u8]>, bool) {
     let own = headers.get(TOKEN_HEADER).map(|value| value.as_bytes().trim_ascii());
     let bearer = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
@@ -68,7 +69,7 @@ fn given(headers: &HeaderMap) -> (Vec<&[u8]>, bool) {
     (given, is_repeated(TOKEN_HEADER) || is_repeated(AUTHORIZATION.as_str()))
 }
 
-/// What follows the scheme, whose letters may be of any case (RFC 9110 section 11.1).
+/// Token after the scheme, which is case-insensitive (RFC 9110 section 11.1).
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())

@@ -1,4 +1,4 @@
-//! A command in a sandbox, and what is heard of it.
+//! Commands in a sandbox, and their events.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,36 +12,36 @@ use futures::stream::BoxStream;
 
 use super::Result;
 
-/// What to run.
+/// A command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// For bash, in the workspace.
+    /// Script for bash. It runs in the workspace.
     pub script: String,
-    /// From its start on; then it is ended, with all that it started.
+    /// Time limit from the start. After it, the command and everything it started is ended.
     pub timeout: Duration,
-    /// On top of what every command of the sandbox has: up to 64 variables, 32 KiB together.
+    /// Environment variables in addition to those of the sandbox: at most 64, 32 KiB in total.
     pub environment: Environment,
 }
 
 impl Command {
-    /// Without variables of its own.
+    /// Creates a command without variables of its own.
     pub fn new(script: impl Into<String>, timeout: Duration) -> Self {
         Self { script: script.into(), timeout, environment: Environment::default() }
     }
 }
 
-/// Variables by name. Here secrets go into a sandbox, so values are never printed.
+/// Environment variables by name. They may contain secrets, so values are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// With one more.
+    /// Adds a variable.
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.0.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Names with values.
+    /// Iterates over names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -53,57 +53,57 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// What is heard of a command, in order: that it started, its output, its end.
+/// An event of a command, in order: the start, output, the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It runs.
+    /// The command runs.
     Started,
-    /// Bytes of its standard output, cut anywhere.
+    /// Bytes of standard output, split at any position.
     Stdout(Bytes),
-    /// Bytes of its standard error, cut anywhere.
+    /// Bytes of standard error, split at any position.
     Stderr(Bytes),
-    /// Output that the provider does not have any more.
+    /// Output that the provider no longer has.
     Missed {
-        /// How much.
+        /// Number of missing bytes.
         bytes: u64,
     },
-    /// Nothing, for a while.
+    /// No output for a while.
     Heartbeat,
-    /// It ended. The last event.
+    /// Last event: the command has ended.
     Ended(End),
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// As a shell would report it; 124 where it ran out of time.
+    /// Exit code, as a shell would report it. 124 if the time limit expired.
     pub exit_code: i32,
-    /// Why.
+    /// Why the command ended.
     pub reason: EndReason,
 }
 
 /// Why a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
-    /// By itself.
+    /// The command exited by itself.
     Exited,
-    /// It ran out of time.
+    /// The time limit expired.
     Timeout,
-    /// By a signal.
+    /// A signal ended the command.
     Killed,
-    /// The sandbox's memory was full.
+    /// The sandbox ran out of memory.
     Oom,
-    /// Its sandbox went away and nobody can tell.
+    /// The sandbox went away, so the outcome is unknown.
     Lost,
 }
 
-/// A command that runs. Dropping it ends the command.
+/// A running command. Dropping it ends the command.
 pub struct Running {
     events: BoxStream<'static, Result<Event>>,
 }
 
 impl Running {
-    /// Of a provider's stream, which must end the command when it is dropped.
+    /// Wraps a provider's stream. Dropping the stream must end the command.
     pub fn new(events: BoxStream<'static, Result<Event>>) -> Self {
         Self { events }
     }

@@ -1,75 +1,75 @@
-//! What can go wrong between this crate and where sandboxes are.
+//! Errors of a provider.
 
 use std::time::Duration;
 
-/// A provider's answer.
+/// Result of a provider's operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// An act did not happen, or nobody knows whether it did.
+/// An operation failed, or its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such sandbox any more.
+    /// The sandbox no longer exists.
     #[error("the sandbox is gone")]
     Gone,
-    /// There is no such file.
+    /// The file does not exist.
     #[error("File not found: {path}")]
     NoFile {
-        /// As it was asked for.
+        /// Path as requested.
         path: String,
     },
-    /// The file is not as it was when it was read.
+    /// The file changed since it was read.
     #[error("{path} was changed meanwhile")]
     Changed {
-        /// As it was asked for.
+        /// Path as requested.
         path: String,
     },
-    /// There is no room for another sandbox.
+    /// There is no capacity for another sandbox.
     #[error("no room for another sandbox at present: {said}")]
     Full {
-        /// The provider's words.
+        /// Message of the provider.
         said: String,
-        /// When to ask again, where the provider tells.
+        /// When to retry, if the provider reports it.
         retry_after: Option<Duration>,
     },
-    /// The sandbox does as much as it may already, or is in use.
+    /// The sandbox reached a limit or is in use.
     #[error("{said}")]
     Busy {
-        /// The provider's words.
+        /// Message of the provider.
         said: String,
     },
-    /// What was asked for is understood and not done. The words are the provider's, about the request, and may be shown.
+    /// The provider rejected the request. Its message is about the request and may be shown.
     #[error("{said}")]
     Refused {
-        /// The provider's words.
+        /// Message of the provider.
         said: String,
     },
-    /// The provider does not let this app in.
+    /// The provider rejected the app's credentials.
     #[error("the provider of sandboxes refuses this app's credentials")]
     Unauthenticated,
-    /// The credentials of this app were good.
+    /// The app's credentials have expired.
     #[error("this app's credentials for the provider of sandboxes expired {} minutes ago: it needs new ones", .ago.as_secs() / 60)]
     Expired {
-        /// How long they have not been good.
+        /// How long ago they expired.
         ago: Duration,
     },
-    /// The provider cannot do it at present.
+    /// The provider is temporarily unable to do this.
     #[error("the provider of sandboxes cannot be used at present: {said}")]
     Unavailable {
-        /// The provider's words.
+        /// Message of the provider.
         said: String,
     },
-    /// The provider did not answer, answered with something else, or broke off.
+    /// The provider did not respond, sent an unexpected response, or broke off.
     #[error("the provider of sandboxes (sandboxd, or Vercel) does not answer, or not as it should")]
     Broken(#[source] Source),
-    /// What comes to be sent could not be read.
+    /// The content to send could not be read.
     #[error("what was to be sent could not be read")]
     Unreadable(#[source] Source),
 }
 
 impl Error {
-    /// Whether the same act may work a while later.
+    /// Whether the same operation may succeed later.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Full { .. } | Self::Busy { .. } | Self::Unavailable { .. } | Self::Broken(_) => true,

@@ -1,4 +1,4 @@
-//! Files of a workspace, as a person looks at them.
+//! Files of a workspace, for the user's view.
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -7,35 +7,35 @@ use serde::Serialize;
 
 use super::Result;
 
-/// Bytes on their way into a sandbox, as they come.
+/// A stream of bytes to write into a sandbox.
 pub type Content = BoxStream<'static, std::io::Result<Bytes>>;
 
-/// A page of what is in a directory, by name.
+/// One page of a directory, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileList {
-    /// What is in it.
+    /// Entries of the page.
     pub entries: Vec<FileEntry>,
-    /// Where the next page begins; none where this is the last.
+    /// Cursor of the next page, or `None` on the last one.
     pub next_cursor: Option<String>,
 }
 
-/// Something in a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileEntry {
-    /// The last part of its path. What is no UTF-8 is told with replacement characters.
+    /// Last part of the path. Bytes that are not valid UTF-8 are replaced.
     pub name: String,
-    /// What it is, links not followed.
+    /// Type of the entry. Links are not followed.
     #[serde(rename = "type")]
     pub kind: FileKind,
     /// Length of a file.
     #[serde(rename = "size")]
     pub bytes: Option<u64>,
-    /// When its content changed last, by the sandbox's clock.
+    /// Time of the last change of the content, by the sandbox's clock.
     pub modified_at: Option<Timestamp>,
 }
 
-/// What something in a directory is.
+/// Type of an entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
@@ -43,17 +43,17 @@ pub enum FileKind {
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, wherever it leads.
+    /// A symbolic link, whatever its target.
     Link,
-    /// A socket, a fifo or a device.
+    /// A socket, FIFO or device.
     Other,
 }
 
-/// A file on its way out of a sandbox.
+/// A file that is read from a sandbox.
 pub struct Download {
-    /// Its length, where that is known beforehand.
+    /// Length, if known.
     pub bytes: Option<u64>,
-    /// What is in it. One that breaks off is an error and never looks like the end.
+    /// Content. If it breaks off, it returns an error, never an early end.
     pub content: BoxStream<'static, Result<Bytes>>,
 }
 

@@ -1,7 +1,8 @@
-//! Where sandboxes are: sandboxd, or Vercel.
+//! Sandbox providers: sandboxd and Vercel.
 //!
-//! A provider makes sandboxes and does single acts in them. It keeps nothing between calls and repeats nothing that may have
-//! happened: that a chat has one sandbox, that it is seeded, and that a lost one is made anew is [`session`](crate::session)'s.
+//! A provider creates sandboxes and performs single operations in them. It keeps no state between calls and repeats
+//! nothing that may already have happened. [`session`](crate::session) ensures that a chat has one seeded sandbox and
+//! that a lost one is replaced.
 
 mod command;
 mod docker;
@@ -29,48 +30,49 @@ pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, Ver
 
 use crate::session::SessionKey;
 
-/// The workspace inside every sandbox, of either provider.
+/// Path of the workspace in every sandbox, of either provider.
 pub const WORKSPACE: &str = "/vercel/sandbox/workspace";
 
-/// A sandbox, as its provider names it. Cheap to clone.
+/// Id of a sandbox at its provider. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct SandboxId(Arc<str>);
 
-/// A sandbox that was made or found.
+/// A sandbox that was created or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// Which one.
+    /// Id of the sandbox.
     pub sandbox: SandboxId,
-    /// Whether there was none for the session before.
+    /// Whether the sandbox was created for the session.
     pub is_new: bool,
 }
 
 /// A part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePart {
-    /// From the place that was asked for, at most as many as were asked for.
+    /// Bytes from the requested position, at most as many as requested.
     pub bytes: Bytes,
-    /// Of the whole file, where the provider tells.
+    /// Size of the whole file, if the provider reports it.
     pub total_bytes: Option<u64>,
-    /// Of the file's content, where the provider tells: another one where it has changed.
+    /// Etag of the file's content, if the provider reports it. It changes with the content.
     pub etag: Option<String>,
 }
 
-/// A place for sandboxes. All of them have a [`WORKSPACE`], which paths are relative to; an absolute path stays as it is and may
-/// be refused. Every call has a deadline of its own.
+/// A provider of sandboxes. Each has a [`WORKSPACE`], which paths are relative to. An absolute path is passed on
+/// unchanged and may be rejected. Every call has a deadline.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
-    /// The session's sandbox, made where there is none and woken where it sleeps. Safe to repeat.
+    /// Returns the session's sandbox: created if there is none, woken if it is parked. Safe to repeat.
     async fn open(&self, key: &SessionKey) -> Result<Opened>;
 
-    /// The session's sandbox, where there is one. Makes and wakes nothing.
+    /// Returns the session's sandbox, if there is one. Neither creates nor wakes it.
     async fn find(&self, key: &SessionKey) -> Result<Option<SandboxId>>;
 
-    /// Starts a command. Dropping what is answered ends it.
+    /// Starts a command. Dropping the result ends the command.
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running>;
 
-    /// Reads at most `max_bytes` of a file, `offset` bytes from its start. [`Error::NoFile`] where there is none. Safe to repeat.
+    /// Reads at most `max_bytes` of a file, starting at `offset`. Fails with [`Error::NoFile`] if it does not exist.
+    /// Safe to repeat.
     async fn read_file(
         &self,
         sandbox: &SandboxId,
@@ -79,11 +81,11 @@ pub trait Provider: Send + Sync + 'static {
         max_bytes: usize,
     ) -> Result<FilePart>;
 
-    /// Writes a file as a whole, with the directories that it needs. Safe to repeat.
+    /// Writes a whole file and creates missing parent directories. Safe to repeat.
     async fn write_file(&self, sandbox: &SandboxId, path: &str, content: Bytes) -> Result<()>;
 
-    /// Writes a file as a whole where it still is as it was when all of it was read; [`Error::Changed`] where it is not. A
-    /// provider that cannot tell looks right before it writes, and overwrites what comes in between.
+    /// Writes a whole file if it has not changed since it was read, and fails with [`Error::Changed`] otherwise. A
+    /// provider without such a condition compares right before the write, and overwrites a change made in between.
     async fn replace_file(
         &self,
         sandbox: &SandboxId,
@@ -98,36 +100,38 @@ pub trait Provider: Send + Sync + 'static {
         self.write_file(sandbox, path, content).await
     }
 
-    /// A page of what is in a directory, links not followed; the empty path is the workspace. `cursor` is of the page before.
-    /// [`Error::NoFile`] where there is no such directory.
+    /// Returns one page of a directory, without following links. The empty path is the workspace. `cursor` comes from
+    /// the previous page. Fails with [`Error::NoFile`] if the directory does not exist.
     async fn list_files(&self, sandbox: &SandboxId, path: &str, cursor: Option<&str>) -> Result<FileList>;
 
-    /// A file of any length. [`Error::NoFile`] where there is none.
+    /// Returns a file of any length. Fails with [`Error::NoFile`] if it does not exist.
     async fn download(&self, sandbox: &SandboxId, path: &str) -> Result<Download>;
 
-    /// Writes a file of `bytes` bytes as they come, with the directories that it needs. It is there as a whole or not at all.
+    /// Writes a file of `bytes` bytes from a stream and creates missing parent directories. The file appears whole or
+    /// not at all.
     async fn upload(&self, sandbox: &SandboxId, path: &str, bytes: u64, content: Content) -> Result<()>;
 
-    /// Removes a file, or a directory with all that is beneath. [`Error::NoFile`] where there is none.
+    /// Removes a file, or a directory with its content. Fails with [`Error::NoFile`] if it does not exist.
     async fn remove_file(&self, sandbox: &SandboxId, path: &str) -> Result<()>;
 
-    /// Unpacks a tar archive in gzip into the workspace.
+    /// Unpacks a gzip-compressed tar archive into the workspace.
     async fn unpack(&self, sandbox: &SandboxId, archive: Content) -> Result<()>;
 
-    /// A URL under which a browser reaches a port of the sandbox. Nothing needs to listen yet.
+    /// Returns a URL by which a browser reaches a port of the sandbox. The port need not listen yet.
     async fn url(&self, sandbox: &SandboxId, port: u16) -> Result<String>;
 
-    /// How the sandbox is. Wakes nothing.
+    /// Returns the status of the sandbox. Wakes nothing.
     async fn status(&self, sandbox: &SandboxId) -> Result<Status>;
 
-    /// What the sandbox was lately refused of the network, the newest first; none where the provider does not tell.
+    /// Returns recent network denials of the sandbox, newest first. Empty if the provider does not report them.
     async fn denials(&self, sandbox: &SandboxId) -> Result<Option<Vec<Denial>>> {
         let _ = sandbox;
         Ok(None)
     }
 
-    /// Adds a host to those that the sandbox may reach, perhaps with `:port`, and answers what holds then. [`Error::Refused`] if
-    /// the sandbox's mode has no list, or the provider has no policies. Wakes nothing. Safe to repeat.
+    /// Adds a host, optionally with `:port`, to those that the sandbox may reach, and returns the new policy. Fails
+    /// with [`Error::Refused`] if the sandbox's mode has no list, or the provider has no policies. Wakes nothing.
+    /// Safe to repeat.
     async fn allow_host(&self, sandbox: &SandboxId, host: &str) -> Result<NetworkPolicy> {
         let _ = sandbox;
         Err(Error::Refused {
@@ -135,11 +139,12 @@ pub trait Provider: Send + Sync + 'static {
         })
     }
 
-    /// Lets the sandbox rest at once and keeps its files. [`Error::Busy`] where a command runs in it. Safe to repeat.
+    /// Parks the sandbox at once and keeps its files. Fails with [`Error::Busy`] while a command runs. Safe to
+    /// repeat.
     async fn park(&self, sandbox: &SandboxId) -> Result<()>;
 
-    /// Gives back what the sandbox takes and keeps its files, as far as the provider can: the next [`open`](Self::open)
-    /// of the session finds them. One that somebody may still look at is left alone.
+    /// Releases the sandbox's resources and keeps its files, as far as the provider can. The next
+    /// [`open`](Self::open) of the session finds them. A sandbox that may still be viewed is left running.
     async fn release(&self, sandbox: &SandboxId) -> Result<()>;
 
     /// Removes the sandbox and its files. Safe to repeat.
@@ -147,7 +152,7 @@ pub trait Provider: Send + Sync + 'static {
 }
 
 impl SandboxId {
-    /// As the provider writes it.
+    /// Creates an id from the provider's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,38 +1,39 @@
-//! What sandboxes may reach of the network.
+//! Network policies of sandboxes.
 
 use sandbox_api::network::{Denial, DenialReason};
 use serde::Serialize;
 
-/// Ports that a host without a port stands for.
+/// Ports of an entry without a port.
 const WEB_PORTS: [u16; 2] = [80, 443];
 
-/// What a sandbox may reach.
+/// Network policy of a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NetworkPolicy {
-    /// Which kind of policy.
+    /// Mode of the policy.
     pub mode: NetworkMode,
-    /// Hosts, each perhaps with `:port`. With [`NetworkMode::Allowlist`] these are all that may be reached; with
-    /// [`NetworkMode::Default`] they open more ports.
+    /// Hosts, each optionally with `:port`. In [`NetworkMode::Allowlist`], only these may be reached. In
+    /// [`NetworkMode::Default`], they allow additional ports.
     pub allow: Vec<String>,
 }
 
-/// Which kind of policy.
+/// Mode of a network policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkMode {
     /// The public internet.
     #[default]
     Default,
-    /// Named hosts.
+    /// Only the listed hosts.
     Allowlist,
-    /// Nothing.
+    /// No network.
     None,
-    /// Whatever the provider's machine reaches. Only sandboxd's operator allows it, and no setting of this crate asks for it.
+    /// Everything that the provider's machine can reach. Only sandboxd's operator can allow it, and no setting of
+    /// this crate requests it.
     Open,
 }
 
 impl NetworkMode {
-    /// As sandboxd calls it.
+    /// Name of the mode in sandboxd.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -42,7 +43,7 @@ impl NetworkMode {
         }
     }
 
-    /// The mode of a name.
+    /// Returns the mode with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         [Self::Default, Self::Allowlist, Self::None, Self::Open]
             .into_iter()
@@ -51,24 +52,25 @@ impl NetworkMode {
 }
 
 impl NetworkPolicy {
-    /// A policy with these hosts, and its mode.
+    /// Creates a policy with these hosts and its mode.
     pub fn new(mode: NetworkMode, allow: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { mode, allow: allow.into_iter().map(Into::into).collect() }
     }
 
-    /// The entry that would allow what was refused. `None` if no entry helps, or the list has it already.
+    /// Returns the entry that would allow a denied connection. `None` if no entry would, or if the list already has
+    /// it.
     pub fn entry_for(&self, denial: &Denial) -> Option<String> {
         let helps = self.mode == NetworkMode::Allowlist && is_of_the_list(denial.reason);
         let entry = entry(&denial.host, denial.port);
         (helps && !self.allow.contains(&entry)).then_some(entry)
     }
 
-    /// Whether the list has what was refused: it was allowed afterwards.
+    /// Whether the list contains the denied host, because it was allowed afterwards.
     pub fn has_allowed(&self, denial: &Denial) -> bool {
         is_of_the_list(denial.reason) && self.allow.contains(&entry(&denial.host, denial.port))
     }
 
-    /// The list with more entries, each once; `None` if nothing is new.
+    /// Returns the list with additional entries, without duplicates. `None` if nothing is new.
     pub(super) fn with(&self, more: &[String]) -> Option<Vec<String>> {
         let mut allow = self.allow.clone();
         for entry in more {
@@ -80,7 +82,7 @@ impl NetworkPolicy {
     }
 }
 
-/// With [`DenialReason::Off`] it is the mode that would have to change.
+/// For [`DenialReason::Off`], the mode itself would have to change.
 fn is_of_the_list(reason: DenialReason) -> bool {
     reason.can_be_allowed() && reason != DenialReason::Off
 }

@@ -1,4 +1,4 @@
-//! How a sandbox is.
+//! Status of a sandbox.
 
 use jiff::Timestamp;
 use sandbox_api::sandbox::Posture;
@@ -6,70 +6,70 @@ use serde::Serialize;
 
 use super::{NetworkPolicy, SandboxId};
 
-/// How a sandbox is, as far as its provider tells.
+/// Status of a sandbox, as far as its provider reports it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Which one.
+    /// Id of the sandbox.
     #[serde(rename = "sandboxId")]
     pub sandbox: SandboxId,
-    /// Where it is in its life.
+    /// Lifecycle state.
     pub state: SandboxState,
-    /// What it was made of.
+    /// Image or runtime of the sandbox.
     pub image: Option<String>,
-    /// What it may take.
+    /// Resource limits.
     pub limits: Limits,
-    /// What it takes, where it runs.
+    /// Resource usage, if the sandbox runs.
     pub usage: Option<Usage>,
-    /// Commands that run in it.
+    /// Number of running commands.
     pub running_commands: Option<u32>,
-    /// When it was last used.
+    /// Time of last use.
     pub last_active_at: Option<Timestamp>,
-    /// When it rests, or rests no more and is deleted, if nobody uses it until then.
+    /// When the sandbox is parked, or a parked one is deleted, if it is not used before.
     pub expires_at: Option<Timestamp>,
-    /// What it may reach.
+    /// Network policy.
     pub network: Option<NetworkPolicy>,
-    /// The hardening that was really applied.
+    /// Hardening that was applied.
     pub posture: Option<Posture>,
 }
 
-/// Where a sandbox is in its life.
+/// Lifecycle state of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxState {
-    /// It runs.
+    /// The sandbox runs.
     Running,
-    /// It rests, with its files.
+    /// The sandbox is parked and has its files.
     Parked,
-    /// It is being made or woken.
+    /// The sandbox is being created or woken.
     Opening,
-    /// It is about to be gone.
+    /// The sandbox is being removed.
     Ending,
-    /// Its files are missing on the machine; it can only be deleted until they are back.
+    /// The sandbox's files are missing on the machine. Until they are back, it can only be deleted.
     Lost,
 }
 
-/// What a sandbox may take.
+/// Resource limits of a sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// Of memory.
+    /// Memory.
     pub memory_bytes: Option<u64>,
-    /// Processors.
+    /// Number of processors.
     pub vcpus: Option<u64>,
-    /// Of its workspace.
+    /// Size of the workspace.
     pub disk_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
 }
 
-/// What a sandbox takes.
+/// Resource usage of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Of memory.
+    /// Memory.
     pub memory_bytes: u64,
-    /// Of its workspace.
+    /// Disk space of the workspace.
     pub disk_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: u64,

@@ -1,4 +1,4 @@
-//! Why a workspace has not got its first files.
+//! Errors of seeding a workspace.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use crate::provider::{self, EndReason};
 
-/// Whether a seed is there.
+/// Result of seeding.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// It is not. No variant has a secret in it, whatever git and its server have said.
+/// Why a workspace could not be seeded. No variant contains a secret, whatever git and its server report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The sandbox or its provider.
+    /// The sandbox or its provider failed.
     #[error("{0}")]
     Provider(#[source] provider::Error),
-    /// Somebody may have worked in the workspace before, and could have left something that reads the credentials.
+    /// The workspace was used before, and may contain something that reads the credentials.
     #[error(
         "the workspace has no seed, and was in use before, so the repository's credentials are not sent there: delete the chat's sandbox to begin anew"
     )]
     UsedBefore,
-    /// What is no address of a repository. It is not repeated, because it may hold a password.
+    /// The URL is not valid for a repository. It is not repeated, because it may contain a password.
     #[error(
         "app.bash_tools.seed.git_url must be the https URL of a repository, without a name and password: {fault}"
     )]
@@ -28,157 +28,157 @@ pub enum Error {
         /// What is wrong with it.
         fault: GitUrlFault,
     },
-    /// What names nothing in a repository, or is more than a name.
+    /// The revision is not a valid name.
     #[error(
         "app.bash_tools.seed.git_revision must be the name of a branch or tag, or a commit, and {revision:?} is none"
     )]
     BadGitRevision {
-        /// Its beginning.
+        /// Beginning of the revision.
         revision: String,
     },
-    /// Anybody on the way could read the token.
+    /// Without https, the token could be read in transit.
     #[error("a token for a repository is only sent by https, and app.bash_tools.seed.git_url is not")]
     TokenWithoutHttps,
-    /// It would not reach the server as it is.
+    /// The credentials cannot be sent unchanged.
     #[error(
         "the name and token for the repository must have 1 to {limit_bytes} bytes each, and no line breaks or control characters"
     )]
     BadGitCredentials {
-        /// Most that either may have.
+        /// Maximum number of bytes of either.
         limit_bytes: usize,
     },
-    /// Servers answer the same for both.
+    /// The repository needs credentials or does not exist. Servers do not distinguish the two.
     #[error("the repository needs credentials, or does not exist: set app.bash_tools.seed.git_token_env")]
     NeedsCredentials,
-    /// The server knows them, or not, and does not let them in.
+    /// The server rejected the credentials.
     #[error("the repository's server refuses the token that app.bash_tools.seed.git_token_env names: {said}")]
     CredentialsRefused {
-        /// Git's words.
+        /// Message of git.
         said: String,
     },
-    /// The server says so.
+    /// The server reports that the repository does not exist.
     #[error("the repository of app.bash_tools.seed.git_url does not exist, or needs credentials to be seen")]
     NoRepository,
-    /// Nothing has been committed yet.
+    /// The repository has no commits.
     #[error("the repository of app.bash_tools.seed.git_url is empty")]
     EmptyRepository,
-    /// Neither branch, tag nor commit.
+    /// No branch, tag or commit has this name.
     #[error("the repository has no branch, tag or commit {revision:?} (app.bash_tools.seed.git_revision)")]
     NoRevision {
-        /// What was asked for.
+        /// Requested revision.
         revision: String,
     },
-    /// What is fetched, or what it unpacks to.
+    /// The fetched pack or the checked-out files are too large.
     #[error(
         "the repository is larger than {limit_bytes} bytes (app.bash_tools.seed.max_bytes), packed or checked out, or has more than {limit_files} files"
     )]
     RepositoryTooLarge {
-        /// For its pack, and for its files together.
+        /// Maximum size of the pack, and of all files together.
         limit_bytes: u64,
-        /// For their number.
+        /// Maximum number of files.
         limit_files: u64,
     },
-    /// The network or its policy.
+    /// The server is unreachable, or the network policy denies it.
     #[error("the repository's server was not reached from the sandbox: {said}")]
     NotReached {
-        /// Git's words.
+        /// Message of git.
         said: String,
     },
-    /// Git, for any other reason.
+    /// Git failed for another reason.
     #[error("git could not clone the repository: {said}")]
     Git {
-        /// Its words.
+        /// Message of git.
         said: String,
     },
-    /// It took too long.
+    /// The time limit expired.
     #[error("planting the seed was given up after {} s", .after.as_secs())]
     TimedOut {
-        /// How long it took.
+        /// Time limit.
         after: Duration,
     },
-    /// It was ended from outside.
+    /// The seed was ended from outside.
     #[error("planting the seed was ended in the middle ({reason:?})")]
     Ended {
-        /// Why.
+        /// Why it was ended.
         reason: EndReason,
     },
-    /// Not git, but what is around it.
+    /// A script around git failed.
     #[error("the workspace could not be prepared (exit code {exit_code}): {said}")]
     Workspace {
-        /// Of the script.
+        /// Exit code of the script.
         exit_code: i32,
-        /// What was said.
+        /// Message of the script.
         said: String,
     },
-    /// What should be uploaded is not there.
+    /// The directory to upload cannot be read.
     #[error("app.bash_tools.project_root cannot be read: {}", .source.kind())]
     NoRoot {
-        /// As configured.
+        /// Path as configured.
         root: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// What should be uploaded is a file or worse.
+    /// The path to upload is not a directory.
     #[error("app.bash_tools.project_root is not a directory")]
     RootIsNoDirectory {
-        /// As configured.
+        /// Path as configured.
         root: PathBuf,
     },
-    /// What is no pattern.
+    /// The pattern is not a valid glob.
     #[error("app.bash_tools.seed.upload_include {include:?} is not a glob")]
     BadInclude {
-        /// As configured.
+        /// Pattern as configured.
         include: String,
-        /// Why.
+        /// Cause.
         source: globset::Error,
     },
-    /// A pattern for other files, most likely.
+    /// The pattern matches no file.
     #[error(
         "app.bash_tools.seed.upload_include {include:?} matches none of the {candidates} files in app.bash_tools.project_root"
     )]
     NothingIncluded {
-        /// As configured.
+        /// Pattern as configured.
         include: String,
-        /// Where it was looked for.
+        /// Directory that was searched.
         root: PathBuf,
-        /// How many there were.
+        /// Number of files in it.
         candidates: usize,
     },
-    /// Nothing was sent.
+    /// There are too many files. Nothing was sent.
     #[error("{}{found} files would be uploaded, and at most {limit} may be: narrow app.bash_tools.seed.upload_include", if *.is_all { "" } else { "more than " })]
     TooManyFiles {
-        /// Most that may be.
+        /// Maximum number of files.
         limit: usize,
-        /// How many there are.
+        /// Number of files found.
         found: usize,
-        /// Whether all were counted.
+        /// Whether all files were counted.
         is_all: bool,
     },
-    /// Nothing was sent.
+    /// The files are too large. Nothing was sent.
     #[error(
         "{found} bytes would be uploaded, and at most {limit} may be (app.bash_tools.seed.max_bytes): narrow app.bash_tools.seed.upload_include"
     )]
     TooManyBytes {
-        /// Most that may be.
+        /// Maximum number of bytes.
         limit: u64,
-        /// How many there are.
+        /// Actual number of bytes.
         found: u64,
     },
-    /// A file or directory. One that is missing in silence would be worse than none at all.
+    /// A file or directory cannot be read. Silently skipping it would be worse than no upload.
     #[error("{} cannot be read: {}: make it readable, or leave it out by .gitignore or app.bash_tools.seed.upload_include", .path.display(), .source.kind())]
     Unreadable {
-        /// Beneath the root.
+        /// Path relative to the root.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A file that had lost some of its end when its turn came.
+    /// A file became shorter before it was packed.
     #[error("{} became shorter while it was uploaded", .path.display())]
     Shrunk {
-        /// Beneath the root.
+        /// Path relative to the root.
         path: PathBuf,
     },
-    /// This machine's own trouble while packing.
+    /// Packing failed on this machine.
     #[error("the upload could not be packed: {}", .0.kind())]
     Packing(#[source] io::Error),
     /// A bug.
@@ -186,28 +186,28 @@ pub enum Error {
     Stopped,
 }
 
-/// What is wrong with a repository's address.
+/// Why a repository's URL is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GitUrlFault {
-    /// Such as something that begins with `-`.
+    /// It is not a URL, for example because it begins with `-`.
     #[error("it is no URL")]
     NoUrl,
-    /// Blanks, control characters, quotes, backslashes and others that a URL cannot have as they are.
+    /// It contains characters that a URL must escape, such as white space, control characters, quotes or backslashes.
     #[error("it has a character that no URL has")]
     OddCharacter,
-    /// For one command's environment.
+    /// It is too long for a command's environment.
     #[error("it is longer than {limit_bytes} bytes")]
     TooLong {
-        /// Most that may be.
+        /// Maximum number of bytes.
         limit_bytes: usize,
     },
-    /// Such as `ext`, `file` or `ssh`.
+    /// Its scheme is not supported, such as `ext`, `file` or `ssh`.
     #[error("git may only use https for it")]
     Scheme,
-    /// Without leave.
+    /// It uses `http` without permission.
     #[error("anybody on the way can change what comes by http; use https, or set git_allow_http")]
     Http,
-    /// Here they would be seen by everybody in the sandbox.
+    /// It contains credentials, which would be visible to everything in the sandbox.
     #[error("it has a name or password, which app.bash_tools.seed.git_token_env is for")]
     Credentials,
 }

@@ -1,11 +1,14 @@
-//! A workspace's first files: a git repository, or a directory of this machine.
+//! Seeds: the first files of a workspace, from a git repository or a directory of this machine.
 //!
-//! A seed is planted once in a sandbox. That it is there is written down in the sandbox itself, so neither a restart of the
-//! app nor a parked sandbox plants it again; one that failed is tried again by the next use, and harms nothing. It is made
-//! beside the workspace's files and put in place at the end, so what fails or is stopped before leaves nothing to work in.
+//! A workspace is seeded once. The sandbox itself records this, so neither a restart of the app nor parking repeats
+//! it. The next use retries a failed seed. The files are prepared beside the workspace's files and moved into place
+//! at the end, so a failed or interrupted seed leaves no partial files.
 //!
-//! Nothing is ever planted over somebody's work. Where another seed was planted before, where there are files although none
-//! was, or where `.remcochat` was removed beside them, the workspace stays as it is and counts as seeded.
+//! A seed never overwrites existing work. A workspace counts as seeded and stays unchanged in these cases:
+//!
+//! - another seed was used before
+//! - it contains files, but was never seeded
+//! - it contains files, and `.remcochat` was removed
 
 mod error;
 mod git;
@@ -22,39 +25,39 @@ pub use upload::UploadSeed;
 use crate::provider::{Provider, SandboxId};
 use workspace::Planting;
 
-/// What to plant.
+/// Source of the files.
 #[derive(Debug, Clone)]
 pub enum Seed {
-    /// A repository, cloned in the sandbox.
+    /// A repository that is cloned in the sandbox.
     Git(GitSeed),
-    /// A directory of this machine, sent to the sandbox.
+    /// A directory of this machine that is sent to the sandbox.
     Upload(UploadSeed),
 }
 
-/// How far a seed is.
+/// State of a seed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "camelCase")]
 pub enum SeedState {
-    /// Nobody has looked yet.
+    /// The workspace was not checked yet.
     Pending,
-    /// It is being planted.
+    /// The seed is in progress.
     Running {
-        /// What is being done, for people.
+        /// Current step, for people.
         step: String,
     },
-    /// It is there.
+    /// The workspace is seeded.
     Done,
-    /// It is not there; the next use tries again.
+    /// The seed failed. The next use tries again.
     Failed {
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
 }
 
 impl Seed {
-    /// Plants it where nothing is yet, and tells each step. Safe to repeat, also by two apps at once. Where it is there already,
-    /// this is one short command. `is_untouched` says that nobody can have run anything in the sandbox yet; credentials
-    /// are sent to no other one.
+    /// Seeds an empty workspace and reports each step. Safe to repeat, also concurrently by two apps. If the
+    /// workspace is already seeded, this is one short command. `is_untouched` means that nothing can have run in the
+    /// sandbox yet. Credentials are sent only to such a sandbox.
     pub async fn plant(
         &self,
         provider: &dyn Provider,

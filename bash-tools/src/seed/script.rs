@@ -1,6 +1,6 @@
-//! Runs a script of ours in a sandbox and hears what it tells.
+//! Runs a script of this crate in a sandbox and reads its output.
 //!
-//! Whatever comes from there is another's text: lines are cut and made printable, and few are kept.
+//! The output is untrusted: lines are truncated and made printable, and only a few are kept.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,22 +10,22 @@ use futures::StreamExt;
 use super::{Error, Result};
 use crate::provider::{Command, EndReason, Event, Provider, SandboxId};
 
-/// Longest line that is heard, in bytes; the rest of it is not.
+/// Maximum length of a line in bytes. The rest of it is discarded.
 const MAX_LINE_BYTES: usize = 400;
-/// Lines of each stream that are kept, the last ones.
+/// Number of last lines that are kept of each stream.
 const MAX_LINES: usize = 30;
 
 /// How a script ended by itself.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) exit_code: i32,
-    /// Its last lines to standard output.
+    /// Last lines of standard output.
     pub(super) said: Vec<String>,
-    /// And to standard error.
+    /// Last lines of standard error.
     pub(super) complained: Vec<String>,
 }
 
-/// Runs it to its end. `hear` is told every line as it comes, of either stream.
+/// Runs a script to its end. `hear` receives every line of either stream.
 pub(super) async fn run(
     provider: &dyn Provider,
     sandbox: &SandboxId,
@@ -55,7 +55,7 @@ pub(super) async fn run(
     Err(Error::Ended { reason: EndReason::Lost })
 }
 
-/// The lines of a stream. A carriage return ends one as well: so git tells its progress.
+/// Splits a stream into lines. A carriage return ends a line too, because git uses it for progress.
 #[derive(Default)]
 struct Lines {
     line: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Whether a workspace has its seed, and how one is put in place there.
+//! Checks whether a workspace is seeded, and moves a seed into place.
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use super::script::{self, Ran};
 use super::{Error, Result};
 use crate::provider::{Command, Environment, Provider, SandboxId};
 
-/// What the scripts of a seed have in common.
+/// Common part of all seed scripts.
 const WORKSPACE: &str = include_str!("workspace.sh");
 const LOOK: &str = include_str!("look.sh");
 
-/// How long a look may take. It waits for another app that is planting only where the workspace seems to be somebody's.
+/// Deadline of a check. It waits for a concurrent seed of another app only if the workspace seems to be in use.
 const LOOK_TIME: Duration = Duration::from_secs(60);
 
-/// Where a seed is being planted, and who is told.
+/// Target of a seed, and the receiver of its progress.
 pub(super) struct Planting<'a> {
     pub(super) provider: &'a dyn Provider,
     pub(super) sandbox: &'a SandboxId,
     pub(super) tell: &'a (dyn Fn(String) + Send + Sync),
 }
 
-/// A seed on its way: what it is known by, and where it is before it is put in place.
+/// A seed in progress: its mark, and its temporary directory.
 pub(super) struct Stage {
-    /// Beneath the workspace.
+    /// Path relative to the workspace.
     pub(super) path: String,
     mark: String,
 }
 
 impl Stage {
-    /// For a seed of some kind with these settings. They are written down as a fingerprint, because the model can read it
-    /// and they name places of this machine.
+    /// Creates a stage for a kind of seed with these settings. The mark contains only a digest of the settings,
+    /// because the model can read it and they contain paths of this machine.
     pub(super) fn new(kind: &str, settings: &[&[u8]]) -> Self {
         let mut digest = Sha256::new();
         for setting in settings {
@@ -46,25 +46,25 @@ impl Stage {
         }
     }
 
-    /// What the scripts know of it.
+    /// Environment variables for the scripts.
     pub(super) fn environment(&self) -> Environment {
         Environment::default().with("SEED_STAGE", &self.path).with("SEED_MARK", &self.mark)
     }
 }
 
 impl Planting<'_> {
-    /// Whether nothing is to be planted any more: one round trip.
+    /// Whether no seed is needed any more. Takes one round trip.
     pub(super) async fn is_over(&self) -> Result<bool> {
         let ran = self.run(LOOK, Environment::default(), LOOK_TIME).await?;
         self.is_done(ran)
     }
 
-    /// Tells a step.
+    /// Reports a step.
     pub(super) fn tell(&self, step: impl Into<String>) {
         (self.tell)(step.into());
     }
 
-    /// Runs a script behind those that all have in common, and tells the steps that it tells.
+    /// Runs a script after the common part, and reports its steps.
     pub(super) async fn run(&self, script: &str, environment: Environment, timeout: Duration) -> Result<Ran> {
         let script = format!("{WORKSPACE}{script}");
         let command = Command { environment, ..Command::new(script, timeout) };
@@ -76,7 +76,7 @@ impl Planting<'_> {
         script::run(self.provider, self.sandbox, command, &hear).await
     }
 
-    /// Whether a script has found or made the workspace seeded. What has failed is an error.
+    /// Whether the workspace is seeded according to a script. Returns an error if the script failed.
     pub(super) fn is_done(&self, ran: Ran) -> Result<bool> {
         match (ran.exit_code, ran.said.last().map(String::as_str)) {
             (0, Some("done")) => Ok(true),
@@ -93,7 +93,7 @@ impl Planting<'_> {
     }
 }
 
-/// What a line tells people: a step of ours, or how far git is.
+/// Progress in a line of output: a step of this crate, or git's progress.
 fn step(line: &str) -> Option<&str> {
     const PROGRESS: [&str; 3] = ["Receiving objects:", "Resolving deltas:", "Updating files:"];
     let is_progress = PROGRESS.iter().any(|words| line.starts_with(words));

@@ -1,21 +1,21 @@
-//! Why a chat has no sandbox.
+//! Errors of opening a session.
 
 use std::sync::Arc;
 
 use crate::{provider, seed};
 
-/// A session could not be opened. Cheap to clone: all who wait for one session are told the same.
+/// Why a session could not be opened. Cheap to clone, because everyone waiting for the session gets the same error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// As many are open as may be, and all are in use.
+    /// The maximum number of sessions is open, and all are in use.
     #[error(
         "all {limit} sandboxes of this app are in use: wait until a command ends, or raise app.bash_tools.max_concurrent_sandboxes"
     )]
     AllInUse {
-        /// How many may be open.
+        /// Maximum number of open sessions.
         limit: usize,
     },
-    /// The provider has no room, whatever this app's own limit is.
+    /// The provider has no capacity, regardless of this app's own limit.
     #[error(
         "the provider has no room for another sandbox ({0}): its own limit (SANDBOXD_MAX_CONCURRENT) is lower than app.bash_tools.max_concurrent_sandboxes, or others use it too"
     )]
@@ -23,13 +23,13 @@ pub enum Error {
     /// The provider failed.
     #[error("{0}")]
     Provider(Arc<provider::Error>),
-    /// The sandbox is there and its first files are not.
+    /// The sandbox exists, but its seed failed.
     #[error("the workspace has not got its files: {0}")]
     Seed(Arc<seed::Error>),
-    /// Its chat was deleted before it was open.
+    /// The chat was deleted before the session was open.
     #[error("the sandbox was not opened because its chat was deleted")]
     Deleted,
-    /// What opened it was ended from outside.
+    /// The task that opened the session was ended from outside.
     #[error("the sandbox was not opened because the app stops")]
     Stopped,
 }

@@ -1,39 +1,39 @@
-//! What a chat's sandbox is known by.
+//! Session keys.
 
 use std::fmt;
 
-/// A session's key: `chat:<id>` for chats that are kept, `tmp:<id>` for temporary ones. 1 to [`SessionKey::MAX_BYTES`] bytes
-/// without control characters, and without blanks around it.
+/// Key of a session: `chat:<id>` for stored chats, `tmp:<id>` for temporary ones. It has 1 to
+/// [`SessionKey::MAX_BYTES`] bytes, no control characters, and no white space around it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionKey(String);
 
-/// What is no session key, and why.
+/// Why a text is not a session key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadSessionKey {
-    /// There is nothing but blanks.
+    /// The text is blank.
     #[error("a chat's id must not be empty")]
     Empty,
-    /// It is too long.
+    /// The text is too long.
     #[error("a chat's id must be at most {limit} bytes long")]
     TooLong {
-        /// Most that is taken.
+        /// Maximum number of bytes.
         limit: usize,
     },
-    /// It has a character that nobody can see.
+    /// The text contains a control character.
     #[error("a chat's id must not have control characters")]
     Control,
 }
 
 impl SessionKey {
-    /// Longest key, in bytes; sandboxd takes no longer one.
+    /// Maximum length of a key in bytes, as in sandboxd.
     pub const MAX_BYTES: usize = sandbox_api::limits::MAX_SESSION_KEY_BYTES;
 
-    /// Of a chat that is kept. Whoever may use the app may use every such chat, as far as this crate goes.
+    /// Creates the key of a stored chat. This crate lets every user of the app use every stored chat.
     pub fn chat(id: &str) -> Result<Self, BadSessionKey> {
         Self::new("chat:", id)
     }
 
-    /// Of a chat that is not kept; only a ticket leads here, see [`TemporaryChats`](super::TemporaryChats).
+    /// Creates the key of a temporary chat. Only a ticket leads here, see [`TemporaryChats`](super::TemporaryChats).
     pub(super) fn temporary(id: &str) -> Result<Self, BadSessionKey> {
         Self::new("tmp:", id)
     }
@@ -53,7 +53,7 @@ impl SessionKey {
         Ok(Self(format!("{kind}{id}")))
     }
 
-    /// As sandboxd takes it.
+    /// Returns the key in the form that sandboxd accepts.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,7 +1,8 @@
 //! Sessions: one sandbox for each chat, kept while it is used.
 //!
-//! At most so many are open at once. The one that is idle longest makes room, and is released, not deleted: its chat finds its
-//! files again. One that is in use never makes room. What the provider has lost is made anew, once.
+//! The number of open sessions is limited. If the limit is reached, the session that is idle longest is released. Its
+//! sandbox is not deleted, so its chat finds its files again. A session in use is never released. A sandbox that the
+//! provider has lost is replaced once.
 
 mod error;
 mod key;

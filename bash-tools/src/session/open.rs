@@ -1,7 +1,7 @@
-//! The sessions that are open.
+//! The open sessions.
 //!
-//! A map of slots behind a lock that is held for no longer than a look. moka, the usual cache, cannot refuse to evict what is in
-//! use, which is the one thing that matters here.
+//! A map of slots behind a lock that is held only for short operations. The common cache moka is not used, because it
+//! cannot refuse to evict entries in use.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -16,23 +16,24 @@ use super::{Error, SessionKey, SessionState};
 use crate::provider::{self, Opened, Provider, SandboxId};
 use crate::seed::{Seed, SeedState};
 
-/// How long one that makes room may take to be released. Until then the new one waits, and so does its own next opening.
+/// Deadline for releasing a session to make room. Until then the new session waits, and so does a reopening of the
+/// old one.
 const RELEASE: Duration = Duration::from_secs(30);
 
-/// How often idle ones are looked for: ten times in their time, within these.
+/// How often idle sessions are checked: ten times per idle time, within these limits.
 const LOOK_LEAST: Duration = Duration::from_millis(100);
 const LOOK_MOST: Duration = Duration::from_secs(10);
 
-/// How many sessions may be open, and for how long without being used.
+/// Limits of the open sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionLimits {
-    /// Open at once, those being opened among them.
+    /// Maximum number of open sessions, including those being opened.
     pub max_open: usize,
-    /// Then an unused one is released.
+    /// Idle time after which a session is released.
     pub idle_ttl: Duration,
 }
 
-/// One sandbox for each chat. Cheap to clone; all clones are the same sessions.
+/// One sandbox for each chat. Cheap to clone. All clones share the same sessions.
 #[derive(Clone)]
 pub struct Sessions {
     inner: Arc<Inner>,
@@ -45,7 +46,7 @@ struct Inner {
     places: Mutex<Places>,
 }
 
-/// A sandbox in use. As long as it lives, its session does not make room for another.
+/// A sandbox in use. Its session is not released while the lease exists.
 #[derive(Debug)]
 pub struct Lease {
     sandbox: SandboxId,
@@ -53,7 +54,8 @@ pub struct Lease {
 }
 
 impl Sessions {
-    /// None is open. Must be called within a tokio runtime, where idle ones are looked for.
+    /// Creates an empty set of sessions. Must be called within a tokio runtime, which runs the check for idle
+    /// sessions.
     pub fn new(provider: Arc<dyn Provider>, seed: Option<Seed>, limits: SessionLimits) -> Self {
         let places = Mutex::new(Places::new(limits.max_open));
         let inner = Arc::new(Inner { provider, seed, limits, places });
@@ -61,18 +63,19 @@ impl Sessions {
         Self { inner }
     }
 
-    /// Where the sandboxes are.
+    /// Returns the provider of the sandboxes.
     pub fn provider(&self) -> &Arc<dyn Provider> {
         &self.inner.provider
     }
 
-    /// The session's sandbox, opened and seeded where it is not yet. All who ask at once wait for the same opening, and it goes
-    /// on where they leave.
+    /// Returns the session's sandbox, and opens and seeds it if necessary. Concurrent callers wait for the same
+    /// opening. It continues if they leave.
     pub async fn lease(&self, key: &SessionKey) -> Result<Lease, Error> {
         self.lease_and_tell(key, |_| {}).await
     }
 
-    /// The same; `tell` hears how far the opening is, from where it is to where it ends. One that is open already says nothing.
+    /// Same as [`lease`](Self::lease). `tell` receives each state of the opening. It is not called if the session is
+    /// already open.
     pub async fn lease_and_tell(
         &self,
         key: &SessionKey,
@@ -89,8 +92,8 @@ impl Sessions {
         Ok(Lease { sandbox, _pinned: pinned })
     }
 
-    /// Opens the session beforehand where there is room for it, and does not wait. Nothing makes room for it, because nobody
-    /// has asked for it yet.
+    /// Opens the session in advance if there is a free slot, and does not wait. No other session is released for it,
+    /// because it is not requested yet.
     pub fn prewarm(&self, key: &SessionKey) {
         if self.find(key).is_none()
             && let Err(error) = self.begin(key, false)
@@ -99,34 +102,34 @@ impl Sessions {
         }
     }
 
-    /// How far the session is.
+    /// Returns the state of the session.
     pub fn state(&self, key: &SessionKey) -> SessionState {
         self.inner.places().get(key).map_or(SessionState::Closed, |slot| slot.state())
     }
 
-    /// How far the session's first files are, where the app has any for it.
+    /// Returns the state of the session's seed, if the app has one.
     pub fn seed_state(&self, key: &SessionKey) -> Option<SeedState> {
         self.inner.seed.as_ref()?;
         Some(self.inner.places().get(key).map_or(SeedState::Pending, |slot| slot.seed_state()))
     }
 
-    /// Forgets a sandbox that the provider has lost, so that the next use makes another.
+    /// Forgets a sandbox that the provider has lost, so that the next use creates another.
     pub fn forget(&self, key: &SessionKey, lost: &SandboxId) {
         self.inner.places().forget(key, lost);
     }
 
-    /// Lets the session's sandbox rest and keeps its files, whether or not it is open here. Where somebody uses it, nothing
-    /// happens and this fails with [`provider::Error::Busy`]. Safe to repeat.
+    /// Parks the session's sandbox and keeps its files, whether or not it is open here. Fails with
+    /// [`provider::Error::Busy`] and changes nothing if it is in use. Safe to repeat.
     pub async fn park(&self, key: &SessionKey) -> provider::Result<()> {
         let busy = |InUse| provider::Error::Busy { said: "the sandbox is in use".into() };
         let leaving = self.inner.places().close_unused(key).map_err(busy)?;
-        // In a task: whoever opens the session next waits for its end.
+        // Runs in a task, because the next opening of the session waits for its end.
         let (inner, key) = (Arc::clone(&self.inner), key.clone());
         to_the_end(async move { inner.park(&key, leaving).await }).await
     }
 
-    /// Removes the session's sandbox and its files, whether or not it is open here and whoever uses it. One that is being opened
-    /// is not opened any further, and one that is begun after this is a new one. Safe to repeat.
+    /// Removes the session's sandbox and its files, whether or not it is open here or in use. An opening in progress
+    /// is stopped. A session opened after this call is a new one. Safe to repeat.
     pub async fn delete(&self, key: &SessionKey) -> provider::Result<()> {
         let deleting = self.inner.places().delete(key);
         let (inner, key) = (Arc::clone(&self.inner), key.clone());
@@ -137,16 +140,16 @@ impl Sessions {
         self.inner.places().pin(key)
     }
 
-    /// Takes a place for the session and begins to open it.
+    /// Takes a slot for the session and starts to open it.
     fn begin(&self, key: &SessionKey, may_close: bool) -> Result<Pinned, Error> {
         let mut places = self.inner.places();
-        // Another may have begun since it was looked for.
+        // Another caller may have started since the lookup.
         if let Some(pinned) = places.pin(key) {
             return Ok(pinned);
         }
         let (pinned, leaving) = places.take(key, may_close)?;
         drop(places);
-        // A task of its own: who asked may leave, and others wait for it too.
+        // Runs in its own task, because the caller may leave while others wait.
         tokio::spawn(Inner::open(Arc::clone(&self.inner), key.clone(), pinned.unpinned(), leaving));
         Ok(pinned)
     }
@@ -154,7 +157,7 @@ impl Sessions {
 
 impl Inner {
     fn places(&self) -> MutexGuard<'_, Places> {
-        // Whatever panicked under it, each change leaves the map whole.
+        // A panic cannot leave the map inconsistent, because each change is complete.
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -173,16 +176,16 @@ impl Inner {
         drop(unsettled);
     }
 
-    /// What is being released must not be used: it would stop under its user.
+    /// A sandbox that is being released must not be used, because it would stop during use.
     async fn wait_until_left(&self, key: &SessionKey) {
         while let Some(mut is_gone) = self.leaving(key) {
-            // Nothing is ever sent: it ends with the drop of the sender.
+            // Nothing is ever sent. The wait ends when the sender is dropped.
             let _ = is_gone.changed().await;
         }
     }
 
     fn leaving(&self, key: &SessionKey) -> Option<watch::Receiver<()>> {
-        // One whose task was ended from outside keeps nobody.
+        // A task that was ended from outside must not block the session.
         self.places().leaving(key).filter(|is_gone| is_gone.has_changed().is_ok())
     }
 
@@ -192,7 +195,7 @@ impl Inner {
             () = slot.is_deleted() => return Err(Error::Deleted),
             () = self.wait_until_left(key) => {}
         }
-        // Not left off where it is deleted: nobody could say then whether there is one.
+        // Not cancelled by a delete, because it would then be unknown whether a sandbox exists.
         let Opened { sandbox, is_new } = self.provider.open(key).await.map_err(Error::of)?;
         tokio::select! {
             biased;
@@ -214,7 +217,8 @@ impl Inner {
         Ok(sandbox)
     }
 
-    /// Gives a sandbox's place back. What fails is only told: the provider releases what is idle by itself, too.
+    /// Releases a sandbox's slot. Errors are only logged, because the provider also releases idle sandboxes by
+    /// itself.
     async fn release(&self, leaving: Leaving) {
         let Leaving { sandbox, gate } = leaving;
         match timeout(RELEASE, self.provider.release(&sandbox)).await {
@@ -266,14 +270,14 @@ impl Inner {
     }
 }
 
-/// Does it whether or not it is waited for.
+/// Runs the operation to its end, even if the caller stops waiting.
 async fn to_the_end(
     act: impl Future<Output = provider::Result<()>> + Send + 'static,
 ) -> provider::Result<()> {
     tokio::spawn(act).await.unwrap_or_else(|stopped| Err(provider::Error::Broken(stopped.into())))
 }
 
-/// A session that is being opened. Where that ends without a word, those who wait are told.
+/// A session that is being opened. If the task ends without a result, waiting callers get an error.
 struct Unsettled<'a>(&'a Slot);
 
 impl Drop for Unsettled<'_> {
@@ -295,7 +299,7 @@ async fn release_idle_ones(sessions: Weak<Inner>, idle_ttl: Duration) {
 }
 
 impl Lease {
-    /// The sandbox.
+    /// Returns the id of the sandbox.
     pub fn sandbox(&self) -> &SandboxId {
         &self.sandbox
     }

@@ -1,4 +1,4 @@
-//! Which sessions have a place, and which are giving theirs back. Nothing here waits.
+//! Session slots: which sessions are open, and which are being released. Nothing here waits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,39 +10,39 @@ use super::slot::{Pinned, Slot};
 use super::{Error, SessionKey};
 use crate::provider::SandboxId;
 
-/// Sandboxes of which it is remembered that nobody has used them, because their seeds failed.
+/// Maximum number of sandboxes that are remembered as never used, because their seeds failed.
 const MAX_UNTOUCHED: usize = 1024;
 
-/// Behind one lock, which is held for no longer than a call of these.
+/// State behind one lock, which is held only for the duration of a method call.
 pub(super) struct Places {
     max_open: usize,
     began: Instant,
     open: HashMap<SessionKey, Arc<Slot>>,
-    /// Sandboxes that were made here and never came to be used.
+    /// Sandboxes that were created here and never used.
     untouched: HashSet<SandboxId>,
-    /// Until their sandboxes are released or deleted; there is no sender any more when they are.
+    /// Sessions whose sandboxes are being released or deleted. The sender is dropped when that is done.
     leaving: HashMap<SessionKey, watch::Receiver<()>>,
 }
 
-/// A session is in use, and stays open.
+/// The session is in use and stays open.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InUse;
 
-/// Keeps a session from being opened as long as it lives.
+/// Keeps a session from being opened while it exists.
 pub(super) struct Gate {
     key: SessionKey,
     gone: watch::Sender<()>,
 }
 
-/// A session that has lost its place, and whose sandbox is to be released before it is opened again.
+/// A session that lost its slot. Its sandbox is released before the session can be opened again.
 pub(super) struct Leaving {
     pub(super) sandbox: SandboxId,
     pub(super) gate: Gate,
 }
 
-/// A session that is to be deleted before it is opened again.
+/// A session that is deleted before it can be opened again.
 pub(super) struct Deleting {
-    /// What is open of it, or being opened.
+    /// The slot, if the session is open or being opened.
     pub(super) slot: Option<Arc<Slot>>,
     pub(super) gate: Gate,
 }
@@ -62,13 +62,13 @@ impl Places {
         self.open.get(key).map(|slot| &**slot)
     }
 
-    /// The session's place, unless its opening has failed.
+    /// Returns the session's slot, unless its opening has failed.
     pub(super) fn pin(&self, key: &SessionKey) -> Option<Pinned> {
         self.open.get(key).filter(|slot| !slot.has_failed()).map(Pinned::new)
     }
 
-    /// A new place for a session that has none, or one that has failed. Where all are taken, another session loses its own:
-    /// one that has failed, or, if `may_close`, the one that is idle longest.
+    /// Creates a slot for a session that has none or a failed one. If all slots are taken, another session loses its
+    /// slot: a failed one or, if `may_close`, the one that is idle longest.
     pub(super) fn take(
         &mut self,
         key: &SessionKey,
@@ -90,7 +90,7 @@ impl Places {
         idle.min_by_key(|(_, slot)| (!slot.has_failed(), slot.last_used_ms())).map(|(key, _)| key.clone())
     }
 
-    /// Closes what nobody has used for so long.
+    /// Closes sessions that were not used for this time.
     pub(super) fn close_idle(&mut self, ttl: Duration) -> Vec<Leaving> {
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let is_over =
@@ -105,7 +105,7 @@ impl Places {
         Some(Leaving { sandbox, gate: self.shut(key) })
     }
 
-    /// The same for a session that somebody wants to rest. What is in use stays.
+    /// Closes one session, unless it is in use.
     pub(super) fn close_unused(&mut self, key: &SessionKey) -> Result<Option<Leaving>, InUse> {
         match self.open.get(key) {
             Some(slot) if !slot.is_idle() => Err(InUse),
@@ -113,7 +113,7 @@ impl Places {
         }
     }
 
-    /// Takes the session's place away, whoever uses it.
+    /// Takes the session's slot away, even if it is in use.
     pub(super) fn delete(&mut self, key: &SessionKey) -> Deleting {
         let slot = self.open.remove(key);
         if let Some(slot) = &slot {
@@ -122,39 +122,39 @@ impl Places {
         Deleting { slot, gate: self.shut(key.clone()) }
     }
 
-    /// Where the session is shut already, those who wait for the gate before wait for this one after it.
+    /// Blocks the session. Callers that wait for an earlier gate wait for this one afterwards.
     fn shut(&mut self, key: SessionKey) -> Gate {
         let (gone, is_gone) = watch::channel(());
         self.leaving.insert(key.clone(), is_gone);
         Gate { key, gone }
     }
 
-    /// What to wait for before the session is opened.
+    /// What to wait for before the session can be opened.
     pub(super) fn leaving(&self, key: &SessionKey) -> Option<watch::Receiver<()>> {
         self.leaving.get(key).cloned()
     }
 
-    /// The session may be opened.
+    /// Lets the session be opened again.
     pub(super) fn left(&mut self, gate: Gate) {
         let ours = gate.gone.subscribe();
         self.leaving.retain(|key, is_gone| *key != gate.key || !is_gone.same_channel(&ours));
     }
 
-    /// Notes a sandbox that was made; whether nobody can have used it yet.
+    /// Records a created sandbox. Returns whether it has certainly not been used yet.
     pub(super) fn is_untouched(&mut self, sandbox: &SandboxId, is_new: bool) -> bool {
-        // Those whose seeds never come are forgotten some day, and then count as used.
+        // Sandboxes whose seeds never succeed are forgotten eventually and then count as used.
         if is_new && self.untouched.len() < MAX_UNTOUCHED {
             self.untouched.insert(sandbox.clone());
         }
         is_new || self.untouched.contains(sandbox)
     }
 
-    /// From now on somebody uses it.
+    /// Marks the sandbox as used.
     pub(super) fn touch(&mut self, sandbox: &SandboxId) {
         self.untouched.remove(sandbox);
     }
 
-    /// Takes the session's place away where this sandbox is the session's.
+    /// Takes the session's slot away if it has this sandbox.
     pub(super) fn forget(&mut self, key: &SessionKey, lost: &SandboxId) {
         if self.get(key).is_some_and(|slot| slot.sandbox().as_ref() == Some(lost)) {
             self.open.remove(key);
@@ -171,7 +171,7 @@ mod tests {
         SessionKey::chat(chat).unwrap()
     }
 
-    /// Opens a session as if its sandbox had the same name.
+    /// Opens a session whose sandbox has the same name.
     fn open(places: &mut Places, chat: &str) -> Option<Leaving> {
         let (pinned, leaving) = places.take(&key(chat), true).unwrap();
         pinned.slot().tell(Opening::Ready(chat.to_owned().into()));

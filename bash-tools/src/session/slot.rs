@@ -1,4 +1,4 @@
-//! One session's place: who uses it, when it was last used, and how its opening went.
+//! The slot of one session: its users, its last use, and the state of its opening.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,24 +12,24 @@ use super::Error;
 use crate::provider::SandboxId;
 use crate::seed::SeedState;
 
-/// How far a session is.
+/// State of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "camelCase")]
 pub enum SessionState {
-    /// Nothing is open; the next use opens it.
+    /// The session is closed. The next use opens it.
     Closed,
-    /// Its sandbox is being made or woken.
+    /// The sandbox is being created or woken.
     Opening,
-    /// Its sandbox is there, and its first files are not yet.
+    /// The sandbox is ready, and its seed is not.
     Seeding {
-        /// How far they are.
+        /// State of the seed.
         seed: SeedState,
     },
-    /// It can be used.
+    /// The session can be used.
     Ready,
-    /// It could not be opened; the next use tries again.
+    /// The session could not be opened. The next use tries again.
     Failed {
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
 }
@@ -37,11 +37,11 @@ pub enum SessionState {
 #[derive(Debug)]
 pub(super) struct Slot {
     opened: watch::Sender<Opening>,
-    /// Of the whole session; its opening ends with it.
+    /// Cancelled when the session is deleted, which also stops the opening.
     deleted: CancellationToken,
-    /// How many use it.
+    /// Number of users.
     pins: AtomicUsize,
-    /// Milliseconds from [`Slot::began`] to its last use.
+    /// Time of the last use in milliseconds since [`Slot::began`].
     last_used_ms: AtomicU64,
     began: Instant,
 }
@@ -54,7 +54,7 @@ pub(super) enum Opening {
 }
 
 impl Slot {
-    /// `began` is the same for all, so that their uses can be compared.
+    /// `began` is the same for all slots, so that their times can be compared.
     pub(super) fn new(began: Instant) -> Self {
         let slot = Self {
             opened: watch::Sender::new(Opening::Under(SessionState::Opening)),
@@ -95,7 +95,7 @@ impl Slot {
         }
     }
 
-    /// Waits until it is open, or could not be, and tells how far it is meanwhile.
+    /// Waits until the session is open or has failed, and reports each state in between.
     pub(super) async fn wait(&self, tell: impl Fn(&SessionState)) -> Result<SandboxId, Error> {
         let mut opened = self.opened.subscribe();
         loop {
@@ -110,7 +110,7 @@ impl Slot {
         }
     }
 
-    /// Who opens it is to leave off.
+    /// Tells the opening task to stop.
     pub(super) fn delete(&self) {
         self.deleted.cancel();
     }
@@ -127,7 +127,7 @@ impl Slot {
         matches!(&*self.opened.borrow(), Opening::Failed(_))
     }
 
-    /// Whether nobody uses it and nobody opens it.
+    /// Whether the session is neither in use nor being opened.
     pub(super) fn is_idle(&self) -> bool {
         self.pins.load(Ordering::Acquire) == 0 && !self.is_opening()
     }
@@ -150,7 +150,7 @@ impl Slot {
 pub(super) struct Pinned(Arc<Slot>);
 
 impl Pinned {
-    /// Made only under the lock of the map that the slot is in, which is why none makes room between a look and its use.
+    /// Created only under the lock of the map. No session can be released between lookup and use.
     pub(super) fn new(slot: &Arc<Slot>) -> Self {
         slot.pins.fetch_add(1, Ordering::Relaxed);
         slot.touch();
@@ -161,7 +161,7 @@ impl Pinned {
         &self.0
     }
 
-    /// The slot without the pin.
+    /// Returns the slot without marking it as used.
     pub(super) fn unpinned(&self) -> Arc<Slot> {
         Arc::clone(&self.0)
     }

@@ -1,7 +1,8 @@
-//! Temporary chats: what keeps one visitor out of another's sandbox.
+//! Temporary chats, and how visitors are kept apart.
 //!
-//! A temporary chat is not stored, so nothing but its id says whose it is, and ids are seen in labels and logs. So the app
-//! issues a ticket, an id with a code that only the app can make, and takes no temporary chat without its ticket.
+//! A temporary chat is not stored, so only its id identifies its owner, and ids appear in labels and logs. The app
+//! therefore issues a ticket: an id with a code that only the app can create. It accepts no temporary chat without
+//! its ticket.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -11,35 +12,36 @@ use uuid::Uuid;
 
 use super::SessionKey;
 
-/// Issues tickets and takes them. Two with the same secret take each other's.
+/// Issues and verifies tickets. Two instances with the same secret accept each other's.
 #[derive(Clone)]
 pub struct TemporaryChats {
     mac: Hmac<Sha256>,
 }
 
-/// What is no ticket of ours: not issued here, changed, or issued before the secret was.
+/// The ticket is not valid: issued elsewhere, altered, or issued under another secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the temporary chat was not begun here, or the app was set up anew since: begin a new one")]
 pub struct BadTicket;
 
 impl TemporaryChats {
-    /// With a secret that outlives the process, so that tickets do; `secret` must come from a source of randomness.
+    /// Uses a secret that outlives the process, so that tickets stay valid. `secret` must come from a random source.
     pub fn new(secret: &[u8; 32]) -> Self {
         Self { mac: Hmac::new_from_slice(secret).expect("HMAC takes keys of any length") }
     }
 
-    /// A ticket for a chat that begins: text for a URL or a header, which the browser keeps and sends.
+    /// Issues a ticket for a new chat: text for a URL or a header, which the browser keeps and sends.
     pub fn issue(&self) -> String {
         let id = Uuid::new_v4().simple().to_string();
         let code = BASE64_URL_SAFE_NO_PAD.encode(self.code(&id).finalize().into_bytes());
         format!("{id}.{code}")
     }
 
-    /// The session of a ticket. Its key has the id alone, so whoever sees the key has no ticket.
+    /// Returns the session of a ticket. Its key contains only the id, so knowing the key is not enough to make a
+    /// ticket.
     pub fn key(&self, ticket: &str) -> Result<SessionKey, BadTicket> {
         let (id, code) = ticket.split_once('.').ok_or(BadTicket)?;
         let code = BASE64_URL_SAFE_NO_PAD.decode(code).map_err(|_| BadTicket)?;
-        // In constant time.
+        // Compared in constant time.
         self.code(id).verify_slice(&code).map_err(|_| BadTicket)?;
         SessionKey::temporary(id).map_err(|_| BadTicket)
     }

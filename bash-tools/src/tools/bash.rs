@@ -1,8 +1,8 @@
-//! A command as a stream of what is known of it.
+//! Runs a command and streams its state.
 //!
-//! The first value comes when the command has started, the last one when it has ended; between them one comes whenever
-//! [`FLUSH_AFTER`] has passed since the last and something is new, or as soon as [`FLUSH_CHARS`] characters are. Who does
-//! not take them slows the command and gets fewer; nothing is held back for longer than that.
+//! The first value comes when the command has started, the last one when it has ended. In between, a value comes when
+//! new output has waited for [`FLUSH_AFTER`], or as soon as it has [`FLUSH_CHARS`] characters. A slow reader slows
+//! the command and gets fewer values. Output is not held back for longer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,43 +19,44 @@ use crate::provider::{End, Error, Event, Running, WORKSPACE};
 /// How long new output may wait.
 pub const FLUSH_AFTER: Duration = Duration::from_millis(150);
 
-/// How many new characters do not wait.
+/// Number of new characters that are sent without waiting.
 pub const FLUSH_CHARS: u64 = 512;
 
-/// Least time between two values unless [`ToolLimits::pause`](super::ToolLimits::pause) is another, so that a flood of output is not
-/// copied for every line.
+/// Minimum time between two values, unless [`ToolLimits::pause`](super::ToolLimits::pause) differs. It avoids copying
+/// the output for every line of a flood.
 pub const FLUSH_PAUSE: Duration = Duration::from_millis(20);
 
 const CANCELLED_NOTICE: &str = "Command was cancelled.";
 
-/// What is run for a command of the model: the workspace's own programs come first on PATH, and `python` is there.
+/// Builds the script for a command of the model. The workspace's own programs come first on PATH, and `python` is
+/// available.
 pub(super) fn script(command: &str) -> String {
     let bin = format!("{WORKSPACE}/.remcochat/bin");
-    // The command has lines of its own, because it may begin with a comment and need not be complete.
+    // The command has its own lines, because it may begin with a comment or be incomplete.
     format!(
         "export PATH={bin}:$PATH; if ! command -v python >/dev/null && command -v python3 >/dev/null; then \
          mkdir -p {bin} && ln -sf \"$(command -v python3)\" {bin}/python; fi 2>/dev/null\n{command}\n"
     )
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one shell word.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A command's times.
+/// Timing of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// From its start on.
+    /// Time limit from the start.
     pub(super) timeout: Duration,
-    /// Between two of its values.
+    /// Minimum time between two values.
     pub(super) pause: Duration,
 }
 
-/// A command in a sandbox, from before its start.
+/// A command in a sandbox that is about to start.
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Running>> + Send>>;
 
-/// A command's values as they come.
+/// Streams a command's values.
 pub(super) fn stream(
     starting: Starting,
     pace: Pace,
@@ -77,7 +78,7 @@ pub(super) fn stream(
     })
 }
 
-/// The same at its end, with the beginnings of its output.
+/// Returns a command's final value, with the beginning of its output.
 pub(super) async fn whole(
     starting: Starting,
     timeout: Duration,
@@ -115,7 +116,7 @@ struct Run {
     is_done: bool,
 }
 
-/// The last value that was given out.
+/// The last value that was returned.
 struct Shown {
     at: Instant,
     chars: u64,
@@ -142,7 +143,7 @@ impl Run {
         };
         self.is_done = !matches!(due, Ok(Due::Started | Due::Flush));
         if self.is_done {
-            // Dropped at once: that is what ends a command which has not ended.
+            // Dropped at once, which ends a command that still runs.
             (self.starting, self.running) = (None, None);
         }
         Some(due.map(|due| self.show(due)))

@@ -1,4 +1,4 @@
-//! A call as a model makes it: a tool's name and some JSON.
+//! Tool calls in the form that a model sends: a tool's name and JSON input.
 
 use futures::future::Either;
 use futures::stream::{self, Stream, StreamExt};
@@ -11,35 +11,36 @@ use super::input::{
 };
 use super::{BashOutput, Error, RUNNING, Result, Tool, Toolkit};
 
-/// A tool with what it is called with.
+/// A tool and its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// `readFile`
+    /// `readFile`.
     ReadFile(ReadFileInput),
-    /// `writeFile`
+    /// `writeFile`.
     WriteFile(WriteFileInput),
-    /// `bash`
+    /// `bash`.
     Bash(BashInput),
-    /// `sandboxUrl`
+    /// `sandboxUrl`.
     SandboxUrl(SandboxUrlInput),
 }
 
-/// What a tool answers. As JSON it is the answer itself.
+/// Result of a tool. It serializes as the result itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Answer {
-    /// Of `readFile`.
+    /// Result of `readFile`.
     File(FileContent),
-    /// Of `writeFile`.
+    /// Result of `writeFile`.
     Written(Written),
-    /// Of `bash`.
+    /// Result of `bash`.
     Bash(BashOutput),
-    /// Of `sandboxUrl`.
+    /// Result of `sandboxUrl`.
     Url(SandboxUrl),
 }
 
 impl Call {
-    /// Of a tool's name and its input as JSON. [`Error::NoTool`] and [`Error::BadCall`] say to the model what to do better.
+    /// Parses a tool's name and JSON input. [`Error::NoTool`] and [`Error::BadCall`] tell the model how to correct
+    /// the call.
     pub fn of(name: &str, input: Value) -> Result<Self> {
         let Some(tool) = Tool::of_name(name) else { return Err(Error::NoTool { name: name.to_owned() }) };
         let bad = |error: serde_json::Error| Error::BadCall { tool: tool.name(), problem: error.to_string() };
@@ -51,7 +52,7 @@ impl Call {
         })
     }
 
-    /// Of which tool.
+    /// Returns the tool.
     pub fn tool(&self) -> Tool {
         match self {
             Self::ReadFile(_) => Tool::ReadFile,
@@ -63,15 +64,15 @@ impl Call {
 }
 
 impl Answer {
-    /// Whether another one follows, which takes its place.
+    /// Whether another value follows that replaces this one.
     pub fn is_preliminary(&self) -> bool {
         matches!(self, Self::Bash(output) if output.exit_code == RUNNING)
     }
 }
 
 impl Toolkit {
-    /// Does what is called for. All answers but the last are [preliminary](Answer::is_preliminary), and an error is the last.
-    /// `cancel` ends a command, which then is told as its last value; dropping the stream ends whatever is under way.
+    /// Runs the call. All values but the last are [preliminary](Answer::is_preliminary), and an error is always the
+    /// last. `cancel` ends a command; its last value reports that. Dropping the stream ends the operation.
     pub fn call(
         &self,
         call: Call,

@@ -1,4 +1,4 @@
-//! What a model is told of the tools.
+//! Definitions of the tools for a model.
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::input::{BashInput, ReadFileInput, SandboxUrlInput, WriteFileInput};
 use crate::provider::WORKSPACE;
 
-/// The tools, in the order they are told of.
+/// The tools, in the order of their definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tool {
     /// Reads a text file.
@@ -15,39 +15,39 @@ pub enum Tool {
     WriteFile,
     /// Runs a command.
     Bash,
-    /// Shows a server to the person.
+    /// Shows a server to the user.
     SandboxUrl,
 }
 
-/// A tool as a model is told of it.
+/// Definition of a tool for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// Which.
+    /// The tool.
     pub tool: Tool,
-    /// What it does and how it is used, for the model.
+    /// Purpose and usage, for the model.
     pub description: String,
-    /// A JSON Schema of its input (draft 2020-12), an object.
+    /// JSON Schema of the input (draft 2020-12), an object.
     pub input_schema: Value,
 }
 
-/// What is different from sandbox to sandbox.
+/// Properties that differ between sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Ports whose servers may be shown, up to 4.
+    /// Ports that may be exposed, up to 4.
     pub ports: Vec<u16>,
-    /// Programs worth knowing of.
+    /// Notable programs.
     pub programs: Vec<String>,
-    /// Seconds that a command may take.
+    /// Time limit of a command in seconds.
     pub timeout_s: u64,
-    /// Most characters of each output that are told.
+    /// Maximum number of characters of each output.
     pub max_output_chars: usize,
 }
 
 impl Tool {
-    /// All of them.
+    /// All tools.
     pub const ALL: [Self; 4] = [Self::ReadFile, Self::WriteFile, Self::Bash, Self::SandboxUrl];
 
-    /// As the model calls it.
+    /// Name by which the model calls the tool.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadFile => "readFile",
@@ -57,7 +57,7 @@ impl Tool {
         }
     }
 
-    /// The tool of a name.
+    /// Returns the tool with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
@@ -91,7 +91,7 @@ impl Tool {
     }
 }
 
-/// The tools of this crate; without ports there is nothing to show, and so no `sandboxUrl`.
+/// Returns the definitions of all tools. Without ports there is nothing to expose, and no `sandboxUrl`.
 pub fn definitions(around: &Surroundings) -> Vec<Definition> {
     let tools = Tool::ALL.into_iter().filter(|tool| *tool != Tool::SandboxUrl || !around.ports.is_empty());
     tools
@@ -104,7 +104,7 @@ pub fn definitions(around: &Surroundings) -> Vec<Definition> {
 }
 
 impl Definition {
-    /// As OpenAI's chat completions and what is compatible with it take a tool.
+    /// Definition in the format of OpenAI's chat completions and compatible APIs.
     pub fn to_openai(&self) -> Value {
         json!({
             "type": "function",
@@ -116,7 +116,7 @@ impl Definition {
         })
     }
 
-    /// As Anthropic's messages take a tool.
+    /// Definition in the format of Anthropic's messages API.
     pub fn to_anthropic(&self) -> Value {
         json!({
             "name": self.tool.name(),
@@ -157,7 +157,7 @@ fn port_words(ports: &[u16]) -> String {
     }
 }
 
-/// Self-contained, without what models have no use for.
+/// Self-contained schema, without parts that models do not need.
 pub(super) fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;

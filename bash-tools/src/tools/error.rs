@@ -1,65 +1,65 @@
-//! Why a tool has no result. Every message is for the model and the person who reads along.
+//! Errors of tools. Every message is for the model and the user.
 
 use crate::{provider, session};
 
-/// A tool's answer.
+/// Result of a tool.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A tool did not do what it was asked for.
+/// Why a tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no sandbox to do it in.
+    /// There is no sandbox to run the tool in.
     #[error(transparent)]
     Session(#[from] session::Error),
-    /// The sandbox or its provider did not do it.
+    /// The sandbox or its provider failed.
     #[error(transparent)]
     Provider(#[from] provider::Error),
-    /// A tool that there is none of.
+    /// The tool does not exist.
     #[error("there is no tool `{name}`: there are readFile, writeFile, bash and sandboxUrl")]
     NoTool {
-        /// As it was called.
+        /// Name as called.
         name: String,
     },
-    /// A call that is not as its tool's schema says.
+    /// The input does not match the tool's schema.
     #[error("{tool} was not called as its schema says: {problem}")]
     BadCall {
-        /// Which.
+        /// The tool.
         tool: &'static str,
-        /// What is wrong with it, with the field's name.
+        /// What is wrong, with the name of the field.
         problem: String,
     },
-    /// A port that the configuration does not list.
+    /// The port is not configured.
     #[error(
         "port {port} is not one of app.bash_tools.sandbox.ports ({listed}): start the server on one of those"
     )]
     PortNotListed {
-        /// What was asked for.
+        /// Requested port.
         port: u16,
-        /// Those there are, for people.
+        /// Configured ports, for people.
         listed: String,
     },
-    /// A file that is no text.
+    /// The file is not text.
     #[error("{path} is not a text file: look at it with bash (`file`, `xxd`, `jq`, …)")]
     NotText {
-        /// As it was asked for.
+        /// Path as requested.
         path: String,
     },
-    /// A line that the file has not.
+    /// The file does not have the line.
     #[error("`offset` is {offset}, and {path} has only {lines} lines")]
     NoLine {
-        /// As it was asked for.
+        /// Path as requested.
         path: String,
-        /// As it was asked for.
+        /// Line as requested.
         offset: u64,
-        /// How many there are.
+        /// Number of lines in the file.
         lines: u64,
     },
-    /// An input that is not in its range.
+    /// An input is out of range.
     #[error("`{field}` {problem}")]
     BadInput {
-        /// Which.
+        /// Name of the input.
         field: &'static str,
-        /// The end of a sentence that begins with it.
+        /// Rest of the sentence after the name.
         problem: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What the model sends with a call. Nothing else is taken, so that a slip is told and not passed over.
+//! Inputs and results of tools. Unknown input fields are rejected, so that a mistake is reported instead of ignored.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,23 +46,23 @@ pub struct SandboxUrlInput {
     pub port: u16,
 }
 
-/// What `readFile` answers.
+/// Result of `readFile`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileContent {
-    /// The text, and behind it a notice where that is not all.
+    /// The text, followed by a notice if it is incomplete.
     pub content: String,
 }
 
-/// What `writeFile` answers.
+/// Result of `writeFile`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// Always true; what fails is an error.
+    /// Always true. A failure is an error.
     pub success: bool,
 }
 
-/// What `sandboxUrl` answers.
+/// Result of `sandboxUrl`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxUrl {
-    /// For the person's browser.
+    /// URL for the user's browser.
     pub url: String,
 }

@@ -1,7 +1,7 @@
-//! What the model calls.
+//! Tools that the model calls.
 //!
-//! [`Toolkit`] is the tools of one chat, for any program; a model's own words become a [`Call`]. [`definitions`] tells a model of
-//! them.
+//! [`Toolkit`] has the tools of one chat. A [`Call`] is a tool call in the form that a model sends. [`definitions`]
+//! describes the tools to a model.
 
 pub mod anthropic;
 mod bash;

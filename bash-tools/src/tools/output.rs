@@ -1,47 +1,47 @@
-//! What the model and the UI are told of a command.
+//! Output of a command for the model and the UI.
 
 use serde::{Deserialize, Serialize};
 
 use super::text::{Head, Tail};
 use crate::provider::{End, EndReason};
 
-/// The exit code of a command that runs.
+/// Exit code of a command that still runs.
 pub const RUNNING: i32 = -1;
 
-/// The exit code of a command that ran out of time, as `timeout` of coreutils has it.
+/// Exit code of a command whose time limit expired, as in coreutils' `timeout`.
 pub const TIMED_OUT: i32 = 124;
 
-/// The exit code of a command that was cancelled, as a shell has it for an interrupt.
+/// Exit code of a cancelled command, as a shell reports an interrupt.
 pub const CANCELLED: i32 = 130;
 
-/// A command so far, or at its end. Each value stands for itself: it is no difference to the one before.
+/// State of a command, during the run or at its end. Each value is complete, not a difference from the previous one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BashOutput {
-    /// The end of standard output: at most as many characters as the configuration says.
+    /// End of standard output, at most as many characters as configured.
     pub stdout: String,
-    /// The same of standard error, and behind it a sentence where the command did not end by itself.
+    /// End of standard error, followed by a notice if the command did not end by itself.
     pub stderr: String,
-    /// As a shell would report it; [`RUNNING`] while the command runs.
+    /// Exit code, as a shell would report it. [`RUNNING`] while the command runs.
     pub exit_code: i32,
-    /// How many characters of standard output are not in `stdout`, where any are.
+    /// Number of characters of standard output that are missing in `stdout`, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_truncated_chars: Option<u64>,
-    /// How many characters of standard error are not in `stderr`, where any are.
+    /// Number of characters of standard error that are missing in `stderr`, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_truncated_chars: Option<u64>,
 }
 
-/// Most characters that are kept of each stream.
+/// Maximum number of characters kept of each stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimits {
-    /// Of standard output, 200 to 200000.
+    /// For standard output, 200 to 200000.
     pub max_stdout_chars: usize,
-    /// Of standard error, 200 to 200000.
+    /// For standard error, 200 to 200000.
     pub max_stderr_chars: usize,
 }
 
-/// Both streams of a command, as they come.
+/// Ends of both streams of a command.
 #[derive(Debug)]
 pub(super) struct Tails {
     pub(super) stdout: Tail,
@@ -53,7 +53,7 @@ impl Tails {
         Self { stdout: Tail::new(limits.max_stdout_chars), stderr: Tail::new(limits.max_stderr_chars) }
     }
 
-    /// Characters that came in all.
+    /// Total number of characters received.
     pub(super) fn chars(&self) -> u64 {
         self.stdout.chars() + self.stderr.chars()
     }
@@ -69,7 +69,7 @@ impl Tails {
         }
     }
 
-    /// With what is said of the end behind standard error.
+    /// Final value, with the notice after standard error.
     pub(super) fn at_end(&mut self, exit_code: i32, notice: Option<&str>) -> BashOutput {
         self.stdout.finish();
         self.stderr.finish();
@@ -82,7 +82,7 @@ impl Tails {
     }
 }
 
-/// The beginnings of both streams, for who wants one answer at the end.
+/// Beginnings of both streams, for a single result at the end.
 #[derive(Debug)]
 pub(super) struct Heads {
     pub(super) stdout: Head,
@@ -104,7 +104,7 @@ impl Heads {
     }
 }
 
-/// The text, and behind it what is left out of it.
+/// The text, followed by a notice about what is missing.
 fn with_notice(head: &mut Head, stream: &str) -> String {
     head.finish();
     match head.dropped_chars() {
@@ -122,7 +122,7 @@ fn add_notice(text: &mut String, notice: &str) {
     text.push_str(notice);
 }
 
-/// What is said of an end that the command did not choose.
+/// Notice for an end that the command did not choose.
 pub(super) fn notice_of(end: End, timeout_ms: u128) -> Option<String> {
     match end.reason {
         EndReason::Exited => None,

@@ -1,4 +1,4 @@
-//! Lines of a file, as many as fit, and a word about the rest.
+//! Reads as many lines of a file as fit, and a notice about the rest.
 
 use std::fmt;
 
@@ -6,43 +6,43 @@ use super::input::ReadFileInput;
 use super::{Error, Result};
 use crate::provider::{Provider, SandboxId};
 
-/// Read at once.
+/// Number of bytes per read.
 const PART_BYTES: usize = 256 * 1024;
 
-/// How far into a file lines are looked for, in bytes.
+/// Position in the file up to which lines are searched, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Which lines.
+/// Requested lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lines {
-    /// From 1.
+    /// First line, counted from 1.
     first: u64,
     limit: u64,
     max_chars: usize,
 }
 
-/// Whole lines, or the beginning of one.
+/// Complete lines, or the beginning of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Excerpt {
-    /// The number of the first line, from 1.
+    /// Number of the first line, counted from 1.
     pub(super) first: u64,
     pub(super) text: String,
-    /// What is not shown, where that is so.
+    /// Omitted part, if any.
     pub(super) rest: Option<Rest>,
 }
 
-/// What is not shown.
+/// Omitted part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// Lines that were not asked for, from this one on.
+    /// Lines after the requested ones, from this one on.
     More { next: u64 },
-    /// Whole lines that were, from this one on.
+    /// Requested lines that did not fit, from this one on.
     Cut { left_out: LeftOut, next: u64 },
-    /// The end of this line, and maybe more.
+    /// The rest of this line, and possibly more.
     CutInLine { left_out: LeftOut, line: u64 },
 }
 
-/// Of what was asked for.
+/// Result of reading the requested lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LeftOut {
     chars: usize,
@@ -50,11 +50,11 @@ pub(super) struct LeftOut {
     is_least: bool,
 }
 
-/// What was read so far.
+/// State of the reading.
 struct Found {
-    /// Of the lines that are wanted.
+    /// Text of the requested lines.
     bytes: Vec<u8>,
-    /// The line that the next byte is in, from 1.
+    /// Line of the next byte, counted from 1.
     line: u64,
     ends_in_line: bool,
 }
@@ -101,7 +101,7 @@ impl Lines {
         Ok(self.excerpt(&found, is_all))
     }
 
-    /// Whether no more is wanted.
+    /// Whether nothing more is needed.
     fn take(&self, found: &mut Found, part: &[u8]) -> bool {
         let end = self.first.saturating_add(self.limit);
         for line in part.split_inclusive(|byte| *byte == b'\n') {
@@ -123,7 +123,7 @@ impl Lines {
             let rest = (!is_all).then_some(Rest::More { next: found.line });
             return Excerpt { first: self.first, text: text.into_owned(), rest };
         };
-        // Whole lines, where one fits.
+        // Complete lines, if at least one fits.
         let end = text[..cut].rfind('\n').map_or(cut, |at| at + 1);
         let shown = &text[..end];
         let next = self.first + shown.matches('\n').count() as u64;
@@ -137,7 +137,7 @@ impl Lines {
     }
 }
 
-/// The text, and what is not shown of it behind.
+/// The text, followed by a notice about the omitted part.
 impl From<Excerpt> for String {
     fn from(Excerpt { text, rest, .. }: Excerpt) -> Self {
         match rest {
@@ -147,7 +147,7 @@ impl From<Excerpt> for String {
     }
 }
 
-/// With how to see it by `readFile`.
+/// Notice that says how to read the rest with `readFile`.
 impl fmt::Display for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

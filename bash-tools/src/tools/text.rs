@@ -1,7 +1,9 @@
-//! A stream's text out of its bytes, bounded: its end ([`Tail`]) or its beginning ([`Head`]), and how much is left out.
+//! Converts a byte stream to text of limited length: its end ([`Tail`]) or its beginning ([`Head`]), with a count of
+//! omitted characters.
 //!
-//! Lengths are characters (Unicode scalar values), and nothing is cut inside one. Bytes that are no UTF-8 become U+FFFD, as
-//! many as `String::from_utf8_lossy` makes of the whole. A byte costs the same however long the stream is.
+//! Lengths are in characters (Unicode scalar values), and no character is split. Invalid UTF-8 becomes U+FFFD,
+//! exactly as in `String::from_utf8_lossy` of the whole stream. The cost per byte does not depend on the length of
+//! the stream.
 
 use std::str::from_utf8;
 
@@ -9,7 +11,7 @@ use std::str::from_utf8;
 #[derive(Debug)]
 pub struct Tail {
     decoder: Decoder,
-    /// Ends as the stream does; as long as what is kept, or a few times that.
+    /// End of the stream, at most a few times as long as the kept text.
     text: String,
     max_chars: usize,
     chars: u64,
@@ -25,12 +27,12 @@ pub struct Head {
 }
 
 impl Tail {
-    /// Of at most `max_chars` characters.
+    /// Creates a tail of at most `max_chars` characters.
     pub fn new(max_chars: usize) -> Self {
         Self { decoder: Decoder::default(), text: String::new(), max_chars, chars: 0 }
     }
 
-    /// Adds what came, cut anywhere.
+    /// Adds bytes, split at any position.
     pub fn push(&mut self, bytes: &[u8]) {
         let Self { decoder, text, max_chars, chars } = self;
         decoder.decode(bytes, |more| {
@@ -39,7 +41,7 @@ impl Tail {
         });
     }
 
-    /// Nothing comes any more: a character that is not complete never will be.
+    /// Ends the stream. An incomplete character at the end becomes U+FFFD.
     pub fn finish(&mut self) {
         let Self { decoder, text, max_chars, chars } = self;
         decoder.finish(|more| {
@@ -48,55 +50,56 @@ impl Tail {
         });
     }
 
-    /// The last characters.
+    /// Returns the last characters.
     pub fn text(&self) -> &str {
         last_chars(&self.text, self.max_chars)
     }
 
-    /// How many characters came in all, an incomplete one at the end not among them.
+    /// Total number of characters, without an incomplete one at the end.
     pub fn chars(&self) -> u64 {
         self.chars
     }
 
-    /// How many characters are not in [`text`](Self::text).
+    /// Number of characters that are not in [`text`](Self::text).
     pub fn dropped_chars(&self) -> u64 {
         self.chars.saturating_sub(self.max_chars as u64)
     }
 }
 
 impl Head {
-    /// Of at most `max_chars` characters.
+    /// Creates a head of at most `max_chars` characters.
     pub fn new(max_chars: usize) -> Self {
         Self { decoder: Decoder::default(), text: String::new(), room: max_chars, chars_left_out: 0 }
     }
 
-    /// Adds what came, cut anywhere.
+    /// Adds bytes, split at any position.
     pub fn push(&mut self, bytes: &[u8]) {
         let Self { decoder, text, room, chars_left_out } = self;
         decoder.decode(bytes, |more| add_to_head(text, more, room, chars_left_out));
     }
 
-    /// Nothing comes any more: a character that is not complete never will be.
+    /// Ends the stream. An incomplete character at the end becomes U+FFFD.
     pub fn finish(&mut self) {
         let Self { decoder, text, room, chars_left_out } = self;
         decoder.finish(|more| add_to_head(text, more, room, chars_left_out));
     }
 
-    /// The first characters.
+    /// Returns the first characters.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// How many characters are not in [`text`](Self::text).
+    /// Number of characters that are not in [`text`](Self::text).
     pub fn dropped_chars(&self) -> u64 {
         self.chars_left_out
     }
 }
 
-/// A text grows to so many times what is kept of it before its beginning goes, so that moving its end costs little.
+/// Factor by which the buffer may exceed the kept text before its beginning is removed, so that moving the rest is
+/// rare.
 const SLACK: usize = 2;
 
-/// Longest character of UTF-8, in bytes.
+/// Maximum length of a UTF-8 character in bytes.
 const CHAR_BYTES: usize = 4;
 
 fn add_to_tail(text: &mut String, more: &str, max_chars: usize) {
@@ -136,7 +139,7 @@ fn last_chars(text: &str, max_chars: usize) -> &str {
 /// UTF-8 in pieces.
 #[derive(Debug, Default)]
 struct Decoder {
-    /// The beginning of a character, up to three bytes.
+    /// Beginning of a character, up to three bytes.
     begun: Vec<u8>,
 }
 
@@ -153,7 +156,7 @@ impl Decoder {
                     bytes = rest;
                     continue;
                 }
-                // The byte that does not go on with it begins something new.
+                // The byte that does not continue the character starts a new one.
                 Err(_) => {
                     text(REPLACEMENT);
                     self.begun.clear();
@@ -246,7 +249,7 @@ mod tests {
     }
 
     proptest! {
-        /// Cut anywhere, it is the same as at once.
+        /// Splitting the input anywhere gives the same result.
         #[test]
         fn pieces_make_no_difference(
             bytes in prop_oneof![

@@ -15,20 +15,21 @@ use super::{Error, Result, read};
 use crate::provider::{self, Command, Provider, Running, SandboxId};
 use crate::session::{Lease, SessionKey, SessionState, Sessions};
 
-/// What the tools of a chat may take.
+/// Limits of a chat's tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolLimits {
-    /// Of one command, from its start on.
+    /// Time limit of a command, from its start.
     pub timeout: Duration,
-    /// Of one command's output.
+    /// Limits of a command's output.
     pub output: OutputLimits,
-    /// Ports that may be shown, up to 4.
+    /// Ports that may be exposed, up to 4.
     pub ports: Vec<u16>,
-    /// Least time between two values of a command; [`FLUSH_PAUSE`](super::FLUSH_PAUSE) is a good one where each value goes over a line.
+    /// Minimum time between two values of a command. [`FLUSH_PAUSE`](super::FLUSH_PAUSE) suits values that are sent
+    /// over a network.
     pub pause: Duration,
 }
 
-/// The tools of one chat. Cheap to make for each request: nothing is opened before a tool is called.
+/// The tools of one chat. Cheap to create for each request. Nothing is opened before a tool is called.
 #[derive(Debug, Clone)]
 pub struct Toolkit {
     sessions: Sessions,
@@ -37,28 +38,29 @@ pub struct Toolkit {
 }
 
 impl Toolkit {
-    /// For the chat of a session.
+    /// Creates the tools for the chat of a session.
     pub fn new(sessions: Sessions, key: SessionKey, limits: ToolLimits) -> Self {
         Self { sessions, key, limits }
     }
 
-    /// Whose tools they are.
+    /// Returns the session.
     pub fn key(&self) -> &SessionKey {
         &self.key
     }
 
-    /// What they may take.
+    /// Returns the limits.
     pub fn limits(&self) -> &ToolLimits {
         &self.limits
     }
 
-    /// Opens the chat's sandbox beforehand; `tell` hears how far that is. As long as what is answered lives, the sandbox is in use.
+    /// Opens the chat's sandbox in advance. `tell` receives the progress. The sandbox is in use while the result
+    /// exists.
     pub async fn open(&self, tell: impl Fn(&SessionState)) -> Result<Lease> {
         Ok(self.sessions.lease_and_tell(&self.key, tell).await?)
     }
 
-    /// Runs a command and tells what is known of it, again and again, until it has ended. `cancel` ends the command and is told as
-    /// the last value; dropping the stream ends it, too. The time for opening the sandbox is not the command's.
+    /// Runs a command and streams its state until it has ended. `cancel` ends the command, and the last value reports
+    /// that. Dropping the stream ends it too. The time limit does not include opening the sandbox.
     pub fn bash(
         &self,
         input: BashInput,
@@ -67,12 +69,12 @@ impl Toolkit {
         bash::stream(self.start(&input.command), self.pace(), self.limits.output, cancel)
     }
 
-    /// Runs a command to its end and answers the beginnings of its output, each with a notice where that is not all.
+    /// Runs a command to its end and returns the beginning of its output, each with a notice if it is incomplete.
     pub async fn bash_whole(&self, input: BashInput, cancel: CancellationToken) -> Result<BashOutput> {
         bash::whole(self.start(&input.command), self.limits.timeout, self.limits.output, cancel).await
     }
 
-    /// Reads lines of a text file, as many as fit into an answer.
+    /// Reads lines of a text file, as many as fit into a result.
     pub async fn read_file(&self, input: ReadFileInput) -> Result<FileContent> {
         Ok(FileContent { content: self.excerpt(&input).await?.into() })
     }
@@ -82,7 +84,7 @@ impl Toolkit {
         self.act(|sandbox| lines.read(self.provider(), sandbox, &input.path)).await
     }
 
-    /// Writes a file as a whole.
+    /// Writes a whole file.
     pub async fn write_file(&self, input: WriteFileInput) -> Result<Written> {
         let WriteFileInput { path, content } = input;
         let content = Bytes::from(content);
@@ -94,7 +96,8 @@ impl Toolkit {
         Ok(Written { success: true })
     }
 
-    /// A URL for the person's browser. Whether something listens there is not looked at: previews wait for it.
+    /// Returns a URL for the user's browser. It is not checked whether the port listens, because previews wait for
+    /// it.
     pub async fn sandbox_url(&self, input: SandboxUrlInput) -> Result<SandboxUrl> {
         let SandboxUrlInput { port } = input;
         if !self.limits.ports.contains(&port) {
@@ -110,7 +113,7 @@ impl Toolkit {
         &self.sessions
     }
 
-    /// The longest text of a file that is answered.
+    /// Maximum length of a file's text in a result.
     pub(super) fn max_file_chars(&self) -> usize {
         self.limits.output.max_stdout_chars.max(self.limits.output.max_stderr_chars)
     }
@@ -119,7 +122,7 @@ impl Toolkit {
         &**self.sessions.provider()
     }
 
-    /// Does something in the chat's sandbox, and once more in a new one where that was lost.
+    /// Runs an operation in the chat's sandbox, and once more in a new one if the sandbox was lost.
     pub(crate) async fn act<T, A>(&self, act: impl Fn(SandboxId) -> A) -> Result<T>
     where
         A: Future<Output = Result<T>>,
@@ -148,7 +151,7 @@ impl Toolkit {
         self.start_script(bash::script(command))
     }
 
-    /// A script as it is, in the chat's sandbox.
+    /// Runs a script unchanged in the chat's sandbox.
     pub(super) fn start_script(&self, script: String) -> Starting {
         let tools = self.clone();
         let command = Command::new(script, self.limits.timeout);
@@ -156,7 +159,7 @@ impl Toolkit {
             let provider = tools.sessions.provider();
             let lease = tools.sessions.lease(&tools.key).await?;
             match provider.run(lease.sandbox(), command.clone()).await {
-                // It was not started, so it is started once.
+                // The command was not started, so it is started once in the new sandbox.
                 Err(provider::Error::Gone) => {
                     let lease = tools.replace(lease).await?;
                     let running = provider.run(lease.sandbox(), command).await?;
@@ -168,7 +171,7 @@ impl Toolkit {
     }
 }
 
-/// The command, in a session that makes no room as long as it runs.
+/// A command whose session is not released while it runs.
 fn keep(running: Running, lease: Lease) -> Running {
     let events = running.map(move |event| {
         let _in_use = &lease;
@@ -181,7 +184,7 @@ fn keep(running: Running, lease: Lease) -> Running {
 mod tests {
     use super::*;
 
-    /// Chat apps call tools from tasks of their own.
+    /// Chat apps call tools from their own tasks.
     #[expect(dead_code, reason = "it is enough that it compiles")]
     fn every_answer_can_be_awaited_in_a_task(tools: Toolkit) {
         fn in_a_task(_: impl Send) {}

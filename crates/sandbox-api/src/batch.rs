@@ -1,4 +1,4 @@
-//! Batches: commands that run one after another, answered together.
+//! Batches: commands that run one after another and share one response.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,102 +6,103 @@ use crate::command::{EndReason, StartCommand};
 use crate::error::ErrorCode;
 use crate::{CommandId, object};
 
-/// `POST …/commands:batch`: runs them in order, and stops after the first that fails.
+/// Request body of `POST …/commands:batch`. Commands run in order and stop after the first failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunBatch {
-    /// 1 to 50. None of them keeps its standard input open, because nobody could write to it.
+    /// Commands to run, 1 to 50. `openStdin` is not allowed, because nothing could write to the command.
     #[serde(deserialize_with = "object::each")]
     pub commands: Vec<StartCommand>,
-    /// Also run what follows a command that failed: one with another exit code than 0, or that could not be started.
+    /// Continues after a command that failed: one with a nonzero exit code, or one that could not be started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continue_on_error: Option<bool>,
 }
 
-/// What became of those that were begun, in order; fewer than were asked for where one failed.
+/// Response of `POST …/commands:batch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchRan {
-    /// One for each.
+    /// Results in order, one for each command that was attempted. If a failure stops the batch, later commands have
+    /// none.
     pub results: Vec<BatchResult>,
 }
 
-/// What became of one command.
+/// Result of one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BatchResult {
-    /// Its id, also of one that could not be started.
+    /// Id of the command, even if it could not be started.
     pub command_id: CommandId,
-    /// How it ended, or why it did not begin.
+    /// How the command ended, or why it did not start.
     #[serde(flatten)]
     pub outcome: BatchOutcome,
 }
 
-/// How a command ended, or why it did not begin.
+/// How a command ended, or why it did not start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum BatchOutcome {
-    /// It ran.
+    /// The command ran.
     Ended(BatchEnded),
-    /// It did not.
+    /// The command did not start.
     NotStarted(BatchFault),
 }
 
-/// The end of a command and the end of what it wrote.
+/// How a command ended, with the end of its output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BatchEnded {
-    /// The last of its standard output, up to 256 KiB; where the bytes are no UTF-8, with U+FFFD in their place.
+    /// Last part of standard output, at most 256 KiB. Bytes that are not valid UTF-8 are replaced with U+FFFD.
     pub stdout: String,
-    /// The bytes, where they are no UTF-8.
+    /// The same part in base64, if it is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_base64: Option<String>,
-    /// The last of its standard error, likewise.
+    /// Last part of standard error, at most 256 KiB, in the same form.
     pub stderr: String,
-    /// The bytes, where they are no UTF-8.
+    /// The same part in base64, if it is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_base64: Option<String>,
-    /// As a shell would report it.
+    /// Exit code, as a shell would report it.
     pub exit_code: i32,
-    /// Why it ended.
+    /// Why the command ended.
     pub reason: EndReason,
-    /// The signal that ended it, such as `SIGKILL`.
+    /// Signal that ended the command, such as `SIGKILL`.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
-    /// From start to end.
+    /// Time from start to end in milliseconds.
     pub duration_ms: u64,
-    /// Written in all.
+    /// Bytes written to standard output in total.
     pub stdout_bytes: u64,
-    /// Written in all.
+    /// Bytes written to standard error in total.
     pub stderr_bytes: u64,
-    /// Of standard output, what came before `stdout` and was left out.
+    /// Bytes of standard output before `stdout` that are omitted.
     pub stdout_truncated_bytes: u64,
-    /// Of standard error, what came before `stderr` and was left out.
+    /// Bytes of standard error before `stderr` that are omitted.
     pub stderr_truncated_bytes: u64,
-    /// Of both, what was no longer kept when it was to be read.
+    /// Bytes of both outputs that were discarded before the daemon read them.
     pub dropped_bytes: u64,
 }
 
-/// Why a command did not begin: an error's body without the request's id.
+/// Why a command did not start: an error body without the request id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BatchFault {
-    /// A sentence for people.
+    /// Message for people.
     pub error: String,
-    /// The kind, for programs.
+    /// Error code, for programs.
     pub code: ErrorCode,
-    /// Facts, by name.
+    /// Additional facts by name.
     #[serde(default)]
     pub details: serde_json::Map<String, serde_json::Value>,
 }
 
 impl BatchOutcome {
-    /// Whether it ran and ended with exit code 0.
+    /// Whether the command ran and ended with exit code 0.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Ended(ended) if ended.exit_code == 0)
     }

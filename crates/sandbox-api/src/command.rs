@@ -1,81 +1,83 @@
-//! Commands: starting one, and the records its stream is made of.
+//! Request and response bodies for commands, and the records of a command's stream.
 
 use serde::{Deserialize, Serialize};
 
 use crate::CommandId;
 use crate::sandbox::StringMap;
 
-/// `POST …/commands`: a program with arguments, or a script for bash.
+/// Request body of `POST …/commands`: a program with arguments, or a script for bash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StartCommand {
-    /// The program; default `bash`. Not together with `script`.
+    /// Program to run, default `bash`. Cannot be combined with `script`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cmd: Option<String>,
-    /// Its arguments.
+    /// Arguments of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Run by `bash -c`, up to 8 MiB.
+    /// Script to run with `bash -c`, at most 8 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// Working directory, relative to the workspace; default the workspace.
+    /// Working directory, relative to the workspace. Default: the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// On top of the sandbox's environment: up to 64 entries, 32 KiB.
+    /// Environment variables in addition to the sandbox's own: at most 64 entries and 32 KiB.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<std::collections::BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<StringMap>,
-    /// Standard input as text, up to 8 MiB. Without it standard input is empty.
+    /// Standard input as text, at most 8 MiB. Default: empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// Standard input in base64; not together with `stdin`.
+    /// Standard input in base64. Cannot be combined with `stdin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin_base64: Option<String>,
-    /// Milliseconds until the command is ended, default 30000; clamped to 1000 and the daemon's maximum.
+    /// Time limit in milliseconds, default 30000. Values below 1000 or above the daemon's maximum are clamped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Go on when the caller of a stream leaves.
+    /// Keeps the command running when the client closes the stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detached: Option<bool>,
-    /// Keep standard input open for `POST …/stdin`; what is given here comes first. Otherwise it is closed after that.
+    /// Keeps standard input open for `POST …/stdin`. Input from this request is written first. Otherwise standard
+    /// input is closed after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_stdin: Option<bool>,
-    /// Make the workspace not writable for the command and its children; refused where the kernel cannot.
+    /// Makes the workspace read-only for the command and its children. The request is rejected if the kernel does not
+    /// support this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// Chosen by the caller: the same id again answers for the same command.
+    /// Id chosen by the client. A repeated request with the same id refers to the same command and starts nothing.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<CommandId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_id: Option<String>,
 }
 
-/// A command that runs.
+/// Response of `POST …/commands`: the command is running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandStarted {
-    /// Its id.
+    /// Id of the command.
     pub command_id: CommandId,
-    /// The limit that holds, in milliseconds.
+    /// Effective time limit in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// `GET …/commands/{id}/wait`: how it ended.
+/// Response of `GET …/commands/{id}/wait`: how the command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandEnded {
-    /// As a shell would report it.
+    /// Exit code, as a shell would report it.
     pub exit_code: i32,
-    /// Why it ended.
+    /// Why the command ended.
     pub reason: EndReason,
-    /// The signal that ended it, such as `SIGKILL`.
+    /// Signal that ended the command, such as `SIGKILL`.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
-    /// From start to end.
+    /// Time from start to end in milliseconds.
     pub duration_ms: u64,
-    /// `sandbox_sweep` or `sandbox_restart`: other commands of the sandbox were ended with it.
+    /// Set if other commands of the sandbox ended together with this one: `sandbox_sweep` or `sandbox_restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub killed_by: Option<String>,
 }
@@ -85,70 +87,70 @@ pub struct CommandEnded {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// By itself, with the exit code it chose.
+    /// The command exited with its own exit code.
     Exited,
-    /// It ran out of time; exit code 124.
+    /// The time limit expired. The exit code is 124.
     Timeout,
-    /// By a signal; exit code 128 + signal.
+    /// A signal ended the command. The exit code is 128 + the signal's number.
     Killed,
-    /// The sandbox's memory was full.
+    /// The sandbox ran out of memory.
     Oom,
-    /// Its sandbox went away and nobody can tell.
+    /// The sandbox's container went away, so the outcome is unknown.
     Lost,
 }
 
-/// `GET …/commands/{id}`: what is known of a command.
+/// State of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Command {
-    /// Its id.
+    /// Id of the command.
     pub command_id: CommandId,
-    /// The program.
+    /// Program.
     pub cmd: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Where it was started.
+    /// Working directory at the start.
     pub cwd: String,
     /// `running` or `ended`.
     pub state: CommandState,
-    /// RFC 3339, UTC.
+    /// Time of the start (RFC 3339, UTC).
     pub started_at: String,
-    /// RFC 3339, UTC.
+    /// Time of the end (RFC 3339, UTC). Null while the command runs.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub ended_at: Option<String>,
-    /// Where it has ended.
+    /// Exit code. Null while the command runs.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub exit_code: Option<i32>,
-    /// Where a signal ended it.
+    /// Signal that ended the command. Null otherwise.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
-    /// Where it has ended.
+    /// Why the command ended. Null while the command runs.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub reason: Option<EndReason>,
-    /// `sandbox_sweep` or `sandbox_restart`: other commands of the sandbox were ended with it.
+    /// Set if other commands of the sandbox ended together with this one: `sandbox_sweep` or `sandbox_restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub killed_by: Option<String>,
-    /// So far, or from start to end.
+    /// Time from start to end, or to now, in milliseconds.
     pub duration_ms: u64,
-    /// Written so far.
+    /// Bytes written to standard output so far.
     pub stdout_bytes: u64,
-    /// Written so far.
+    /// Bytes written to standard error so far.
     pub stderr_bytes: u64,
-    /// Written and no longer kept.
+    /// Bytes written and no longer kept.
     pub dropped_bytes: u64,
-    /// The limit that holds.
+    /// Effective time limit in milliseconds.
     pub timeout_ms: u64,
-    /// Whether it goes on when the caller of its stream leaves.
+    /// Whether the command keeps running when the client closes its stream.
     pub detached: bool,
 }
 
-/// `GET …/commands`: the newest first.
+/// Response of `GET …/commands`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandList {
-    /// Those that are still written down; byte counts are 0 while a command runs.
+    /// Recorded commands, newest first. Byte counts are 0 while a command runs.
     pub commands: Vec<Command>,
 }
 
@@ -157,34 +159,34 @@ pub struct CommandList {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CommandState {
-    /// Its main process lives.
+    /// The main process runs.
     Running,
-    /// Its end is known.
+    /// The command has ended.
     Ended,
 }
 
-/// `POST …/commands/{id}:kill`.
+/// Request body of `POST …/commands/{id}:kill`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KillCommand {
-    /// A signal's name to send instead of ending the command: `SIGINT` or `INT`.
+    /// Signal to send instead of ending the command, such as `SIGINT` or `INT`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
 }
 
-/// The answer to `:kill`.
+/// Response of `POST …/commands/{id}:kill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandKilled {
     /// Always true.
     pub ok: bool,
-    /// The command had ended before.
+    /// Whether the command had already ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub already_ended: bool,
-    /// The sandbox's container was restarted, because the command could not be ended otherwise. Every other command of
-    /// the sandbox is lost; the files stay.
+    /// Whether the sandbox's container was restarted because the command could not be ended otherwise. Every other
+    /// command of the sandbox is lost. Files are kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarted: bool,
 }
@@ -194,14 +196,14 @@ pub struct CommandKilled {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "stream", rename_all = "lowercase")]
 pub enum Record {
-    /// First in the stream of the caller that started the command.
+    /// First record in the stream of the client that started the command.
     #[serde(rename_all = "camelCase")]
     Start {
-        /// Its id.
+        /// Id of the command.
         command_id: CommandId,
-        /// RFC 3339, UTC.
+        /// Time of the start (RFC 3339, UTC).
         started_at: String,
-        /// The limit that holds.
+        /// Effective time limit in milliseconds.
         timeout_ms: u64,
     },
     /// Bytes written to standard output.
@@ -211,48 +213,48 @@ pub enum Record {
     /// Output that is no longer kept.
     #[serde(rename_all = "camelCase")]
     Gap {
-        /// How much.
+        /// Number of missing bytes.
         dropped_bytes: u64,
-        /// The record that follows.
+        /// Sequence number of the next record.
         next_seq: u64,
     },
-    /// Every 15 seconds without output.
+    /// Sent after every 15 seconds without output.
     Heartbeat,
-    /// Last: how it ended.
+    /// Last record: how the command ended.
     #[serde(rename_all = "camelCase")]
     Exit {
-        /// As a shell would report it.
+        /// Exit code, as a shell would report it.
         exit_code: i32,
-        /// The signal that ended it, such as `SIGKILL`.
+        /// Signal that ended the command, such as `SIGKILL`.
         #[cfg_attr(feature = "openapi", schema(required))]
         signal: Option<String>,
-        /// Why it ended.
+        /// Why the command ended.
         reason: EndReason,
-        /// From start to end.
+        /// Time from start to end in milliseconds.
         duration_ms: u64,
-        /// Written in all.
+        /// Bytes written to standard output in total.
         stdout_bytes: u64,
-        /// Written in all.
+        /// Bytes written to standard error in total.
         stderr_bytes: u64,
-        /// Written and missed by this stream: the sum of its gaps.
+        /// Bytes that this stream missed: the sum of its gaps.
         dropped_bytes: u64,
-        /// What ended it together with other commands: `sandbox_sweep`, a KILL to every process of the sandbox, or
-        /// `sandbox_restart`, a restart of its container.
+        /// What ended this command together with others: `sandbox_sweep` (SIGKILL to every process of the sandbox) or
+        /// `sandbox_restart` (a restart of its container).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         killed_by: Option<String>,
     },
 }
 
-/// What one read of a command's output brought.
+/// Output from one read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Output {
-    /// One more than that of the record before.
+    /// Sequence number of the record: one more than that of the previous record.
     pub seq: u64,
-    /// The text; where the bytes are no UTF-8, with U+FFFD in their place.
+    /// Output as text. Bytes that are not valid UTF-8 are replaced with U+FFFD.
     pub data: String,
-    /// The bytes, where they are no UTF-8.
+    /// Output in base64, if it is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_base64: Option<String>,
 }

@@ -1,71 +1,71 @@
-//! How a request is refused: one body, a closed list of codes.
+//! Error responses: one body and a closed list of codes.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The body of every answer that is not a success.
+/// Body of every error response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
-    /// A sentence for people.
+    /// Message for people.
     pub error: String,
-    /// The kind, for programs.
+    /// Error code, for programs.
     pub code: ErrorCode,
-    /// Facts, by name: `field`, `resource`, `limit`, …
+    /// Additional facts by name: `field`, `resource`, `limit`, …
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub details: serde_json::Map<String, serde_json::Value>,
-    /// The id the request has in the daemon's log: `req_…`.
+    /// Id of the request in the daemon's log: `req_…`.
     #[serde(default)]
     pub request_id: String,
 }
 
-/// What went wrong. Each code has one status.
+/// Error code. Each code has one status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// 400: could not be understood; `details.field` names the field.
+    /// 400: the request is invalid. `details.field` names the field.
     InvalidRequest,
-    /// 401: no valid token.
+    /// 401: the token is missing or invalid.
     Unauthenticated,
-    /// 403: a host or an origin that is not allowed, or what only the operator can allow.
+    /// 403: the host or origin is not allowed, or only the operator can allow the request.
     Forbidden,
-    /// 404: `details.resource` says of what kind.
+    /// 404: `details.resource` names the type of the missing resource.
     NotFound,
-    /// 405: `allow` lists the methods there are.
+    /// 405: the `allow` header lists the supported methods.
     MethodNotAllowed,
-    /// 409: the thing is in a state that does not allow it.
+    /// 409: the current state of the resource does not allow the operation.
     WrongState,
-    /// 409: there is one already.
+    /// 409: the resource already exists.
     AlreadyExists,
-    /// 412: the file is not as `if-match` or `if-none-match` says.
+    /// 412: the file does not meet `if-match` or `if-none-match`, or changed during an edit.
     PreconditionFailed,
-    /// 413: `details.limit` in bytes.
+    /// 413: the size or number exceeds `details.limit`.
     TooLarge,
-    /// 415: a JSON route without JSON.
+    /// 415: the route expects JSON.
     UnsupportedMediaType,
-    /// 416: the file has no byte of the range; `details.sizeBytes`.
+    /// 416: the file has no byte in the range. `details.sizeBytes` is its size.
     RangeNotSatisfiable,
-    /// 422: understood, and against policy.
+    /// 422: the request is valid but cannot be carried out, or policy forbids it.
     Refused,
-    /// 429: no room; try after `retry-after` seconds.
+    /// 429: a capacity limit is reached. Retry after `retry-after` seconds.
     CapacityExhausted,
     /// 429: too many requests.
     RateLimited,
-    /// 500: a bug.
+    /// 500: a bug in the daemon.
     Internal,
-    /// 503: engine or agent away, or the daemon starts or stops.
+    /// 503: the engine or the agent is unavailable, or the daemon starts or stops.
     Unavailable,
-    /// 504: the daemon's own deadline passed.
+    /// 504: a deadline of the daemon expired.
     DeadlineExceeded,
-    /// 507: the workspace is full.
+    /// 507: the workspace or the engine's disk is full.
     InsufficientStorage,
 }
 
-/// As it is in an answer: `wrong_state`.
+/// Writes the code as in a response: `wrong_state`.
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -73,7 +73,7 @@ impl fmt::Display for ErrorCode {
 }
 
 impl ErrorCode {
-    /// The HTTP status of this code (RFC 9110; 429 is RFC 6585, 507 is RFC 4918).
+    /// HTTP status of this code (RFC 9110; 429 is RFC 6585, 507 is RFC 4918).
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidRequest => 400,

@@ -1,78 +1,78 @@
-//! Files of the workspace: as the original client writes and reads them, and everything else.
+//! Files of the workspace: the whole-file operations of the original client, and all others.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::object;
 
-/// `POST …/files:write`: all of them or none.
+/// Request body of `POST …/files:write`. Either all files are written or none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WriteFiles {
-    /// At least one.
+    /// Files to write, at least one.
     #[serde(deserialize_with = "object::each")]
     pub files: Vec<FileToWrite>,
 }
 
-/// One file of a write.
+/// A file to write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileToWrite {
-    /// Under the workspace, or relative to it.
+    /// Path in the workspace, absolute or relative to the workspace.
     pub path: String,
-    /// The content in base64 (RFC 4648 section 4).
+    /// Content in base64 (RFC 4648 section 4).
     pub content_base64: String,
-    /// Permission bits as a number, 0 to 511 (0o777); without it those of the file that is replaced, or 0o644.
+    /// Permission bits as a number, 0 to 511 (0o777). Default: those of the replaced file, or 0o644.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
 }
 
-/// `GET …/files:read`: the file, or that there is none.
+/// Response of `GET …/files:read`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileRead {
     /// Whether the file exists.
     pub found: bool,
-    /// Its content in base64, where it was found.
+    /// Content in base64. Absent if the file does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_base64: Option<String>,
 }
 
-/// What is told of something in a workspace.
+/// A file, directory, link or other entry of a workspace.
 ///
-/// Names need not be text. One that is not is told twice: for people with replacement characters, and in base64. A path
-/// in a query may be percent-encoded bytes.
+/// Names need not be valid UTF-8. If one is not, it is returned with replacement characters and also in base64. A
+/// path in a query may contain percent-encoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileInfo {
-    /// The last part of the path; empty for the workspace itself.
+    /// Last part of the path. Empty for the workspace itself.
     pub name: String,
-    /// From the workspace.
+    /// Path relative to the workspace.
     pub path: String,
-    /// The path's bytes in base64, where it is no text.
+    /// Bytes of the path in base64, if it is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_base64: Option<String>,
-    /// What it is.
+    /// Type of the entry.
     #[serde(rename = "type")]
     pub kind: FileKind,
     /// Length in bytes.
     pub size: u64,
     /// Permission bits as a number: 420 is 0o644.
     pub mode: u32,
-    /// When the content changed last, by the sandbox's clock.
+    /// Time of the last change of the content, by the sandbox's clock.
     pub modified_at: Timestamp,
-    /// What a link says, wherever that is.
+    /// Target of a symbolic link, as stored. It may be outside the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Of a regular file: changes whenever its content does. For `if-match`.
+    /// Etag of a regular file, for `if-match`. It changes whenever the content changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 }
 
-/// What something in a workspace is.
+/// Type of an entry of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -83,162 +83,162 @@ pub enum FileKind {
     Directory,
     /// A symbolic link.
     Symlink,
-    /// A fifo, socket or device: nothing here opens it.
+    /// A FIFO, socket or device. The API does not open these.
     Other,
 }
 
-/// `PUT …/files`: what was written.
+/// Response of `PUT …/files`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileWritten {
     /// Always true.
     pub ok: bool,
-    /// Whether there was no file before.
+    /// Whether the file is new.
     pub created: bool,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub size: u64,
-    /// Of the file as it is now.
+    /// Etag of the new content.
     pub etag: String,
 }
 
-/// `GET …/files:list`: a page, in the order of the paths' parts.
+/// Response of `GET …/files:list`: one page, sorted by the parts of the paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileList {
-    /// What is in the directory, and beneath it where a `depth` was named.
+    /// Entries of the directory, and those below it down to `depth`.
     pub entries: Vec<FileInfo>,
-    /// For the next page; null where this is the last.
+    /// Pass as `cursor` to get the next page. Null on the last page.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub next_cursor: Option<String>,
 }
 
-/// `POST …/files:mkdir`
+/// Request body of `POST …/files:mkdir`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MakeDir {
-    /// The directory. What is missing above it is made too.
+    /// Path of the directory. Missing parent directories are created.
     pub path: String,
 }
 
-/// Answer to [`MakeDir`].
+/// Response of `POST …/files:mkdir`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DirMade {
     /// Always true.
     pub ok: bool,
-    /// Whether there was none.
+    /// Whether the directory is new.
     pub created: bool,
 }
 
-/// `POST …/files:move`
+/// Request body of `POST …/files:move`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MoveFile {
-    /// A file or directory.
+    /// Path of the file or directory.
     pub from: String,
-    /// Its new path, name included. What is missing above it is made.
+    /// New path, including the name. Missing parent directories are created.
     pub to: String,
-    /// Whether a file, or an empty directory, that is there is replaced; default false.
+    /// Whether an existing file or an empty directory at `to` is replaced, default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwrite: Option<bool>,
 }
 
-/// `DELETE …/files`: what was removed.
+/// Response of `DELETE …/files`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileDeleted {
     /// Always true.
     pub ok: bool,
-    /// Files and directories.
+    /// Number of removed files and directories.
     pub removed: u64,
 }
 
-/// `POST …/files:edit`: texts to replace, one after the other, each on what the one before left.
+/// Request body of `POST …/files:edit`. Edits apply in order, each to the result of the previous one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EditFile {
-    /// The file, at most 16 MiB.
+    /// Path of the file, at most 16 MiB.
     pub path: String,
-    /// 1 to 256.
+    /// Edits to apply, 1 to 256.
     #[serde(deserialize_with = "object::each")]
     pub edits: Vec<TextEdit>,
 }
 
-/// One text to replace.
+/// A replacement of text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TextEdit {
-    /// Must be in the file exactly once.
+    /// Text to replace. It must occur exactly once in the file.
     pub old_text: String,
-    /// What comes in its place.
+    /// Text to insert instead.
     pub new_text: String,
-    /// Whether it may be there more than once, and all are replaced; default false.
+    /// Replaces every occurrence, and allows more than one. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_all: Option<bool>,
 }
 
-/// Answer to [`EditFile`].
+/// Response of `POST …/files:edit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileEdited {
-    /// In unified format, at most 4 MiB; empty where nothing changed. `patch -R -p1` takes it back.
+    /// Unified diff, at most 4 MiB. Empty if nothing changed. `patch -R -p1` reverts it.
     pub diff: String,
-    /// Its bytes in base64, where they are no text.
+    /// Bytes of the diff in base64, if they are not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff_base64: Option<String>,
-    /// Counted from 1; null where nothing changed.
+    /// First changed line, counted from 1. Null if nothing changed.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub first_changed_line: Option<u64>,
-    /// Of the file as it is now.
+    /// Etag of the new content.
     pub etag: String,
 }
 
-/// `PUT …/files:archive`: what was unpacked.
+/// Response of `PUT …/files:archive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ArchiveUnpacked {
     /// Always true.
     pub ok: bool,
-    /// Regular files.
+    /// Number of unpacked regular files.
     pub files: u64,
-    /// Their bytes together.
+    /// Total size of these files in bytes.
     pub bytes: u64,
 }
 
-/// `POST …/files:grep`
+/// Request body of `POST …/files:grep`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GrepFiles {
-    /// A text, or with `regex` a regular expression, up to 4 KiB.
+    /// Text to search for, or a regular expression if `regex` is set. At most 4 KiB.
     pub query: String,
-    /// The directory, or one file; default the workspace.
+    /// Directory or file to search. Default: the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Whether `query` is a regular expression (Rust's syntax, no look-around); default false.
+    /// Whether `query` is a regular expression (Rust syntax, no look-around), default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex: Option<bool>,
-    /// Whether letters of either case are the same; default false.
+    /// Whether the search ignores case, default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case_insensitive: Option<bool>,
-    /// Globs of which a file's path, seen from `path`, must fit one: a string or up to 100. Where `path` is a file, its
-    /// name must.
+    /// Globs, as one string or up to 100. A file is searched if its path relative to `path` matches one of them. If
+    /// `path` is a file, its name must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<Patterns>,
-    /// Lines at most, 1 to 10000; default 200.
+    /// Maximum number of lines, 1 to 10000, default 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_results: Option<u32>,
-    /// Also `.git` and what `.gitignore` files leave out; default false.
+    /// Also searches `.git` and files that `.gitignore` excludes, default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_ignored: Option<bool>,
 }
@@ -248,9 +248,9 @@ pub struct GrepFiles {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Patterns {
-    /// One.
+    /// One pattern.
     One(String),
-    /// Several.
+    /// Several patterns.
     Several(Vec<String>),
 }
 
@@ -263,82 +263,83 @@ impl From<Patterns> for Vec<String> {
     }
 }
 
-/// Answer to [`GrepFiles`].
+/// Response of `POST …/files:grep`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GrepFound {
-    /// In the order of the files' paths.
+    /// Matching lines, sorted by path.
     pub matches: Vec<GrepMatch>,
-    /// Whether there may be more.
+    /// Whether there may be more matches.
     pub truncated: bool,
-    /// Why there may be more.
+    /// Why there may be more matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated_by: Option<TruncatedBy>,
 }
 
-/// A line that matches.
+/// A matching line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GrepMatch {
-    /// Of the file, from the workspace.
+    /// Path of the file, relative to the workspace.
     pub path: String,
-    /// The path's bytes in base64, where it is no text.
+    /// Bytes of the path in base64, if it is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_base64: Option<String>,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: u64,
-    /// Where in the line the first match begins, in bytes, counted from 1.
+    /// Start of the first match in the line, in bytes, counted from 1.
     pub column: u32,
-    /// The line without its end, its first 2 KiB.
+    /// First 2 KiB of the line, without the line break.
     pub text: String,
 }
 
-/// Why a search may not have found everything.
+/// Why a search may be incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TruncatedBy {
-    /// `maxResults`, or 4 MiB of them, are reached.
+    /// The results reached `maxResults` or 4 MiB.
     Results,
-    /// It took 20 s.
+    /// The search took 20 seconds.
     Time,
-    /// It saw a million files, 200,000 names in one directory, or 128 levels.
+    /// The search reached a million files, 200,000 names in one directory, 16 MiB of names on the way down, 128
+    /// levels, or the limit of `.gitignore` rules.
     Files,
 }
 
-/// `POST …/files:glob`
+/// Request body of `POST …/files:glob`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GlobFiles {
-    /// What a path, seen from `path`, must fit: `*` and `?` stay within one name, `**` crosses directories.
+    /// Glob that paths relative to `path` must match. `*` and `?` stay within one name, `**` crosses directories.
     pub pattern: String,
-    /// The directory; default the workspace.
+    /// Directory to search. Default: the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Globs that leave out a path and what is beneath it: a string or up to 100.
+    /// Globs, as one string or up to 100. A matching path and everything below it is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude: Option<Patterns>,
-    /// Entries at most, 1 to 10000; default 200.
+    /// Maximum number of entries, 1 to 10000, default 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_results: Option<u32>,
-    /// Also `.git` and what `.gitignore` files leave out; default false.
+    /// Also includes `.git` and files that `.gitignore` excludes, default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_ignored: Option<bool>,
 }
 
-/// Answer to [`GlobFiles`].
+/// Response of `POST …/files:glob`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GlobFound {
-    /// In the order of their paths.
+    /// Matching entries, sorted by path.
     pub entries: Vec<FileInfo>,
-    /// Whether there may be more.
+    /// Whether there may be more entries.
     pub truncated: bool,
-    /// Why there may be more.
+    /// Why there may be more entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated_by: Option<TruncatedBy>,
 }
@@ -348,52 +349,52 @@ pub struct GlobFound {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", tag = "event")]
 pub enum WatchRecord {
-    /// First: from here on nothing is missed.
+    /// First record. Every later change is reported.
     Ready,
-    /// There is something new.
+    /// An entry was created.
     #[serde(rename_all = "camelCase")]
     Created {
-        /// From the workspace.
+        /// Path relative to the workspace.
         path: String,
-        /// The path's bytes in base64, where it is no text.
+        /// Bytes of the path in base64, if it is not valid UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path_base64: Option<String>,
     },
-    /// Its content, mode or time is another. Many changes in a row may be told as one.
+    /// Content, mode or time of an entry changed. One record may report several changes.
     #[serde(rename_all = "camelCase")]
     Modified {
-        /// From the workspace.
+        /// Path relative to the workspace.
         path: String,
-        /// The path's bytes in base64, where it is no text.
+        /// Bytes of the path in base64, if it is not valid UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path_base64: Option<String>,
     },
-    /// It is gone, or was moved to where nobody watches.
+    /// An entry was deleted, or moved to a directory that is not watched.
     #[serde(rename_all = "camelCase")]
     Deleted {
-        /// From the workspace.
+        /// Path relative to the workspace.
         path: String,
-        /// The path's bytes in base64, where it is no text.
+        /// Bytes of the path in base64, if it is not valid UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path_base64: Option<String>,
     },
-    /// It has another path.
+    /// An entry was moved.
     #[serde(rename_all = "camelCase")]
     Moved {
-        /// Where it is now.
+        /// New path.
         path: String,
-        /// The path's bytes in base64, where it is no text.
+        /// Bytes of the new path in base64, if it is not valid UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path_base64: Option<String>,
-        /// Where it was.
+        /// Old path.
         from: String,
     },
-    /// Changes were lost, or there are more directories than can be watched: look again.
+    /// Changes were lost, or there are more directories than can be watched. List the files again.
     Overflow,
-    /// Every 15 s without a change.
+    /// Sent after every 15 seconds without a change.
     Heartbeat,
-    /// Last: what was watched is gone.
+    /// Last record: the watched file or directory is gone.
     Gone,
-    /// Last: the sandbox was parked or deleted, or its container went away otherwise, and nobody watches any more.
+    /// Last record: the sandbox was parked or deleted, or its container went away. The watch has ended.
     Lost,
 }

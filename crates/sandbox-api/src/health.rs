@@ -1,27 +1,27 @@
-//! Whether the daemon lives, and whether it can be used.
+//! Health and readiness of the daemon.
 
 use serde::{Deserialize, Serialize};
 
-/// `GET /v1/health`: the engine answers.
+/// Response of `GET /v1/health`: the engine responds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
-    /// Always true; an engine that does not answer is a 503.
+    /// Always true. If the engine does not respond, the status is 503.
     pub ok: bool,
-    /// The kind of engine: `docker`.
+    /// Kind of engine: `docker`.
     pub engine: String,
-    /// The engine's version.
+    /// Version of the engine.
     pub version: String,
 }
 
-/// `GET /v1/ready`: engine and image are usable and the sandboxes of before are known again.
+/// Response of `GET /v1/ready`: the engine and the image are usable, and existing sandboxes are restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Ready {
-    /// Always true; a daemon that is not ready answers 503 and names what is missing.
+    /// Always true. If the daemon is not ready, the status is 503 and the error names what is missing.
     pub ready: bool,
-    /// The engine's disk is nearly full: creating sandboxes and writing files is refused with 507.
+    /// Whether the engine's disk is nearly full. Creating sandboxes and writing files then fails with 507.
     #[serde(default)]
     pub disk_short: bool,
 }

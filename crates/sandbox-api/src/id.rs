@@ -1,4 +1,4 @@
-//! Identifiers: a prefix that says of what, and random characters nobody can guess.
+//! Identifiers: a prefix for the type, and random characters that cannot be guessed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Random characters of an id made here: 128 bits of 62 characters.
+/// Random characters of a generated id: 128 bits in an alphabet of 62 characters.
 const RANDOM_CHARS: usize = 22;
 
-/// Random characters an id may have.
+/// Allowed number of random characters.
 const MIN_CHARS: usize = 16;
 const MAX_CHARS: usize = 64;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The text is not an id of the wanted kind.
+/// The text is not an id of the expected type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("not `{prefix}` followed by {MIN_CHARS} to {MAX_CHARS} letters or digits")]
 pub struct IdError {
@@ -30,12 +30,12 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// A new id. Fails only where the system has no randomness.
+            /// Generates an id. Fails only if the system has no randomness.
             pub fn random() -> Result<Self, getrandom::Error> {
                 Ok(Self(random($prefix)?))
             }
 
-            /// The id as text.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -86,22 +86,22 @@ macro_rules! id {
 }
 
 id!(
-    /// A sandbox: `sbx_…`.
+    /// Id of a sandbox: `sbx_…`.
     SandboxId,
     "sbx_"
 );
 id!(
-    /// A command: `cmd_…`.
+    /// Id of a command: `cmd_…`.
     CommandId,
     "cmd_"
 );
 id!(
-    /// A terminal: `trm_…`.
+    /// Id of a terminal: `trm_…`.
     TerminalId,
     "trm_"
 );
 id!(
-    /// A link to a preview: `lnk_…`. It opens nothing: that is the link's own secret, which is only in its URL.
+    /// Id of a preview link: `lnk_…`. It does not grant access. Only the secret in the link's URL does.
     LinkId,
     "lnk_"
 );
@@ -129,7 +129,7 @@ fn random(prefix: &str) -> Result<String, getrandom::Error> {
     let mut bytes = [0; 2 * RANDOM_CHARS];
     while text.len() < prefix.len() + RANDOM_CHARS {
         getrandom::fill(&mut bytes)?;
-        // 248 is the largest multiple of 62 in a byte: what lies above would favour some characters.
+        // 248 is the largest multiple of 62 in a byte. Larger values would favor some characters.
         let usable = bytes.iter().filter(|byte| **byte < 248);
         let missing = prefix.len() + RANDOM_CHARS - text.len();
         text.extend(usable.take(missing).map(|byte| char::from(ALPHABET[usize::from(*byte) % 62])));

@@ -1,8 +1,7 @@
-//! The words sandboxd and its clients exchange over HTTP: ids, bodies, records, error codes.
+//! Types that sandboxd and its clients exchange over HTTP: ids, bodies, records and error codes.
 //!
-//! Owns shapes, and the bounds that daemon and clients share: no I/O, no database. Requests
-//! are lenient in what is absent (`null` means absent) and strict in type; fields only ever get added, so
-//! unknown ones are ignored.
+//! Defines shapes and the limits that the daemon and its clients share. Does no I/O. In requests, `null` means
+//! absent, and types are checked strictly. Fields are only ever added, so unknown ones are ignored.
 
 pub mod batch;
 pub mod command;
@@ -22,19 +21,19 @@ pub use error::{ErrorBody, ErrorCode};
 pub use id::{CommandId, IdError, LinkId, SandboxId, TerminalId};
 pub use sandbox::StringMap;
 
-/// Header that carries the admin token. `Authorization: Bearer` works too.
+/// Header for the admin token. `Authorization: Bearer` is accepted too.
 pub const TOKEN_HEADER: &str = "x-remcochat-admin-token";
 
-/// Header that carries a request's id on every response.
+/// Response header with the request's id.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// Content type of a record stream: one JSON object a line.
+/// Content type of a record stream: one JSON object per line.
 pub const NDJSON: &str = "application/x-ndjson; charset=utf-8";
 
-/// Where the files of a session are, in every sandbox.
+/// Directory of the session's files in every sandbox.
 pub const WORKSPACE: &str = "/vercel/sandbox/workspace";
 
-/// The answer of a verb that has nothing else to say: `{"ok":true}`.
+/// Response of an operation that returns no data: `{"ok":true}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Done {

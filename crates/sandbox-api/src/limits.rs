@@ -1,53 +1,53 @@
-//! Bounds and defaults that the daemon and its clients share.
+//! Limits and defaults that the daemon and its clients share.
 //!
 //! The daemon enforces each of them. Clients use the same constants to reject a bad setting before they send it.
 
 use std::ops::RangeInclusive;
 
-/// Runtimes that the sandbox image serves; the first is the default.
+/// Runtimes of the sandbox image. The first is the default.
 pub const RUNTIMES: [&str; 2] = ["node24", "python3.13"];
 
-/// Idle time that a caller may ask for, in milliseconds.
+/// Range of the idle time in milliseconds.
 pub const IDLE_TTL_MS: RangeInclusive<u64> = 10_000..=21_600_000;
-/// Idle time in milliseconds if neither caller nor operator sets one.
+/// Default idle time in milliseconds, if neither the client nor the operator sets one.
 pub const DEFAULT_IDLE_TTL_MS: u64 = 900_000;
 
-/// Processors of a sandbox.
+/// Range of the number of processors.
 pub const VCPUS: RangeInclusive<u64> = 1..=8;
-/// Processors of a sandbox whose caller asks for no number.
+/// Default number of processors.
 pub const DEFAULT_VCPUS: u64 = 2;
 
-/// Memory of a sandbox in MiB.
+/// Range of the memory in MiB.
 pub const MEMORY_MB: RangeInclusive<u64> = 256..=16_384;
-/// Memory in MiB of a sandbox whose caller asks for no size.
+/// Default memory in MiB.
 pub const DEFAULT_MEMORY_MB: u64 = 2048;
 
-/// Processes and threads of a sandbox.
+/// Range of the number of processes and threads.
 pub const PIDS: RangeInclusive<u64> = 16..=4096;
-/// Processes and threads of a sandbox whose caller asks for no number.
+/// Default number of processes and threads.
 pub const DEFAULT_PIDS: u64 = 512;
 
-/// Size of a workspace in MiB.
+/// Range of the workspace size in MiB.
 pub const DISK_MB: RangeInclusive<u64> = 64..=65_536;
-/// Size in MiB of a workspace whose caller asks for none.
+/// Default workspace size in MiB.
 pub const DEFAULT_DISK_MB: u64 = 2048;
 
-/// Ports that a sandbox may offer.
+/// Maximum number of ports that a sandbox may expose.
 pub const MAX_PORTS: usize = 4;
 
-/// Longest session key, in bytes.
+/// Maximum length of a session key in bytes.
 pub const MAX_SESSION_KEY_BYTES: usize = 512;
 
-/// Shortest time limit of a command, in milliseconds.
+/// Minimum time limit of a command in milliseconds.
 pub const MIN_COMMAND_TIMEOUT_MS: u64 = 1000;
-/// Time limit in milliseconds of a command whose caller sets none.
+/// Default time limit of a command in milliseconds.
 pub const DEFAULT_COMMAND_TIMEOUT_MS: u64 = 30_000;
-/// Longest time limit of a command in milliseconds if the operator sets no other.
+/// Maximum time limit of a command in milliseconds, unless the operator sets another.
 pub const DEFAULT_MAX_COMMAND_TIMEOUT_MS: u64 = 300_000;
 
-/// Longest host name, in bytes.
+/// Maximum length of a host name in bytes.
 pub const MAX_HOST_BYTES: usize = 255;
-/// Hosts in a sandbox's list of allowed ones.
+/// Maximum number of entries in a sandbox's `allow` list.
 pub const MAX_NETWORK_RULES: usize = 128;
-/// Longest entry of that list, in bytes: a host and `:65535`.
+/// Maximum length of such an entry in bytes: a host and `:65535`.
 pub const MAX_NETWORK_RULE_BYTES: usize = MAX_HOST_BYTES + 6;

@@ -1,59 +1,59 @@
-//! What a sandbox was refused of the network.
+//! Connections that a sandbox was denied.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// `GET …/network/denials`
+/// Response of `GET …/network/denials`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DenialList {
-    /// The newest first.
+    /// Denials, newest first.
     pub denials: Vec<Denial>,
 }
 
-/// A host and port that the sandbox's processes asked for and were refused.
+/// A host and port that the sandbox's processes requested and were denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Denial {
-    /// A name or an address. What is no host is told as the process wrote it.
+    /// Name or address of the host. An invalid host is returned as the process wrote it.
     pub host: String,
-    /// 1 to 65535.
+    /// Port, 1 to 65535.
     pub port: u16,
-    /// How often it was refused for this reason.
+    /// Number of denials for this reason.
     pub count: u64,
-    /// The last time.
+    /// Time of the last denial.
     pub last_at: Timestamp,
-    /// Why.
+    /// Reason for the denial.
     pub reason: DenialReason,
 }
 
-/// Why a sandbox may not connect to what it asked for.
+/// Why a connection was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum DenialReason {
     /// The sandbox has no network: its mode is `none`.
     Off,
-    /// The name is not among those that are allowed.
+    /// The name is not allowed.
     HostNotAllowed,
-    /// The host may be reached, and not on this port.
+    /// The host is allowed, but not on this port.
     PortNotAllowed,
-    /// It was asked for by an address that is not among those that are allowed.
+    /// The address is not allowed.
     AddressNotAllowed,
-    /// The name leads to an address that is not public, or such an address was asked for. Allowing it does not help.
+    /// The address, or one that the name resolves to, is not public. Adding it to `allow` has no effect.
     NotPublic,
-    /// What was sent is for another name than the one that was asked for, or does not say for which.
+    /// The data sent names another host than requested, or none.
     NameMismatch,
-    /// What was asked for is no host. Numbers that are not written as four decimal ones are none.
+    /// The requested host is invalid. Numeric addresses must have four decimal parts.
     Invalid,
-    /// More connections at once or in a second, or more bytes, than a sandbox may have.
+    /// The sandbox exceeded a limit: open connections, connections per second, or bytes.
     Limit,
 }
 
 impl DenialReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 8] = [
         Self::Off,
         Self::HostNotAllowed,
@@ -65,7 +65,7 @@ impl DenialReason {
         Self::Limit,
     ];
 
-    /// Whether the host can be allowed by a change of the sandbox's policy.
+    /// Whether a change of the sandbox's policy can allow the host.
     pub fn can_be_allowed(self) -> bool {
         match self {
             Self::Off | Self::HostNotAllowed | Self::PortNotAllowed | Self::AddressNotAllowed => true,

@@ -1,7 +1,7 @@
-//! Objects that are objects: JSON's arrays are not taken in their place.
+//! Decoders that accept only JSON objects, not arrays.
 //!
-//! A derived decoder takes an array for a struct, its elements for the fields in order of their declaration.
-//! That is no shape of this API, and would make an order of its fields part of it.
+//! A derived decoder also accepts an array for a struct and assigns its elements to the fields in order of
+//! declaration. The API does not allow this, because it would make the order of the fields part of the API.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// A `T` that was decoded from an object and from nothing else.
+/// A `T` that is decoded only from an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 
@@ -33,7 +33,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// For a field that is an object or absent.
+/// Decodes a field that is an object or absent.
 pub(crate) fn optional<'de, T, D>(decoder: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -42,7 +42,7 @@ where
     Ok(Option::deserialize(decoder)?.map(|Object(value)| value))
 }
 
-/// For a field that is an array of objects.
+/// Decodes a field that is an array of objects.
 pub(crate) fn each<'de, T, D>(decoder: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,

@@ -1,22 +1,22 @@
-//! Ports of a sandbox: what listens on them, and the links that lead to them.
+//! Ports of a sandbox: listening sockets, and the links to them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::LinkId;
 
-/// `GET …/ports`
+/// Response of `GET …/ports`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Ports {
-    /// What listens on TCP in the sandbox, by port; nothing while it is parked.
+    /// TCP sockets that listen in the sandbox, sorted by port. Empty while it is parked.
     pub listening: Vec<ListeningPort>,
-    /// There is more that listens, or not every process could be looked at.
+    /// Whether sockets are missing: there are too many, or some processes could not be inspected.
     pub truncated: bool,
     /// Ports that are published on the host.
     pub published: Vec<PublishedPort>,
-    /// Links that lead to a port.
+    /// Links to a port.
     pub links: Vec<Link>,
 }
 
@@ -25,14 +25,14 @@ pub struct Ports {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ListeningPort {
-    /// 1 to 65535.
+    /// Port, 1 to 65535.
     pub port: u16,
-    /// What it is bound to; `0.0.0.0` and `::` are every address.
+    /// Address that the socket is bound to. `0.0.0.0` and `::` mean every address.
     pub address: String,
-    /// What the process calls itself, where one was found.
+    /// Name of the process, if it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
-    /// Its number in the sandbox.
+    /// Process id in the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
 }
@@ -42,77 +42,77 @@ pub struct ListeningPort {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PublishedPort {
-    /// In the sandbox.
+    /// Port in the sandbox.
     pub port: u16,
-    /// On the host.
+    /// Port on the host.
     pub host_port: u16,
-    /// Where it is found.
+    /// URL of the published port.
     pub url: String,
 }
 
-/// `GET …/ports/{port}`: where a port is found from outside.
+/// Response of `GET …/ports/{port}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PortFound {
-    /// False where it is not among the ports that the sandbox may offer; then there is nothing else.
+    /// Whether the sandbox may expose the port. If false, the other fields are absent.
     pub found: bool,
-    /// Where the link's listener, or the published port, is on the host.
+    /// Port on the host: that of the link's listener, or the published port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_port: Option<u16>,
-    /// For whoever is to see it. Who has it needs nothing else.
+    /// URL that opens the preview. It needs no other credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// How a link tells which preview it is.
+/// How a link identifies its preview.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LinkStyle {
-    /// By a host name of its own, beneath the preview domain.
+    /// By its own host name below the preview domain.
     Host,
-    /// By a listening port of its own, for where there are no such names. A cookie keeps others out.
+    /// By its own listening port, for hosts without such names. A cookie restricts access.
     Port,
 }
 
-/// `POST …/ports/{port}/links`
+/// Request body of `POST …/ports/{port}/links`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CreateLink {
-    /// Milliseconds that it is good for, from 1,000 to a year; without it as long as the sandbox.
+    /// Lifetime in milliseconds, from 1,000 to a year. Default: the lifetime of the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// Without it `host` where the previews are found under names, and else `port`.
+    /// Style of the link. Default: `host` if previews use host names, otherwise `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub style: Option<LinkStyle>,
 }
 
-/// A link that leads to a port.
+/// A link to a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
-    /// Its id.
+    /// Id of the link.
     pub link_id: LinkId,
-    /// In the sandbox.
+    /// Port in the sandbox.
     pub port: u16,
-    /// How it is found.
+    /// Style of the link.
     pub style: LinkStyle,
-    /// For whoever is to see the preview. Who has it needs nothing else.
+    /// URL that opens the preview. It needs no other credentials.
     pub url: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// From when it leads nowhere; `null` is as long as the sandbox.
+    /// When the link expires. Null if it lasts as long as the sandbox.
     pub expires_at: Option<Timestamp>,
 }
 
-/// `GET …/ports/{port}/links`
+/// Response of `GET …/ports/{port}/links`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LinkList {
-    /// The newest last.
+    /// Links, newest last.
     pub links: Vec<Link>,
 }

@@ -1,4 +1,4 @@
-//! Sandboxes: asking for one by session key.
+//! Request and response bodies for sandboxes.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{SandboxId, object};
 
-/// `POST /v1/sandboxes`: create or reconnect. Only the session key is required.
+/// Request body of `POST /v1/sandboxes`. Only the session key is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSandbox {
-    /// Names the session, 1 to 512 bytes: `chat:<id>` or `tmp:<id>`.
+    /// Identifies the session, 1 to 512 bytes: `chat:<id>` or `tmp:<id>`.
     pub session_key: String,
     /// `node24` (default) or `python3.13`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,252 +20,258 @@ pub struct CreateSandbox {
     /// Idle time in milliseconds after which the sandbox may be parked, 10000 to 21600000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
-    /// How large the sandbox is.
+    /// Size of the sandbox.
     #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// What the sandbox may reach.
+    /// Hosts that the sandbox may reach.
     #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// Ports that may be previewed: up to 4 of 1 to 65535.
+    /// Ports that previews may expose: at most 4, each 1 to 65535.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<u32>>,
-    /// Another image; one the operator allows.
+    /// Image to use instead of the default. The operator must allow it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Environment of every command: up to 64 entries, 32 KiB.
+    /// Environment variables of every command: at most 64 entries and 32 KiB.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<StringMap>,
-    /// Kept with the sandbox and returned as it is: up to 64 entries, 32 KiB.
+    /// Stored with the sandbox and returned unchanged: at most 64 entries and 32 KiB.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<StringMap>,
 }
 
-/// How large a sandbox is; what is absent has a default.
+/// Size of a sandbox. Every absent field has a default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
-    /// 1 to 8, default 2.
+    /// Number of processors, 1 to 8, default 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vcpus: Option<u64>,
-    /// MiB of memory without swap, 256 to 16384, default 2048.
+    /// Memory in MiB without swap, 256 to 16384, default 2048.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
-    /// Processes and threads, 16 to 4096, default 512.
+    /// Maximum number of processes and threads, 16 to 4096, default 512.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
-    /// MiB the workspace may hold, 64 to 65536, default 2048.
+    /// Size of the workspace in MiB, 64 to 65536, default 2048.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
 }
 
-/// What a sandbox may reach.
+/// Network policy of a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// `default` (the public internet), `allowlist` (the hosts of `allow`), `none`, or where the operator allows it `open` (whatever
-    /// the daemon's machine reaches; from and to it only while the sandbox is parked).
+    /// One of these modes:
+    /// - `default`: the public internet.
+    /// - `allowlist`: the hosts of `allow`.
+    /// - `none`: no network.
+    /// - `open`: everything that the daemon's machine can reach. The operator must allow it. A change to or from
+    ///   `open` requires a parked sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Hosts: `example.com`, `*.example.com` (names beneath it), `*` (every name) or an address, each on ports 80 and 443 or on the
-    /// one behind `:`. With `default` they are more ports, and the addresses that may be asked for without a name.
+    /// Each entry is `example.com`, `*.example.com` (its subdomains), `*` (every name) or an address. An entry
+    /// applies to ports 80 and 443, or only to the port after a `:`. In mode `default`, entries add ports, and
+    /// addresses that may be reached without a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
 }
 
-/// The sandbox of a session.
+/// Response of `POST /v1/sandboxes`: the session's sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxCreated {
-    /// Its id.
+    /// Id of the sandbox.
     pub sandbox_id: SandboxId,
-    /// False where the session had one already.
+    /// Whether the sandbox was created. False if the session already had one.
     pub created: bool,
-    /// `running`.
+    /// Always `running`.
     pub state: SandboxState,
-    /// Whether it had to be started again.
+    /// Whether the sandbox was parked and had to be started again.
     pub woken: bool,
-    /// Wishes that an existing sandbox does not follow, by field.
+    /// Names of requested fields that differ from the existing sandbox and were not applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
 }
 
-/// Where a sandbox is in its life.
+/// Lifecycle state of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum SandboxState {
-    /// Its container is being made.
+    /// The container is being created.
     Creating,
-    /// Its container runs.
+    /// The container runs.
     Running,
-    /// It has its files and no container; the next request brings one back.
+    /// The sandbox has files but no container. The next request for it starts one.
     Parked,
-    /// It could not be made or removed; it will be removed.
+    /// The sandbox could not be created or removed. The daemon removes it.
     Failed,
-    /// Its files are missing on the engine. It is kept, and is parked again when they are back; until then it can only
-    /// be looked at and deleted.
+    /// The sandbox's files are missing on the engine. The sandbox is kept, and is parked again when the files are
+    /// back. Until then it can only be inspected and deleted.
     Lost,
-    /// It is gone.
+    /// The sandbox is deleted.
     Deleted,
 }
 
-/// A sandbox: what it was asked to be and what it is.
+/// A sandbox: its configuration and its current state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Sandbox {
-    /// Its id.
+    /// Id of the sandbox.
     pub sandbox_id: SandboxId,
-    /// The session it belongs to.
+    /// Key of the session that the sandbox belongs to.
     pub session_key: String,
-    /// Where it is in its life.
+    /// Lifecycle state.
     pub state: SandboxState,
     /// `node24` or `python3.13`.
     pub runtime: String,
-    /// Tag of its image.
+    /// Tag of the image.
     pub image: String,
-    /// How large it is.
+    /// Size of the sandbox.
     pub resources: Resources,
-    /// What it may reach.
+    /// Network policy.
     pub network: Network,
-    /// Ports that may be previewed.
+    /// Ports that previews may expose.
     pub ports: Vec<u16>,
-    /// Names of the variables every command gets; never their values.
+    /// Names of the environment variables that every command gets. Their values are never returned.
     pub env_keys: Vec<String>,
-    /// As the caller gave it.
+    /// Metadata from the create request.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub metadata: StringMap,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last used.
+    /// Time of last use.
     pub last_active_at: Timestamp,
-    /// How long it may be idle before it is parked, in milliseconds.
+    /// Idle time in milliseconds after which the sandbox is parked.
     pub idle_ttl_ms: u64,
-    /// When it is parked (running) or deleted with its files (parked) if nobody uses it until then; null
-    /// while a command runs.
+    /// When a running sandbox is parked, or a parked one is deleted with its files, if it is not used before. Null
+    /// while the sandbox is in use, changes state or is lost.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_at: Option<Timestamp>,
-    /// Commands that run now, as far as the daemon was told of them.
+    /// Number of running commands that the daemon knows of.
     pub running_commands: u32,
-    /// What it takes now; null where it does not run, and in lists.
+    /// Current resource usage. Null in lists, and if the sandbox does not run.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub usage: Option<Usage>,
-    /// The hardening that was really applied; null before its container was started for the first time by
-    /// this daemon.
+    /// Hardening that the engine applied. Null until this daemon starts or finds the container for the first time.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub posture: Option<Posture>,
 }
 
-/// What a sandbox takes.
+/// Resource usage of a sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Memory of all its processes and of its memory-backed files, without the page cache.
+    /// Memory of all processes and memory-backed files in bytes, without the page cache.
     pub memory_bytes: u64,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub pids: u64,
-    /// What its workspace takes on the disk, caches beside it included; null where that is not known.
+    /// Disk space that the workspace and the caches beside it use, in bytes. Null if the workspace has no disk of its
+    /// own, or if the value is unknown.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_bytes: Option<u64>,
-    /// Processor time since its container was started, in milliseconds.
+    /// Processor time since the container was started, in milliseconds.
     pub cpu_ms: u64,
 }
 
-/// The hardening of a sandbox's container, as the engine applied it.
+/// Hardening of a sandbox's container, as the engine applied it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Posture {
-    /// Nothing but its mounts can be written.
+    /// Whether the root file system is read-only. Only the mounts are writable.
     pub readonly_rootfs: bool,
-    /// Capabilities it has: none.
+    /// Capabilities of the container: none.
     pub capabilities: Vec<String>,
-    /// No program gives it more than it has.
+    /// Whether programs cannot gain privileges (`no_new_privs`).
     pub no_new_privileges: bool,
-    /// `sandboxd`: our own profile.
+    /// Seccomp profile. `sandboxd` is the daemon's own.
     pub seccomp: String,
-    /// `uid:gid`
+    /// User and group of the container, as `uid:gid`.
     pub user: String,
-    /// Processes and threads.
+    /// Maximum number of processes and threads.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub pids_limit: Option<i64>,
-    /// Memory.
+    /// Memory limit in bytes.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub memory_bytes: Option<i64>,
-    /// Swap beyond that memory: 0.
+    /// Swap beyond the memory limit in bytes: 0.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub swap_bytes: Option<i64>,
-    /// Billionths of a processor.
+    /// Processor limit in billionths of a processor.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub nano_cpus: Option<i64>,
-    /// What the workspace may hold; null where nothing holds it.
+    /// Size limit of the workspace in bytes. Null if no quota is enforced.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_quota_bytes: Option<u64>,
-    /// `none`; the name of a bridge where it is open.
+    /// `none`, or the name of a bridge in mode `open`.
     pub network: String,
     /// OCI runtime.
     pub runtime: String,
-    /// What this host cannot enforce, and what else weakens it: one phrase each.
+    /// What this host cannot enforce and what else weakens the hardening, one phrase each.
     pub unenforced: Vec<String>,
 }
 
-/// `GET /v1/sandboxes`
+/// Response of `GET /v1/sandboxes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxList {
-    /// In order of their ids.
+    /// Sandboxes, sorted by id.
     pub sandboxes: Vec<Sandbox>,
-    /// What to pass as `cursor` for those that follow; null at the end.
+    /// Pass as `cursor` to get the next page. Null on the last page.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub next_cursor: Option<String>,
 }
 
-/// `GET /v1/sandboxes`: which of them.
+/// Query parameters of `GET /v1/sandboxes`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(rename_all = "camelCase")]
 pub struct ListSandboxes {
-    /// Only that of this session.
+    /// Returns only the sandbox of this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// Only those in this state.
+    /// Returns only sandboxes in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<SandboxState>,
-    /// At most so many, 1 to 1000, default 100.
+    /// Maximum number of results, 1 to 1000, default 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Those after this one: `nextCursor` of the page before.
+    /// `nextCursor` of the previous page. Returns the sandboxes after it.
     #[cfg_attr(feature = "openapi", param(value_type = Option<SandboxId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// `POST /v1/sandboxes/{id}:park`
+/// Request body of `POST /v1/sandboxes/{id}:park`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ParkSandbox {
-    /// Also where a command runs, which ends as `lost`. Otherwise that is 409 `wrong_state`.
+    /// Parks the sandbox even if a command or a program on a terminal runs. A command ends as `lost`. Without `force`
+    /// the request fails with 409 `wrong_state`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
 }
 
-/// `POST /v1/sandboxes/{id}:touch`
+/// Request body of `POST /v1/sandboxes/{id}:touch`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TouchSandbox {
-    /// Another idle time from now on, in milliseconds, 10000 to 21600000.
+    /// New idle time in milliseconds, 10000 to 21600000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
 }
 
-/// String pairs, in order of their names.
+/// String pairs, sorted by name.
 pub type StringMap = BTreeMap<String, String>;

@@ -1,4 +1,4 @@
-//! Terminals: opening one, and what goes over its WebSocket.
+//! Request and response bodies for terminals, and the messages of their WebSocket.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,107 +6,108 @@ use crate::TerminalId;
 use crate::command::EndReason;
 use crate::sandbox::StringMap;
 
-/// `POST …/terminals`: a program on a terminal, or a login shell.
+/// Request body of `POST …/terminals`: a program on a terminal, or a login shell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OpenTerminal {
-    /// The program; without it an interactive `bash -l`.
+    /// Program to run. Default: an interactive `bash -l`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cmd: Option<String>,
-    /// Its arguments; only together with `cmd`.
+    /// Arguments of the program. Requires `cmd`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Working directory, relative to the workspace; default the workspace.
+    /// Working directory, relative to the workspace. Default: the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// On top of the sandbox's environment: up to 64 entries, 32 KiB. `TERM` is `xterm-256color` unless set here.
+    /// Environment variables in addition to the sandbox's own: at most 64 entries and 32 KiB. `TERM` defaults to
+    /// `xterm-256color`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<std::collections::BTreeMap<String, String>>))]
     pub env: Option<StringMap>,
-    /// Characters in a row: 1 to 500, default 120.
+    /// Number of columns, 1 to 500, default 120.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cols: Option<u32>,
-    /// Rows: 1 to 200, default 32.
+    /// Number of rows, 1 to 200, default 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u32>,
 }
 
-/// A terminal that was opened.
+/// Response of `POST …/terminals`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalOpened {
-    /// Its id.
+    /// Id of the terminal.
     pub terminal_id: TerminalId,
 }
 
-/// `POST …/terminals/{id}:resize`
+/// Request body of `POST …/terminals/{id}:resize`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResizeTerminal {
-    /// Characters in a row: 1 to 500.
+    /// Number of columns, 1 to 500.
     pub cols: u32,
-    /// Rows: 1 to 200.
+    /// Number of rows, 1 to 200.
     pub rows: u32,
 }
 
-/// `GET …/terminals/{id}`: what is known of a terminal.
+/// State of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Terminal {
-    /// Its id.
+    /// Id of the terminal.
     pub terminal_id: TerminalId,
     /// `running` or `ended`.
     pub state: TerminalState,
-    /// The program.
+    /// Program.
     pub cmd: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Where it was started.
+    /// Working directory at the start.
     pub cwd: String,
-    /// It was opened without a program of its own.
+    /// Whether the terminal was opened without `cmd`.
     pub is_shell: bool,
-    /// Characters in a row.
+    /// Number of columns.
     pub cols: u32,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
-    /// RFC 3339, UTC.
+    /// Time of the start (RFC 3339, UTC).
     pub started_at: String,
-    /// RFC 3339, UTC.
+    /// Time of the end (RFC 3339, UTC). Null while the program runs.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub ended_at: Option<String>,
-    /// Where it has ended, as a shell would report it.
+    /// Exit code, as a shell would report it. Null while the program runs.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub exit_code: Option<i32>,
-    /// Where a signal ended it, such as `SIGHUP`.
+    /// Signal that ended the program, such as `SIGHUP`. Null otherwise.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
-    /// Where it has ended.
+    /// Why the program ended. Null while it runs.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub reason: Option<EndReason>,
-    /// Who looks at it now.
+    /// Number of connected viewers.
     pub viewers: u32,
-    /// Written since its start.
+    /// Bytes written since the start.
     pub bytes: u64,
-    /// What it shows, rows ended by newlines; not in a list.
+    /// Visible rows, separated by newlines. Absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// Where the cursor is; not in a list.
+    /// Position of the cursor. Absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Cursor>,
 }
 
-/// A place on a screen.
+/// A position on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Cursor {
-    /// Counted from 0, from the top.
+    /// Row, counted from 0 at the top.
     pub row: u32,
-    /// Counted from 0, from the left.
+    /// Column, counted from 0 at the left.
     pub col: u32,
 }
 
@@ -115,59 +116,59 @@ pub struct Cursor {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TerminalState {
-    /// Its program lives.
+    /// The program runs.
     Running,
-    /// Its end is known.
+    /// The program has ended.
     Ended,
 }
 
-/// `GET …/terminals`: the newest first.
+/// Response of `GET …/terminals`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalList {
-    /// All that run, and the newest of those that have ended.
+    /// All running terminals and the most recently ended ones, newest first.
     pub terminals: Vec<Terminal>,
 }
 
-/// A text message from a viewer. Binary ones are what is typed.
+/// A text message from a viewer. Binary messages are input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ToTerminal {
-    /// The viewer's window has another size.
+    /// The size of the viewer's window changed.
     Resize {
-        /// Characters in a row: 1 to 500.
+        /// Number of columns, 1 to 500.
         cols: u32,
-        /// Rows: 1 to 200.
+        /// Number of rows, 1 to 200.
         rows: u32,
     },
 }
 
-/// A text message to a viewer. Binary ones are what the terminal writes.
+/// A text message to a viewer. Binary messages are output of the terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum FromTerminal {
-    /// Its size: first, and whenever it changed.
+    /// Size of the terminal. Sent first, and after every change.
     Size {
-        /// Characters in a row.
+        /// Number of columns.
         cols: u32,
-        /// Rows.
+        /// Number of rows.
         rows: u32,
     },
-    /// Something the viewer sent was not done. The connection goes on.
+    /// A message from the viewer was rejected. The connection stays open.
     Error {
-        /// A sentence for people.
+        /// Message for people.
         error: String,
     },
-    /// Last: how it ended.
+    /// Last message: how the program ended.
     Exit {
-        /// As a shell would report it.
+        /// Exit code, as a shell would report it.
         exit_code: i32,
-        /// The signal that ended it, such as `SIGHUP`.
+        /// Signal that ended the program, such as `SIGHUP`.
         signal: Option<String>,
-        /// Why it ended; `lost` where its sandbox went away.
+        /// Why the program ended. `lost` if its sandbox went away.
         reason: EndReason,
     },
 }

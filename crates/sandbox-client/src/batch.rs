@@ -1,4 +1,4 @@
-//! Commands that run one after another.
+//! Batches: commands that run one after another.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use sandbox_api::batch::{BatchRan, RunBatch};
 
 use crate::{ACT, Client, Error, json};
 
-/// Time a command gets where its wish names none, and at least.
+/// Default and minimum time limit of a command, as the daemon has them.
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 const MIN_TIMEOUT_MS: u64 = 1_000;
 
 impl Client {
-    /// Runs up to 50 commands in order and answers when the last one has ended; stops after the first that fails,
-    /// unless the wish says otherwise. Dropping it ends the one that runs, and no other is started. Not safe to
-    /// repeat, unless each command has an id of the caller's choice.
+    /// Runs up to 50 commands in order and returns when the last one has ended. Stops after the first failure, unless
+    /// `continue_on_error` is set. Dropping the future ends the running command and starts no other. Safe to repeat
+    /// only if each command has an id chosen by the caller.
     ///
     /// ```no_run
     /// use sandbox_api::batch::{BatchOutcome, RunBatch};
@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-/// How long a batch may take at most: each command its time, and each what any start or end may take.
+/// Maximum duration of a batch: the time limit of each command, plus the time that a start and an end may take.
 fn longest(wish: &RunBatch) -> Duration {
     let of_each = wish.commands.iter().map(|command| {
         let limit_ms = command.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).max(MIN_TIMEOUT_MS);

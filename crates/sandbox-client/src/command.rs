@@ -18,31 +18,31 @@ use tokio::time::timeout;
 use crate::lines::Lines;
 use crate::{ACT, Client, Error, LOOK, SILENCE, json, send_for_stream};
 
-/// How long the daemon waits for a command's end before it is asked once more.
+/// How long one request waits for a command's end before it is repeated.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(5 * 60);
 
 impl Client {
-    /// The newest commands of a sandbox, the newest first. Does not wake it.
+    /// Returns the newest commands of a sandbox, newest first. Does not wake the sandbox.
     pub async fn commands(&self, sandbox: &SandboxId, limit: u32) -> Result<CommandList, Error> {
         let path = format!("/v1/sandboxes/{sandbox}/commands");
         json(self.request(Method::GET, &path).query(&[("limit", limit)]), LOOK).await
     }
 
-    /// Starts a command. Safe to repeat where the wish names the command's id.
+    /// Starts a command. Safe to repeat if the request contains a command id.
     pub async fn start(&self, sandbox: &SandboxId, wish: &StartCommand) -> Result<CommandStarted, Error> {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish), ACT).await
     }
 
-    /// Starts a command and streams it. Dropping the stream ends the command unless it is detached, and so does a
-    /// broken connection; where it must survive one, start it and [`follow`](Self::follow) it. Safe to repeat where
-    /// the wish names the command's id.
+    /// Starts a command and streams its records. Dropping the stream ends the command, unless it is detached. So does
+    /// a broken connection. To survive one, start the command and [`follow`](Self::follow) it. Safe to repeat if the
+    /// request contains a command id.
     pub async fn run(&self, sandbox: &SandboxId, wish: &StartCommand) -> Result<Records, Error> {
         let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish);
         Ok(Records::new(send_for_stream(request.header(ACCEPT, NDJSON)).await?, true))
     }
 
-    /// Streams what is kept of a command after record `after`, and with `follow` what comes until its end. Safe to
-    /// repeat.
+    /// Streams the kept records of a command after sequence number `after`. With `follow`, continues with new records
+    /// until its end. Safe to repeat.
     pub async fn logs(
         &self,
         sandbox: &SandboxId,
@@ -54,8 +54,8 @@ impl Client {
         Ok(Records::new(send_for_stream(self.request(Method::GET, &path)).await?, follow))
     }
 
-    /// Waits for a command's end; fails with `deadline_exceeded` after `limit`, and the command goes on. Safe to
-    /// repeat, which it does itself where there is no limit.
+    /// Waits until a command ends. Fails with `deadline_exceeded` after `limit`; the command keeps running. Safe to
+    /// repeat. Without a limit, it repeats the request by itself.
     pub async fn wait(
         &self,
         sandbox: &SandboxId,
@@ -83,13 +83,13 @@ impl Client {
         json(self.request(Method::GET, &path), limit.saturating_add(ACT)).await
     }
 
-    /// What is known of a command. Wakes its sandbox.
+    /// Returns the state of a command. Wakes its sandbox.
     pub async fn inspect(&self, sandbox: &SandboxId, command: &CommandId) -> Result<Command, Error> {
         json(self.request(Method::GET, &path_of(sandbox, command)), ACT).await
     }
 
-    /// Ends a command and answers when nothing of it is left, or sends it the signal that is named. Safe
-    /// to repeat without a signal.
+    /// Ends a command and returns when no process of it is left, or sends it the given signal. Safe to repeat without
+    /// a signal.
     pub async fn kill(
         &self,
         sandbox: &SandboxId,
@@ -104,11 +104,11 @@ pub(crate) fn path_of(sandbox: &SandboxId, command: &CommandId) -> String {
     format!("/v1/sandboxes/{sandbox}/commands/{command}")
 }
 
-/// A command's records, in order. A stream that breaks off before the command's end says so.
+/// Records of a command, in order. If the stream breaks off before the command ends, the last item is an error.
 pub struct Records {
     body: BoxStream<'static, Result<Bytes, Error>>,
     lines: Lines,
-    /// Whether the last record must be the command's end.
+    /// Whether the last record must be the end of the command.
     to_end: bool,
     done: bool,
 }

@@ -1,84 +1,84 @@
-//! What can go wrong between a client and the daemon.
+//! Errors of the client.
 
 use std::time::Duration;
 
 use sandbox_api::error::{ErrorBody, ErrorCode};
 use thiserror::Error;
 
-/// A call failed.
+/// Why a call failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The client could not be made.
+    /// The HTTP client could not be created.
     #[error("the HTTP client cannot be set up")]
     Setup(#[source] reqwest::Error),
     /// The connection failed or broke.
     #[error("sandboxd does not answer")]
     Broken(#[source] reqwest::Error),
-    /// The connection stands, and the whole answer did not come in time.
+    /// The connection is open, but the response did not arrive in time.
     #[error("sandboxd does not answer within {after:?}")]
     Deadline {
-        /// What the call had.
+        /// Deadline of the call.
         after: Duration,
-        /// What was waited for.
+        /// Cause.
         source: reqwest::Error,
     },
-    /// The daemon refused.
+    /// The daemon rejected the request.
     #[error("{}", body.error)]
     Refused {
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
-        /// The daemon's words.
+        /// Error body of the daemon.
         body: Box<ErrorBody>,
     },
-    /// Something that is not sandboxd answered.
+    /// The response is not from sandboxd.
     #[error("the answer, status {status}, is not sandboxd's")]
     Foreign {
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
     },
-    /// A line of a stream is longer than any sandboxd sends.
+    /// A line of a stream is longer than any that sandboxd sends.
     #[error("a line of the stream is longer than {limit} bytes")]
     LineTooLong {
-        /// Most that is read.
+        /// Maximum length of a line.
         limit: usize,
     },
     /// A line of a stream is not a record.
     #[error("a line of the stream is not a record")]
     BadLine(#[source] serde_json::Error),
-    /// A stream ended before the command did.
+    /// The stream ended before the command.
     #[error("the stream ended before the command did")]
     Cut,
-    /// A file is longer than the caller takes.
+    /// The file is longer than the caller allows.
     #[error("the file is longer than {limit} bytes")]
     TooLong {
-        /// What the caller takes.
+        /// Maximum length that the caller allows.
         limit: usize,
     },
-    /// A stream's other end did not move, not even to say that it is there.
+    /// A stream was silent for too long: not even a heartbeat arrived.
     #[error("sandboxd has been silent for {after:?}")]
     Silent {
-        /// How long it may be.
+        /// Maximum silence.
         after: Duration,
     },
-    /// The connection to a terminal failed or broke. The terminal goes on.
+    /// The connection to a terminal failed or broke. The terminal keeps running.
     #[error("the connection to the terminal broke")]
     SocketBroken(#[source] Box<tokio_tungstenite::tungstenite::Error>),
-    /// The connection to a terminal took longer than it may.
+    /// Connecting to a terminal took too long.
     #[error("sandboxd does not answer within {after:?}")]
     SocketDeadline {
-        /// What it had.
+        /// Deadline of the connection.
         after: Duration,
     },
-    /// The daemon ended the connection to a terminal that goes on.
+    /// The daemon closed the connection to a terminal that keeps running.
     #[error("sandboxd hung up before the terminal ended")]
     HungUp {
-        /// Why, as RFC 6455 section 7.4.1 numbers it; 1001 where it stops.
+        /// Close code of RFC 6455 section 7.4.1. 1001 means that the daemon shuts down.
         code: Option<u16>,
     },
-    /// A message of a terminal is none that is known.
+    /// A message of a terminal is of an unknown type.
     #[error("a message of the terminal is not one that is known")]
     BadMessage(#[source] serde_json::Error),
-    /// A file's content is not base64.
+    /// The content of a file is not base64.
     #[error("the file's content is not base64")]
     BadContent(#[source] base64::DecodeError),
 }
@@ -86,20 +86,20 @@ pub enum Error {
 impl Error {
     pub(crate) fn of(source: reqwest::Error, limit: Option<Duration>) -> Self {
         match limit {
-            // To connect has a deadline of its own.
+            // Connecting has a deadline of its own.
             Some(after) if source.is_timeout() && !source.is_connect() => Self::Deadline { after, source },
             _ => Self::Broken(source),
         }
     }
 
-    /// Whether the same look may work a while later: the connection or the daemon is away, or the daemon says so.
-    /// Says nothing about whether what was asked for has happened, so it is for what is safe to repeat.
+    /// Whether the same call may succeed later: the connection or the daemon is unavailable, or the daemon reports a
+    /// temporary error. The first attempt may have had an effect, so retry only calls that are safe to repeat.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Deadline { .. } | Self::Cut | Self::Silent { .. } => true,
             Self::SocketBroken(_) | Self::SocketDeadline { .. } | Self::HungUp { .. } => true,
             Self::Refused { body, .. } => body.code.is_retryable(),
-            // A proxy in between, whose other side is away.
+            // A proxy that cannot reach the daemon.
             Self::Foreign { status } => matches!(status, 502..=504),
             Self::Setup(_)
             | Self::LineTooLong { .. }
@@ -110,12 +110,12 @@ impl Error {
         }
     }
 
-    /// The daemon's code, where it refused.
+    /// Error code of the daemon, if it rejected the request.
     pub fn code(&self) -> Option<ErrorCode> {
         self.body().map(|body| body.code)
     }
 
-    /// The daemon's words, where it refused.
+    /// Error body of the daemon, if it rejected the request.
     pub fn body(&self) -> Option<&ErrorBody> {
         match self {
             Self::Refused { body, .. } => Some(body),

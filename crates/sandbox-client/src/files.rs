@@ -1,7 +1,7 @@
 //! Files of a workspace.
 //!
-//! A path is relative to the workspace or absolute and beneath it; it is bytes, because names are, so anything that is
-//! text or bytes will do. Where it leads is decided in the sandbox.
+//! A path is relative to the workspace, or absolute and inside it. Paths are bytes, because file names need not be
+//! valid UTF-8. The sandbox resolves them.
 
 use std::io;
 use std::pin::Pin;
@@ -25,39 +25,39 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::{ACT, Client, Error, TRANSFER, UNLIMITED, json, send};
 
-/// How a file is written; by default with the mode it has or 0644, whatever is there.
+/// Options of a write. By default it replaces an existing file and keeps its mode, or uses 0644.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteOptions<'a> {
     /// Permission bits, 0 to 0o777.
     pub mode: Option<u32>,
-    /// Only if the file has this etag now; `*` is any.
+    /// Writes only if the file has this etag. `*` means any.
     pub if_match: Option<&'a str>,
-    /// Only if there is nothing.
+    /// Writes only if nothing exists at the path.
     pub if_absent: bool,
-    /// Wait until the file would outlive a crash of the machine.
+    /// Waits until the file would survive a crash of the machine.
     pub durable: bool,
 }
 
-/// A part of a file.
+/// A range of bytes in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
-    /// From the first byte to the last, both counted from 0.
+    /// From the first to the last byte, inclusive, both counted from 0.
     Span(u64, u64),
-    /// From a byte to the end.
+    /// From this byte to the end.
     From(u64),
-    /// So many bytes of the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
-/// How an archive is packed.
+/// Compression of an archive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ArchiveFormat {
-    /// Not compressed.
+    /// No compression.
     #[default]
     Tar,
-    /// With gzip.
+    /// Gzip.
     TarGz,
-    /// With zstd.
+    /// Zstandard.
     TarZst,
 }
 
@@ -71,15 +71,15 @@ impl ArchiveFormat {
     }
 }
 
-/// What is sent as a file: bytes, text, or what [`upload`] and [`upload_stream`] make.
+/// Content to upload: bytes, text, or the result of [`upload`] or [`upload_stream`].
 pub type Upload = reqwest::Body;
 
-/// A file to be sent, from a reader.
+/// Creates an upload from a reader.
 pub fn upload(reader: impl AsyncRead + Send + 'static) -> Upload {
     Upload::wrap_stream(ReaderStream::new(reader))
 }
 
-/// A file to be sent, from a stream of its pieces. Where that fails, nothing is written.
+/// Creates an upload from a stream. If the stream fails, nothing is written.
 pub fn upload_stream(
     pieces: impl Stream<Item = Result<Bytes, impl Into<Box<dyn std::error::Error + Send + Sync>> + 'static>>
     + Send
@@ -89,12 +89,12 @@ pub fn upload_stream(
 }
 
 impl Client {
-    /// Writes all of the files or none. Safe to repeat.
+    /// Writes either all files or none. Safe to repeat.
     pub async fn write_files(&self, sandbox: &SandboxId, files: &WriteFiles) -> Result<Done, Error> {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/files:write"), files), TRANSFER).await
     }
 
-    /// A whole file of at most 50 MiB; `None` where there is none.
+    /// Returns a whole file of at most 50 MiB, or `None` if it does not exist.
     pub async fn read_file(
         &self,
         sandbox: &SandboxId,
@@ -107,8 +107,8 @@ impl Client {
             .map_err(Error::BadContent)
     }
 
-    /// Writes one file of any size. It appears at once and whole, or not at all. Safe to repeat without a condition.
-    /// Has no deadline: the daemon ends an upload that stands still for a minute.
+    /// Writes a file of any size. The write is atomic: the whole file appears at once, or nothing changes. Safe to
+    /// repeat without a condition. Has no deadline: the daemon ends an upload that stalls for a minute.
     pub async fn put_file(
         &self,
         sandbox: &SandboxId,
@@ -133,7 +133,7 @@ impl Client {
         json(request, UNLIMITED).await
     }
 
-    /// Opens a file for reading, all of it or a part. Fails with `not_found` where there is none. Has no deadline.
+    /// Opens a file, or a range of it, for reading. Fails with `not_found` if it does not exist. Has no deadline.
     pub async fn get_file(
         &self,
         sandbox: &SandboxId,
@@ -147,13 +147,13 @@ impl Client {
         Ok(FileContent::new(send(request, UNLIMITED).await?))
     }
 
-    /// What a path names, without following it.
+    /// Returns information about a path. Does not follow symbolic links.
     pub async fn stat_file(&self, sandbox: &SandboxId, path: impl AsRef<[u8]>) -> Result<FileInfo, Error> {
         json(self.files(Method::GET, sandbox, ":stat", path), ACT).await
     }
 
-    /// A page of what is in a directory and `depth - 1` levels beneath, at most `limit` entries, from where the page
-    /// with this cursor ended.
+    /// Returns one page of a directory and `depth - 1` levels below it, with at most `limit` entries. `cursor` is the
+    /// end of the previous page.
     pub async fn list_files(
         &self,
         sandbox: &SandboxId,
@@ -167,18 +167,18 @@ impl Client {
         json(request.query(&cursor.map(|cursor| [("cursor", cursor)])), ACT).await
     }
 
-    /// Makes a directory and what is missing above it. Safe to repeat.
+    /// Creates a directory and missing parent directories. Safe to repeat.
     pub async fn make_dir(&self, sandbox: &SandboxId, path: impl Into<String>) -> Result<DirMade, Error> {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/files:mkdir"), &MakeDir { path: path.into() }), ACT)
             .await
     }
 
-    /// Gives a file or directory another path.
+    /// Moves a file or directory.
     pub async fn move_file(&self, sandbox: &SandboxId, wish: &MoveFile) -> Result<Done, Error> {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/files:move"), wish), ACT).await
     }
 
-    /// Removes a file or an empty directory, or with `recursive` a directory with all that is beneath.
+    /// Removes a file or an empty directory. With `recursive`, removes a directory with its content.
     pub async fn delete_file(
         &self,
         sandbox: &SandboxId,
@@ -189,12 +189,12 @@ impl Client {
         json(request, TRANSFER).await
     }
 
-    /// Replaces texts in a file, all of them or none.
+    /// Applies text replacements to a file, all of them or none.
     pub async fn edit_file(&self, sandbox: &SandboxId, wish: &EditFile) -> Result<FileEdited, Error> {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/files:edit"), wish), ACT).await
     }
 
-    /// Packs what is at a path. Has no deadline.
+    /// Packs a file or directory as an archive. Has no deadline.
     pub async fn pack_files(
         &self,
         sandbox: &SandboxId,
@@ -205,8 +205,8 @@ impl Client {
         Ok(FileContent::new(send(request, UNLIMITED).await?))
     }
 
-    /// Unpacks an archive (tar, plain or with gzip or zstd) into a directory: all of it or nothing. Safe to repeat. Has
-    /// no deadline: the daemon ends an upload that stands still for a minute.
+    /// Unpacks a tar archive, optionally compressed with gzip or zstd, into a directory: all of it or nothing. Safe
+    /// to repeat. Has no deadline: the daemon ends an upload that stalls for a minute.
     pub async fn unpack_files(
         &self,
         sandbox: &SandboxId,
@@ -216,12 +216,12 @@ impl Client {
         json(self.files(Method::PUT, sandbox, ":archive", path).body(archive), UNLIMITED).await
     }
 
-    /// Lines that match. Looks, and changes nothing.
+    /// Searches for matching lines. Changes nothing.
     pub async fn grep_files(&self, sandbox: &SandboxId, wish: &GrepFiles) -> Result<GrepFound, Error> {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/files:grep"), wish), ACT).await
     }
 
-    /// Files and directories with a fitting path. Looks, and changes nothing.
+    /// Searches for files and directories with a matching path. Changes nothing.
     pub async fn glob_files(&self, sandbox: &SandboxId, wish: &GlobFiles) -> Result<GlobFound, Error> {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/files:glob"), wish), ACT).await
     }
@@ -248,8 +248,8 @@ impl ByteRange {
     }
 }
 
-/// A file or an archive as it comes: a stream of its pieces, or by [`FileContent::reader`] something to read from. One
-/// that breaks off is an error and never looks like the end.
+/// Content of a file or an archive: a stream of bytes, or a reader from [`FileContent::reader`]. If it breaks off, it
+/// returns an error, never an early end.
 pub struct FileContent {
     length: Option<u64>,
     total: Option<u64>,
@@ -266,22 +266,22 @@ impl FileContent {
         Self { length, total: range.or(length), etag, pieces: response.bytes_stream().boxed() }
     }
 
-    /// How many bytes come, where that is known beforehand.
+    /// Number of bytes to come, if known.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// How many bytes the whole file has, of which this may be a part; where that is known beforehand.
+    /// Size of the whole file, if known. The content may be only a part of it.
     pub fn total_bytes(&self) -> Option<u64> {
         self.total
     }
 
-    /// Of the whole file as it was opened.
+    /// Etag of the whole file at the time it was opened.
     pub fn etag(&self) -> Option<&str> {
         self.etag.as_deref()
     }
 
-    /// All of it, at most `max_bytes`; fails with [`Error::TooLong`] where there is more.
+    /// Returns all of it, at most `max_bytes`. Fails with [`Error::TooLong`] if there is more.
     pub async fn bytes(mut self, max_bytes: usize) -> Result<Vec<u8>, Error> {
         let mut content = Vec::new();
         while let Some(piece) = self.try_next().await? {
@@ -293,7 +293,7 @@ impl FileContent {
         Ok(content)
     }
 
-    /// The same, to be read from.
+    /// Returns a reader of the content.
     pub fn reader(self) -> impl AsyncRead + Send + Unpin {
         StreamReader::new(self.pieces.map_err(io::Error::other))
     }

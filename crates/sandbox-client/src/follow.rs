@@ -1,4 +1,4 @@
-//! A command's records across broken connections.
+//! Records of a command across broken connections.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use tokio::time::sleep;
 use crate::command::Records;
 use crate::{Client, Error};
 
-/// Tries in a row without a record before a follower gives up: with the pauses between them, about a minute.
+/// Maximum number of attempts in a row without a record: about a minute, with the pauses between them.
 const MAX_TRIES: u32 = 32;
 
-/// Pause before the second try; doubled up to [`PAUSE_MAX`].
+/// Pause before the second attempt. It doubles up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 impl Client {
-    /// A command's records after record `after` to its end, each of them once, however often the connection breaks
-    /// and the daemon starts anew meanwhile: a new connection goes on after the last record that came whole. Gives
-    /// up after a minute without any, and at once where trying again makes no sense. What the daemon does not keep
-    /// any more is told by a gap, and the end's `dropped_bytes` is the sum of all gaps.
+    /// Streams a command's records after sequence number `after` until its end, each exactly once, across broken
+    /// connections and daemon restarts. A new connection continues after the last complete record. Gives up after a
+    /// minute without a record, and at once after an error that is not temporary. A gap reports output that the
+    /// daemon no longer keeps. `dropped_bytes` of the end is the sum of all gaps.
     ///
-    /// To follow a command from its start, start it and follow it from 0. The command goes on where its followers
-    /// leave.
+    /// To follow a command from its start, start it and follow it from 0. The command keeps running when the stream
+    /// is dropped.
     ///
     /// ```no_run
     /// use futures::StreamExt;
@@ -71,9 +71,9 @@ struct Follower {
     client: Client,
     sandbox: SandboxId,
     command: CommandId,
-    /// Sequence number of the last record that was passed on.
+    /// Sequence number of the last returned record.
     after: u64,
-    /// The sum of all gaps.
+    /// Sum of all gaps.
     missed_bytes: u64,
     records: Option<Records>,
     tries: u32,
@@ -108,7 +108,7 @@ impl Follower {
         Ok(self.note(record))
     }
 
-    /// Keeps the place. A record that came before is nothing new.
+    /// Stores the position and drops records that were already returned.
     fn note(&mut self, record: Record) -> Option<Record> {
         match record {
             Record::Stdout(Output { seq, .. }) | Record::Stderr(Output { seq, .. }) if seq <= self.after => {

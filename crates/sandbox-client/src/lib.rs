@@ -30,7 +30,7 @@
 //! let film = tokio::fs::File::open("film.mp4").await?;
 //! client.put_file(&sandbox, "film.mp4", upload(film), WriteOptions::default()).await?;
 //! let written = client.put_file(&sandbox, "notes.txt", "1\n2\n", WriteOptions::default()).await?;
-//! // Only if nobody has changed it since.
+//! // Only if it has not changed since.
 //! let unchanged = WriteOptions { if_match: Some(&written.etag), ..WriteOptions::default() };
 //! client.put_file(&sandbox, "notes.txt", "1\n2\n3\n", unchanged).await?;
 //! let mut film = client.get_file(&sandbox, "film.mp4", None).await?.reader();
@@ -39,17 +39,14 @@
 //! # }
 //! ```
 //!
-//! Every call has a deadline. One that runs out is [`Error::Deadline`]; what was asked for may have happened all the
-//! same. A stream lasts as long as its command, and ends with [`Error::Silent`] where not even a heartbeat comes. Files
-//! have no deadline, because they may be of any size: the daemon ends a transfer that stands still.
+//! Every call has a deadline, except streams, [`Client::wait`] without a limit, and transfers of files. After
+//! [`Error::Deadline`], the request may still have had an effect. A stream lasts as long as its command or terminal.
+//! It ends with [`Error::Silent`] if not even a heartbeat arrives. Transfers may be of any size, and the daemon ends
+//! one that stalls.
 //!
-//! Nothing is tried twice but a look: [`Client::follow`] goes on across broken connections, and [`Client::wait`] asks
-//! again and again. What only looks (`health`, `ready`, `get`, `list`, `commands`, `inspect`, `logs`,
-//! `read_file`, `stat_file`, `list_files`) is
-//! safe to repeat; of all other calls their own page says whether they are.
-//! Every call has a deadline but the streams and [`Client::wait`], which last as long as their command or terminal. One that
-//! runs out is [`Error::Deadline`]; what was asked for may have happened all the same.
-//! Nothing is tried twice: what is safe to repeat is the caller's to know.
+//! Only [`Client::follow`] and [`Client::wait`] retry by themselves. Calls that only read (`health`, `ready`, `get`,
+//! `list`, `commands`, `inspect`, `logs`, `read_file`, `stat_file`, `list_files`) are safe to repeat. The
+//! documentation of every other call says whether it is.
 
 mod batch;
 mod command;
@@ -80,32 +77,31 @@ pub use files::{ArchiveFormat, ByteRange, FileContent, Upload, WriteOptions, upl
 pub use terminal::{Keyboard, TerminalEvent, TerminalEvents};
 pub use watch::FileChanges;
 
-/// Deadline of a call that only looks: the daemon gives what it asks for such an answer two seconds, and its
-/// store eight.
+/// Deadline of a call that only reads. The daemon spends up to two seconds on such a response, and its store eight.
 const LOOK: Duration = Duration::from_secs(12);
 
-/// Deadline of a call that makes, wakes, parks or deletes, or starts or ends a command. The daemon gives the
-/// engine and a sandbox's agent up to a minute for that, and two for a disk that it has to mend first.
+/// Deadline of a call that creates, wakes, parks or deletes, or starts or ends a command. The daemon gives the engine
+/// and a sandbox's agent up to a minute, and two minutes for a disk that needs a repair first.
 const ACT: Duration = Duration::from_secs(120);
 
-/// Deadline of a call that carries files: the daemon gives their way to it and their way to the sandbox two
-/// minutes each.
+/// Deadline of a call that carries files. The daemon allows two minutes for receiving them and two for passing them
+/// to the sandbox.
 const TRANSFER: Duration = Duration::from_secs(300);
 
-/// Of what lasts as long as its stream, which has bounds of its own.
+/// No deadline. Streams have limits of their own.
 const UNLIMITED: Option<Duration> = None;
 
-/// How long a stream may be silent: the daemon sends a heartbeat every 15 seconds.
+/// Maximum silence of a stream. The daemon sends a heartbeat every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How long the daemon may take to accept a connection.
+/// Deadline for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long an unused connection is kept. The daemon hangs up after 10 s, and a request that crosses with
-/// that on the way is lost.
+/// How long an unused connection is kept. It is far below the daemon's 120 s, because a request that crosses with the
+/// daemon's close is lost.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// A connection pool to one daemon. Cheap to clone.
+/// A client with a connection pool for one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -114,13 +110,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the daemon at `base`, such as `http://127.0.0.1:8080`. Nothing is sent yet.
+    /// Creates a client for the daemon at `base`, such as `http://127.0.0.1:8080`. Sends nothing yet.
     pub fn new(base: impl Into<String>, token: impl Into<String>) -> Result<Self, Error> {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .pool_idle_timeout(IDLE)
             .tcp_nodelay(true)
-            // The daemon is a neighbour; a proxy for the outside world has no business in between.
+            // The daemon is on a local network, so a proxy for the internet is not used.
             .no_proxy()
             .build()
             .map_err(Error::Setup)?;
@@ -128,12 +124,12 @@ impl Client {
         Ok(Self { http, base, token: token.into() })
     }
 
-    /// Whether the daemon's engine answers.
+    /// Checks whether the daemon's engine responds.
     pub async fn health(&self) -> Result<Health, Error> {
         json(self.request(Method::GET, "/v1/health"), LOOK).await
     }
 
-    /// Whether the daemon can be used; fails with `unavailable` while it is not.
+    /// Checks whether the daemon is ready. Fails with `unavailable` while it is not.
     pub async fn ready(&self) -> Result<Ready, Error> {
         json(self.request(Method::GET, "/v1/ready"), LOOK).await
     }
@@ -147,7 +143,7 @@ impl Client {
     }
 }
 
-/// Sends a request and reads its JSON answer, all within `limit`.
+/// Sends a request and reads its JSON response within `limit`.
 async fn json<T: DeserializeOwned>(
     request: RequestBuilder,
     limit: impl Into<Option<Duration>>,
@@ -156,12 +152,12 @@ async fn json<T: DeserializeOwned>(
     send(request, limit).await?.json().await.map_err(|error| Error::of(error, limit))
 }
 
-/// Sends a request for a stream, which begins within [`ACT`] and lasts as long as it likes.
+/// Sends a request for a stream. It must begin within [`ACT`], and has no deadline after that.
 async fn send_for_stream(request: RequestBuilder) -> Result<Response, Error> {
     tokio::time::timeout(ACT, send(request, UNLIMITED)).await.unwrap_or(Err(Error::Silent { after: ACT }))
 }
 
-/// Sends a request; an answer that is no success becomes an error.
+/// Sends a request. A response without a success status becomes an error.
 async fn send(request: RequestBuilder, limit: Option<Duration>) -> Result<Response, Error> {
     let request = match limit {
         Some(limit) => request.timeout(limit),

@@ -1,13 +1,13 @@
-//! Splits a byte stream into lines of a bounded length.
+//! Splits a byte stream into lines of limited length.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::Error;
 
-/// Longest line that is read: the largest record, every byte of it escaped and in base64 beside it.
+/// Maximum length of a line: the largest record, with every byte escaped, and its base64.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// Bytes that have come and the place up to which they hold no newline.
+/// Received bytes, and the position up to which they contain no newline.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     buffer: BytesMut,
@@ -19,7 +19,7 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole line, without its newline.
+    /// Returns the next complete line, without its newline.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Error> {
         match self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
             Some(offset) => {

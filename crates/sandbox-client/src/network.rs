@@ -1,4 +1,4 @@
-//! What a sandbox may reach, and what it was refused.
+//! Network policies and denied connections.
 
 use reqwest::Method;
 use sandbox_api::SandboxId;
@@ -8,13 +8,14 @@ use sandbox_api::sandbox::Network;
 use crate::{ACT, Client, Error, json};
 
 impl Client {
-    /// Changes what a sandbox may reach; what is left out stays. Answers with what holds then. Safe to repeat.
+    /// Changes the network policy of a sandbox. Absent fields keep their value. Returns the new policy. Safe to
+    /// repeat.
     pub async fn change_network(&self, sandbox: &SandboxId, wish: &Network) -> Result<Network, Error> {
         let request = self.request(Method::PATCH, &format!("/v1/sandboxes/{sandbox}/network"));
         json(request.json(wish), ACT).await
     }
 
-    /// The latest hosts that a sandbox asked for and was refused, the newest first.
+    /// Returns the latest hosts that a sandbox requested and was denied, newest first.
     pub async fn denials(&self, sandbox: &SandboxId) -> Result<DenialList, Error> {
         json(self.request(Method::GET, &format!("/v1/sandboxes/{sandbox}/network/denials")), ACT).await
     }

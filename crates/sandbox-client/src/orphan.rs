@@ -1,4 +1,4 @@
-//! Workspaces and disks on the engine that no sandbox claims.
+//! Workspaces and disks on the engine that belong to no sandbox.
 
 use reqwest::Method;
 use sandbox_api::Done;
@@ -7,12 +7,12 @@ use sandbox_api::orphan::OrphanList;
 use crate::{ACT, Client, Error, LOOK, json};
 
 impl Client {
-    /// What the engine has and no sandbox claims.
+    /// Returns the workspaces and disks on the engine that belong to no sandbox.
     pub async fn orphans(&self) -> Result<OrphanList, Error> {
         json(self.request(Method::GET, "/v1/orphans"), LOOK).await
     }
 
-    /// Removes one of them now, with its files.
+    /// Removes one of them at once, with its files.
     pub async fn remove_orphan(&self, name: &str) -> Result<Done, Error> {
         json(self.request(Method::DELETE, &format!("/v1/orphans/{name}")), ACT).await
     }

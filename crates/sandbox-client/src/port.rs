@@ -1,4 +1,4 @@
-//! Ports of a sandbox, and links that lead there.
+//! Ports of a sandbox, and links to them.
 
 use reqwest::Method;
 use sandbox_api::port::{CreateLink, Link, LinkList, PortFound, Ports};
@@ -7,17 +7,17 @@ use sandbox_api::{Done, LinkId, SandboxId};
 use crate::{ACT, Client, Error, json};
 
 impl Client {
-    /// What listens in a sandbox, and what leads there from outside.
+    /// Returns the listening sockets, published ports and links of a sandbox.
     pub async fn ports(&self, sandbox: &SandboxId) -> Result<Ports, Error> {
         json(self.request(Method::GET, &format!("/v1/sandboxes/{sandbox}/ports")), ACT).await
     }
 
-    /// A URL under which a port is found, as good as the sandbox. Safe to repeat: the answer is the same.
+    /// Returns a URL for a port that lasts as long as the sandbox. Safe to repeat: the result is the same.
     pub async fn find_port(&self, sandbox: &SandboxId, port: u16) -> Result<PortFound, Error> {
         json(self.request(Method::GET, &format!("/v1/sandboxes/{sandbox}/ports/{port}")), ACT).await
     }
 
-    /// Makes a link to a port. Not safe to repeat: each call makes one.
+    /// Creates a link to a port. Not safe to repeat: each call creates one.
     pub async fn create_link(
         &self,
         sandbox: &SandboxId,
@@ -27,12 +27,12 @@ impl Client {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/ports/{port}/links"), wish), ACT).await
     }
 
-    /// The links to a port that lead there.
+    /// Returns the valid links to a port.
     pub async fn links(&self, sandbox: &SandboxId, port: u16) -> Result<LinkList, Error> {
         json(self.request(Method::GET, &format!("/v1/sandboxes/{sandbox}/ports/{port}/links")), ACT).await
     }
 
-    /// Takes a link back, and cuts off whoever looks at the preview through it. Safe to repeat.
+    /// Revokes a link and closes open connections through it. Safe to repeat.
     pub async fn revoke_link(&self, sandbox: &SandboxId, port: u16, link: &LinkId) -> Result<Done, Error> {
         json(self.request(Method::DELETE, &format!("/v1/sandboxes/{sandbox}/ports/{port}/links/{link}")), ACT)
             .await

@@ -12,14 +12,14 @@ use tokio::time::{sleep, timeout};
 use crate::command::path_of;
 use crate::{Client, Error, TRANSFER, UNLIMITED, json};
 
-/// How long neither end of a stream may move. The daemon gives a sender five minutes and a command half of one.
+/// Maximum standstill of a stream. The daemon allows a sender five minutes and a command half a minute.
 const STANDSTILL: Duration = Duration::from_secs(6 * 60);
 
 impl Client {
-    /// Writes to a command's standard input and closes it then where `close` says so; empty data only closes. The
-    /// answer means that the command's pipe has all of it. Refused with `wrong_state` where the input is not open
-    /// (any more), and with `deadline_exceeded` where the command does not read; `details.writtenBytes` tells what
-    /// it had taken. Not safe to repeat.
+    /// Writes to a command's standard input, and closes it afterwards if `close` is set. Empty data only closes it.
+    /// Returns when the command's pipe has all the data. Fails with `wrong_state` if the input is not open, and with
+    /// `deadline_exceeded` if the command does not read. `details.writtenBytes` is the number of bytes written. Not
+    /// safe to repeat.
     ///
     /// ```no_run
     /// use sandbox_api::command::StartCommand;
@@ -44,8 +44,8 @@ impl Client {
         json(self.stdin(sandbox, command, close).body(data), TRANSFER).await
     }
 
-    /// The same with bytes as they come, however many. A command that reads slowly slows the stream. An error of the
-    /// stream ends the call and closes nothing; what was sent before stays written.
+    /// Same as [`write_stdin`](Self::write_stdin) for a stream of any length. A command that reads slowly slows the
+    /// stream. An error of the stream ends the call and closes nothing. Data that was sent before stays written.
     pub async fn stream_stdin<E>(
         &self,
         sandbox: &SandboxId,
@@ -61,7 +61,7 @@ impl Client {
         let request = self.stdin(sandbox, command, close).body(Body::wrap_stream(data));
         let standstill = async {
             while let Ok(Ok(())) = timeout(STANDSTILL, moves.changed()).await {}
-            // The end of the data, after which there is only the answer to wait for, or nothing for as long.
+            // After the end of the data, only the response is awaited, for the same time.
             if moves.has_changed().is_err() {
                 sleep(STANDSTILL).await;
             }

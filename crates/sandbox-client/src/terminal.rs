@@ -1,4 +1,4 @@
-//! Terminals, and looking at one over a WebSocket.
+//! Terminals, and connections to them over a WebSocket.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -25,11 +25,11 @@ use crate::{ACT, Client, Error, LOOK, json};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// How long what is typed may take to be taken. The daemon gives the program five seconds to read it.
+/// Deadline for input. The daemon gives the program five seconds to read it.
 const TYPE: Duration = LOOK;
 
 impl Client {
-    /// Opens a terminal; the answer means that its program runs. Not safe to repeat: each call opens one.
+    /// Opens a terminal and returns when its program runs. Not safe to repeat: each call opens one.
     pub async fn open_terminal(
         &self,
         sandbox: &SandboxId,
@@ -38,17 +38,17 @@ impl Client {
         json(self.post(&format!("/v1/sandboxes/{sandbox}/terminals"), wish), ACT).await
     }
 
-    /// The terminals of a sandbox, the newest first, without their screens.
+    /// Returns the terminals of a sandbox, newest first, without their screens.
     pub async fn terminals(&self, sandbox: &SandboxId) -> Result<TerminalList, Error> {
         json(self.request(Method::GET, &format!("/v1/sandboxes/{sandbox}/terminals")), ACT).await
     }
 
-    /// A terminal with what it shows.
+    /// Returns a terminal with its screen.
     pub async fn terminal(&self, sandbox: &SandboxId, terminal: &TerminalId) -> Result<Terminal, Error> {
         json(self.request(Method::GET, &path_of(sandbox, terminal)), ACT).await
     }
 
-    /// Gives a terminal another size. Safe to repeat.
+    /// Resizes a terminal. Safe to repeat.
     pub async fn resize_terminal(
         &self,
         sandbox: &SandboxId,
@@ -58,8 +58,8 @@ impl Client {
         json(self.post(&format!("{}:resize", path_of(sandbox, terminal)), &size), ACT).await
     }
 
-    /// Types up to 64 KiB into a terminal. Refused with `wrong_state` where it has ended, or where its program does
-    /// not read: `takenBytes` of the details says how much was taken.
+    /// Types up to 64 KiB into a terminal. Fails with `wrong_state` if it has ended or its program does not read.
+    /// `takenBytes` in the details is the number of bytes read.
     pub async fn type_into(
         &self,
         sandbox: &SandboxId,
@@ -70,13 +70,13 @@ impl Client {
         json(request.body(data.into()), ACT).await
     }
 
-    /// Ends a terminal with everything started from it, and forgets it. The answer means that nothing of it is left.
+    /// Ends a terminal with everything started from it, and forgets it. Returns when no process of it is left.
     pub async fn close_terminal(&self, sandbox: &SandboxId, terminal: &TerminalId) -> Result<Done, Error> {
         json(self.request(Method::DELETE, &path_of(sandbox, terminal)), ACT).await
     }
 
-    /// Looks at a terminal and types into it, until it ends or either half is dropped; the terminal goes on without.
-    /// First comes what is kept of what it wrote.
+    /// Connects to a terminal until it ends or either half is dropped. The terminal keeps running without it. The
+    /// kept output comes first.
     ///
     /// ```no_run
     /// use futures::StreamExt;
@@ -104,7 +104,7 @@ impl Client {
         terminal: &TerminalId,
     ) -> Result<(TerminalEvents, Keyboard), Error> {
         let path = path_of(sandbox, terminal);
-        // The daemon is spoken to in plain HTTP, and so is its socket.
+        // The client uses plain HTTP, and so does its WebSocket.
         let address = self.base.replacen("http", "ws", 1);
         let mut request = format!("{address}{path}/attach").into_client_request().map_err(broken)?;
         let token = HeaderValue::from_str(&self.token).map_err(|error| broken(error.into()))?;
@@ -138,33 +138,33 @@ fn refused(response: &tungstenite::http::Response<Option<Vec<u8>>>) -> Error {
     }
 }
 
-/// What a viewer of a terminal hears.
+/// An event of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalEvent {
-    /// How large it is: first, and whenever it changed.
+    /// Size of the terminal. Sent first, and after every change.
     Size {
-        /// Characters in a row.
+        /// Number of columns.
         cols: u32,
-        /// Rows.
+        /// Number of rows.
         rows: u32,
     },
-    /// What it wrote, to be given to a terminal emulator as it is.
+    /// Output, for a terminal emulator.
     Output(Bytes),
-    /// Something that was typed or wished for was not done. The terminal goes on.
+    /// An input or a resize was rejected. The terminal keeps running.
     NotDone(String),
-    /// Last: how it ended.
+    /// Last event: how the program ended.
     Exit {
-        /// As a shell would report it.
+        /// Exit code, as a shell would report it.
         exit_code: i32,
-        /// The signal that ended it, such as `SIGHUP`.
+        /// Signal that ended the program, such as `SIGHUP`.
         signal: Option<String>,
-        /// Why; `lost` where its sandbox went away.
+        /// Why the program ended. `lost` if its sandbox went away.
         reason: EndReason,
     },
 }
 
-/// What a terminal tells, in order. One that breaks off before the terminal's end says so. It must be read for the
-/// connection to live: the daemon asks from time to time whether anybody is there.
+/// Events of a terminal, in order. If the connection breaks before the terminal ends, the last item is an error. It
+/// must be read to keep the connection open, because the daemon sends pings.
 pub struct TerminalEvents {
     stream: SplitStream<Socket>,
     done: bool,
@@ -206,18 +206,18 @@ fn event_of(text: &str) -> Result<TerminalEvent, Error> {
     })
 }
 
-/// Where a viewer types.
+/// Input side of a connection to a terminal.
 pub struct Keyboard {
     sink: SplitSink<Socket, Message>,
 }
 
 impl Keyboard {
-    /// Types up to 64 KiB. Done when it is on its way; what the program does not take is told among the events.
+    /// Types up to 64 KiB. Returns when the data is sent. An event reports input that the program does not read.
     pub async fn type_in(&mut self, data: impl Into<Bytes>) -> Result<(), Error> {
         self.send(Message::Binary(data.into())).await
     }
 
-    /// Gives the terminal the size of the viewer's window.
+    /// Resizes the terminal.
     pub async fn resize(&mut self, cols: u32, rows: u32) -> Result<(), Error> {
         let wish = ToTerminal::Resize { cols, rows };
         let json = serde_json::to_string(&wish).map_err(Error::BadMessage)?;

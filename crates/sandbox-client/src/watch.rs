@@ -1,4 +1,4 @@
-//! Changes of files as they happen.
+//! Changes of files.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,8 +14,8 @@ use crate::lines::Lines;
 use crate::{Client, Error, UNLIMITED, send};
 
 impl Client {
-    /// Watches a file or directory, or with `recursive` all that is beneath. The first record says that nothing is
-    /// missed from then on. Keeps the sandbox in use until the stream is dropped.
+    /// Watches a file or directory. With `recursive`, also watches everything below it. Every change after the first
+    /// record is reported. The sandbox counts as used until the stream is dropped.
     pub async fn watch_files(
         &self,
         sandbox: &SandboxId,
@@ -28,8 +28,8 @@ impl Client {
     }
 }
 
-/// Changes, in the order they were made. The last is [`WatchRecord::Gone`] or [`WatchRecord::Lost`]; a stream that ends
-/// without one of them is an error. Whoever goes on after the loss or the error must watch and look again.
+/// Changes in order. The last record is [`WatchRecord::Gone`] or [`WatchRecord::Lost`]. A stream that ends without
+/// either returns an error. After a loss or an error, start a new watch and list the files again.
 pub struct FileChanges {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     lines: Lines,

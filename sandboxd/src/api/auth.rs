@@ -1,9 +1,10 @@
-//! Who may ask: whoever has the admin token.
+//! Authentication with the admin token.
 //!
-//! A request names it in `x-remcochat-admin-token`, as a bearer in `Authorization`, or in both. Whatever it names must be
-//! right, and each header comes once: who reads the first of two and who reads the last must see the same caller.
-//! The routes a browser opens by itself also take it as the password of HTTP Basic, and no others do: a browser
-//! adds a password it was told once to whatever any page makes it send.
+//! A request carries the token in `x-remcochat-admin-token`, as a bearer token in `Authorization`, or in both. Every
+//! token given must be right, and each header may occur only once. Otherwise a proxy that reads the first header and
+//! a server that reads the last could see different clients. Routes that a browser opens directly also accept the
+//! token as the HTTP Basic password. No other route does, because a browser adds a stored password to any request
+//! that a page makes.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,23 +25,23 @@ use super::error::{ApiError, DoorError};
 use super::server::Peer;
 use crate::model::AdminToken;
 
-/// Routes that anyone may ask.
+/// Routes that need no token.
 const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
 
-/// What makes a browser ask its user for a password (RFC 7617).
+/// Challenge that makes a browser ask for a password (RFC 7617).
 const CHALLENGE: HeaderValue = HeaderValue::from_static(r#"Basic realm="sandboxd", charset="UTF-8""#);
 
-/// Whether anyone may ask for this path.
+/// Whether the path needs no token.
 pub(super) fn is_open(path: &str) -> bool {
     OPEN.contains(&path)
 }
 
-/// Whether this path is one that a browser opens by itself.
+/// Whether a browser opens the path directly.
 pub(super) fn is_for_browsers(path: &str) -> bool {
     matches!(path, "/openapi.json" | "/docs") || path.starts_with("/docs/")
 }
 
-/// Lets a request through that has the token.
+/// Rejects a request without the right token.
 pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let by_browser = is_for_browsers(path);
@@ -54,7 +55,7 @@ pub(super) async fn check(State(state): State<ApiState>, request: Request, next:
         return next.run(request).await;
     }
     state.service.metrics().auth_failed();
-    // Without any token nothing was guessed: a caller that has yet to be set up.
+    // A request without any token is no guess, so it does not count as a failure.
     let counted = if given.is_nothing() { Ok(()) } else { state.throttle.failed(peer_of(&request)) };
     let refusal = match counted {
         Ok(()) => DoorError::Unauthenticated,
@@ -67,16 +68,16 @@ pub(super) async fn check(State(state): State<ApiState>, request: Request, next:
     response
 }
 
-/// Where the request came from. The server tells of every one; what it does not tell of is counted together.
+/// Address of the client. Requests without one share a single counter.
 fn peer_of(request: &Request) -> IpAddr {
     request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
 
-/// What a request says of the token.
+/// Tokens that a request carries.
 #[derive(Debug)]
 struct Given<'a> {
     tokens: Vec<Cow<'a, [u8]>>,
-    /// Whether a header that may carry one comes more than once.
+    /// Whether a header for the token occurs more than once.
     is_repeated: bool,
 }
 
@@ -84,7 +85,7 @@ impl<'a> Given<'a> {
     fn of(headers: &'a HeaderMap, by_browser: bool) -> Self {
         let own = headers.get(TOKEN_HEADER).map(|value| value.as_bytes().trim_ascii().into());
         let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        // Credentials of another scheme are for somebody in front of the daemon.
+        // Credentials of another scheme are meant for a proxy in front of the daemon.
         let authorization = match bearer(authorization) {
             Some(token) => Some(token.into()),
             None => password(authorization).filter(|_| by_browser).map(Cow::Owned),
@@ -102,19 +103,19 @@ impl<'a> Given<'a> {
     }
 
     fn is_right(&self, token: &AdminToken) -> bool {
-        // All are compared, so that the time does not tell which one is wrong.
+        // All tokens are compared, so that the time does not reveal which one is wrong.
         let wrong = self.tokens.iter().filter(|given| !token.is(given)).count();
         !self.is_repeated && !self.tokens.is_empty() && wrong == 0
     }
 }
 
-/// What follows the scheme, whose letters may be of any case (RFC 9110 section 11.1).
+/// Token after the scheme, which is case-insensitive (RFC 9110 section 11.1).
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// The password, whoever the user is.
+/// Password, for any user name.
 fn password(value: &[u8]) -> Option<Vec<u8>> {
     let (scheme, credentials) = value.split_at_checked(6)?;
     let credentials = scheme.eq_ignore_ascii_case(b"basic ").then(|| credentials.trim_ascii())?;

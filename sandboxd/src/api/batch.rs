@@ -1,4 +1,4 @@
-//! Batches of commands: wire to model and back.
+//! Batch handler: converts between wire and model types.
 
 use std::collections::HashMap;
 
@@ -21,10 +21,11 @@ use crate::model::command::signal_name;
 use crate::model::{CommandSpec, FieldError, Limits, Tail, limits};
 use crate::service::{self, Ran, RanToEnd};
 
-/// Run commands one after another
+/// Run commands one after another.
 ///
-/// In order, and no further than the first that fails unless `continueOnError`. The answer comes with the last one's end and
-/// has the end of what each wrote. Who leaves ends the one that runs.
+/// Runs the commands in order and stops after the first failure, unless `continueOnError` is set. Responds when the
+/// last one has ended, with the end of each command's output. Closing the connection ends the running command, unless
+/// it is `detached`, and starts no other.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands:batch", operation_id = "runBatch", tag = "commands",
     params(InSandbox), request_body = RunBatch, responses((status = 200, body = BatchRan), ByName, ByBody, BySandbox))]
 pub(super) async fn run(
@@ -39,7 +40,7 @@ pub(super) async fn run(
     Ok(Json(BatchRan { results: results.into_iter().map(to_wire).collect() }))
 }
 
-/// All of them are looked at before any is started.
+/// Checks all commands before any of them starts.
 fn specs_of(commands: Vec<StartCommand>, limits: Limits) -> Result<Vec<CommandSpec>> {
     if commands.is_empty() || commands.len() > limits::MAX_BATCH_COMMANDS {
         let problem = format!("must be 1 to {}", limits::MAX_BATCH_COMMANDS);
@@ -62,7 +63,7 @@ fn specs_of(commands: Vec<StartCommand>, limits: Limits) -> Result<Vec<CommandSp
     Ok(specs)
 }
 
-/// A fault of one command, told of by its place in the batch.
+/// Adds the position in the batch to an error of one command.
 fn in_command(at: usize, error: ApiError) -> ApiError {
     match error {
         ApiError::Service(service::Error::Field(FieldError { field, problem })) => {
@@ -114,7 +115,7 @@ fn ended(RanToEnd { ended, stdout, stderr }: &RanToEnd) -> BatchEnded {
     }
 }
 
-/// As in a record: the text, and the bytes where they are none.
+/// Returns text, and base64 if the bytes are not valid UTF-8, as in a record.
 fn text_of(tail: &Tail) -> (String, Option<String>) {
     match std::str::from_utf8(tail.kept()) {
         Ok(text) => (text.to_owned(), None),

@@ -1,4 +1,4 @@
-//! JSON in and out.
+//! Request and response bodies.
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
@@ -26,9 +26,9 @@ use super::error::{ApiError, DoorError, Result};
 use super::{ApiState, JSON};
 use crate::model::limits;
 
-/// What a route takes as its body.
+/// Limits of a request body.
 pub(super) trait Wish: DeserializeOwned {
-    /// Longest body in bytes, where the operator's own limit is not shorter.
+    /// Maximum length in bytes, unless the operator's limit is lower.
     const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
 }
 
@@ -44,17 +44,17 @@ impl Wish for MoveFile {}
 impl Wish for GrepFiles {}
 impl Wish for GlobFiles {}
 
-/// A script of its greatest length, escaped as far as JSON goes, with standard input beside it.
+/// Fits the longest script with every character escaped, and standard input.
 impl Wish for StartCommand {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 
-/// A program with its arguments, as a command may have them.
+/// Fits a program and its arguments, as for a command.
 impl Wish for OpenTerminal {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 
-/// As much as one command may be, for all of them together.
+/// Same limit as for one command, for all commands together.
 impl Wish for RunBatch {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
@@ -67,7 +67,7 @@ impl Wish for EditFile {
     const MAX_BYTES: usize = usize::MAX;
 }
 
-/// A JSON body, decoded. An empty one counts as `{}`, which only suits types without required fields.
+/// A decoded JSON body. An empty one counts as `{}`, which only suits types without required fields.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: Wish> FromRequest<ApiState> for Json<T> {
@@ -77,7 +77,7 @@ impl<T: Wish> FromRequest<ApiState> for Json<T> {
         let is_json = is_json(request.headers());
         let limit = state.service.limits().max_body_bytes.min(T::MAX_BYTES);
         let said = said_length(&request, limit)?;
-        // The room is held until the body is decoded.
+        // The memory permit is held until the body is decoded.
         let (bytes, _room) = read(request.into_body(), said, limit, &state.bodies).await?;
         if bytes.is_empty() {
             return Ok(Self(decode(b"{}")?));
@@ -89,7 +89,7 @@ impl<T: Wish> FromRequest<ApiState> for Json<T> {
     }
 }
 
-/// What is typed into a terminal: a body of any bytes and a bounded length.
+/// Terminal input: any bytes, with a limited length.
 pub(super) struct Input(pub(super) Bytes);
 
 impl FromRequest<ApiState> for Input {
@@ -116,7 +116,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-/// How long the body says it is, or may be; one that says it is longer than `limit` is not read at all.
+/// Declared or maximum length of the body. A body that declares more than `limit` is rejected without reading it.
 fn said_length(request: &Request, limit: usize) -> Result<usize> {
     let header = request.headers().get(CONTENT_LENGTH);
     let said: Option<usize> = header.and_then(|value| value.to_str().ok()?.parse().ok());
@@ -124,8 +124,8 @@ fn said_length(request: &Request, limit: usize) -> Result<usize> {
     if said > limit { Err(DoorError::BodyTooLarge { limit }.into()) } else { Ok(said) }
 }
 
-/// Reads a body of at most `limit` bytes. Room for all of it, `said` bytes, is taken as soon as it has turned
-/// out not to be a small one: so what does not come takes none, and no small one waits for a large one.
+/// Reads a body of at most `limit` bytes. Memory for all `said` bytes is reserved when the body turns out not to be
+/// small. A body that never arrives reserves nothing, and a small one does not wait for a large one.
 async fn read(
     body: Body,
     said: usize,
@@ -142,7 +142,7 @@ async fn read(
         if room.is_none() && bytes.len() + data.len() > limits::SMALL_BODY_BYTES {
             let began = Instant::now();
             room = Some(take_room(bodies, said).await?);
-            // What was spent on waiting for others is not the client's.
+            // Time spent waiting for memory does not count against the client.
             deadline += began.elapsed();
             bytes.reserve_exact(said.saturating_sub(bytes.len()));
         }
@@ -151,7 +151,7 @@ async fn read(
     Ok((bytes, room))
 }
 
-/// A body of any length, which is passed on as it comes and never kept.
+/// A body of any length that is passed on as it arrives and never stored.
 pub(super) struct Upload(Body);
 
 impl FromRequest<ApiState> for Upload {
@@ -163,7 +163,7 @@ impl FromRequest<ApiState> for Upload {
 }
 
 impl Upload {
-    /// Its bytes; fails where the client leaves, or sends nothing for too long.
+    /// Streams the bytes. Fails if the client disconnects or sends nothing for too long.
     pub(super) fn into_stream(self) -> BoxStream<'static, std::result::Result<Bytes, DoorError>> {
         futures::stream::try_unfold(self.0, |mut body| async move {
             if body.is_end_stream() {
@@ -178,7 +178,7 @@ impl Upload {
     }
 }
 
-/// What follows soon goes together, because each piece has a price on its way to the sandbox.
+/// Combines pieces that arrive close together, because each piece has a fixed cost on its way to the sandbox.
 async fn gather(first: Bytes, body: &mut Body) -> std::result::Result<Bytes, DoorError> {
     if body.is_end_stream() || first.len() >= limits::FILE_PART_BYTES {
         return Ok(first);
@@ -200,7 +200,7 @@ async fn gather(first: Bytes, body: &mut Body) -> std::result::Result<Bytes, Doo
 
 async fn piece(body: &mut Body) -> std::result::Result<Option<Bytes>, DoorError> {
     while let Some(frame) = body.frame().await {
-        // Anything else is trailers, which nobody asked for.
+        // Any other frame is trailers, which are not used.
         if let Ok(data) = frame.map_err(DoorError::BodyCut)?.into_data() {
             return Ok(Some(data));
         }
@@ -208,12 +208,12 @@ async fn piece(body: &mut Body) -> std::result::Result<Option<Bytes>, DoorError>
     Ok(None)
 }
 
-/// The next bytes of a body.
+/// Returns the next bytes of a body.
 async fn next(body: &mut Limited<Body>, limit: usize) -> Result<Option<Bytes>> {
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => {
-                // Anything else is trailers, which nobody asked for.
+                // Any other frame is trailers, which are not used.
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
                 }
@@ -227,7 +227,7 @@ async fn next(body: &mut Limited<Body>, limit: usize) -> Result<Option<Bytes>> {
     Ok(None)
 }
 
-/// Takes room for so many bytes at once: whoever took it bit by bit could wait for others who wait for it.
+/// Reserves all memory at once. Reserving it in steps could make requests wait for each other forever.
 async fn take_room(bodies: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'_>> {
     let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
     match timeout(limits::REQUEST_BODY, bodies.acquire_many(room)).await {

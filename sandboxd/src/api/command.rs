@@ -1,4 +1,4 @@
-//! Commands: wire to model and back.
+//! Command handlers: convert between wire and model types.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,14 +28,15 @@ use crate::model::sandbox::checked;
 use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, RequestDigest, limits};
 use crate::service;
 
-/// Largest number of a record: there is one after it, which is the next to be read.
+/// Largest sequence number of a record. It must leave room for the next one.
 const LAST_SEQ: u64 = u64::MAX - 1;
 
-/// Start a command
+/// Start a command.
 ///
-/// Either `script` or `cmd` with `args`. With `accept: application/x-ndjson` the answer is the command's stream: `start`,
-/// what it writes, and last `exit`; who leaves the stream ends the command, unless it is `detached`. Otherwise the
-/// answer is its id, at once. The same `commandId` again is the same command and runs nothing; with another body it is a 409.
+/// Takes either `script`, or `cmd` with `args`. With `accept: application/x-ndjson`, the response is the command's
+/// stream: `start`, its output, and last `exit`. Closing the stream ends the command, unless it is `detached`.
+/// Without this header, the response is the command's id, as soon as it runs. A repeated request with the same
+/// `commandId` refers to the same command and starts nothing. With another body it is a 409.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands", operation_id = "startCommand", tag = "commands",
     params(InSandbox),
     request_body = StartCommand, responses((status = 200, content((CommandStarted = "application/json"), (Record = "application/x-ndjson"))),
@@ -58,11 +59,11 @@ pub(super) async fn start(
     Ok(Json(CommandStarted { command_id, timeout_ms }).into_response())
 }
 
-/// List commands
+/// List commands.
 ///
-/// Those that are written down, the newest first. Does not wake the sandbox.
+/// Returns recorded commands, newest first. Does not wake the sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/commands", operation_id = "listCommands", tag = "commands",
-    params(InSandbox, ("limit" = Option<u32>, Query, description = "At most so many.")),
+    params(InSandbox, ("limit" = Option<u32>, Query, description = "Maximum number of results.")),
     responses((status = 200, body = CommandList), ByName, ByQuery))]
 pub(super) async fn list(
     State(state): State<ApiState>,
@@ -75,9 +76,9 @@ pub(super) async fn list(
     Ok(Json(CommandList { commands: records.into_iter().map(record_to_wire).collect() }))
 }
 
-/// Inspect a command
+/// Inspect a command.
 ///
-/// What is known of it, whether or not its sandbox was parked since.
+/// Returns the state of a command, even if its sandbox was parked in the meantime. Wakes the sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}", operation_id = "getCommand", tag = "commands",
     params(InCommand), responses((status = 200, body = Command), ByName, BySandbox))]
 pub(super) async fn inspect(
@@ -89,11 +90,11 @@ pub(super) async fn inspect(
     Ok(Json(to_wire(command, status)))
 }
 
-/// End a command
+/// End a command.
 ///
-/// Sends TERM to the command and everything it started, and KILL after two seconds. Answers when nothing of it is left.
-/// If that takes more than four seconds, the sandbox's container is restarted, which the answer says. With `signal`,
-/// only sends that signal.
+/// Sends SIGTERM to the command and everything it started, and SIGKILL after two seconds. Responds when no process of
+/// it is left. If this takes more than four seconds, the sandbox's container is restarted and the response says so.
+/// With `signal`, only sends that signal.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands/{commandId}:kill", operation_id = "killCommand",
     tag = "commands", params(InCommand),
     request_body = KillCommand, responses((status = 200, body = CommandKilled), ByName, ByBody, BySandbox))]
@@ -116,12 +117,13 @@ pub(super) async fn kill(
     Ok(Json(CommandKilled { ok: true, already_ended, restarted }))
 }
 
-/// Wait for a command
+/// Wait for a command.
 ///
-/// Answers when it has ended. If `timeoutMs` passes first the answer is a 504, and the command goes on.
+/// Responds when the command has ended. If `timeoutMs` expires first, the response is a 504 and the command keeps
+/// running.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}/wait", operation_id = "waitForCommand",
     tag = "commands", params(InCommand, ("timeoutMs" = Option<u64>, Query,
-        description = "How long to wait, in milliseconds; without it, until the end.")),
+        description = "Maximum time to wait in milliseconds. Default: until the command ends.")),
     responses((status = 200, body = CommandEnded), ByName, ByQuery, BySandbox))]
 pub(super) async fn wait(
     State(state): State<ApiState>,
@@ -140,15 +142,16 @@ pub(super) async fn wait(
     }))
 }
 
-/// Read a command's records
+/// Read a command's records.
 ///
-/// Those after number `after` that are kept, then what comes, and last `exit`. A `gap` says what is gone.
+/// Returns the kept records after sequence number `after`, then new ones, and last `exit`. A `gap` record reports
+/// output that is no longer kept.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}/logs", operation_id = "readCommandLogs",
     tag = "commands",
     params(InCommand,
-        ("after" = Option<u64>, Query, description = "The number of the last record that is not wanted."),
-        ("follow" = Option<bool>, Query, description = "Whether to go on with what comes.")),
-    responses((status = 200, description = "The records", body = Record, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
+        ("after" = Option<u64>, Query, description = "Returns records after this sequence number."),
+        ("follow" = Option<bool>, Query, description = "Keeps streaming new records.")),
+    responses((status = 200, description = "One record per line.", body = Record, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
 pub(super) async fn logs(
     State(state): State<ApiState>,
     Path((id, command)): Path<(String, String)>,
@@ -161,7 +164,7 @@ pub(super) async fn logs(
     Ok(ndjson::response(stream, command))
 }
 
-/// What a caller wants to run, checked.
+/// Checks a request and converts it.
 pub(super) fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec> {
     let is_named = wish.command_id.is_some();
     let spec = CommandSpec {
@@ -206,7 +209,7 @@ fn program_of(cmd: Option<String>, args: Option<Vec<String>>, script: Option<Str
     }
 }
 
-/// A program and its arguments, as the kernel takes them.
+/// Checks a program and its arguments.
 pub(super) fn argv_of(cmd: String, args: Option<Vec<String>>) -> Result<(String, Vec<String>)> {
     let args = args.unwrap_or_default();
     if args.len() > limits::MAX_ARGS {
@@ -226,7 +229,7 @@ pub(super) fn argv_of(cmd: String, args: Option<Vec<String>>) -> Result<(String,
     Ok((program, args?))
 }
 
-/// Text that a program can be given: bounded, and without the byte that ends it (execve(2)).
+/// Checks text for a program: bounded, and without NUL, which would end it (execve(2)).
 pub(super) fn text(field: &str, text: String, max_bytes: usize) -> Result<String> {
     if text.contains('\0') {
         return Err(FieldError::new(field, "must not contain NUL").into());
@@ -283,7 +286,7 @@ fn record_to_wire(record: CommandRecord) -> Command {
 
 fn to_wire(id: CommandId, status: CommandStatus) -> Command {
     let mut argv = status.argv.into_iter();
-    // The sandbox's word, so it may be any number.
+    // The sandbox reports this time, so it may be any number.
     let since_start = jiff::Timestamp::now().as_millisecond().saturating_sub(status.started.at_ms);
     let duration_ms = status.ended.map_or(since_start.max(0) as u64, |end| end.duration.as_millis() as u64);
     Command {

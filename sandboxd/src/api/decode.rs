@@ -1,7 +1,7 @@
-//! A request's body from JSON, and what is wrong with one in the API's own words.
+//! Decodes JSON bodies and reports errors in the API's own terms.
 //!
-//! The decoder's words name types of ours and repeat what they found, which may be a script or a secret. So
-//! of them only the kind of fault is used, the field, and what should have been there.
+//! The decoder's messages name internal types and repeat input, which may be a script or a secret. Only the kind of
+//! error, the field and the expected type are used.
 
 use sandbox_api::object::Object;
 use serde::de::DeserializeOwned;
@@ -11,7 +11,7 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::model::FieldError;
 
-/// What a fault is told of where it is in no field.
+/// Field name of an error that is in no field.
 const BODY: &str = "body";
 
 /// Decodes a body, which must be an object.
@@ -41,8 +41,8 @@ fn place(error: &Error) -> String {
     format!("at line {}, column {}", error.line(), error.column())
 }
 
-/// What the decoder says of a value, such as `missing field `path``, or `invalid type: string "two", expected
-/// u64 at line 1 column 5`.
+/// Converts a message of the decoder, such as `missing field `path``, or `invalid type: string "two", expected u64 at
+/// line 1 column 5`.
 fn wrong_value(path: &Path, words: &str) -> FieldError {
     let object = field_of(path);
     let field = |name: &str| if object.is_empty() { name.to_owned() } else { format!("{object}.{name}") };
@@ -58,7 +58,7 @@ fn wrong_value(path: &Path, words: &str) -> FieldError {
     FieldError::new(if object.is_empty() { BODY } else { &object }, demand(expected))
 }
 
-/// What a value must be, from what the decoder expected.
+/// Requirement of a value, from what the decoder expected.
 fn demand(expected: &str) -> String {
     let is = match expected {
         "an object" | "a map" => "an object",
@@ -72,7 +72,7 @@ fn demand(expected: &str) -> String {
     format!("must be {is}")
 }
 
-/// The field a path leads to, as callers write it; empty for the body itself.
+/// Field that a path leads to, in the client's notation. Empty for the body itself.
 fn field_of(path: &Path) -> String {
     let mut field = String::new();
     for segment in path {

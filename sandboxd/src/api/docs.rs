@@ -1,8 +1,8 @@
-//! The API's description: for programs at `/openapi.json`, and for people at `/docs`.
+//! API description: the OpenAPI document at `/openapi.json`, and Swagger UI at `/docs`.
 //!
-//! The page is Swagger UI, and everything it loads is in this program: it works without any other host, and its
-//! content security policy lets it ask none. A browser cannot send a header of ours with the first page it opens, so
-//! these routes alone also take the token as the password of HTTP Basic; see [`auth`](super::auth).
+//! The binary contains everything that the page loads. The page works without any other host, and its content
+//! security policy blocks requests to others. A browser cannot send a custom header when it opens a page. These
+//! routes alone therefore also accept the token as the HTTP Basic password; see [`auth`](super::auth).
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,44 +20,45 @@ use super::openapi::answers::*;
 use super::params::Path;
 use super::{JSON, router};
 
-/// Made when it is first asked for: it never changes.
+/// Built on first use. It never changes.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(router::document);
 
-/// What the page may load and ask, and that no other page may frame it. Swagger UI has pictures in its style sheet.
+/// What the page may load and connect to. No other page may frame it. Swagger UI's style sheet contains images.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What tells Swagger UI where the document is.
+/// Script that gives Swagger UI the address of the document.
 const SCRIPT: &str = "page.js";
 
 /// Files of Swagger UI that the page needs.
 const ASSETS: [&str; 3] = ["favicon-32x32.png", "swagger-ui-bundle.js", "swagger-ui.css"];
 
-/// This document
+/// OpenAPI document.
 ///
-/// What the API offers, as OpenAPI 3.1.
+/// Describes this API as OpenAPI 3.1.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "daemon",
-    responses((status = 200, description = "The document", body = Object)))]
+    responses((status = 200, description = "OpenAPI document.", body = Object)))]
 pub(super) async fn document() -> Response {
     answer(JSON, Bytes::clone(&DOCUMENT))
 }
 
-/// The page for people
+/// API documentation.
 ///
-/// It shows this document and tries requests. A browser is let in with the token as the password of any user.
+/// Shows this document and sends test requests. A browser can authenticate with the token as the password of any
+/// user.
 #[utoipa::path(get, path = "/docs", operation_id = "docs", tag = "daemon",
-    responses((status = 200, description = "The page", body = String, content_type = "text/html")))]
+    responses((status = 200, description = "HTML page.", body = String, content_type = "text/html")))]
 pub(super) async fn page() -> Response {
     let html = Bytes::from_static(include_bytes!("docs/page.html"));
     answer(HeaderValue::from_static("text/html; charset=utf-8"), html)
 }
 
-/// A part of the page
+/// Assets of the API documentation.
 ///
-/// Scripts and styles. Some are sent compressed by gzip, whatever the request accepts.
+/// Scripts, styles and images. Some are sent with gzip compression, whatever the request accepts.
 #[utoipa::path(get, path = "/docs/{file}", operation_id = "docsAsset", tag = "daemon",
-    params(("file" = String, Path, description = "As the page names it.")),
-    responses((status = 200, description = "The file",
+    params(("file" = String, Path, description = "File name, as the page refers to it.")),
+    responses((status = 200, description = "Content of the file.",
         content((String = "text/javascript"), (String = "text/css"), (String = "image/png"))), ByName))]
 pub(super) async fn asset(Path(file): Path<String>) -> Result<Response> {
     if file == SCRIPT {
@@ -68,7 +69,7 @@ pub(super) async fn asset(Path(file): Path<String>) -> Result<Response> {
     vendored(name).ok_or_else(|| DoorError::NoRoute.into())
 }
 
-/// Every part of the page.
+/// Names of all assets.
 pub(super) fn parts() -> Vec<&'static str> {
     [SCRIPT].into_iter().chain(ASSETS).collect()
 }

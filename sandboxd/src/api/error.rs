@@ -1,4 +1,4 @@
-//! From an error of the service to an answer. The sentence is the error's own; its cause goes to the log.
+//! Converts errors to responses. The message is the error's own. Its cause goes to the log.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,19 +15,19 @@ use crate::model::echo::{Echo, cut};
 use crate::model::{FieldError, limits};
 use crate::service;
 
-/// A refusal on its way out.
+/// Result of a handler.
 pub(super) type Result<T> = std::result::Result<T, ApiError>;
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Debug)]
 pub(super) enum ApiError {
-    /// The service refused.
+    /// An error of the service.
     Service(service::Error),
-    /// The door refused.
+    /// An error of the HTTP layer.
     Door(DoorError),
 }
 
-/// What the door itself refuses.
+/// Errors of the HTTP layer itself.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DoorError {
     #[error("a valid admin token is required")]
@@ -154,7 +154,7 @@ impl From<DoorError> for ApiError {
     }
 }
 
-/// A refusal before it has its request's id; travels in the response's extensions.
+/// An error response that has no request id yet. It travels in the response's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
     pub(super) code: ErrorCode,
@@ -163,7 +163,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// Fills in the response's body.
+    /// Writes the body of the response.
     pub(super) fn write_out(self, mut response: Response, request_id: &str) -> Response {
         let body = ErrorBody {
             error: sentence(self.code, self.cause.as_ref()),
@@ -178,16 +178,16 @@ impl Problem {
     }
 }
 
-/// What a caller is told of an error.
+/// Message for the client.
 pub(super) fn sentence(code: ErrorCode, error: &impl fmt::Display) -> String {
     match code {
-        // The words of a bug are for the log.
+        // The message of an internal error belongs in the log.
         ErrorCode::Internal => "sandboxd failed; its log has the reason under this request id".to_owned(),
         _ => cut(&error.to_string(), limits::MAX_SENTENCE_BYTES).into_owned(),
     }
 }
 
-/// Cuts a text that repeats what a caller sent.
+/// Truncates text that repeats the client's input.
 fn bound(fact: &mut Value) {
     if let Value::String(text) = fact
         && text.len() > limits::MAX_PROBLEM_BYTES
@@ -217,12 +217,12 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The answer where no route matches.
+/// Response if no route matches.
 pub(super) async fn no_such_route() -> ApiError {
     DoorError::NoRoute.into()
 }
 
-/// The answer where the route has other methods; axum adds `allow`.
+/// Response if the route does not support the method. axum adds `allow`.
 pub(super) async fn method_not_allowed() -> ApiError {
     DoorError::Method.into()
 }

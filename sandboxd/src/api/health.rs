@@ -1,4 +1,4 @@
-//! Whether the daemon lives, and whether it can be used. Open to all, so both tell nothing more.
+//! Health and readiness. Both routes are public, so they return nothing more.
 
 use axum::extract::State;
 use sandbox_api::health::{Health, Ready};
@@ -8,9 +8,9 @@ use super::body::Json;
 use super::error::Result;
 use crate::service::{Error, Readiness};
 
-/// Health
+/// Health check.
 ///
-/// Whether the engine answers; a 503 where it does not.
+/// Whether the engine responds. If it does not, the status is 503.
 #[utoipa::path(get, path = "/v1/health", operation_id = "health", tag = "daemon",
     responses((status = 200, body = Health)))]
 pub(super) async fn health(State(state): State<ApiState>) -> Result<Json<Health>> {
@@ -18,9 +18,9 @@ pub(super) async fn health(State(state): State<ApiState>) -> Result<Json<Health>
     Ok(Json(Health { ok: true, engine: "docker".into(), version }))
 }
 
-/// Readiness
+/// Readiness check.
 ///
-/// Whether requests can be served; a 503 names what is missing.
+/// Whether the daemon can serve requests. If it cannot, the status is 503 and the error names what is missing.
 #[utoipa::path(get, path = "/v1/ready", operation_id = "ready", tag = "daemon",
     responses((status = 200, body = Ready)))]
 pub(super) async fn ready(State(state): State<ApiState>) -> Result<Json<Ready>> {

@@ -1,8 +1,8 @@
-//! Under which name the daemon may be asked, and from which page.
+//! Checks the `Host` and `Origin` headers.
 //!
-//! A web page can make a browser connect to this machine under a name of its own (DNS rebinding) or send it
-//! simple requests. An address cannot be rebound, so any is fine as a host; a name must be known. A page's
-//! origin must be the daemon's own.
+//! A web page can make a browser connect to this machine under the page's own name (DNS rebinding), or send it simple
+//! requests. An IP address cannot be rebound, so any is accepted as a host. A name must be known. A page's origin
+//! must be the daemon's own.
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use super::ApiState;
 use super::error::{ApiError, DoorError};
 
-/// The names the daemon is known by.
+/// Host names of the daemon.
 #[derive(Debug)]
 pub(super) struct Hosts {
     names: Vec<String>,
@@ -26,7 +26,7 @@ impl Hosts {
 
     fn check(&self, headers: &HeaderMap) -> Result<(), DoorError> {
         let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        // HTTP/1.1 demands the header (RFC 9112 section 3.2); what has none is no browser.
+        // HTTP/1.1 requires the header (RFC 9112 section 3.2). A client without it is not a browser.
         let host = text(HOST).unwrap_or_default().to_ascii_lowercase();
         if !host.is_empty() && !self.knows(without_port(&host)) {
             return Err(DoorError::Host(host));
@@ -46,7 +46,7 @@ impl Hosts {
     }
 }
 
-/// Lets a request through that everybody reads in one way, whose host is known and whose origin, if any, is ours.
+/// Rejects requests that are ambiguous, or have an unknown host or a foreign origin.
 pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let shape = listen::shape::check(&request).map_err(DoorError::Shape);
     match shape.and_then(|()| state.hosts.check(request.headers())) {
@@ -55,7 +55,7 @@ pub(super) async fn check(State(state): State<ApiState>, request: Request, next:
     }
 }
 
-/// A host as a header has it, without its port.
+/// Removes the port from a host header.
 pub(super) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,

@@ -1,11 +1,11 @@
-//! Text as a JSON string (RFC 8259, section 7), for the one place where gigabytes of it are written.
+//! JSON string encoding (RFC 8259, section 7) for command output, which can be gigabytes.
 //!
-//! serde_json looks at one byte after the other; this looks at sixteen, which the compiler makes one comparison of.
+//! serde_json checks one byte at a time. This checks sixteen, which the compiler turns into one comparison.
 
-/// Bytes that are looked at together.
+/// Number of bytes checked together.
 const AT_ONCE: usize = 16;
 
-/// Appends the text with its quotation marks, as serde_json would write it.
+/// Appends the text as a quoted string, exactly as serde_json would.
 pub(super) fn write(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     out.push(b'"');
@@ -23,7 +23,7 @@ fn must_be_escaped(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
-/// How many bytes there are before the first one that must be escaped.
+/// Number of bytes before the first one that must be escaped.
 fn plain_length(bytes: &[u8]) -> usize {
     let is_plain =
         |part: &[u8; AT_ONCE]| !part.iter().fold(false, |found, byte| found | must_be_escaped(*byte));
@@ -58,7 +58,7 @@ mod tests {
     fn text_is_written_as_serde_json_writes_it() {
         let characters = (0..0x300).chain(0x1f600..0x1f640).filter_map(char::from_u32);
         let all: String = characters.collect();
-        // Each character at each place of what is looked at together, and all of them in a row.
+        // Each character at each position in a block, and all of them in a row.
         let places =
             all.chars().flat_map(|one| (0..=AT_ONCE).map(move |at| format!("{}{one}b", "a".repeat(at))));
         for text in places.chain([all.clone(), all.repeat(3), String::new()]) {

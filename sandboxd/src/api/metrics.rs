@@ -1,4 +1,4 @@
-//! `GET /metrics`: the daemon's numbers, for whoever has the token.
+//! `GET /metrics`: the daemon's metrics. The route requires the token.
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use super::ApiState;
 use crate::metrics;
 
-/// Metrics
+/// Metrics.
 ///
-/// The daemon's numbers in the OpenMetrics text format.
+/// The daemon's metrics in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "daemon",
-    responses((status = 200, description = "The numbers", body = String,
+    responses((status = 200, description = "Metrics of the daemon.", body = String,
         content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(state): State<ApiState>) -> Response {
     let states = state.service.states();

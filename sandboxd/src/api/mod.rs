@@ -1,8 +1,7 @@
-//! The HTTP door: decode, call the service, encode.
+//! The HTTP layer: decodes requests, calls the service and encodes responses.
 //!
-//! Owns routes, authentication, the shape of errors and the request log. Decides nothing about sandboxes.
-//! Everything but health and readiness answers 401 before anything else about the request is looked at,
-//! unknown paths too.
+//! Owns routes, authentication, the shape of errors and the request log. Makes no decisions about sandboxes. Every
+//! route except health and readiness returns 401 before any other check, even if the path is unknown.
 
 mod auth;
 mod batch;
@@ -45,22 +44,22 @@ use crate::model::{AdminToken, limits};
 use crate::service::Service;
 use listen::throttle::Throttle;
 
-/// Content type of every JSON answer.
+/// Content type of every JSON response.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
-/// What handlers need.
+/// Shared state of the handlers.
 #[derive(Debug, Clone)]
 pub struct ApiState {
     service: Arc<Service>,
     token: AdminToken,
     hosts: Arc<Hosts>,
     throttle: Arc<Throttle>,
-    /// Room for request bodies that are not small, one permit for each KiB.
+    /// Memory for request bodies that are not small, one permit per KiB.
     bodies: Arc<Semaphore>,
 }
 
 impl ApiState {
-    /// The door to `service` for those who have `token`, under one of the `allowed_hosts` (lower case).
+    /// Creates the state. Clients must use one of the `allowed_hosts` (lower case) and the `token`.
     pub fn new(service: Arc<Service>, token: AdminToken, allowed_hosts: Vec<String>) -> Self {
         let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
         Self {

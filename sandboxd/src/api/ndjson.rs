@@ -1,4 +1,4 @@
-//! A command's stream as lines of JSON.
+//! A command's stream as JSON lines.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -19,10 +19,10 @@ use crate::model::command::{Record, Stream, signal_name};
 use crate::model::{Ended, Event};
 use crate::service::CommandStream;
 
-/// Room for what stands around a record's text.
+/// Estimated size of a record without its text.
 const LINE_OVERHEAD: usize = 64;
 
-/// Whether a request asks for lines.
+/// Whether the client accepts JSON lines.
 pub(super) fn is_wanted(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map(HeaderValue::as_bytes).unwrap_or_default();
     accept.split(|byte| *byte == b',').any(|kind| {
@@ -31,7 +31,7 @@ pub(super) fn is_wanted(accept: Option<&HeaderValue>) -> bool {
     })
 }
 
-/// The answer whose body is the stream.
+/// Response with the stream as its body.
 pub(super) fn response(stream: CommandStream, command: CommandId) -> Response {
     let lines = stream.into_events().map(move |event| Ok::<_, Infallible>(encode(&event, &command)));
     let headers = [
@@ -41,17 +41,17 @@ pub(super) fn response(stream: CommandStream, command: CommandId) -> Response {
     (headers, Body::from_stream(lines)).into_response()
 }
 
-/// A time of the wire, from milliseconds since the epoch.
+/// Formats a time, given in milliseconds since the epoch.
 pub(super) fn time(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms).unwrap_or_default().to_string()
 }
 
-/// One event, one or more lines.
+/// Encodes one event as one or more lines.
 fn encode(event: &Event, command: &CommandId) -> Bytes {
     match event {
         Event::Output(records) => {
             let bytes: usize = records.iter().map(|record| record.data.len() + LINE_OVERHEAD).sum();
-            // An eighth more for what must be escaped; output with more of it grows the buffer once.
+            // Reserves an eighth more for escapes. Output with more of them grows the buffer once.
             let mut lines = Vec::with_capacity(bytes + bytes / 8);
             for record in records {
                 write_output(&mut lines, record);
@@ -90,8 +90,8 @@ fn line(record: &Wire) -> Bytes {
     line.into()
 }
 
-/// Writes an output record as `sandbox_api::command::Output` would be written, without the copies that
-/// making one of it would take: this is where all output of all commands goes through.
+/// Writes an output record exactly as `sandbox_api::command::Output` would be serialized. It avoids that type's
+/// copies, because all output of all commands passes through here.
 fn write_output(lines: &mut Vec<u8>, record: &Record) {
     let stream = match record.stream {
         Stream::Stdout => "stdout",

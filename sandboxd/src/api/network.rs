@@ -1,4 +1,4 @@
-//! What a sandbox may reach, and what it was refused: wire to model and back.
+//! Network handlers: convert between wire and model types.
 
 use axum::extract::State;
 use jiff::Timestamp;
@@ -15,10 +15,10 @@ use crate::model::NetworkPolicy;
 use crate::model::network::NetworkWish;
 use crate::service::Denial;
 
-/// Change the network
+/// Change the network policy.
 ///
-/// What the sandbox may reach from now on; what is left out stays. Open connections to what it may not reach any more are cut.
-/// A parked sandbox stays parked, and only while it is does `mode` change from or to `open`.
+/// Absent fields keep their value. Open connections that the new policy does not allow are closed. A parked sandbox
+/// stays parked. `mode` can change from or to `open` only while the sandbox is parked.
 #[utoipa::path(patch, path = "/v1/sandboxes/{id}/network", operation_id = "changeNetwork", tag = "network",
     params(InSandbox), request_body = Network, responses((status = 200, body = Network), ByName, ByBody, BySandbox))]
 pub(super) async fn change(
@@ -31,9 +31,9 @@ pub(super) async fn change(
     Ok(Json(to_wire(&policy)))
 }
 
-/// List denials
+/// List denials.
 ///
-/// The latest hosts that the sandbox's processes asked for and were refused, since the daemon was started.
+/// Returns the latest hosts that the sandbox's processes requested and were denied, since the daemon started.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/network/denials", operation_id = "listDenials", tag = "network",
     params(InSandbox), responses((status = 200, body = DenialList), ByName, BySandbox))]
 pub(super) async fn denials(
@@ -44,7 +44,7 @@ pub(super) async fn denials(
     Ok(Json(DenialList { denials: denials.into_iter().map(denial).collect() }))
 }
 
-/// A policy as callers write it.
+/// Converts a policy to its wire form.
 pub(super) fn to_wire(policy: &NetworkPolicy) -> Network {
     Network { mode: Some(policy.mode.as_str().to_owned()), allow: Some(policy.allow_texts()) }
 }

@@ -1,4 +1,4 @@
-//! What the engine has and no sandbox claims.
+//! Handlers for workspaces and disks on the engine that belong to no sandbox.
 
 use axum::extract::{Path, State};
 use jiff::Timestamp;
@@ -11,10 +11,10 @@ use super::error::Result;
 use super::openapi::answers::ByName;
 use crate::service::OrphanView;
 
-/// List orphans
+/// List orphans.
 ///
-/// Workspaces and disks on the engine that no sandbox claims, as of the last look. Each is removed after the grace of
-/// `SANDBOXD_ORPHAN_GRACE_MS`, unless most of what is on the engine would go.
+/// Returns workspaces and disks on the engine that belong to no sandbox, as of the last check. Each is removed after
+/// the grace period `SANDBOXD_ORPHAN_GRACE_MS`, unless that would remove most of what is on the engine.
 #[utoipa::path(get, path = "/v1/orphans", operation_id = "listOrphans", tag = "daemon",
     responses((status = 200, body = OrphanList)))]
 pub(super) async fn list(State(state): State<ApiState>) -> Result<Json<OrphanList>> {
@@ -22,11 +22,11 @@ pub(super) async fn list(State(state): State<ApiState>) -> Result<Json<OrphanLis
     Ok(Json(OrphanList { orphans }))
 }
 
-/// Remove an orphan
+/// Remove an orphan.
 ///
-/// Now and with its files, whatever is left of its grace.
+/// Removes it with its files at once, without waiting for the grace period.
 #[utoipa::path(delete, path = "/v1/orphans/{name}", operation_id = "removeOrphan", tag = "daemon",
-    params(("name" = String, Path, description = "As it is listed.")),
+    params(("name" = String, Path, description = "Name from the list of orphans.")),
     responses((status = 200, body = Done), ByName))]
 pub(super) async fn remove(State(state): State<ApiState>, Path(name): Path<String>) -> Result<Json<Done>> {
     state.service.remove_orphan(&name).await?;

@@ -1,4 +1,4 @@
-//! Ids in paths, numbers in queries.
+//! Path ids and query parameters.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -14,10 +14,10 @@ use super::error::{ApiError, DoorError, Result};
 use crate::model::FieldError;
 use crate::service;
 
-/// A query, one value for each name.
+/// A query with one value for each name.
 pub(super) type Params = Query<HashMap<String, String>>;
 
-/// What a path names, as axum has it. A path that is no text is none of ours.
+/// Path parameters, as axum decodes them. A path that is not valid UTF-8 matches no route.
 pub(super) struct Path<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<ApiState> for Path<T> {
@@ -31,7 +31,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<ApiState> for Path<T> {
     }
 }
 
-/// The file that a query's `path` names: its bytes, because names of files need not be text. Empty where there is none.
+/// The `path` parameter of a query, as bytes, because file names need not be valid UTF-8. Empty if absent.
 pub(super) struct PathParam(pub(super) Bytes);
 
 impl<S: Sync> FromRequestParts<S> for PathParam {
@@ -42,42 +42,42 @@ impl<S: Sync> FromRequestParts<S> for PathParam {
     }
 }
 
-/// As a form has it: a plus is a space (URL Standard, application/x-www-form-urlencoded). The last one counts, as for
-/// every other name.
+/// Decodes it as a form does: a plus is a space (URL Standard, application/x-www-form-urlencoded). The last value
+/// wins, as for every other name.
 fn path_in(query: &str) -> Bytes {
     let value = query.split('&').rev().find_map(|pair| pair.strip_prefix("path="));
     let spaced = value.unwrap_or_default().replace('+', " ");
     percent_encoding::percent_decode_str(&spaced).collect::<Vec<u8>>().into()
 }
 
-/// The sandbox a path names. What is no id names nothing.
+/// Parses a sandbox id. A malformed one is reported as not found.
 pub(super) fn sandbox(text: &str) -> Result<SandboxId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "sandbox" }.into())
 }
 
-/// The command a path names.
+/// Parses a command id.
 pub(super) fn command(text: &str) -> Result<CommandId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "command" }.into())
 }
 
-/// The terminal a path names.
+/// Parses a terminal id.
 pub(super) fn terminal(text: &str) -> Result<TerminalId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "terminal" }.into())
 }
 
-/// The link a path names.
+/// Parses a link id.
 pub(super) fn link(text: &str) -> Result<LinkId> {
     text.parse().map_err(|_| service::Error::NotFound { resource: "link" }.into())
 }
 
-/// The port a path names: digits without a zero before them, so that each port has one path.
+/// Parses a port: digits without leading zeros, so that each port has one path.
 pub(super) fn port(text: &str) -> Result<u16> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     let port = text.parse().ok().filter(|_| is_plain);
     port.ok_or_else(|| FieldError::new("port", "must be 1 to 65535, without a zero before it").into())
 }
 
-/// A query's value of another type than text, if it is there.
+/// Parses an optional query value.
 pub(super) fn optional<T: FromStr>(params: &Params, name: &str, kind: &str) -> Result<Option<T>> {
     let Some(text) = params.get(name) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Ports and links to them: wire to model and back.
+//! Port and link handlers: convert between wire and model types.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::model::{FieldError, limits};
 use crate::preview::KEY_PARAMETER;
 use crate::service::{Link, LinkWish, Service};
 
-/// List ports
+/// List ports.
 ///
-/// What listens in the sandbox, and what leads there from outside. A parked sandbox stays parked.
+/// Returns the sandbox's listening sockets, published ports and links. A parked sandbox stays parked.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports", operation_id = "listPorts", tag = "ports",
     params(InSandbox), responses((status = 200, body = Ports), ByName, BySandbox))]
 pub(super) async fn list(
@@ -50,12 +50,12 @@ pub(super) async fn list(
     }))
 }
 
-/// Find a port
+/// Find a port.
 ///
-/// A URL under which a port of the sandbox is found, made when it is first asked for: a link as good as the sandbox, or a port that is
-/// published on the host. `found` is false where the port is not among those that the sandbox may offer.
+/// Returns a URL for a port of the sandbox, created on the first request. It is either a link that lasts as long as
+/// the sandbox, or a port that is published on the host. `found` is false if the sandbox may not expose the port.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", operation_id = "findPort", tag = "ports",
-    params(InPort, ("style" = Option<String>, Query, description = "`gateway` or `publish`; without it as the daemon is set up.")),
+    params(InPort, ("style" = Option<String>, Query, description = "`gateway` or `publish`. Default: the daemon's setting.")),
     responses((status = 200, body = PortFound), ByName, ByQuery, BySandbox))]
 pub(super) async fn find(
     State(state): State<ApiState>,
@@ -77,9 +77,10 @@ pub(super) async fn find(
     Ok(Json(PortFound { found: true, host_port: Some(host_port), url: Some(url) }))
 }
 
-/// Make a link
+/// Create a link.
 ///
-/// A way to a port that the sandbox may offer, for whoever has it. Nothing needs to listen yet.
+/// Creates a link to a port that the sandbox may expose. Its URL needs no other credentials. The port need not listen
+/// yet.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/ports/{port}/links", operation_id = "createLink", tag = "ports",
     params(InPort), request_body = CreateLink,
     responses((status = 200, body = wire::Link), ByName, ByQuery, ByBody, BySandbox))]
@@ -95,9 +96,9 @@ pub(super) async fn create_link(
     Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
 }
 
-/// List a port's links
+/// List a port's links.
 ///
-/// Those that lead there; neither revoked nor expired ones.
+/// Returns the links to this port, without revoked and expired ones.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}/links", operation_id = "listLinks", tag = "ports",
     params(InPort), responses((status = 200, body = LinkList), ByName, ByQuery, BySandbox))]
 pub(super) async fn links(
@@ -111,9 +112,9 @@ pub(super) async fn links(
     Ok(Json(LinkList { links: links.map(|link| to_wire(&state.service, &link, host)).collect() }))
 }
 
-/// Inspect a link
+/// Inspect a link.
 ///
-/// One that leads there.
+/// Returns a link to this port, unless it is revoked or expired.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}/links/{linkId}", operation_id = "getLink", tag = "ports",
     params(InLink), responses((status = 200, body = wire::Link), ByName, ByQuery, BySandbox))]
 pub(super) async fn link(
@@ -126,9 +127,9 @@ pub(super) async fn link(
     Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
 }
 
-/// Revoke a link
+/// Revoke a link.
 ///
-/// Whoever looks at the preview through it is cut off at once.
+/// Closes open connections through the link at once.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/ports/{port}/links/{linkId}", operation_id = "revokeLink", tag = "ports",
     params(InLink), responses((status = 200, body = Done), ByName, ByQuery, BySandbox))]
 pub(super) async fn revoke_link(
@@ -193,7 +194,7 @@ fn url_of(service: &Service, link: &Link, host: Option<&str>) -> String {
     }
 }
 
-/// The name under which the caller knows this daemon.
+/// Host name by which the client reached this daemon.
 fn host_of(headers: &HeaderMap) -> Option<&str> {
     headers.get(HOST)?.to_str().ok().map(super::hosts::without_port)
 }

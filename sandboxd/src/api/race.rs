@@ -1,7 +1,7 @@
-//! Requests that meet the end of their sandbox's container.
+//! Requests that race with the removal of their sandbox's container.
 //!
-//! A delete and a forced park break off what is under way. Whoever meets a delete is told that the sandbox is
-//! gone. Whoever reads is served by the sandbox that is woken again; nothing else is done twice.
+//! A delete or a forced park interrupts running requests. After a delete, they report that the sandbox does not
+//! exist. After a park, reads are retried, which wakes the sandbox. No other request is repeated.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -15,7 +15,7 @@ use super::error::{ApiError, Problem};
 use crate::model::limits;
 use crate::service::Error;
 
-/// Tells of a sandbox that is gone, and reads again from one that was parked.
+/// Reports a deleted sandbox as missing, and retries reads from a parked one.
 pub(super) async fn settle(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let Some(id) = sandbox_of(request.uri().path()) else {
         return next.run(request).await;
@@ -36,7 +36,7 @@ pub(super) async fn settle(State(state): State<ApiState>, request: Request, next
     response
 }
 
-/// The sandbox that a path is about.
+/// Id of the sandbox in a path.
 fn sandbox_of(path: &str) -> Option<SandboxId> {
     let rest = path.strip_prefix("/v1/sandboxes/")?;
     rest.split(['/', ':']).next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Gives each request an id, writes refusals out with it, and logs each request once.
+//! Assigns each request an id, writes error bodies with it, and logs each request once.
 
 use std::error::Error as StdError;
 use std::time::Instant;
@@ -18,16 +18,16 @@ use super::error::Problem;
 use super::server::Peer;
 use super::verb;
 
-/// The outermost layer.
+/// Outermost layer of the router.
 pub(super) async fn log(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = format!("req_{}", Uuid::new_v4().simple());
     let method = request.method().clone();
-    // The route and not the path: session keys and file names are nobody's business in a log.
+    // Logs the route instead of the path, because session keys and file names are private.
     let route = request.extensions().get::<MatchedPath>().map(|path| verb::join(path.as_str()));
     let route = route.unwrap_or_else(|| "-".into());
 
-    // Asked every few seconds by whoever watches the daemon.
+    // Monitoring calls these routes every few seconds.
     let is_probe = auth::is_open(&route);
 
     let peer = request.extensions().get::<Peer>().map(|peer| field::display(peer.0));
@@ -48,7 +48,7 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
             if code == ErrorCode::Internal {
                 error!(%method, route, status, took_ms, request_id = id, error, "request failed");
             } else if is_probe || code == ErrorCode::RateLimited {
-                // Who is told to wait has been told of before, and must not fill the log.
+                // Earlier failures of this client are already in the log, so this one must not fill it.
                 debug!(%method, route, status, took_ms, request_id = id, peer, %code, error, "request refused");
             } else {
                 warn!(%method, route, status, took_ms, request_id = id, peer, %code, error, "request refused");
@@ -63,7 +63,7 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
     response
 }
 
-/// What is answered is what it says it is, and nobody in between keeps what is told of sandboxes.
+/// Adds `nosniff` to every response, and keeps caches from storing responses about sandboxes.
 fn keep_private(response: &mut Response) {
     let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let is_told = kind.starts_with(b"application/json") || kind.starts_with(b"application/x-ndjson");

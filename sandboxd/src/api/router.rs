@@ -1,4 +1,4 @@
-//! Every route on one page.
+//! All routes.
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -12,7 +12,7 @@ use super::{
     request_log, sandbox, server, stdin, terminal, verb,
 };
 
-/// The API's routes. What is said of each, and its method, is above its handler.
+/// Routes of the API. Method and description are at each handler.
 fn routes() -> Routes {
     Routes::new()
         .add("/v1/health", routes!(health::health))
@@ -60,18 +60,18 @@ fn routes() -> Routes {
         .add("/docs/{file}", routes!(docs::asset))
 }
 
-/// What is said of them, as OpenAPI.
+/// Returns the OpenAPI document.
 pub(super) fn document() -> Bytes {
     routes().into_document()
 }
 
-/// The API.
+/// Builds the router of the API.
 pub fn router(state: ApiState) -> Router {
     let router = routes()
         .into_router()
         .fallback(no_such_route)
         .method_not_allowed_fallback(method_not_allowed)
-        // The last one added is the first to see a request.
+        // The last layer added sees a request first.
         .layer(from_fn_with_state(state.clone(), race::settle))
         .layer(from_fn_with_state(state.clone(), hosts::check))
         .layer(from_fn(server::refuse_when_stopping))

@@ -1,4 +1,4 @@
-//! Sandboxes: wire to model and back.
+//! Sandbox handlers: convert between wire and model types.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
 use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, SessionKey, Stage, limits};
 use crate::service::{self, Changes, SandboxView, Selection, Service};
 
-/// Create or reconnect
+/// Create or reconnect to a sandbox.
 ///
-/// The session's sandbox: made if there is none, woken if it was parked. The answer comes when it can be used. An
-/// existing one keeps its container; another `idleTtlMs`, other `ports` and another `network` apply, and other differences
-/// are listed in `ignored`.
+/// Creates the session's sandbox if there is none, and wakes it if it is parked. Responds when the sandbox is usable.
+/// An existing sandbox keeps its container. A different `idleTtlMs`, `ports` or `network` is applied to it. Other
+/// differences are listed in `ignored`.
 #[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
     request_body = CreateSandbox, responses((status = 200, body = SandboxCreated), ByBody, BySandbox))]
 pub(super) async fn create(
@@ -49,9 +49,9 @@ pub(super) async fn create(
     }))
 }
 
-/// List sandboxes
+/// List sandboxes.
 ///
-/// In order of their ids, without what they take now. Neither wakes them nor counts as use.
+/// Returns sandboxes sorted by id, without their resource usage. Neither wakes them nor counts as use.
 #[utoipa::path(get, path = "/v1/sandboxes", operation_id = "listSandboxes", tag = "sandboxes",
     params(ListSandboxes), responses((status = 200, body = SandboxList), ByQuery))]
 pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Result<Json<SandboxList>> {
@@ -68,18 +68,18 @@ pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Resul
     Ok(Json(SandboxList { next_cursor: last.filter(|_| more), sandboxes }))
 }
 
-/// Inspect a sandbox
+/// Inspect a sandbox.
 ///
-/// With what it takes now and how it is hardened. Neither wakes it nor counts as use.
+/// Returns its configuration, resource usage and hardening. Neither wakes it nor counts as use.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
     params(InSandbox), responses((status = 200, body = Sandbox), ByName))]
 pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Sandbox>> {
     Ok(Json(to_wire(state.service.get(&params::sandbox(&id)?).await?)))
 }
 
-/// Touch a sandbox
+/// Touch a sandbox.
 ///
-/// Counts as use of it, and changes how long it may be idle.
+/// Counts as use, wakes a parked sandbox, and can change the idle time.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}:touch", operation_id = "touchSandbox", tag = "sandboxes",
     params(InSandbox), request_body = TouchSandbox, responses((status = 200, body = Done), ByName, ByBody, BySandbox))]
 pub(super) async fn touch(
@@ -92,10 +92,10 @@ pub(super) async fn touch(
     Ok(Json(Done::OK))
 }
 
-/// Park a sandbox
+/// Park a sandbox.
 ///
-/// Removes its container and keeps its files; the next request for it wakes it. Refused while a command runs, unless
-/// `force` is set. Done as well where it is parked already.
+/// Removes the container and keeps the files. The next request for the sandbox wakes it. Rejected while a command or
+/// a program on a terminal runs, unless `force` is set. Idempotent: succeeds if the sandbox is already parked.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}:park", operation_id = "parkSandbox", tag = "sandboxes",
     params(InSandbox), request_body = ParkSandbox, responses((status = 200, body = Done), ByName, ByBody, ByState))]
 pub(super) async fn park(
@@ -107,21 +107,22 @@ pub(super) async fn park(
     Ok(Json(Done::OK))
 }
 
-/// Stop a sandbox
+/// Stop a sandbox.
 ///
-/// The same as DELETE: the sandbox goes with its files. Done as well where there is none.
+/// Same as `DELETE`: deletes the sandbox and its files. Idempotent: succeeds if the sandbox does not exist.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}:stop", operation_id = "stopSandbox", tag = "sandboxes",
     params(InSandbox), responses((status = 200, body = Done)))]
 pub(super) async fn stop(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Done>> {
     remove(&state, &id).await
 }
 
-/// Delete a sandbox
+/// Delete a sandbox.
 ///
-/// With its files. Done as well where there is none. With `ifState=parked` only if it is parked and nobody is about to
-/// use it; otherwise nothing happens.
+/// Deletes the sandbox and its files. Idempotent: succeeds if the sandbox does not exist. With `ifState=parked`,
+/// deletes it only if it is parked and no request is about to use it. Otherwise the response is a 409 and nothing
+/// changes.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
-    params(InSandbox, ("ifState" = Option<String>, Query, description = "Only in this state.")),
+    params(InSandbox, ("ifState" = Option<String>, Query, description = "Deletes the sandbox only in this state.")),
     responses((status = 200, body = Done), ByQuery, ByState))]
 pub(super) async fn delete(
     State(state): State<ApiState>,
@@ -133,7 +134,7 @@ pub(super) async fn delete(
         Some("parked") => {}
         Some(_) => return Err(FieldError::new("ifState", "must be parked, or left out").into()),
     }
-    // What is no id names no sandbox, and of that nothing is left.
+    // A malformed id names no sandbox, so there is nothing to delete.
     if let Ok(id) = id.parse() {
         state.service.delete_if_parked(&id).await?;
     }
@@ -141,7 +142,7 @@ pub(super) async fn delete(
 }
 
 async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {
-    // What is no id names no sandbox, and of that nothing is left.
+    // A malformed id names no sandbox, so there is nothing to delete.
     if let Ok(id) = id.parse() {
         state.service.delete(&id).await?;
     }
@@ -243,12 +244,12 @@ fn to_wire(view: SandboxView) -> Sandbox {
     }
 }
 
-/// A time out of the range of times is one that nobody will miss.
+/// Converts a time. One outside the supported range becomes the Unix epoch.
 fn time(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Wishes that the session's sandbox does not follow, because it was made before.
+/// Names of requested fields that an existing sandbox does not follow.
 fn ignored(wish: &CreateSandbox, asked: &SandboxSpec, found: &SandboxSpec) -> Vec<String> {
     let differs = [
         ("runtime", wish.runtime.is_some() && asked.runtime != found.runtime),

@@ -27,20 +27,20 @@ use listen::serve::Bounds;
 use listen::waiting::Seat;
 use listen::{Places, unread};
 
-/// Of one request.
+/// Limits of a request's head.
 const BOUNDS: Bounds =
     Bounds { head: limits::REQUEST_HEAD, max_headers: limits::MAX_HEADERS, read_bytes: limits::READ_BYTES };
 
-/// The address a request came from, as the socket has it.
+/// Address of the client, as the socket reports it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// What a connection holds. A request takes it along where its connection becomes something else (an upgrade), so
-/// that it counts among the connections, and a stop waits for it, for as long as it is open.
+/// Resources of a connection. An upgraded request keeps them, so that its connection still counts and a shutdown
+/// waits for it.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
     _place: Arc<Place>,
-    /// Cancelled when the daemon is asked to stop.
+    /// Cancelled when the daemon shuts down.
     pub(super) stopping: CancellationToken,
 }
 
@@ -50,7 +50,7 @@ struct Place {
     _counted: TaskTrackerToken,
 }
 
-/// Serves until `shutdown`, then lets requests finish for as long as [`limits::DRAIN`].
+/// Serves until `shutdown`, then waits up to [`limits::DRAIN`] for running requests.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) {
     let connections = TaskTracker::new();
     let places = Places::new(limits::MAX_CONNECTIONS);
@@ -89,13 +89,13 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, seat: A
         }
     };
     if let Err(error) = listen::serve::serve(stream, seat, BOUNDS, shutdown, answer).await {
-        // A client that went away; its requests have been logged.
+        // The client went away. Its requests are already logged.
         debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }
 }
 
-/// Refuses a request that came after the daemon was asked to stop. A connection ends after the request that is under way,
-/// but the next one may have been read before the connection learns of the stop.
+/// Rejects requests that arrive during a shutdown. A connection closes after its current request, but the next one
+/// may already have been read.
 pub(super) async fn refuse_when_stopping(request: Request<Body>, next: Next) -> Response<Body> {
     if request.extensions().get::<Held>().is_some_and(|held| held.stopping.is_cancelled()) {
         return ApiError::from(DoorError::Stopping).into_response();
@@ -103,14 +103,14 @@ pub(super) async fn refuse_when_stopping(request: Request<Body>, next: Next) -> 
     next.run(request).await
 }
 
-/// A request's line and headers as they came, but for the spaces between.
+/// Size of the request line and headers as received, without whitespace between them.
 fn head_bytes(request: &Request<Incoming>) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     path + headers.sum::<usize>()
 }
 
-/// As hyper answers to what is too much even for its buffer.
+/// Same response as hyper sends if the head exceeds its buffer.
 fn head_too_large() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -135,10 +135,10 @@ mod tests {
 
     use super::*;
 
-    /// How long a reader may stop here.
+    /// How long a reader may stall in these tests.
     const STALLED: Duration = Duration::from_secs(1);
 
-    /// A client whose answer has no end, and the connection's other end.
+    /// A client of an endless response, and the task that serves it.
     async fn served() -> (TcpStream, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

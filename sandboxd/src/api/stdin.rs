@@ -1,4 +1,4 @@
-//! A command's standard input: bytes from a request's body, as they come.
+//! Standard input of a command: streams the body of a request.
 
 use std::io;
 
@@ -17,13 +17,13 @@ use super::params::{self, Params, Path};
 use crate::agent::StdinData;
 use crate::model::limits;
 
-/// Write to a command's standard input
+/// Write to a command's standard input.
 ///
-/// Of a command that was started with `openStdin`. The body is of any length and type, and none of it is read before the
-/// command can take it. With `close` the input ends after it.
+/// The command must have been started with `openStdin`. The body may have any length and type, and is read only as
+/// fast as the command accepts it. With `close`, standard input is closed after the body.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands/{commandId}/stdin", operation_id = "writeStdin",
-    tag = "commands", params(InCommand, ("close" = Option<bool>, Query, description = "Nothing follows.")),
-    request_body(content_type = "application/octet-stream", description = "What is written."),
+    tag = "commands", params(InCommand, ("close" = Option<bool>, Query, description = "Closes standard input after the body.")),
+    request_body(content_type = "application/octet-stream", description = "Bytes to write."),
     responses((status = 200, body = Done), ByName, ByQuery, ByState, ByUpload, BySandbox))]
 pub(super) async fn write(
     State(state): State<ApiState>,
@@ -37,7 +37,7 @@ pub(super) async fn write(
     Ok(Json(Done::OK))
 }
 
-/// The body's bytes; a failure where they stop coming. They may take as long as they like otherwise.
+/// Streams the body. Fails if no bytes arrive for too long; the total time is not limited.
 fn data_of(body: Body) -> StdinData {
     let pieces = futures::stream::unfold(body.into_data_stream(), |mut body| async move {
         let piece = match timeout(limits::STDIN_SILENCE, body.next()).await {

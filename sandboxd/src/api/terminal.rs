@@ -1,4 +1,4 @@
-//! Terminals: wire to model and back.
+//! Terminal handlers: convert between wire and model types.
 
 use axum::Extension;
 use axum::extract::State;
@@ -22,10 +22,10 @@ use crate::model::command::signal_name;
 use crate::model::{FieldError, TerminalSize, TerminalSpec, TerminalStatus, limits};
 use crate::service;
 
-/// Open a terminal
+/// Open a terminal.
 ///
-/// A program on a pseudo-terminal; without `cmd` an interactive shell. It goes on without viewers and while the daemon is
-/// restarted.
+/// Runs a program on a pseudo-terminal, by default an interactive shell. It keeps running without viewers and while
+/// the daemon restarts.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/terminals", operation_id = "openTerminal", tag = "terminals",
     params(InSandbox), request_body = OpenTerminal,
     responses((status = 200, body = TerminalOpened), ByName, ByBody, BySandbox))]
@@ -41,9 +41,10 @@ pub(super) async fn open(
     Ok(Json(TerminalOpened { terminal_id }))
 }
 
-/// List terminals
+/// List terminals.
 ///
-/// All that run, and the newest of those that have ended; the newest first, without their screens.
+/// Returns all running terminals and the most recently ended ones, newest first, without their screens. Wakes the
+/// sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals", operation_id = "listTerminals", tag = "terminals",
     params(InSandbox), responses((status = 200, body = TerminalList), ByName, BySandbox))]
 pub(super) async fn list(
@@ -54,9 +55,9 @@ pub(super) async fn list(
     Ok(Json(TerminalList { terminals: terminals.into_iter().map(to_wire).collect() }))
 }
 
-/// Inspect a terminal
+/// Inspect a terminal.
 ///
-/// What is known of it, and what it shows.
+/// Returns the state of the terminal and its screen. Wakes the sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals/{terminalId}", operation_id = "getTerminal", tag = "terminals",
     params(InTerminal), responses((status = 200, body = Terminal), ByName, BySandbox))]
 pub(super) async fn inspect(
@@ -67,9 +68,9 @@ pub(super) async fn inspect(
     Ok(Json(to_wire(state.service.inspect_terminal(&id, &terminal).await?)))
 }
 
-/// Resize a terminal
+/// Resize a terminal.
 ///
-/// Its program and every viewer are told.
+/// Notifies the program and every viewer.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/terminals/{terminalId}:resize", operation_id = "resizeTerminal",
     tag = "terminals", params(InTerminal), request_body = ResizeTerminal,
     responses((status = 200, body = Done), ByName, ByBody, ByState, BySandbox))]
@@ -83,9 +84,9 @@ pub(super) async fn resize(
     Ok(Json(Done::OK))
 }
 
-/// Type into a terminal
+/// Type into a terminal.
 ///
-/// The bytes go to the program as they are.
+/// Passes the bytes to the program unchanged.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/terminals/{terminalId}/input", operation_id = "typeIntoTerminal", tag = "terminals",
     params(InTerminal), request_body(content_type = "application/octet-stream", description = "What is typed, up to 64 KiB."),
     responses((status = 200, body = Done), ByName, ByUpload, BySize, ByState, BySandbox))]
@@ -99,9 +100,9 @@ pub(super) async fn input(
     Ok(Json(Done::OK))
 }
 
-/// Close a terminal
+/// Close a terminal.
 ///
-/// Hangs it up, ends what stays, and answers when nothing of it is left.
+/// Hangs up the terminal, kills the remaining processes, and responds when none is left.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/terminals/{terminalId}", operation_id = "closeTerminal", tag = "terminals",
     params(InTerminal), responses((status = 200, body = Done), ByName, BySandbox))]
 pub(super) async fn close(
@@ -113,10 +114,11 @@ pub(super) async fn close(
     Ok(Json(Done::OK))
 }
 
-/// Look at a terminal
+/// Attach to a terminal.
 ///
-/// A WebSocket (RFC 6455). Binary messages are bytes, both ways: first what is kept of what it wrote, then what it writes, and
-/// what is typed. Text messages are JSON: `resize` from the viewer; `size`, `error` and, last, `exit` to it.
+/// Opens a WebSocket (RFC 6455). Binary messages carry bytes in both directions: to the viewer the kept output and
+/// then new output, from the viewer input. Text messages are JSON: `resize` from the viewer; `size`, `error` and,
+/// last, `exit` to the viewer.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals/{terminalId}/attach", operation_id = "attachTerminal", tag = "terminals",
     params(InTerminal), responses((status = 101, description = "The WebSocket is open."), ByQuery, ByName, BySandbox))]
 pub(super) async fn attach(
@@ -127,7 +129,7 @@ pub(super) async fn attach(
 ) -> Result<Response> {
     let upgrade = upgrade.map_err(DoorError::NoUpgrade)?;
     let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    // Before the upgrade, so that what is wrong is told as everywhere.
+    // Checked before the upgrade, so that errors are ordinary responses.
     let view = state.service.view_terminal(&id, &terminal).await?;
     Ok(terminal_socket::answer(upgrade, view, held))
 }

@@ -1,8 +1,8 @@
-//! A terminal over a WebSocket (RFC 6455): binary messages are bytes both ways, text ones are JSON.
+//! A terminal over a WebSocket (RFC 6455): binary messages carry bytes in both directions, text messages JSON.
 //!
-//! Two halves run side by side, so that a program that does not read what is typed keeps nobody from seeing what it
-//! writes. The connection is a connection like any other: it holds a place among them until its end, and a stop of
-//! the daemon ends it at once, since the terminal goes on and its viewer comes back.
+//! The two directions run independently, so a program that does not read its input does not block its output. The
+//! connection counts against the connection limit until it ends. A shutdown closes it at once, because the terminal
+//! keeps running and the viewer can reconnect.
 
 use std::error::Error as _;
 
@@ -26,19 +26,19 @@ type Receiver = SplitStream<WebSocket>;
 
 /// Why a viewer's connection ends.
 enum Farewell {
-    /// The terminal has ended, and the viewer was told.
+    /// The terminal has ended, and the viewer was notified.
     Ended,
-    /// The viewer said goodbye, or is not there any more.
+    /// The viewer closed the connection or disappeared.
     Left,
-    /// It sent more at once than anybody types.
+    /// The viewer sent too large a message.
     TooLarge,
-    /// It pinged and did not read the answers.
+    /// The viewer sent pings and did not read the responses.
     Unread,
-    /// The daemon stops.
+    /// The daemon shuts down.
     Stopping,
 }
 
-/// Says yes to the upgrade, and serves the connection until its end.
+/// Accepts the upgrade and serves the connection until it ends.
 pub(super) fn answer(upgrade: WebSocketUpgrade, view: TerminalView, held: Held) -> Response {
     upgrade
         .max_message_size(limits::MAX_TERMINAL_INPUT_BYTES)
@@ -58,11 +58,11 @@ async fn serve(socket: WebSocket, view: TerminalView, held: Held) {
         farewell = hear(&mut receiver, &hand, &answers, &pings) => farewell,
         farewell = tell(&mut sender, view, to_be_sent, to_be_answered) => farewell,
     };
-    // Whether the viewer hears it is its own affair.
+    // Delivery of the close frame is best effort.
     let _ = timeout(limits::VIEWER_FAREWELL, part(sender, receiver, farewell)).await;
 }
 
-/// What the viewer sends.
+/// Handles messages from the viewer.
 async fn hear(
     receiver: &mut Receiver,
     hand: &TerminalHand,
@@ -78,7 +78,7 @@ async fn hear(
         let done = match message {
             Message::Binary(data) => hand.type_in(data).await.map_err(|error| error.to_string()),
             Message::Text(text) => control(hand, text.as_str()).await,
-            // The library has queued the answer; `tell` sends it.
+            // The library has queued the pong. `tell` sends it.
             Message::Ping(_) => match timeout(limits::UNREAD_PONGS, pings.send(())).await {
                 Ok(_) => Ok(()),
                 Err(_) => return Farewell::Unread,
@@ -101,7 +101,7 @@ async fn control(hand: &TerminalHand, text: &str) -> Result<(), String> {
     hand.resize(size).await.map_err(|error| error.to_string())
 }
 
-/// What the viewer is sent, and from time to time a ping, which tells a viewer that is gone from one that is quiet.
+/// Sends messages to the viewer, and regular pings that detect a lost connection.
 async fn tell(
     sender: &mut Sender,
     mut view: TerminalView,
@@ -139,8 +139,8 @@ async fn tell(
     }
 }
 
-/// Says goodbye and waits for the viewer to say it too, throwing away what it still sends: a connection closed with
-/// something unread is reset, and the reset overtakes what was sent last.
+/// Sends a close frame and waits for the viewer's, discarding other messages. Closing a socket with unread data
+/// resets it, and the reset overtakes the last messages.
 async fn part(mut sender: Sender, mut receiver: Receiver, farewell: Farewell) {
     let (code, reason) = match farewell {
         Farewell::Left => return,

@@ -1,8 +1,8 @@
-//! Verbs: `/v1/sandboxes/{id}:touch` is a route of its own.
+//! Verbs: routes such as `/v1/sandboxes/{id}:touch`.
 //!
-//! axum's router takes a parameter for whole segments only, so inside it a verb is a segment of its own that
-//! begins with the colon: `/v1/sandboxes/{id}/:touch`. Routes and requests are brought into that form by the same
-//! function, so what is sent in it is split once more and names no route: there is one way to ask for each.
+//! In axum, a parameter is always a whole segment. Internally, a verb is therefore a segment of its own that begins
+//! with the colon: `/v1/sandboxes/{id}/:touch`. One function rewrites both routes and requests. A request that
+//! already uses the internal form is split again and matches no route, so each operation has exactly one path.
 
 use axum::Router;
 use axum::extract::Request;
@@ -11,7 +11,7 @@ use axum::http::uri::PathAndQuery;
 use axum::middleware::map_request;
 use tower::Layer;
 
-/// The router for paths with verbs, from the one for verbs as segments.
+/// Wraps a router that has verbs as segments, so that it accepts paths with verbs.
 pub(super) fn layer(router: Router) -> Router {
     let rewrite = async |mut request: Request| {
         if let Some(uri) = rewritten(request.uri()) {
@@ -22,7 +22,7 @@ pub(super) fn layer(router: Router) -> Router {
     Router::new().fallback_service(map_request(rewrite).layer(router))
 }
 
-/// A path as the router has it: the verb of its last segment is a segment.
+/// Converts a path to the router's form, with the verb as a segment.
 pub(super) fn split(path: &str) -> Option<String> {
     let (before, last) = path.rsplit_once('/')?;
     let (thing, verb) = ["%3a", "%3A", ":"]
@@ -32,7 +32,7 @@ pub(super) fn split(path: &str) -> Option<String> {
     Some(format!("{before}/{thing}/:{verb}"))
 }
 
-/// A path as it is spoken of, from what the router has.
+/// Converts a path from the router's form.
 pub(super) fn join(path: &str) -> String {
     path.replacen("/:", ":", 1)
 }

@@ -1,4 +1,4 @@
-//! Files of a sandbox, as sandboxd answers them.
+//! Files of a sandbox of sandboxd.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use sandbox_client::{ByteRange, WriteOptions, upload_stream};
 use super::{Docker, fault, within};
 use crate::provider::{Content, Download, Error, FileEntry, FileKind, FileList, FilePart, Result};
 
-/// How long one file may take that is read or written as a whole.
+/// Deadline for reading or writing one whole file.
 const TRANSFER: Duration = Duration::from_secs(120);
 
-/// How long one that comes as a stream may take, which may be over a slow line.
+/// Deadline for a streamed file, which may use a slow connection.
 const STREAM: Duration = Duration::from_secs(15 * 60);
 
-/// Entries of one page.
+/// Maximum number of entries of a page.
 const PAGE: u32 = 500;
 
 impl Docker {
@@ -56,7 +56,8 @@ impl Docker {
         was: &FilePart,
         content: Bytes,
     ) -> Result<()> {
-        // Of a file with no byte the answer to a range has no etag. Who overwrites it has nothing to lose but what came since.
+        // For an empty file, the response to a range has no etag. Overwriting it can only lose content written since
+        // the read.
         let Some(etag) = was.etag.as_deref() else { return self.write_whole(sandbox, path, content).await };
         let options = WriteOptions { if_match: Some(etag), ..WriteOptions::default() };
         let write = self.client.put_file(sandbox, path, content, options);

@@ -25,26 +25,26 @@ use super::{
 };
 use crate::session::SessionKey;
 
-/// How long an archive may take, which may come over a slow line.
+/// Deadline for unpacking an archive, which may use a slow connection.
 const UNPACK: Duration = Duration::from_secs(15 * 60);
 
-/// A sandbox that was used so short a time ago is not parked to make room.
+/// A sandbox used this recently is not parked to make room.
 const IN_USE: Duration = Duration::from_secs(30);
 
-/// What sandboxes are to be like.
+/// Options of new sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DockerWish {
     /// `node24` or `python3.13`.
     pub runtime: String,
-    /// How long one may be idle, 10 s to 6 h.
+    /// Idle time, 10 s to 6 h.
     pub idle_ttl: Duration,
-    /// 1 to 8.
+    /// Number of processors, 1 to 8.
     pub vcpus: u64,
-    /// MiB, 256 to 16384.
+    /// Memory in MiB, 256 to 16384.
     pub memory_mb: u64,
-    /// What it may reach.
+    /// Network policy.
     pub network: NetworkPolicy,
-    /// That may be previewed, up to 4.
+    /// Ports that previews may expose, up to 4.
     pub ports: Vec<u16>,
 }
 
@@ -53,12 +53,12 @@ pub struct DockerWish {
 pub struct Docker {
     client: Client,
     wish: DockerWish,
-    /// Held from reading a sandbox's list of hosts until it is written, so that no entry is lost.
+    /// Held from reading a sandbox's list of hosts until the new list is written, so that no entry is lost.
     lists: Arc<Mutex<()>>,
 }
 
 impl Docker {
-    /// Nothing is sent yet.
+    /// Creates a provider. Sends nothing yet.
     pub fn new(client: Client, wish: DockerWish) -> Self {
         Self { client, wish, lists: Arc::default() }
     }
@@ -75,14 +75,14 @@ impl Docker {
                 memory_mb: Some(*memory_mb),
                 ..Resources::default()
             }),
-            // The list is added to afterwards, because a sandbox that is there may have more hosts than the settings.
+            // Hosts are added afterwards, because an existing sandbox may have more hosts than the settings.
             network: Some(Network { mode: Some(mode.to_owned()), allow: None }),
             ports: Some(ports.iter().copied().map(u32::from).collect()),
             ..CreateSandbox::default()
         }
     }
 
-    /// Adds what the sandbox's list does not have.
+    /// Adds hosts that the sandbox's list does not have.
     async fn add_hosts(&self, sandbox: &sandbox_api::SandboxId, hosts: &[String]) -> Result<NetworkPolicy> {
         let _lists = self.lists.lock().await;
         let now = status::network(self.client.get(sandbox).await.map_err(fault)?.network);
@@ -118,8 +118,8 @@ impl Provider for Docker {
             ..StartCommand::default()
         };
         let (client, sandbox) = (self.client.clone(), id(sandbox)?);
-        // In a task, because a start that is not waited for any more may happen all the same: then it is the drop of its
-        // stream that ends the command.
+        // Runs in a task, because a start may succeed after the caller has left. Dropping its stream then ends the
+        // command.
         let (started, starts) = oneshot::channel();
         tokio::spawn(async move { started.send(client.run(&sandbox, &wish).await) });
         let records = starts.await.map_err(|error| Error::Broken(error.into()))?.map_err(fault)?;
@@ -214,7 +214,7 @@ impl Provider for Docker {
     async fn release(&self, sandbox: &SandboxId) -> Result<()> {
         let id = id(sandbox)?;
         let seen = self.client.get(&id).await.map_err(fault)?.last_active_at;
-        // Somebody looks at a server in it, or another app uses it. sandboxd parks it when nobody does.
+        // A server in it is being viewed, or another app uses it. sandboxd parks it when it is idle.
         if Timestamp::now().duration_since(seen).unsigned_abs() < IN_USE {
             return Ok(());
         }
@@ -226,12 +226,12 @@ impl Provider for Docker {
     }
 }
 
-/// The client has no deadline for what may be of any size.
+/// Adds a deadline. The client has none for transfers of any size.
 async fn within<T>(limit: Duration, call: impl Future<Output = T>) -> Result<T> {
     timeout(limit, call).await.map_err(|late| Error::Broken(late.into()))
 }
 
-/// An id of another kind names nothing that is there.
+/// A malformed id names no sandbox.
 fn id(sandbox: &SandboxId) -> Result<sandbox_api::SandboxId> {
     sandbox.as_str().parse().map_err(|_: IdError| Error::Gone)
 }
@@ -275,7 +275,7 @@ fn fault(error: sandbox_client::Error) -> Error {
     let said = body.error.clone();
     match body.code {
         ErrorCode::NotFound if body.details.get("resource").is_some_and(|it| it == "sandbox") => Error::Gone,
-        // A limit of the sandbox, such as its commands: another sandbox has nothing to do with it.
+        // A limit of the sandbox itself, such as its commands, does not affect other sandboxes.
         ErrorCode::CapacityExhausted if body.details.contains_key("limit") => Error::Busy { said },
         ErrorCode::CapacityExhausted | ErrorCode::RateLimited => Error::Full { said, retry_after: None },
         ErrorCode::Unauthenticated | ErrorCode::Forbidden => Error::Unauthenticated,

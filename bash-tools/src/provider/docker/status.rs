@@ -1,4 +1,4 @@
-//! How a sandbox is, as sandboxd tells it.
+//! Converts sandboxd's status of a sandbox.
 
 use sandbox_api::sandbox::{Network, Sandbox, SandboxState as Told};
 
@@ -37,7 +37,7 @@ pub(super) fn of(sandbox: Sandbox) -> Status {
     }
 }
 
-/// A policy as sandboxd tells it.
+/// Converts sandboxd's network policy.
 pub(super) fn network(told: Network) -> NetworkPolicy {
     let mode = told.mode.as_deref().and_then(NetworkMode::of_name).unwrap_or_default();
     NetworkPolicy { mode, allow: told.allow.unwrap_or_default() }

@@ -1,6 +1,6 @@
-//! The way to Vercel's REST API: who asks, and what is read of the answers.
+//! Client for Vercel's REST API: authentication, and limits of responses.
 //!
-//! Nobody but the API gets the token: no redirect is followed, and no text of Vercel's is passed on with it.
+//! Only the API gets the token. Redirects are not followed, and messages of Vercel are passed on without the token.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::fault::Fault;
 use super::wire::ErrorBody;
 use crate::provider::{Error, Result as Answer};
 
-/// How long a connection may take to stand.
+/// Deadline for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Longest JSON answer that is read.
+/// Maximum length of a JSON response.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
-/// Longest text of Vercel's that is passed on, in characters.
+/// Maximum length of a message from Vercel, in characters.
 const MAX_SAID_CHARS: usize = 500;
 
 /// A connection pool to Vercel for one project.
@@ -39,7 +39,7 @@ impl Api {
             .connect_timeout(CONNECT)
             .tcp_nodelay(true)
             .user_agent(concat!("bash-tools/", env!("CARGO_PKG_VERSION")))
-            // The API never sends anywhere else, and the token is for nobody else.
+            // The API never redirects, and no other host may get the token.
             .redirect(redirect::Policy::none())
             .build()
             .map_err(|error| Error::Broken(error.into()))?;
@@ -50,7 +50,7 @@ impl Api {
         &self.credentials.project
     }
 
-    /// Sends a call and reads its answer.
+    /// Sends a call and reads its JSON response.
     pub(super) async fn json<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Fault> {
         let mut tries = 0;
         loop {
@@ -65,12 +65,12 @@ impl Api {
         }
     }
 
-    /// Sends a call whose answer says nothing but that it worked.
+    /// Sends a call whose response only confirms success.
     pub(super) async fn done(&self, call: &Call) -> Result<(), Fault> {
         self.send(call).await.map(drop)
     }
 
-    /// Sends a call, again where that makes sense. What is answered is a success of which only the head has come.
+    /// Sends a call and retries it where possible. Returns a successful response whose body is still unread.
     pub(super) async fn send(&self, call: &Call) -> Result<Response, Fault> {
         let mut tries = 0;
         loop {
@@ -81,7 +81,7 @@ impl Api {
         }
     }
 
-    /// Sends an archive as it comes, which can be done but once.
+    /// Sends a streamed archive, which can be sent only once.
     pub(super) async fn upload(
         &self,
         path: String,
@@ -96,7 +96,7 @@ impl Api {
     fn request(&self, call: &Call) -> Result<RequestBuilder, Fault> {
         let request = self.start(call.method.clone(), &call.path)?.query(&call.query);
         Ok(match &call.body {
-            // The API wants the type even where there is nothing of it.
+            // The API requires the type even for an empty body.
             Body::Empty => request.header(CONTENT_TYPE, JSON),
             Body::Json(body) => request.header(CONTENT_TYPE, JSON).body(body.clone()),
             Body::Archive(archive, into) => {
@@ -126,7 +126,7 @@ impl Api {
         }
         let status = response.status();
         let retry_after = retry_after(&response);
-        // Whatever cannot be read of a refusal, it is one.
+        // The status alone makes it an error, even if the body cannot be read.
         let body = self.body(response).await.unwrap_or_default();
         let words = serde_json::from_slice::<ErrorBody>(&body).unwrap_or_default().error;
         let said =
@@ -145,7 +145,7 @@ impl Api {
         Ok(body.freeze())
     }
 
-    /// Vercel's text as it may be shown.
+    /// A message of Vercel in a form that may be shown.
     fn shown(&self, text: &str) -> String {
         let text = self.credentials.redact(text);
         text.chars().filter(|c| !c.is_control()).take(MAX_SAID_CHARS).collect()
@@ -155,21 +155,21 @@ impl Api {
 const JSON: &str = "application/json";
 const GZIP: &str = "application/gzip";
 
-/// Says where an archive is unpacked.
+/// Sets the directory in which an archive is unpacked.
 const CWD: &str = "x-cwd";
 
 pub(super) fn broken(error: reqwest::Error) -> Fault {
-    // It names team and project.
+    // The URL names team and project.
     Fault::Broken(error.without_url())
 }
 
-/// In seconds; the form with a date is not used by Vercel.
+/// Delay in seconds. Vercel does not use the date form.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Waits until the call is sent again, or gives the fault back where it is not.
+/// Waits before a retry, or returns the fault if there is none.
 async fn rest(call: &Call, fault: Fault, tries: &mut u32) -> Result<(), Fault> {
     let Some(pause) = call.pause_after(&fault, *tries) else { return Err(fault) };
     tracing::debug!(path = call.path, %fault, ?pause, "a call of Vercel's API is sent again");

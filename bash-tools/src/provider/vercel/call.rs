@@ -1,7 +1,7 @@
-//! A call of Vercel's API: what is asked, for how long, and whether it is asked twice.
+//! A call of Vercel's API: the request, its deadline, and whether it is retried.
 //!
-//! Only a GET is sent again where nobody knows what became of it. A 429 says that nothing was done, so whatever it refused is
-//! sent again after the time it names, unless that is long.
+//! If the outcome is unknown, only a GET is retried. A 429 means that nothing was done, so any call is retried after
+//! the time that it names, unless that is long.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use uuid::Uuid;
 
 use super::fault::Fault;
 
-/// Deadline of a call that only looks, or ends a command.
+/// Deadline of a call that only reads, or ends a command.
 pub(super) const LOOK: Duration = Duration::from_secs(30);
 
-/// How long Vercel may take to say that a command has started.
+/// Deadline for Vercel's confirmation that a command has started.
 pub(super) const START: Duration = Duration::from_secs(20);
 
-/// Deadline of a call that makes or wakes a sandbox, which may fetch a repository or a snapshot first.
+/// Deadline of a call that creates or wakes a sandbox. It may fetch a repository or a snapshot first.
 pub(super) const ACT: Duration = Duration::from_secs(120);
 
 /// Deadline of a call that carries files.
 pub(super) const TRANSFER: Duration = Duration::from_secs(300);
 
-/// Times that a call is sent again.
+/// Maximum number of retries.
 const MAX_RETRIES: u32 = 2;
 
-/// Pause before the first of them, and twice that before the second; half as much again by chance.
+/// Pause before the first retry. It doubles for the second, with up to half of it added at random.
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// Longest time that Vercel may ask to wait for. Whoever must wait longer is told so.
+/// Maximum delay that is accepted from Vercel. A longer one is reported as an error.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(20);
 
-/// What an id or a name keeps in a path.
+/// Characters of an id or a name that are not escaped in a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 /// A request that can be sent again.
@@ -47,12 +47,12 @@ pub(super) struct Call {
     pub(super) limit: Duration,
 }
 
-/// What goes with it.
+/// Body of the request.
 #[derive(Clone)]
 pub(super) enum Body {
     Empty,
     Json(Bytes),
-    /// A tar archive in gzip, to be unpacked there.
+    /// A gzip-compressed tar archive, and the directory to unpack it in.
     Archive(Bytes, &'static str),
 }
 
@@ -87,7 +87,7 @@ impl Call {
         Self { limit, ..self }
     }
 
-    /// How long to wait before the call is sent again, where it is.
+    /// Delay before a retry, if the call is retried.
     pub(super) fn pause_after(&self, fault: &Fault, tries: u32) -> Option<Duration> {
         if tries >= MAX_RETRIES {
             return None;
@@ -96,7 +96,7 @@ impl Call {
         {
             return (*pause <= MAX_RETRY_AFTER).then_some(*pause);
         }
-        // Who was silent for a whole deadline is not given two more.
+        // A call that exceeded its deadline is not retried.
         let is_silent = matches!(fault, Fault::Deadline { .. });
         let is_passing =
             fault.is_uncertain() && !is_silent || fault.status() == Some(StatusCode::TOO_MANY_REQUESTS);
@@ -106,7 +106,7 @@ impl Call {
     }
 }
 
-/// A path of the API's second version, whose ids may be anything.
+/// Path in version 2 of the API. Ids may contain any character.
 pub(super) fn path(segments: &[&str]) -> String {
     let mut path = "/v2/sandboxes".to_owned();
     for segment in segments {

@@ -1,7 +1,7 @@
-//! Starting a command, and ending it with all that it started.
+//! Starts a command, and ends it with everything it started.
 //!
-//! Vercel ends what it is told to end, which is one process. So each command has a mark in its environment, which its children
-//! inherit, and whatever in the sandbox has the mark is ended with it.
+//! Vercel ends only a single process. Each command therefore has a mark in its environment, which its children
+//! inherit. Every process with the mark is ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use super::listen::Listener;
 use super::wire::{Kill, StartCommand, millis};
 use crate::provider::{Command, Error, Result as Answer, Running, SandboxId, WORKSPACE};
 
-/// In the environment of a command and its children.
+/// Variable for the mark in the environment of a command and its children.
 const MARK: &str = "BASH_TOOLS_COMMAND";
 
-/// Ends all that has the mark, until nothing was found a few times: what is being started has no environment for a moment.
+/// Ends all processes with the mark, until none is found several times in a row. A process that is just starting has
+/// no environment for a moment.
 const SWEEP: &str = "empty=0\n\
     for round in {1..50}; do\n\
     found=$(grep -lsz -- \"^$1=$2\\$\" /proc/[0-9]*/environ)\n\
@@ -33,27 +34,27 @@ const SWEEP: &str = "empty=0\n\
     sleep 0.1\n\
     done 2>/dev/null";
 
-/// Longest time that a sweep takes.
+/// Deadline of a sweep.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest script.
+/// Maximum length of a script.
 const MAX_SCRIPT_BYTES: usize = 1024 * 1024;
 
-/// Longest piece of a script: Linux takes no argument of 128 KiB.
+/// Maximum length of a piece of a script. Linux allows no argument of 128 KiB.
 const MAX_ARGUMENT_BYTES: usize = 96 * 1024;
 
-/// Runs a script that comes in pieces, and hides them from it.
+/// Runs a script that arrives in pieces, and hides the pieces from it.
 const JOIN: &str = "eval \"set --\n$(printf %s \"$@\")\"";
 
-/// How much longer than this side Vercel waits until it ends a command: it only has to where this side cannot.
+/// Extra time before Vercel ends a command. It only has to do so if this side cannot.
 const TIMEOUT_SLACK: Duration = Duration::from_secs(5);
 
 /// SIGKILL.
 const KILL: u8 = 9;
 
 impl Vercel {
-    /// In a task of its own: who asked may leave while nobody knows yet what the command is called, and it must be ended all
-    /// the same.
+    /// Runs in its own task. The caller may leave before the id of the command is known, and the command must be
+    /// ended all the same.
     pub(super) async fn run_script(&self, sandbox: &SandboxId, command: Command) -> Answer<Running> {
         if command.script.len() > MAX_SCRIPT_BYTES {
             let said = format!("a command must be at most {MAX_SCRIPT_BYTES} bytes long");
@@ -85,7 +86,7 @@ impl Vercel {
 pub(super) struct Alive {
     pub(super) api: Arc<Api>,
     session: Arc<str>,
-    /// Empty until it is told.
+    /// Empty until known.
     id: String,
     mark: String,
     pub(super) is_over: bool,
@@ -107,14 +108,14 @@ impl Alive {
         Ok(Listener::new(self, lines, limit))
     }
 
-    /// Of the command itself.
+    /// Path of the command.
     pub(super) fn path(&self) -> String {
         path(&["sessions", &self.session, "cmd", &self.id])
     }
 
-    /// Ends it, and all that it started, without waiting for that.
+    /// Ends the command and everything it started, without waiting for the result.
     pub(super) fn end(&mut self) {
-        // Without a runtime the program is about to end, and Vercel ends the command in its time.
+        // Without a runtime the program is about to exit. Vercel then ends the command at its time limit.
         let Ok(runtime) = Handle::try_current() else { return };
         self.is_over = true;
         let (api, session) = (Arc::clone(&self.api), Arc::clone(&self.session));
@@ -131,14 +132,14 @@ impl Drop for Alive {
     }
 }
 
-/// Neither waits for the other, because either may be all that works.
+/// Both run concurrently, because possibly only one of them works.
 async fn end(api: &Api, session: &str, id: &str, mark: &str) {
     let kill = async {
         let kill = Call::post(path(&["sessions", session, "cmd", id, "kill"])).json(&Kill { signal: KILL });
         if id.is_empty() { Ok(()) } else { api.done(&kill).await }
     };
     let arguments = ["-c", SWEEP, "sweep", MARK, mark].map(str::to_owned).to_vec();
-    // As root, because the command may have become it.
+    // Runs as root, because the command may run as root.
     let sweep = StartCommand { sudo: true, ..StartCommand::bash(arguments, "/", SWEEP_TIMEOUT) };
     let sweep = Call::post(path(&["sessions", session, "cmd"])).json(&sweep);
     let (killed, swept) = tokio::join!(kill, api.done(&sweep));
@@ -146,7 +147,7 @@ async fn end(api: &Api, session: &str, id: &str, mark: &str) {
     warn(id, swept);
 }
 
-/// What could not be ended ends when its time is over. Where its session or it is gone, that was the aim.
+/// A command that could not be ended ends at its time limit. A missing session or command needs no action.
 fn warn(id: &str, ended: Result<(), Fault>) {
     if let Err(fault) = ended
         && !fault.is_not_found()
@@ -157,7 +158,7 @@ fn warn(id: &str, ended: Result<(), Fault>) {
 }
 
 impl StartCommand {
-    /// One whose end nobody waits for.
+    /// A command whose end is not awaited.
     pub(super) fn bash(args: Vec<String>, cwd: &'static str, timeout: Duration) -> Self {
         Self {
             command: "bash",
@@ -189,7 +190,7 @@ impl StartCommand {
     }
 }
 
-/// The script in pieces that are arguments.
+/// Splits the script into pieces that fit into arguments.
 fn pieces(mut script: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (piece, rest) = script.split_at(script.floor_char_boundary(MAX_ARGUMENT_BYTES));

@@ -1,8 +1,8 @@
-//! Who this app is at Vercel.
+//! Credentials for Vercel.
 //!
-//! Either a token with its team and its project, or a token of Vercel's own OIDC issuer, which names both. The latter is read
-//! and not verified: Vercel verifies it, and whoever could forge it here could as well give another one. It cannot be renewed
-//! here, so that it has expired is told in words.
+//! Either a token with its team and project, or a token of Vercel's OIDC issuer, which names both. The OIDC token is
+//! read but not verified, because Vercel verifies it. It cannot be renewed here, so its expiry is reported as an
+//! error.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ const TEAM: [&str; 2] = ["VERCEL_TEAM_ID", "VERCEL_ORG_ID"];
 const PROJECT: [&str; 1] = ["VERCEL_PROJECT_ID"];
 const OIDC_TOKEN: &str = "VERCEL_OIDC_TOKEN";
 
-/// What Vercel lets in. Does not print its token.
+/// Credentials for Vercel. Their `Debug` form does not print the token.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     token: SecretString,
@@ -26,34 +26,34 @@ pub struct Credentials {
     expires_at: Option<SystemTime>,
 }
 
-/// Why there are no credentials. No message has any part of a token.
+/// Why there are no credentials. No message contains any part of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadCredentials {
-    /// Nothing is set.
+    /// No variable is set.
     #[error("set VERCEL_OIDC_TOKEN, or VERCEL_TOKEN with VERCEL_TEAM_ID and VERCEL_PROJECT_ID")]
     Missing,
-    /// Some are set, and not all that belong together.
+    /// Only some of the variables that belong together are set.
     #[error("{missing} is not set, and VERCEL_TOKEN, VERCEL_TEAM_ID and VERCEL_PROJECT_ID belong together")]
     Incomplete {
-        /// The first that is missing.
+        /// First missing variable.
         missing: &'static str,
     },
-    /// The token cannot be sent.
+    /// The token contains characters that a header cannot.
     #[error("the Vercel token has characters that cannot be sent in a header")]
     NotAHeader,
-    /// The OIDC token is none.
+    /// The OIDC token is malformed.
     #[error("VERCEL_OIDC_TOKEN is not a JWT that names `owner_id` and `project_id`")]
     NotOidc,
-    /// The OIDC token was good.
+    /// The OIDC token has expired.
     #[error("VERCEL_OIDC_TOKEN expired {} minutes ago: get a new one with `vercel env pull`", .ago.as_secs() / 60)]
     Expired {
-        /// How long it has not been good.
+        /// How long ago it expired.
         ago: Duration,
     },
 }
 
 impl BadCredentials {
-    /// The environment's variable that is to be mended.
+    /// Environment variable that must be corrected.
     pub fn variable(&self) -> &'static str {
         match self {
             Self::Missing | Self::NotOidc | Self::Expired { .. } => OIDC_TOKEN,
@@ -63,7 +63,7 @@ impl BadCredentials {
     }
 }
 
-/// What is read of an OIDC token.
+/// Fields that are read from an OIDC token.
 #[derive(Deserialize)]
 struct Claims {
     owner_id: String,
@@ -73,7 +73,7 @@ struct Claims {
 }
 
 impl Credentials {
-    /// A token with its team and its project.
+    /// Creates credentials from a token with its team and project.
     pub fn new(token: SecretString, team: String, project: String) -> Result<Self, BadCredentials> {
         for (value, missing) in
             [(token.expose_secret(), TOKEN[0]), (team.as_str(), TEAM[0]), (project.as_str(), PROJECT[0])]
@@ -85,7 +85,7 @@ impl Credentials {
         Self::checked(token, team, project, None)
     }
 
-    /// A token of Vercel's OIDC issuer that has not expired.
+    /// Creates credentials from a token of Vercel's OIDC issuer that has not expired.
     pub fn oidc(token: SecretString) -> Result<Self, BadCredentials> {
         let claims = Claims::of(token.expose_secret()).ok_or(BadCredentials::NotOidc)?;
         let expires_at = claims.exp.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
@@ -96,8 +96,9 @@ impl Credentials {
         }
     }
 
-    /// Those that an environment has, `look` up by name: `VERCEL_TOKEN` or `VERCEL_API_KEY`, `VERCEL_TEAM_ID` or
-    /// `VERCEL_ORG_ID`, and `VERCEL_PROJECT_ID`; or else `VERCEL_OIDC_TOKEN`. What is blank is not set.
+    /// Reads credentials from an environment. `look` returns a variable by name: `VERCEL_TOKEN` or `VERCEL_API_KEY`,
+    /// `VERCEL_TEAM_ID` or `VERCEL_ORG_ID`, and `VERCEL_PROJECT_ID`; or else `VERCEL_OIDC_TOKEN`. A blank variable
+    /// counts as unset.
     pub fn from_lookup(look: impl Fn(&str) -> Option<String>) -> Result<Self, BadCredentials> {
         let value = |name: &&str| look(name).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
         let [token, team, project] =
@@ -122,19 +123,19 @@ impl Credentials {
         credentials.authorization().map(|_| credentials).ok_or(BadCredentials::NotAHeader)
     }
 
-    /// The header's value, which does not print either.
+    /// Value of the header. Its `Debug` form does not print the token either.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("Bearer {}", self.token.expose_secret())).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// How long they have not been good, where they are not.
+    /// How long ago the credentials expired, if they have.
     pub(super) fn expired(&self) -> Option<Duration> {
         SystemTime::now().duration_since(self.expires_at?).ok()
     }
 
-    /// Text of Vercel's, without the token, should it be there.
+    /// Removes the token from a message of Vercel.
     pub(super) fn redact(&self, text: &str) -> String {
         text.replace(self.token.expose_secret(), "[the token]")
     }

@@ -1,4 +1,4 @@
-//! Directories, which the API has no call for: bash looks at them.
+//! Directory operations with bash scripts, because the API has none.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::provider::{Command, Error, Event, FileEntry, FileKind, FileList, Resu
 const LIST: &str = include_str!("list.sh");
 const REMOVE: &str = include_str!("remove.sh");
 
-/// What both exit with where there is nothing at the path.
+/// Exit code of both scripts if nothing exists at the path.
 const NOTHING_THERE: i32 = 44;
 
-/// How long either may take.
+/// Deadline of either script.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Entries of one page.
+/// Maximum number of entries of a page.
 const PAGE: usize = 500;
 
-/// Most of what a page may be: as many of the longest names as it has entries, and then some.
+/// Maximum size of a page: its number of entries with the longest names, and some reserve.
 const MAX_PAGE_BYTES: usize = PAGE * 512;
 
 impl Vercel {
-    /// `cursor` is the number of the first entry.
+    /// `cursor` is the index of the first entry.
     pub(super) async fn list_page(
         &self,
         sandbox: &SandboxId,
@@ -39,7 +39,7 @@ impl Vercel {
                 return Err(Error::Refused { said: "`cursor` is of no page of this list".into() });
             }
         };
-        // One more than a page has tells whether there is another.
+        // One entry more than a page shows whether there is another page.
         let with = self.around(path).with("SANDBOX_FROM", from.to_string());
         let with = with.with("SANDBOX_COUNT", (PAGE + 1).to_string());
         let told = self.script(sandbox, path, LIST, with).await?;

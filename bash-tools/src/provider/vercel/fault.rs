@@ -1,4 +1,4 @@
-//! What can go wrong on the way to Vercel, before it is known what that means for the caller.
+//! Errors of Vercel's API, before they are converted for the caller.
 
 use std::time::Duration;
 
@@ -6,40 +6,40 @@ use reqwest::StatusCode;
 
 use crate::provider::Error;
 
-/// A call failed.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// Vercel says no.
+    /// Vercel rejected the call.
     #[error("status {status}, {code}: {said}")]
     Refused { status: StatusCode, code: String, said: String, retry_after: Option<Duration> },
     /// The connection failed or broke.
     #[error("vercel does not answer")]
     Broken(#[source] reqwest::Error),
-    /// Nothing came in time. It may have happened all the same.
+    /// No response arrived in time. The call may still have had an effect.
     #[error("vercel does not answer within {after:?}")]
     Deadline { after: Duration },
-    /// An answer is longer than any of the API.
+    /// A response is longer than any of the API.
     #[error("the answer is longer than {limit} bytes")]
     TooLong { limit: usize },
-    /// An answer is not what the API promises.
+    /// A response does not match the API.
     #[error("the answer is not what the API promises")]
     BadAnswer(#[source] serde_json::Error),
-    /// What was answered to the start of a command tells of none.
+    /// The response to the start of a command names no command.
     #[error("the answer does not tell which command was started")]
     NoCommand,
-    /// A command's stream broke off again and again.
+    /// The stream of a command broke off repeatedly.
     #[error("a command's output broke off {tries} times without anything new")]
     Cut { tries: u32 },
-    /// Another sandbox has the name.
+    /// Another sandbox has the name now.
     #[error("the sandbox was deleted, and its name is another's now")]
     Replaced,
-    /// What was to be sent could not be read.
+    /// The content to send could not be read.
     #[error("what was to be sent could not be read")]
     Unreadable(#[source] std::io::Error),
-    /// The credentials were good.
+    /// The credentials have expired.
     #[error("the credentials expired {ago:?} ago")]
     Expired { ago: Duration },
-    /// A request that is not even sent.
+    /// The request is invalid and was not sent.
     #[error("{said}")]
     Unsendable { said: String },
 }
@@ -56,7 +56,7 @@ impl Fault {
         self.status() == Some(StatusCode::NOT_FOUND)
     }
 
-    /// Whether the session has stopped or is about to. Then nothing was done, and what was asked for may be asked again.
+    /// Whether the session has stopped or is about to. Nothing was done then, and the request can be repeated.
     pub(super) fn is_of_stopped_session(&self) -> bool {
         self.status() == Some(StatusCode::GONE) || self.is_of_stopping_session()
     }
@@ -67,13 +67,13 @@ impl Fault {
             && matches!(code.as_str(), "sandbox_stopping" | "sandbox_snapshotting" | "sandbox_stopped")
     }
 
-    /// Whether the files of a sandbox that sleeps are lost.
+    /// Whether the files of a stopped sandbox are lost.
     pub(super) fn is_of_lost_snapshot(&self) -> bool {
         matches!(self, Self::Refused { status, code, .. }
             if *status == StatusCode::GONE && code == "snapshot_not_found")
     }
 
-    /// Whether nobody knows if it happened.
+    /// Whether the outcome is unknown.
     pub(super) fn is_uncertain(&self) -> bool {
         match self {
             Self::Refused { status, .. } => status.is_server_error(),

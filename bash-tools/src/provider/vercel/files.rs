@@ -1,4 +1,4 @@
-//! Files of a sandbox, in gzipped archives on the way there and as bytes on the way back.
+//! Files of a sandbox: written in gzip-compressed archives, read as bytes.
 
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
@@ -17,14 +17,14 @@ use super::fault::Fault;
 use super::wire::ReadFile;
 use crate::provider::{Content, Download, Error, FilePart, Result as Answer, SandboxId, WORKSPACE};
 
-/// Longest file that is written at once.
+/// Maximum length of a file that is written at once.
 const MAX_WRITE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Rights of a file that is written.
+/// Permission bits of a written file.
 const MODE: u32 = 0o644;
 
 impl Vercel {
-    /// There is no way to ask for a part, so what comes before it is fetched and thrown away.
+    /// The API has no ranges, so bytes before the requested part are read and discarded.
     pub(super) async fn read_part(
         &self,
         sandbox: &SandboxId,
@@ -56,7 +56,7 @@ impl Vercel {
         }
     }
 
-    /// Of the file and of the sandbox, the API says the same.
+    /// The API returns the same response for a missing file and a missing sandbox.
     async fn no_file(&self, sandbox: &SandboxId, file: &str) -> Error {
         match self.is_there(sandbox).await {
             Ok(true) => Error::NoFile { path: file.to_owned() },
@@ -84,7 +84,8 @@ impl Vercel {
         Ok(self.in_session(sandbox, write).await?)
     }
 
-    /// Gathered first: an archive says how long a file is, and a browser's word is not taken for it.
+    /// Collected first, because an archive declares the length of a file, and the length that a browser declares is
+    /// not trusted.
     pub(super) async fn write_stream(
         &self,
         sandbox: &SandboxId,
@@ -108,7 +109,7 @@ impl Vercel {
     }
 
     pub(super) async fn unpack_stream(&self, sandbox: &SandboxId, archive: Content) -> Answer<()> {
-        // It comes once, so what could make a second try needful is looked for first.
+        // The content can be sent only once, so conditions that would need a retry are checked first.
         let (session, _) = self.wake(sandbox).await?;
         let unreadable = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&unreadable);
@@ -133,7 +134,7 @@ async fn part(mut response: reqwest::Response, offset: u64, max_bytes: usize) ->
     while let Some(mut part) = response.chunk().await.map_err(broken)? {
         let skip = offset.saturating_sub(seen).min(part.len() as u64);
         seen += part.len() as u64;
-        // No more than the part's length, so it is no more than memory holds.
+        // At most the length of the part, so it fits into memory.
         let part = part.split_off(skip as usize);
         let wanted = (max_bytes - bytes.len()).min(part.len());
         bytes.extend_from_slice(&part[..wanted]);
@@ -144,7 +145,7 @@ async fn part(mut response: reqwest::Response, offset: u64, max_bytes: usize) ->
     Ok(FilePart { bytes: bytes.freeze(), total_bytes: Some(seen), etag: None })
 }
 
-/// The path from the root, as Vercel's own client writes it; none where there is no file's name.
+/// Absolute path, as Vercel's own client writes it. `None` if it has no file name.
 fn entry_of(file: &str) -> Option<PathBuf> {
     if matches!(file.rsplit('/').next(), None | Some("" | "." | "..")) || file.contains('\0') {
         return None;

@@ -1,6 +1,6 @@
-//! A command's stream, line by line.
+//! Reads the lines of a command's stream.
 //!
-//! It says what came and how it ended, and nothing of what that means for the command.
+//! Reports lines and how the stream ended, but does not interpret them.
 
 use std::io;
 
@@ -13,20 +13,20 @@ use tokio_util::io::StreamReader;
 use super::fault::Fault;
 use super::wire::{Command, Line};
 
-/// Longest line that is read.
+/// Maximum length of a line.
 const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A command's stream: one JSON value a line.
+/// Stream of a command: one JSON value per line.
 pub(super) struct Lines {
     lines: FramedRead<StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>, LinesCodec>,
 }
 
-/// What a stream says next.
+/// Next item of a stream.
 pub(super) enum Said {
     Line(Line),
-    /// It ended as streams end.
+    /// The stream ended normally.
     Over,
-    /// It broke off, or went on in a way that is not to be understood.
+    /// The stream broke off or is invalid.
     Broken,
 }
 
@@ -37,7 +37,7 @@ impl Lines {
         Self { lines: FramedRead::new(StreamReader::new(bytes), codec) }
     }
 
-    /// The command that the first line tells of.
+    /// Returns the command that the first line names.
     pub(super) async fn command(&mut self) -> Result<Command, Fault> {
         let Said::Line(Line { command: Some(command), .. }) = self.next().await else {
             return Err(Fault::NoCommand);
@@ -52,7 +52,7 @@ impl Lines {
                 tracing::debug!(%error, "a command's stream broke off");
                 Said::Broken
             }
-            // One that is cut is no JSON.
+            // A truncated line is not JSON.
             Some(Ok(line)) => serde_json::from_str(&line).map_or(Said::Broken, Said::Line),
         }
     }

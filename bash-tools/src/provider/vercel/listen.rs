@@ -1,8 +1,8 @@
-//! What is heard of a command, across broken connections.
+//! Events of a command, across broken connections.
 //!
-//! A stream that ended says nothing about the command: only its exit code does. Vercel keeps the whole output and tells it again
-//! from its first byte, so what was passed on already is counted and skipped. The clock is this side's, and runs from the
-//! moment that the command is known to run.
+//! The end of a stream says nothing about the command. Only its exit code does. Vercel keeps the whole output and
+//! sends it again from the first byte, so output that was already returned is counted and skipped. The time limit
+//! uses the local clock and starts when the command is known to run.
 
 use std::time::Duration;
 
@@ -19,37 +19,37 @@ use super::lines::{Lines, Said};
 use super::wire::{Command, Line, Started};
 use crate::provider::{End, EndReason, Event, Result as Answer};
 
-/// Times that a stream is asked for again without anything new in it.
+/// Maximum number of attempts without new output.
 const MAX_TRIES: u32 = 5;
 
-/// Pause before the second of them; as much more before each further one.
+/// Pause before the second attempt. It grows by the same amount before each further one.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long the rest of the output may take after the command ran out of time and was ended.
+/// Deadline for the rest of the output after a command was ended by its time limit.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// As a shell reports a process that was ended by SIGKILL.
+/// Exit code of a process that SIGKILL ended, as a shell reports it.
 const KILLED: i32 = 137;
 
 const TIMED_OUT: End = End { exit_code: 124, reason: EndReason::Timeout };
 const LOST: End = End { exit_code: KILLED, reason: EndReason::Lost };
 
-/// Bytes of both streams.
+/// Number of bytes of both streams.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     stdout: u64,
     stderr: u64,
 }
 
-/// A command's events.
+/// Events of a command.
 pub(super) struct Listener {
     alive: Alive,
     lines: Option<Lines>,
     is_replay: bool,
     passed: Counts,
-    /// Of the present lines, what was passed on before.
+    /// Bytes of the current stream that were already returned.
     to_skip: Counts,
-    /// How it ended, where that was known before the present lines began.
+    /// How the command ended, if that was known before the current stream began.
     ended: Option<Command>,
     ends_at: Instant,
     limit: Duration,
@@ -60,7 +60,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Of a command whose first line was read.
+    /// Creates a listener for a command whose first line was read.
     pub(super) fn new(alive: Alive, lines: Lines, limit: Duration) -> Self {
         Self {
             alive,
@@ -96,7 +96,7 @@ impl Listener {
         }
         let event = self.next_heard().await;
         self.is_done = matches!(event, Err(_) | Ok(Event::Ended(_)));
-        // After an error it may still run, and is ended when this is dropped.
+        // After an error the command may still run. Dropping this ends it.
         self.alive.is_over |= matches!(event, Ok(Event::Ended(_)));
         Some(event.map_err(Into::into))
     }
@@ -121,7 +121,7 @@ impl Listener {
         }
     }
 
-    /// Listens for a moment. It can be broken off at every await.
+    /// Waits for the next line. It can be cancelled at every await.
     async fn hear(&mut self) -> Result<Option<Event>, Fault> {
         let Some(lines) = &mut self.lines else { return self.listen_again().await };
         match lines.next().await {
@@ -158,7 +158,7 @@ impl Listener {
         }
     }
 
-    /// Asks for the output from its beginning.
+    /// Requests the output from its beginning.
     async fn listen_again(&mut self) -> Result<Option<Event>, Fault> {
         if self.tries >= MAX_TRIES {
             return Err(Fault::Cut { tries: self.tries });
@@ -176,12 +176,12 @@ impl Listener {
         }
     }
 
-    /// All output was heard if the command had ended before this replay of it began. Otherwise that is waited for, and the
-    /// output is asked for once more.
+    /// The output is complete if the command had ended before this replay began. Otherwise this waits for its end,
+    /// and the output is requested once more.
     async fn at_end_of_replay(&mut self) -> Result<Option<Event>, Fault> {
         self.lines = None;
         if self.to_skip.stdout > 0 || self.to_skip.stderr > 0 {
-            // It did not even get as far as the one before.
+            // The replay ended before the position of the previous one.
             return Ok(None);
         }
         if let Some(Command { exit_code: Some(exit_code), duration_ms, .. }) = self.ended {
@@ -207,18 +207,18 @@ impl Listener {
     }
 }
 
-/// What of a text is new.
+/// Returns the part of a text that is new.
 fn fresh(text: String, to_skip: &mut u64, passed: &mut u64) -> Option<Bytes> {
     let mut bytes = Bytes::from(text);
     let skip = (*to_skip).min(bytes.len() as u64);
     *to_skip -= skip;
-    // At most its length, which memory holds.
+    // At most its length, which fits into memory.
     let fresh = bytes.split_off(skip as usize);
     *passed += fresh.len() as u64;
     (!fresh.is_empty()).then_some(fresh)
 }
 
-/// A command goes with its session. What is passing is tried again.
+/// A command is lost with its session. Temporary errors are retried.
 fn lost_or(fault: Fault) -> Result<Option<Event>, Fault> {
     if fault.is_not_found() || fault.is_of_stopped_session() {
         return Ok(Some(Event::Ended(LOST)));

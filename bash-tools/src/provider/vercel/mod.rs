@@ -1,10 +1,11 @@
 //! Sandboxes of Vercel, through its REST API.
 //!
-//! A session's sandbox is found by its name, so an app that starts anew finds what it had. Vercel stops each machine when its time
-//! is over, whoever works in it; the next use wakes the sandbox, and where [`VercelWish::persistent`] says so, its files are there.
+//! A session's sandbox is found by its name, so a restarted app finds its sandboxes. Vercel stops each machine when
+//! its lifetime is over, even during use. The next use wakes the sandbox. Its files are kept if
+//! [`VercelWish::persistent`] is set.
 //!
-//! What would surprise: Vercel answers 410 for a machine that has stopped, and then nothing was done; closing the connection of
-//! a command does not end it; and a file can be read only from its start.
+//! Particularities: Vercel responds with 410 for a stopped machine, and nothing was done then. Closing the connection
+//! of a command does not end it. A file can only be read from its start.
 
 mod api;
 mod call;
@@ -36,51 +37,53 @@ use super::{
 };
 use crate::session::SessionKey;
 
-/// Where Vercel's API is.
+/// Base URL of Vercel's API.
 pub const VERCEL_API: &str = "https://vercel.com/api";
 
-/// A sandbox's home, which the workspace is in.
+/// Home directory of a sandbox, which contains the workspace.
 const HOME: &str = "/vercel/sandbox";
 
-/// What sandboxes are to be like.
+/// Options of new sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VercelWish {
-    /// `node22`, `node24`, `node26` or `python3.13`; Vercel has the list.
+    /// `node22`, `node24`, `node26` or `python3.13`. Vercel documents the current list.
     pub runtime: String,
-    /// 1 to 8, each with 2048 MB of memory.
+    /// Number of processors, 1 to 8, each with 2048 MB of memory.
     pub vcpus: u64,
-    /// How long a machine lives, 30 s to 5 h; Vercel's plans have bounds of their own.
+    /// Lifetime of a machine, 30 s to 5 h. Vercel's plans have limits of their own.
     pub timeout: Duration,
-    /// That may be previewed, up to 4.
+    /// Ports that previews may expose, up to 4.
     pub ports: Vec<u16>,
-    /// Whether files outlive the machine. Where they do not, [`Provider::release`] and the end of the machine's time lose them.
+    /// Whether files outlive the machine. Without it, [`Provider::release`] and the end of the machine's lifetime
+    /// lose them.
     pub persistent: bool,
-    /// A repository that new sandboxes have in their workspace.
+    /// Repository in the workspace of new sandboxes.
     pub source: Option<GitSource>,
 }
 
 /// A repository that Vercel can fetch without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitSource {
-    /// Over https.
+    /// URL with https.
     pub url: String,
-    /// A branch, a tag or a commit; the repository's own choice where there is none.
+    /// Branch, tag or commit. `None` is the repository's default.
     pub revision: Option<String>,
-    /// How many commits; all where there is none.
+    /// Number of commits. `None` means all.
     pub depth: Option<u32>,
 }
 
-/// Sandboxes of one project at Vercel. Two apps that share a project share the sandboxes of equal session keys. Cheap to clone.
+/// Sandboxes of one project at Vercel. Two apps in one project share the sandboxes of equal session keys. Cheap to
+/// clone.
 #[derive(Debug, Clone)]
 pub struct Vercel {
     api: Arc<Api>,
     wish: Arc<VercelWish>,
-    /// The session that each sandbox had when last heard of.
+    /// Last known session of each sandbox.
     sessions: Arc<Mutex<HashMap<SandboxId, Arc<str>>>>,
 }
 
 impl Vercel {
-    /// At `base`, which is [`VERCEL_API`] but for tests. Nothing is sent yet.
+    /// Creates a provider at `base`, which is [`VERCEL_API`] outside of tests. Sends nothing yet.
     pub fn new(base: &str, credentials: Credentials, wish: VercelWish) -> Result<Self> {
         let api = Arc::new(Api::new(base, credentials)?);
         Ok(Self { api, wish: Arc::new(wish), sessions: Arc::default() })
@@ -151,7 +154,7 @@ impl Provider for Vercel {
         self.release(sandbox).await
     }
 
-    /// Stops the machine. Its files stay where the wish is for persistent ones, and are lost where it is not.
+    /// Stops the machine. Its files are kept if they are persistent, and lost otherwise.
     async fn release(&self, sandbox: &SandboxId) -> Result<()> {
         Ok(self.stop(sandbox).await?)
     }

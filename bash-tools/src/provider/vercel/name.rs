@@ -1,7 +1,7 @@
-//! What a sandbox is called: at Vercel by a name, here by an id.
+//! Names and ids of sandboxes: Vercel uses a name, this crate an id.
 //!
-//! A name is made of the session's key alone, so that an app that starts anew knows it. An id is not enough to name another
-//! sandbox that has the name later.
+//! A name depends only on the session's key, so that a restarted app knows it. An id does not match another sandbox
+//! that gets the name later.
 
 use sha2::{Digest, Sha256};
 
@@ -10,10 +10,10 @@ use super::wire::Found;
 use crate::provider::SandboxId;
 use crate::session::SessionKey;
 
-/// Of a name, which is Vercel's bound or below it.
+/// Maximum length of a name, which is at most Vercel's limit.
 const MAX_NAME_BYTES: usize = 63;
 
-/// A sandbox's name: the key where Vercel takes it, or else what is made of it and nothing else.
+/// Name of a session's sandbox: the key if Vercel accepts it, or else a digest of it.
 pub(super) fn name_of(key: &SessionKey) -> String {
     let readable = key.as_str().replacen(':', "-", 1);
     let is_plain = readable.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
@@ -26,12 +26,12 @@ pub(super) fn name_of(key: &SessionKey) -> String {
     format!("bash-tools-key-{hex}")
 }
 
-/// The name and the time at which it was given: who deletes a sandbox and makes another has another id.
+/// Id of a sandbox: its name and the time of its creation. A recreated sandbox has another id.
 pub(super) fn id(name: &str, found: &Found) -> SandboxId {
     format!("{name}@{}", found.sandbox.created_at).into()
 }
 
-/// An id of another kind names nothing that is there.
+/// A malformed id names no sandbox.
 pub(super) fn parts(sandbox: &SandboxId) -> Result<(&str, &str), Fault> {
     sandbox.as_str().rsplit_once('@').ok_or(Fault::Replaced)
 }

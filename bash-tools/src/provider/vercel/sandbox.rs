@@ -1,8 +1,8 @@
-//! A session's sandbox by its name, and the machine that it has at present.
+//! A session's sandbox by its name, and its current machine.
 //!
-//! What Vercel calls a sandbox has a name and files; what it calls a session is a machine that runs them for a while. So a
-//! sandbox outlives its sessions, and whatever is done names a session. Which one that is, is remembered: only to save a
-//! request, because a wrong one is answered by 410, and then the sandbox is woken.
+//! In Vercel's terms, a sandbox has a name and files, and a session is a machine that runs them for a while. A
+//! sandbox outlives its sessions, and every operation names a session. The current session is only cached to save a
+//! request. If it is outdated, the response is 410, and the sandbox is woken.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -18,16 +18,16 @@ use super::wire::{Found, MakeDirectory};
 use crate::provider::{Limits, Opened, SandboxId, SandboxState, Status, WORKSPACE};
 use crate::session::SessionKey;
 
-/// How long a sandbox that is being stopped is waited for before it can be woken.
+/// Maximum time to wait until a stopping sandbox can be woken.
 const STOPPING: Duration = Duration::from_secs(30);
 
-/// How often it is asked for meanwhile.
+/// How often it is checked in that time.
 const STOPPING_POLL: Duration = Duration::from_millis(500);
 
-/// What Vercel gives with each processor.
+/// Memory that Vercel provides per processor.
 const MEMORY_PER_VCPU: u64 = 2048 * 1024 * 1024;
 
-/// Most sandboxes whose session is remembered.
+/// Maximum number of sandboxes whose session is cached.
 const MAX_REMEMBERED: usize = 1024;
 
 impl Vercel {
@@ -49,7 +49,7 @@ impl Vercel {
         Ok(Opened { sandbox, is_new })
     }
 
-    /// Nothing is woken.
+    /// Finds a sandbox without waking it.
     pub(super) async fn find_by_key(&self, key: &SessionKey) -> Result<Option<SandboxId>, Fault> {
         let name = name_of(key);
         match self.look(&name, false).await {
@@ -58,7 +58,7 @@ impl Vercel {
         }
     }
 
-    /// Does something in the sandbox's session, and once more in its next one where it has stopped.
+    /// Runs an operation in the sandbox's session, and once more in the next session if that has stopped.
     pub(super) async fn in_session<T, A>(
         &self,
         sandbox: &SandboxId,
@@ -83,18 +83,18 @@ impl Vercel {
         }
     }
 
-    /// The sandbox with a session that runs.
+    /// Returns the sandbox with a running session.
     pub(super) async fn wake(&self, sandbox: &SandboxId) -> Result<(Arc<str>, Found), Fault> {
         self.forget(sandbox);
         let found = match self.same(sandbox, true).await {
-            // Its name is there, its files are not: it is as good as deleted, and made anew by who opens it.
+            // The name exists without its files. It counts as deleted, and the next opening recreates it.
             Err(fault) if fault.is_of_lost_snapshot() => return Err(Fault::Replaced),
             found => found?,
         };
         Ok((self.settle(sandbox, &found).await?, found))
     }
 
-    /// Nothing is woken.
+    /// Reads the status without waking the sandbox.
     pub(super) async fn status_of(&self, sandbox: &SandboxId) -> Result<Status, Fault> {
         let found = self.same(sandbox, false).await?;
         let vcpus = self.wish.vcpus;
@@ -134,7 +134,7 @@ impl Vercel {
         }
     }
 
-    /// Safe to repeat.
+    /// Deletes the sandbox. Safe to repeat.
     pub(super) async fn delete_same(&self, sandbox: &SandboxId) -> Result<(), Fault> {
         self.forget(sandbox);
         match self.same(sandbox, false).await {
@@ -145,7 +145,7 @@ impl Vercel {
         }
     }
 
-    /// Whether the sandbox is still there, whatever was not found in it.
+    /// Whether the sandbox still exists, after something in it was not found.
     pub(super) async fn is_there(&self, sandbox: &SandboxId) -> Result<bool, Fault> {
         match self.same(sandbox, false).await {
             Err(Fault::Replaced) => Ok(false),
@@ -154,7 +154,7 @@ impl Vercel {
         }
     }
 
-    /// The sandbox itself, not another that has got its name since.
+    /// Returns this sandbox, and not another one that got its name later.
     async fn same(&self, sandbox: &SandboxId, resume: bool) -> Result<Found, Fault> {
         let (name, created_at) = parts(sandbox)?;
         let found = self.look(name, resume).await?.ok_or(Fault::Replaced)?;
@@ -164,7 +164,7 @@ impl Vercel {
         Ok(found)
     }
 
-    /// What has the name. Where it is to be woken and is still being stopped, that is waited for.
+    /// Returns the sandbox with this name. If it is to be woken and is still stopping, waits for that.
     async fn look(&self, name: &str, resume: bool) -> Result<Option<Found>, Fault> {
         let call = Call::get(path(&[name])).within(if resume { ACT } else { LOOK });
         let call = call.query("projectId", self.api.project()).query("resume", resume.to_string());
@@ -183,7 +183,7 @@ impl Vercel {
     async fn create(&self, name: &str) -> Result<(Found, bool), Fault> {
         let wish = self.wish.body(self.api.project(), name);
         match self.api.json(&Call::post(path(&[])).json(&wish).within(ACT)).await {
-            // Another process of this app was faster.
+            // Another process of this app created it first.
             Err(fault) if fault.status() == Some(StatusCode::CONFLICT) => {
                 self.look(name, true).await?.ok_or(fault).map(|found| (found, false))
             }
@@ -200,7 +200,7 @@ impl Vercel {
         }
     }
 
-    /// Makes the workspace in a session that has just begun, and remembers the session.
+    /// Creates the workspace in a new session and caches the session.
     async fn settle(&self, sandbox: &SandboxId, found: &Found) -> Result<Arc<str>, Fault> {
         let session: Arc<str> = found.session.id.as_str().into();
         match self.wish.source {

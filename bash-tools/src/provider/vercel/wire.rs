@@ -1,6 +1,6 @@
-//! Vercel's words, as far as they are used here: the REST API of `@vercel/sandbox` 3.5.
+//! Wire types of Vercel's REST API, as used by `@vercel/sandbox` 3.5.
 //!
-//! Every field that is not optional there is read as if it might be missing wherever nothing here needs it.
+//! Fields that this crate does not need are optional, even if the API always sends them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(super) enum Source<'a> {
     },
 }
 
-/// A sandbox with its present session.
+/// A sandbox with its current session.
 #[derive(Debug, Deserialize)]
 pub(super) struct Found {
     pub(super) sandbox: Sandbox,
@@ -53,7 +53,7 @@ pub(super) struct Found {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Sandbox {
-    /// Milliseconds since 1970; only ever compared.
+    /// Milliseconds since 1970. Only compared for equality.
     pub(super) created_at: Number,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Route {
     pub(super) port: u16,
 }
 
-/// Body of `POST …/cmd`. Its environment may hold secrets, so it is not printed.
+/// Body of `POST …/cmd`. Its environment may contain secrets, so it is not printed.
 #[derive(Clone, Serialize)]
 pub(super) struct StartCommand {
     pub(super) command: &'static str,
@@ -79,10 +79,10 @@ pub(super) struct StartCommand {
     pub(super) sudo: bool,
     /// Milliseconds.
     pub(super) timeout: u64,
-    /// Whether the answer is a stream that lasts until the command ends.
+    /// Whether the response is a stream that lasts until the command ends.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) wait: bool,
-    /// Whether that stream has the command's output.
+    /// Whether that stream contains the command's output.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) logs: bool,
 }
@@ -96,17 +96,17 @@ pub(super) struct Started {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Command {
     pub(super) id: String,
-    /// None while it runs.
+    /// `None` while the command runs.
     pub(super) exit_code: Option<i32>,
     pub(super) duration_ms: Option<f64>,
 }
 
-/// A line of a command's stream. One with neither is nothing that is known here, and means nothing.
+/// A line of a command's stream. A line with neither field is unknown and is ignored.
 #[derive(Debug, Deserialize)]
 pub(super) struct Line {
     pub(super) command: Option<Command>,
     pub(super) stream: Option<String>,
-    /// Text, or for the stream `error` an object.
+    /// Text, or an object for the stream `error`.
     pub(super) data: Option<Value>,
 }
 
@@ -140,7 +140,7 @@ pub(super) struct ErrorWords {
     pub(super) message: String,
 }
 
-/// As the API counts time.
+/// Time in the API's unit.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What a sandbox is made like, and the repository that it may be made with.
+//! Options of a new sandbox, and the repository that it may contain.
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use super::fault::Fault;
 use super::wire::{CreateSandbox, Resources, Source, StartCommand, Started, millis};
 use super::{HOME, Vercel, VercelWish};
 
-/// Moves a repository that the sandbox was made with from where Vercel puts it into the workspace. It can be cut off anywhere
-/// and run again.
+/// Moves a repository from where Vercel puts it into the workspace. It can be interrupted anywhere and run again.
 const MOVE_SOURCE: &str = "set -e\n\
     if [ -e .git ]; then\n\
     mkdir -p .bash-tools-source\n\
@@ -18,7 +17,7 @@ const MOVE_SOURCE: &str = "set -e\n\
     if [ -d .bash-tools-source ]; then mv -T .bash-tools-source workspace; fi\n\
     mkdir -p workspace\n";
 
-/// Longest time for that, which moves nothing between file systems.
+/// Deadline for the move, which stays within one file system.
 const MOVE_SOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Vercel {

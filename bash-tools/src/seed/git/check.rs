@@ -1,4 +1,4 @@
-//! What may be given to git: addresses that lead to a repository and to nothing else, and names.
+//! Validation of git's inputs: URLs of repositories, and names.
 
 use secrecy::ExposeSecret;
 use url::Url;
@@ -6,19 +6,20 @@ use url::Url;
 use super::super::{Error, GitUrlFault, Result};
 use super::GitSeed;
 
-/// Longest revision, in bytes: what file systems take as a name, which refs are.
+/// Maximum length of a revision in bytes: the maximum length of a file name, which refs are.
 const MAX_REVISION_BYTES: usize = 250;
 
-/// Longest address, and longest name and token, in bytes: all are variables of one command, which has 32 KiB for them.
+/// Maximum length of a URL, a user name and a token in bytes. All are variables of one command, which may have 32 KiB
+/// of them.
 const MAX_URL_BYTES: usize = 4096;
 /// See [`MAX_URL_BYTES`].
 const MAX_CREDENTIAL_BYTES: usize = 4096;
 
-/// What is repeated of a revision that is none, in characters.
+/// Maximum number of characters of an invalid revision in a message.
 const SHOWN_CHARS: usize = 60;
 
 impl GitSeed {
-    /// Whether git may be given all of this. Nothing runs before.
+    /// Checks all inputs of git, before anything runs.
     pub(in crate::seed) fn check(&self) -> Result<Url> {
         let url = check_url(&self.url, self.allow_http).map_err(|fault| Error::BadGitUrl { fault })?;
         if let Some(revision) = &self.revision
@@ -45,12 +46,12 @@ fn check_url(text: &str, allow_http: bool) -> std::result::Result<Url, GitUrlFau
     if text.len() > MAX_URL_BYTES {
         return Err(GitUrlFault::TooLong { limit_bytes: MAX_URL_BYTES });
     }
-    // The parser would take blanks and control characters out and backslashes for slashes, and git would not.
+    // The parser would remove white space and control characters and replace backslashes with slashes. Git would not.
     let is_odd = |char: char| {
         char.is_whitespace() || char.is_control() || !char.is_ascii() || "\"'`\\<>{}|^".contains(char)
     };
-    // Written in hexadecimal, they are control characters to whoever decodes them: git's credential helpers have a line for each
-    // part of an address.
+    // When decoded, these escapes are control characters. Git's credential helpers use one line for each part of a
+    // URL.
     let is_control = |code: &str| matches!(code.as_bytes(), [b'0' | b'1', _, ..] | [b'7', b'f' | b'F', ..]);
     if text.contains(is_odd) || text.split('%').skip(1).any(is_control) {
         return Err(GitUrlFault::OddCharacter);
@@ -71,7 +72,8 @@ fn check_url(text: &str, allow_http: bool) -> std::result::Result<Url, GitUrlFau
     Ok(url)
 }
 
-/// What git-check-ref-format(1) allows as a name, and nothing that git or a shell reads as an option, pattern or expression.
+/// A name that git-check-ref-format(1) allows and that neither git nor a shell reads as an option, a pattern or an
+/// expression.
 fn is_revision(text: &str) -> bool {
     let is_odd =
         |char: char| char.is_whitespace() || char.is_control() || "~^:?*[\\@{\"'`$;&|<>()!#".contains(char);

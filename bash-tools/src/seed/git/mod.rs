@@ -1,8 +1,9 @@
-//! A repository, cloned inside the sandbox: shallow, by https, with nothing of it run.
+//! Seed from a git repository: a shallow https clone in the sandbox that runs none of its code.
 //!
-//! Address and revision are checked here and reach git as data. Credentials are in the environment of the one command that
-//! clones, where git asks a helper for them, and only for the server they are for; afterwards they are nowhere in the sandbox.
-//! Submodules are left out, and so are git's settings for the workspace's user, which the workspace itself could hold.
+//! URL and revision are checked here and passed to git as data. Credentials are in the environment of the clone
+//! command only. A helper returns them to git, and only for their server. Afterwards they exist nowhere in the
+//! sandbox. Submodules are not cloned. The git settings of the workspace's user are ignored, because the workspace
+//! could contain them.
 
 mod check;
 mod verdict;
@@ -18,48 +19,49 @@ use crate::provider::Environment;
 
 const CLONE: &str = include_str!("clone.sh");
 
-/// Files that a repository may have. More take hours to check out, and may be a trap: a tree costs nothing to repeat.
+/// Maximum number of files of a repository. More take hours to check out and may be an attack, because a tree can
+/// repeat at no cost.
 const MAX_FILES: u64 = 500_000;
 
 /// How long a server may send nothing, in seconds.
 const SILENCE_SECONDS: u32 = 60;
 
-/// A repository to begin with.
+/// A repository as seed.
 #[derive(Debug, Clone)]
 pub struct GitSeed {
-    /// `https`, or `http` where [`allow_http`](Self::allow_http) says so; without a name and password.
+    /// URL: `https`, or `http` if [`allow_http`](Self::allow_http) is set. It contains no credentials.
     pub url: String,
-    /// Branch, tag, commit (also shortened, which fetches everything) or the full name of a ref, such as `refs/pull/1/head`;
-    /// at most 250 bytes. `None` is the default branch.
+    /// Branch, tag, commit (an abbreviated one fetches everything) or the full name of a ref, such as
+    /// `refs/pull/1/head`. At most 250 bytes. `None` is the default branch.
     pub revision: Option<String>,
-    /// For repositories that not everybody may read. Only with `https`.
+    /// Credentials for private repositories. They require `https`.
     pub credentials: Option<GitCredentials>,
-    /// Take the repository also from a server that anybody on the way can pretend to be.
+    /// Allows `http`, by which anyone in between can impersonate the server.
     pub allow_http: bool,
-    /// For all of it. The provider may allow less.
+    /// Time limit of the whole seed. The provider may have a lower one.
     pub timeout: Duration,
-    /// Most that may be fetched, and most that may be checked out, each in bytes.
+    /// Maximum size of the fetched data and of the checked-out files, each in bytes.
     pub max_bytes: u64,
 }
 
-/// Who asks for a repository.
+/// Credentials for a repository.
 #[derive(Debug, Clone)]
 pub struct GitCredentials {
-    /// A name. Servers that know tokens take any, see [`GitCredentials::token`].
+    /// User name. With a token, servers accept any name, see [`GitCredentials::token`].
     pub user: String,
-    /// A password or token.
+    /// Password or token.
     pub token: SecretString,
 }
 
 impl GitCredentials {
-    /// A token alone, under the name that GitHub wants and others do not mind.
+    /// Creates credentials from a token alone, with the user name that GitHub requires and other servers ignore.
     pub fn token(token: SecretString) -> Self {
         Self { user: "x-access-token".to_owned(), token }
     }
 }
 
 impl GitSeed {
-    /// Clones into a workspace that has nothing yet.
+    /// Clones the repository into an empty workspace.
     pub(super) async fn plant(&self, planting: &Planting<'_>) -> Result<()> {
         let url = self.check()?;
         let stage = Stage::new("git", &[url.as_str().as_bytes(), self.wanted().as_bytes()]);
@@ -70,7 +72,7 @@ impl GitSeed {
         }
     }
 
-    /// As git knows it; empty is the default branch.
+    /// Revision for git. Empty means the default branch.
     fn wanted(&self) -> &str {
         self.revision.as_deref().filter(|revision| *revision != "HEAD").unwrap_or_default()
     }
@@ -87,7 +89,7 @@ impl GitSeed {
             .with("GIT_ALLOW_PROTOCOL", protocols)
             .with("GIT_TERMINAL_PROMPT", "0")
             .with("GIT_CONFIG_GLOBAL", "/dev/null")
-            // So that its words can be told apart.
+            // Messages must be in English to be recognized.
             .with("LC_ALL", "C");
         for (name, value) in settings() {
             environment = with_setting(environment, name, &value);
@@ -105,8 +107,8 @@ impl GitSeed {
     }
 }
 
-/// Answers git from the environment, and for no other server than the one that the credentials are for: one that redirects
-/// elsewhere gets none there.
+/// Git credential helper. It returns the credentials from the environment, and only for their server. After a
+/// redirect, another server gets none.
 const HELPER: &str = r#"!f() {
   [ "$1" = get ] || return 0
   p='' h=''
@@ -116,14 +118,14 @@ const HELPER: &str = r#"!f() {
   if [ "$p://$h" = "$SEED_ORIGIN" ]; then printf 'username=%s\npassword=%s\n' "$SEED_USER" "$SEED_TOKEN"; fi
 }; f"#;
 
-/// Git's settings for the clone alone.
+/// Git settings of the clone.
 fn settings() -> [(&'static str, String); 8] {
     [
-        // Whatever helpers the image has.
+        // Disables the helpers of the image.
         ("credential.helper", String::new()),
         ("http.lowSpeedLimit", "1".to_owned()),
         ("http.lowSpeedTime", SILENCE_SECONDS.to_string()),
-        // One pack, however few objects: its size is what is bounded.
+        // Keeps even few objects in one pack, because the size of the pack is limited.
         ("fetch.unpackLimit", "1".to_owned()),
         ("submodule.recurse", "false".to_owned()),
         ("advice.detachedHead", "false".to_owned()),
@@ -132,7 +134,7 @@ fn settings() -> [(&'static str, String); 8] {
     ]
 }
 
-/// With one more setting for git (`GIT_CONFIG_COUNT` of git-config(1)).
+/// Adds a setting for git (`GIT_CONFIG_COUNT` of git-config(1)).
 fn with_setting(environment: Environment, name: &str, value: &str) -> Environment {
     let count = environment.iter().filter(|(name, _)| name.starts_with("GIT_CONFIG_KEY_")).count();
     environment

@@ -1,7 +1,7 @@
-//! Why git did not clone, by what it and our script have said.
+//! Determines why a clone failed, from the messages of git and the script.
 //!
-//! Only lines that git begins with `fatal:` or `error:` are believed: those of the server begin with `remote:`. Their words are
-//! git's for people, in its own language, and may change; what is not known any more is told as it is.
+//! Only lines that git begins with `fatal:` or `error:` are trusted. Lines from the server begin with `remote:`.
+//! Git's messages are for people and may change. An unknown message is reported unchanged.
 
 use secrecy::ExposeSecret;
 
@@ -9,7 +9,7 @@ use super::super::Error;
 use super::super::script::Ran;
 use super::{GitSeed, MAX_FILES};
 
-/// What is repeated of git's words, in characters.
+/// Maximum number of characters of git's message.
 const MAX_SAID_CHARS: usize = 300;
 
 impl GitSeed {
@@ -43,8 +43,8 @@ impl GitSeed {
         Error::RepositoryTooLarge { limit_bytes: self.max_bytes, limit_files: MAX_FILES }
     }
 
-    /// The first of git's words: later ones are of programs that it took with it. Without the token, which a server could
-    /// have sent back.
+    /// The first message of git, because later ones come from its subprocesses. The token is removed, because a
+    /// server could have sent it back.
     fn said(&self, words: &[&str], ran: &Ran) -> String {
         let all = ran.complained.last().map(String::as_str);
         let mut said = words.first().copied().or(all).unwrap_or("no word of it").to_owned();
@@ -55,7 +55,7 @@ impl GitSeed {
     }
 }
 
-/// Curl's and the network's ways to say so. The sandbox's proxy refuses with a status to `CONNECT`.
+/// Messages of curl and the network. The sandbox's proxy denies `CONNECT` with an error status.
 const UNREACHED: [&str; 10] = [
     "Could not resolve",
     "Failed to connect",

@@ -1,4 +1,4 @@
-//! Packs what was found, as it is sent: a thread that reads files, and a few pieces between it and the network.
+//! Packs files while they are sent: a thread reads them, with a short queue of pieces to the network.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -17,19 +17,19 @@ use super::super::{Error, Result};
 use super::survey::{Entry, Kind, Survey, mode, open};
 use crate::provider;
 
-/// What is sent at once, in bytes, and how many such pieces wait to be.
+/// Size of a piece in bytes, and the length of the queue.
 const PIECE_BYTES: usize = 64 * 1024;
 /// See [`PIECE_BYTES`].
 const PIECES: usize = 8;
 
-/// The archive as it comes, with everything in the directory `under`, and how its packing ends. That is no error where nobody
-/// wants the rest.
+/// Returns the archive as a stream, with all entries below the directory `under`, and the result of packing. If the
+/// receiver stops early, that is not an error.
 pub(super) fn stream(survey: Survey, under: PathBuf) -> (provider::Content, JoinHandle<Result<()>>) {
     let (sender, pieces) = mpsc::channel(PIECES);
     let packing = spawn_blocking(move || {
         let packed = pack(&survey, &under, Pieces { sender: sender.clone() });
         if packed.is_err() {
-            // Whoever sends it on must not take this for the end.
+            // The receiver must not take this for the end of the archive.
             let _ = sender.blocking_send(Err(io::Error::other("the archive was not finished")));
         }
         packed
@@ -40,7 +40,7 @@ pub(super) fn stream(survey: Survey, under: PathBuf) -> (provider::Content, Join
 fn pack(survey: &Survey, under: &Path, pieces: Pieces) -> Result<()> {
     let gzip = GzEncoder::new(BufWriter::with_capacity(PIECE_BYTES, pieces), Compression::fast());
     let mut archive = Builder::new(gzip);
-    // Also where there is nothing, so that it is there to be put in place.
+    // Added even if there are no files, so that the directory can be moved into place.
     let top = append(&mut archive, EntryType::Directory, 0o755, under, io::empty());
     match top.map_err(Error::Packing).and_then(|()| pack_entries(survey, under, &mut archive)) {
         Ok(()) => {}
@@ -112,7 +112,7 @@ fn header(kind: EntryType, mode: u32) -> Header {
     header
 }
 
-/// As many bytes of a file as it had when it was counted, for its header says so.
+/// Reads exactly as many bytes of a file as its header declares.
 struct Content<R> {
     file: R,
     left: u64,
@@ -147,7 +147,7 @@ impl<R: Read> Read for Content<R> {
     }
 }
 
-/// To the network. A broken pipe where nobody listens any more.
+/// Writes to the queue. Returns a broken pipe if the receiver is gone.
 struct Pieces {
     sender: mpsc::Sender<io::Result<Bytes>>,
 }

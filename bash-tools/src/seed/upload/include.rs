@@ -1,4 +1,4 @@
-//! What the operator wants to be uploaded, as a glob.
+//! The operator's glob for files to upload.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ impl Include {
         Ok(Self(glob.compile_matcher()))
     }
 
-    /// Of a file's path beneath the root.
+    /// Whether the glob matches a file's path relative to the root.
     pub(super) fn takes(&self, path: &Path) -> bool {
         self.0.is_match(path)
     }

@@ -1,8 +1,8 @@
-//! What is never uploaded, whatever the operator includes: what is built or fetched anew, and what is likely to be a secret.
+//! Files that are never uploaded, whatever the operator includes: build results, dependencies, and likely secrets.
 //!
-//! A list of names is no proof that no secret goes: it keeps back what is usually one. Names are compared without their case
-//! and at any depth. `data` is among them since the first version, where it held the app's own database; a project that keeps
-//! its sources in a directory of that name calls for another.
+//! A list of names cannot guarantee that no secret is uploaded. It skips names that usually contain one. Names are
+//! compared at any depth and ignoring case. `data` is in the list because it contains the app's own database. A
+//! project with sources in a directory of that name needs another name for it.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ const DIRECTORIES: [&str; 5] = [".git", "node_modules", ".next", "data", "test-r
 
 /// Directories and files.
 const LEFT_OUT: &[&str] = &[
-    // Of a worktree, it is a file that names another place of this machine.
+    // In a worktree, this is a file that refers to another path of this machine.
     ".git",
     // Secrets of programs.
     ".env*",
@@ -99,7 +99,7 @@ static GLOBS: LazyLock<GlobSet> = LazyLock::new(|| {
     globs.build().expect("the list is tested")
 });
 
-/// Whether a file, or a directory with all beneath it, is left out. `path` is beneath the root.
+/// Whether a file, or a directory with its content, is skipped. `path` is relative to the root.
 pub(super) fn is_left_out(path: &Path, is_file: bool) -> bool {
     let Some(name) = path.file_name() else { return false };
     if !is_file && DIRECTORIES.iter().any(|directory| name.eq_ignore_ascii_case(directory)) {
@@ -108,14 +108,15 @@ pub(super) fn is_left_out(path: &Path, is_file: bool) -> bool {
     if name.eq_ignore_ascii_case(".env.example") {
         return false;
     }
-    // Where this crate writes down what is seeded.
+    // Directory in which this crate records the seed.
     if path == Path::new(".remcochat") {
         return true;
     }
     GLOBS.is_match(path) || is_key(name.to_string_lossy().as_ref())
 }
 
-/// `id_` with anything but a file's extension: ssh-keygen asks for a name, and people keep its beginning. `id_map.ts` is a source.
+/// `id_` with anything but a file extension, because ssh-keygen asks for a name and people keep its beginning.
+/// `id_map.ts` is a source file.
 fn is_key(name: &str) -> bool {
     let is_prefixed = name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("id_"));
     is_prefixed && !name.contains('.')

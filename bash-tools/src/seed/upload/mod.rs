@@ -1,9 +1,10 @@
-//! A directory of this machine, sent as one archive: what is left out, counted and sized is known before the first byte goes.
+//! Seed from a directory of this machine, sent as one archive. Files are selected, counted and measured before the
+//! first byte is sent.
 //!
-//! Modes and times are kept, owners and empty directories are not. A link that leads out of the directory is left out, others
-//! stay links; sockets, devices and fifos are left out. A file that cannot be read ends the upload: a workspace that lacks a
-//! file in silence would be worse than none. One that grows meanwhile is cut where it was when it was counted, as tar(1)
-//! does; one that gets shorter ends the upload, and the next use tries again.
+//! Modes and times are kept, owners and empty directories are not. Links are kept as links, unless they lead out of
+//! the directory. Those are skipped, and so are sockets, devices and FIFOs. A file that cannot be read ends the
+//! upload, because a silently missing file would be worse. A file that grows meanwhile is cut at its counted length,
+//! as in tar(1). A file that shrinks ends the upload, and the next use tries again.
 
 mod archive;
 mod include;
@@ -21,31 +22,31 @@ use survey::Survey;
 
 const SETTLE: &str = include_str!("settle.sh");
 
-/// How long what has arrived may take to be put in place, and to wait for another app that does the same.
+/// Deadline for moving the files into place, including the wait for another app that does the same.
 const SETTLE_TIME: Duration = Duration::from_secs(120);
 
-/// A directory to begin with.
+/// A directory as seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadSeed {
-    /// An absolute path on this machine. What `.gitignore` files in it name is left out, whether or not it is a repository,
-    /// and so is what holds secrets or comes from building, always.
+    /// Absolute path on this machine. Files that its `.gitignore` files exclude are skipped, even if it is not a
+    /// repository. Secrets and build results are always skipped.
     pub root: PathBuf,
-    /// A glob that paths beneath the root must match, whatever their case: `**/*`, `src/**`, `**/*.{ts,json}`. `*` does not
-    /// match `/`, `**` does; several are one in braces, `{src/**,*.json}`.
+    /// Glob that paths relative to the root must match, ignoring case: `**/*`, `src/**`, `**/*.{ts,json}`. `*` does
+    /// not match `/`, `**` does. Braces combine several globs: `{src/**,*.json}`.
     pub include: String,
-    /// Most files and links, see [`UploadSeed::MAX_FILES`].
+    /// Maximum number of files and links, see [`UploadSeed::MAX_FILES`].
     pub max_files: usize,
-    /// Most bytes of files together, see [`UploadSeed::MAX_BYTES`].
+    /// Maximum size of all files in bytes, see [`UploadSeed::MAX_BYTES`].
     pub max_bytes: u64,
 }
 
 impl UploadSeed {
-    /// Files that may be uploaded where nothing else is said.
+    /// Default maximum number of files.
     pub const MAX_FILES: usize = 2000;
-    /// Bytes that may be uploaded where nothing else is said: 256 MiB.
+    /// Default maximum size: 256 MiB.
     pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
-    /// Sends the files into a workspace that has nothing yet.
+    /// Sends the files into an empty workspace.
     pub(super) async fn plant(&self, planting: &Planting<'_>) -> Result<()> {
         planting.tell("looking for files to upload");
         let seed = self.clone();
@@ -62,7 +63,7 @@ impl UploadSeed {
     async fn send(&self, planting: &Planting<'_>, survey: Survey, stage: &Stage) -> Result<()> {
         let (archive, packing) = archive::stream(survey, stage.path.clone().into());
         let unpacked = planting.provider.unpack(planting.sandbox, archive).await;
-        // Why there was nothing more to send is known here, and to the provider only that there was not.
+        // The cause is known here. The provider only knows that the content ended early.
         packing.await.map_err(|_| Error::Stopped)??;
         Ok(unpacked?)
     }

@@ -1,4 +1,4 @@
-//! What there is to upload: found, counted and sized before anything is sent.
+//! Finds, counts and measures files before anything is sent.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -13,23 +13,23 @@ use super::UploadSeed;
 use super::include::Include;
 use super::left_out::is_left_out;
 
-/// Files and directories that are looked at. Whoever names a root with more has named the wrong one.
+/// Maximum number of files and directories that are examined. A root with more is probably a mistake.
 const MAX_LOOKED_AT: usize = 1_000_000;
 
-/// What there is to upload.
+/// Files to upload.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// Where it is, without links.
+    /// Path of the root, without links.
     pub(super) root: PathBuf,
-    /// In the order of their paths.
+    /// Entries, sorted by path.
     pub(super) entries: Vec<Entry>,
-    /// Of all files together.
+    /// Size of all files in bytes.
     pub(super) bytes: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Beneath the root.
+    /// Path relative to the root.
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
 }
@@ -39,7 +39,7 @@ pub(super) enum Kind {
     File {
         bytes: u64,
     },
-    /// To somewhere beneath the root, as seen from where the link is.
+    /// Link to a path below the root, relative to the link.
     Link {
         target: PathBuf,
     },
@@ -90,30 +90,30 @@ impl Survey {
         Ok(self)
     }
 
-    /// What is to be uploaded of a file or link; nothing of a link that leads out.
+    /// How to upload a file or link. `None` for a link that leads out of the root.
     fn kind(&self, entry: &DirEntry, path: &Path) -> Result<Option<Kind>> {
         if entry.path_is_symlink() {
             let target = fs::read_link(entry.path());
             let target = target.map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
             return Ok(self.inner_target(path, &target).map(|target| Kind::Link { target }));
         }
-        // Opened now, so that what cannot be read is known now.
+        // Opened now, so that an unreadable file is detected before the upload.
         let opened = open(&self.root, path)?;
         Ok(opened.map(|(_, meta)| Kind::File { bytes: meta.len() }))
     }
 
-    /// A link's target as seen from the link, where it is beneath the root: as it is written, and as it is followed here.
+    /// Target of a link, relative to the link. It must be below the root, both as written and as resolved here.
     fn inner_target(&self, link: &Path, target: &Path) -> Option<PathBuf> {
         let dir = link.parent().unwrap_or(Path::new(""));
         let depth = dir.components().count();
-        // Somewhere else the root is at another place.
+        // In the sandbox the root has another path.
         let target = match target.strip_prefix(&self.root) {
             Ok(inner) => (0..depth).map(|_| Path::new("..")).chain([inner]).collect(),
             Err(_) if target.is_absolute() => return None,
             Err(_) => target.to_owned(),
         };
         let leads_out = |real: PathBuf| !real.starts_with(&self.root);
-        // One that leads nowhere at present is no worse for that.
+        // A link without a target is kept.
         if fs::canonicalize(self.root.join(link)).is_ok_and(leads_out) {
             return None;
         }
@@ -138,11 +138,11 @@ fn root(root: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Everything that is not left out, by name.
+/// Iterates over everything that is not skipped, sorted by name.
 fn walk(root: &Path) -> ignore::Walk {
     let mut walk = WalkBuilder::new(root);
     walk.standard_filters(false).git_ignore(true).require_git(false).sort_by_file_name(Ord::cmp);
-    // A `.gitignore` above the root is left alone: people keep one with `*` in their home.
+    // `.gitignore` files above the root are ignored, because some people have one with `*` in their home directory.
     walk.parents(false);
     let top = root.to_owned();
     walk.filter_entry(move |entry| {
@@ -152,10 +152,10 @@ fn walk(root: &Path) -> ignore::Walk {
     walk.build()
 }
 
-/// Opens a file beneath the root. None where there is something else by now, or nothing.
+/// Opens a file below the root. `None` if it is gone or no longer a regular file.
 pub(super) fn open(root: &Path, path: &Path) -> Result<Option<(File, Metadata)>> {
     let unreadable = |source| Error::Unreadable { path: path.to_owned(), source };
-    // Never waits for a fifo's writer and never follows a link, whatever has taken the file's place.
+    // Never waits for the writer of a FIFO and never follows a link, even if one has replaced the file.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let flags = flags.bits().cast_signed();
     let file = match File::options().read(true).custom_flags(flags).open(root.join(path)) {
@@ -173,7 +173,7 @@ fn is_another(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || matches!(error.raw_os_error(), Some(NO_DEVICE | LINK))
 }
 
-/// Of a directory, most likely.
+/// Error for an unreadable path, usually a directory.
 fn unreadable(error: ignore::Error, root: &Path) -> Error {
     let path = path_of(&error).map(|path| path.strip_prefix(root).unwrap_or(path)).unwrap_or(root).to_owned();
     let source = error.into_io_error().unwrap_or_else(|| io::Error::other("it cannot be listed"));
@@ -189,7 +189,7 @@ fn path_of(error: &ignore::Error) -> Option<&Path> {
     }
 }
 
-/// What is kept of a file's mode: setuid and the like are nothing for elsewhere.
+/// Permission bits that are kept. setuid, setgid and sticky bits are not.
 pub(super) fn mode(meta: &Metadata) -> u32 {
     meta.mode() & 0o777
 }

@@ -1,7 +1,7 @@
-//! The tools that Anthropic's models know without being told: `bash_20250124` and `text_editor_20250728`.
+//! Tools that Anthropic's models know without a definition: `bash_20250124` and `text_editor_20250728`.
 //!
-//! Names, inputs and words are those of Anthropic's documentation ("Bash tool", "Text editor tool"); they do what the tools of
-//! this crate do, in the same sandbox.
+//! Names, inputs and messages follow Anthropic's documentation ("Bash tool", "Text editor tool"). The tools run in
+//! the same sandbox as the other tools of this crate.
 
 mod editor;
 mod shell;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub use editor::EditorInput;
 pub use shell::ShellInput;
 
-/// The tools as a request to Anthropic's messages lists them. They have no description and no schema there.
+/// Entries for the tool list of a request to Anthropic's messages API. They have no description and no schema.
 pub fn definitions() -> [Value; 2] {
     [
         json!({ "type": "bash_20250124", "name": "bash" }),

@@ -1,18 +1,26 @@
-//! `bash_20250124`: a shell that remembers.
+//! `bash_20250124`: a shell with state.
 //!
-//! The choice: there is no process that waits between two calls. Each call is a bash of its own, which begins with what the one
-//! before left behind. A process that waits would be lost with every parked sandbox, stopped machine and full memory, would need
-//! a way in that one provider does not have, and could not be held to the time of one command; and what hangs would hang for good.
-//! What a shell leaves behind is a file beside the workspace's own programs, written whole or not at all.
+//! No process waits between two calls. Each call is a new bash that starts with the state that the previous one left.
+//! A waiting process would be lost when the sandbox is parked, its machine stops or its memory is full. It would need
+//! a channel that one provider does not have, and the time limit of a single command could not apply to it. A hanging
+//! command would block it forever. The state is a file beside the workspace's own programs. It is written atomically.
 //!
-//! Kept are: working directory, `OLDPWD` and the stack of `pushd`; variables with their attributes, and that one was unset;
-//! functions; aliases; options of `set` and `shopt`; traps; umask, soft limits, arguments of `set --`, and `$?`. What runs in
-//! the background goes on, but is no job of the next call: `jobs`, `wait` and `$!` do not know it. Descriptors of `exec` are not
-//! kept. `exit` ends the call and not the shell. A call that is killed, becomes another program, or ends by a trap on EXIT that
-//! it has set leaves the shell as it was before, and says so. A trap on ERR runs once more where the last command fails, and what
-//! is local to a function that ends the shell stays behind as if it were not. Of two calls at once, one waits for the other.
+//! The following state is kept:
 //!
-//! `shell/call.sh` goes round a command from outside, `shell/session.sh` from inside.
+//! - working directory, `OLDPWD` and the stack of `pushd`
+//! - variables with their attributes, including unset ones
+//! - functions and aliases
+//! - options of `set` and `shopt`
+//! - traps
+//! - umask, soft limits, arguments of `set --`, and `$?`
+//!
+//! Background processes continue but are not jobs of the next call: `jobs`, `wait` and `$!` do not know them. File
+//! descriptors opened by `exec` are not kept. `exit` ends the call but not the shell. A call that is killed, becomes
+//! another program, or ends by its own EXIT trap leaves the state unchanged and reports that. An ERR trap runs once
+//! more if the last command fails. Local variables of a function that ends the shell are kept as if they were not
+//! local. Concurrent calls wait for each other.
+//!
+//! `shell/call.sh` wraps a command from outside, `shell/session.sh` from inside.
 
 use futures::{FutureExt, Stream, StreamExt, stream};
 use serde::Deserialize;
@@ -23,19 +31,19 @@ use crate::tools::bash::{self, Starting, quoted};
 use crate::tools::output::CANCELLED;
 use crate::tools::{BashOutput, Error, Result, Toolkit};
 
-/// Longest command, in bytes. Linux takes no more than about 2 MiB of arguments.
+/// Maximum length of a command in bytes. Linux allows about 2 MiB of arguments.
 const MAX_COMMAND_BYTES: usize = 1024 * 1024;
 
-/// Longest piece of a command: Linux takes no argument of 128 KiB.
+/// Maximum length of a piece of a command. Linux allows no argument of 128 KiB.
 const MAX_PIECE_BYTES: usize = 96 * 1024;
 
-/// Most that a shell remembers, in bytes. All of it is read for every call.
+/// Maximum size of the state in bytes. All of it is read for every call.
 const MAX_MEMORY_BYTES: usize = 1024 * 1024;
 
-/// How long before its own end a call that waits for another one gives up, so that it can say so.
+/// How long before its own deadline a waiting call gives up, so that it can report that.
 const SAY_SO_S: f64 = 1.0;
 
-/// The shortest time that a call waits for another one.
+/// Minimum time that a call waits for another one.
 const MIN_TURN_S: f64 = 0.5;
 
 const CALL: &str = include_str!("shell/call.sh");
@@ -43,21 +51,21 @@ const SESSION: &str = include_str!("shell/session.sh");
 
 const AS_BEFORE: &str = "The shell is as it was before this command.";
 
-/// What the model sends: a command, or the wish for a new shell.
+/// Input from the model: a command, or a restart of the shell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellInput {
-    /// What to run, up to 1 MiB.
+    /// Command to run, at most 1 MiB.
     #[serde(default)]
     pub command: Option<String>,
-    /// Forget what the shell remembers.
+    /// Discards the state of the shell.
     #[serde(default)]
     pub restart: Option<bool>,
 }
 
 impl Toolkit {
-    /// Runs a command in the shell that remembers, and tells of it as [`Toolkit::bash`] does. The time that it waits for another
-    /// command of this shell is its own.
+    /// Runs a command in the shell and streams its state like [`Toolkit::bash`]. Waiting for another command of this
+    /// shell counts against its time limit.
     pub fn shell(
         &self,
         input: ShellInput,
@@ -93,7 +101,7 @@ fn script_of(input: ShellInput, turn_s: f64) -> Result<String> {
     }
 }
 
-/// One act of `call.sh`, in the environment that every command has.
+/// One operation of `call.sh`, in the environment that every command has.
 fn call(pieces: &[String], turn_s: f64, act: &str) -> String {
     let (environment, session, command) = (bash::script(""), quoted(SESSION), pieces.join(" "));
     format!(
@@ -102,7 +110,7 @@ fn call(pieces: &[String], turn_s: f64, act: &str) -> String {
     )
 }
 
-/// The command in pieces that are arguments, of which there is one at least.
+/// Splits the command into pieces that fit into arguments. There is at least one.
 fn pieces(command: &str) -> impl Iterator<Item = &str> {
     let (first, mut rest) = command.split_at(command.floor_char_boundary(MAX_PIECE_BYTES));
     let more = std::iter::from_fn(move || {
@@ -113,7 +121,7 @@ fn pieces(command: &str) -> impl Iterator<Item = &str> {
     std::iter::once(first).chain(more)
 }
 
-/// The command, with a word where it was ended and nobody in the sandbox can say what that means for the shell.
+/// The command, with a notice if it was ended and its effect on the shell is unknown.
 fn telling(starting: Starting) -> Starting {
     let tell = |event| {
         let is_cut = matches!(&event, Ok(Event::Ended(end)) if end.reason != EndReason::Exited);
@@ -123,7 +131,7 @@ fn telling(starting: Starting) -> Starting {
     starting.map(move |running| Ok(Running::new(running?.flat_map(tell).boxed()))).boxed()
 }
 
-/// The same where it was cancelled, of which no event tells.
+/// Same, for a cancelled command, for which no event arrives.
 fn told_of_cancel(mut output: BashOutput) -> BashOutput {
     if output.exit_code == CANCELLED {
         output.stderr.push(' ');

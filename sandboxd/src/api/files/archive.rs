@@ -1,4 +1,4 @@
-//! Many files at once: `GET` and `PUT …/files:archive?path=`.
+//! Archives: `GET` and `PUT …/files:archive?path=`.
 
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -16,14 +16,14 @@ use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::FieldError;
 use crate::model::files::Compression;
 
-/// Pack files
+/// Download an archive.
 ///
-/// A directory's entries are named from it; a file is packed alone. Fifos, sockets and devices are left out. What cannot be
-/// read refuses the archive, or breaks it off.
+/// Names in the archive are relative to the directory. A file is packed alone. FIFOs, sockets and devices are
+/// skipped. If an entry cannot be read, the request fails, or the connection breaks off if data was already sent.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:archive", operation_id = "packFiles", tag = "files",
-    params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
-        ("format" = Option<String>, Query, description = "How it is packed.")),
-    responses((status = 200, description = "The archive.", content(("application/x-tar"), ("application/gzip"), ("application/zstd"))),
+    params(InSandbox, ("path" = Option<String>, Query, description = "Directory or file to pack. Default: the workspace."),
+        ("format" = Option<String>, Query, description = "Format of the archive.")),
+    responses((status = 200, description = "Archive.", content(("application/x-tar"), ("application/gzip"), ("application/zstd"))),
         ByName, ByQuery, BySize, BySandbox))]
 pub(in crate::api) async fn pack(
     State(state): State<ApiState>,
@@ -43,13 +43,14 @@ pub(in crate::api) async fn pack(
     Ok((headers, body(bytes)).into_response())
 }
 
-/// Unpack files
+/// Unpack an archive.
 ///
-/// All of the archive or nothing. How it is compressed is found out. Members that would leave the workspace, links that lead
-/// out of it, devices and fifos are refused; members, levels and bytes are bounded.
+/// Unpacks the whole archive or nothing. The compression is detected. The archive is rejected if a member or a link
+/// leads out of the workspace, or if it contains devices or FIFOs. The number of members, their depth and their size
+/// are limited.
 #[utoipa::path(put, path = "/v1/sandboxes/{id}/files:archive", operation_id = "unpackFiles", tag = "files",
-    params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace.")),
-    request_body(content_type = "application/octet-stream", description = "A tar archive, as it is or with gzip or zstd."),
+    params(InSandbox, ("path" = Option<String>, Query, description = "Directory to unpack into. Default: the workspace.")),
+    request_body(content_type = "application/octet-stream", description = "Tar archive, uncompressed or compressed with gzip or zstd."),
     responses((status = 200, body = ArchiveUnpacked), ByName, ByQuery, ByUpload, BySize, BySandbox))]
 pub(in crate::api) async fn unpack(
     State(state): State<ApiState>,

@@ -1,7 +1,7 @@
-//! Files as they are: `GET` and `PUT …/files?path=`.
+//! Raw file content: `GET` and `PUT …/files?path=`.
 //!
-//! Conditions and ranges are those of HTTP (RFC 9110 sections 13 and 14). What is served comes from a sandbox, so a
-//! browser must take it for nothing but bytes to keep.
+//! Conditions and ranges follow HTTP (RFC 9110 sections 13 and 14). The content comes from a sandbox, so the headers
+//! make a browser download it instead of rendering it.
 
 use std::sync::Arc;
 
@@ -28,18 +28,18 @@ use crate::model::FieldError;
 use crate::model::files::{FileHeader, FilePath, FileTarget};
 use crate::service::{self, Service};
 
-/// Read a file as it is
+/// Read a file's content.
 ///
-/// All of it or a range, of any size. `if-match`, `if-none-match` and `if-range` are followed.
+/// Returns the whole file or a range, of any size. Supports `if-match`, `if-none-match` and `if-range`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "getFile", tag = "files",
-    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
+    params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes."),
         ("range" = Option<String>, Header, description = "One range of bytes."),
-        ("if-match" = Option<String>, Header, description = "Etags of which the file must have one, or `*`."),
-        ("if-range" = Option<String>, Header, description = "The etag that the range is of."),
-        ("if-none-match" = Option<String>, Header, description = "Etags of copies that need not be sent again.")),
-    responses((status = 200, description = "The file.", content_type = "application/octet-stream", headers(("etag" = String), ("last-modified" = String))),
-        (status = 206, description = "The range.", content_type = "application/octet-stream", headers(("etag" = String), ("content-range" = String))),
-        (status = 304, description = "It is as `if-none-match` says."), ByName, ByQuery, ByRange, ByCondition, BySandbox))]
+        ("if-match" = Option<String>, Header, description = "Etags, one of which the file must have, or `*`."),
+        ("if-range" = Option<String>, Header, description = "Etag of the version that the range belongs to."),
+        ("if-none-match" = Option<String>, Header, description = "Etags of the client's copies. A matching file is not sent again.")),
+    responses((status = 200, description = "Content of the file.", content_type = "application/octet-stream", headers(("etag" = String), ("last-modified" = String))),
+        (status = 206, description = "Content of the range.", content_type = "application/octet-stream", headers(("etag" = String), ("content-range" = String))),
+        (status = 304, description = "The file has one of the etags in `if-none-match`."), ByName, ByQuery, ByRange, ByCondition, BySandbox))]
 pub(in crate::api) async fn get(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -59,17 +59,17 @@ pub(in crate::api) async fn get(
     Ok((status, headers_of(&header, is_part), body(bytes)).into_response())
 }
 
-/// Write a file as it is
+/// Write a file's content.
 ///
-/// Of any size. It appears at once and whole, or not at all; directories on the way are made. `if-match`, and `if-none-match: *`,
-/// are followed.
+/// Accepts any size. The write is atomic: the whole file appears at once, or nothing changes. Missing parent
+/// directories are created. Supports `if-match` and `if-none-match: *`.
 #[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "putFile", tag = "files",
-    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
-        ("if-match" = Option<String>, Header, description = "The etag that the file must have, or `*`."),
-        ("if-none-match" = Option<String>, Header, description = "`*`: there must be none."),
-        ("mode" = Option<String>, Query, description = "Permission bits in octal; without it those of the file that is replaced, or 644."),
-        ("durable" = Option<bool>, Query, description = "Answer when the file would outlive a crash of the machine.")),
-    request_body(content_type = "application/octet-stream", description = "The file."),
+    params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes."),
+        ("if-match" = Option<String>, Header, description = "Etag that the file must have, or `*`."),
+        ("if-none-match" = Option<String>, Header, description = "`*`: the file must not exist."),
+        ("mode" = Option<String>, Query, description = "Permission bits in octal. Default: those of the replaced file, or 644."),
+        ("durable" = Option<bool>, Query, description = "Responds only when the file would survive a crash of the machine.")),
+    request_body(content_type = "application/octet-stream", description = "Content of the file."),
     responses((status = 200, body = FileWritten, headers(("etag" = String))), ByName, ByQuery, ByUpload, ByCondition, BySandbox))]
 pub(in crate::api) async fn put(
     State(state): State<ApiState>,
@@ -80,7 +80,7 @@ pub(in crate::api) async fn put(
     content: Upload,
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
-    // What says that it is a part would replace the whole (RFC 9110 section 14.5).
+    // A partial body would replace the whole file (RFC 9110 section 14.5).
     for part in [CONTENT_RANGE, CONTENT_ENCODING] {
         if headers.contains_key(&part) {
             let problem = "is not taken: the body is the file, whole and as it is";
@@ -96,7 +96,7 @@ pub(in crate::api) async fn put(
     Ok((etag.map(|etag| [(ETAG, etag)]), Json(written)).into_response())
 }
 
-/// A mode in a query is what people write: octal, with or without `0o`.
+/// Parses the mode in a query: octal, with or without `0o`.
 fn mode(query: &Params) -> Result<Option<u32>> {
     let Some(text) = query.get("mode") else {
         return Ok(None);
@@ -107,24 +107,24 @@ fn mode(query: &Params) -> Result<Option<u32>> {
     Ok(Some(mode))
 }
 
-/// A file that was opened, and what is read of it.
+/// An open file and the bytes to send.
 struct Opened {
     header: FileHeader,
     bytes: ByteStream,
-    /// It is the range that was asked for, and not all of it.
+    /// Whether the bytes are the requested range instead of the whole file.
     is_part: bool,
 }
 
-/// Opens the file, at the range where that is to be followed. Conditions are judged by the file that was opened, and in their
-/// order (RFC 9110 section 13.2.2): what the caller has, then whether the range is of this file, and only then whether
-/// there is anything in it.
+/// Opens the file, at the range if that applies. Conditions are checked against the open file, in the order of RFC
+/// 9110 section 13.2.2: whether the client's copy is current, whether the range is of this file, and whether it
+/// contains a byte.
 async fn open(service: &Arc<Service>, id: &SandboxId, path: FilePath, headers: &HeaderMap) -> Result<Opened> {
     if let Some(range) = precondition::range(headers) {
         match service.read_file(id, path.clone(), Some(range)).await {
             Ok((header, bytes)) if is_range_of(headers, header.info.etag.as_deref()) => {
                 return Ok(Opened { header, bytes, is_part: true });
             }
-            // Of another file than the one the caller has a part of, all is wanted.
+            // The range belongs to another version of the file, so the whole file is sent.
             Ok(_) | Err(service::Error::RangeEmpty { .. }) => {}
             Err(error) => return Err(error.into()),
         }

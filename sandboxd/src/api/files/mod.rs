@@ -1,6 +1,6 @@
-//! Files: wire to model and back.
+//! File handlers: convert between wire and model types.
 //!
-//! Here is what is answered in JSON; [`content`] has files as they are, [`archive`] many at once, [`search`] what is found,
+//! This module has the JSON routes. [`content`] has raw file content, [`archive`] archives, [`search`] searches, and
 //! [`watch`] changes.
 
 pub(super) mod archive;
@@ -38,9 +38,9 @@ use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};
 use crate::service;
 
-/// Write files
+/// Write files.
 ///
-/// All of them or none. Directories on the way are made.
+/// Writes either all files or none. Missing parent directories are created.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files:write", operation_id = "writeFiles", tag = "files",
     params(InSandbox), request_body = WriteFiles,
     responses((status = 200, body = Done), ByName, ByBody, BySandbox))]
@@ -60,11 +60,11 @@ pub(super) async fn write(
     Ok(Json(Done::OK))
 }
 
-/// Read a file
+/// Read a file.
 ///
-/// The whole of a file that is not too long, or that there is none.
+/// Returns the whole file, at most 50 MiB, or `found: false` if it does not exist.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:read", operation_id = "readFile", tag = "files",
-    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes.")),
+    params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes.")),
     responses((status = 200, body = FileRead), ByName, ByQuery, BySize, BySandbox))]
 pub(super) async fn read(
     State(state): State<ApiState>,
@@ -77,13 +77,14 @@ pub(super) async fn read(
     Ok(Json(FileRead { found: content_base64.is_some(), content_base64 }))
 }
 
-/// Delete a file or directory
+/// Delete a file or directory.
 ///
-/// No link is followed. From the first moment on nothing of it can be found. `if-match` is followed.
+/// Does not follow symbolic links. A directory disappears at once, even if its removal takes longer. Supports
+/// `if-match`.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/files", operation_id = "deleteFile", tag = "files",
-    params(InSandbox, ("path" = String, Query, description = "Under the workspace, or relative to it; may be percent-encoded bytes."),
-        ("if-match" = Option<String>, Header, description = "The etag that the file must have, or `*`."),
-        ("recursive" = Option<bool>, Query, description = "Also a directory with something in it.")),
+    params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes."),
+        ("if-match" = Option<String>, Header, description = "Etag that the file must have, or `*`."),
+        ("recursive" = Option<bool>, Query, description = "Also deletes a directory that is not empty.")),
     responses((status = 200, body = FileDeleted), ByName, ByQuery, ByState, ByCondition, BySandbox))]
 pub(super) async fn delete(
     State(state): State<ApiState>,
@@ -99,11 +100,11 @@ pub(super) async fn delete(
     Ok(Json(FileDeleted { ok: true, removed }))
 }
 
-/// What a path names
+/// Inspect a path.
 ///
-/// A link is told of as it is, and not followed.
+/// Returns information about a file, directory or link. A symbolic link is not followed.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:stat", operation_id = "statFile", tag = "files",
-    params(InSandbox, ("path" = Option<String>, Query, description = "Without it the workspace.")),
+    params(InSandbox, ("path" = Option<String>, Query, description = "Path in the workspace. Default: the workspace itself.")),
     responses((status = 200, body = FileInfo), ByName, ByQuery, BySandbox))]
 pub(super) async fn stat(
     State(state): State<ApiState>,
@@ -114,14 +115,14 @@ pub(super) async fn stat(
     Ok(Json(wire::info(state.service.stat_file(&id, path_of("path", path)?).await?)))
 }
 
-/// List a directory
+/// List a directory.
 ///
-/// In the order of the paths' parts, a page at a time. No link is followed.
+/// Returns entries sorted by the parts of their paths, one page at a time. Does not follow symbolic links.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:list", operation_id = "listFiles", tag = "files",
-    params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
-        ("depth" = Option<u32>, Query, description = "Levels; 1 is the directory itself."),
-        ("limit" = Option<u32>, Query, description = "Entries at most; a page may be shorter where paths are long."),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before.")),
+    params(InSandbox, ("path" = Option<String>, Query, description = "Directory. Default: the workspace."),
+        ("depth" = Option<u32>, Query, description = "Number of levels. 1 lists only the directory itself."),
+        ("limit" = Option<u32>, Query, description = "Maximum number of entries. A page may be shorter if paths are long."),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page.")),
     responses((status = 200, body = FileList), ByName, ByQuery, BySandbox))]
 pub(super) async fn list(
     State(state): State<ApiState>,
@@ -146,9 +147,9 @@ pub(super) async fn list(
     Ok(Json(wire::page(state.service.list_files(&id, wish).await?)))
 }
 
-/// Make a directory
+/// Create a directory.
 ///
-/// What is missing above it is made too. One that is there is as good as made.
+/// Creates missing parent directories too. Succeeds if the directory already exists.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files:mkdir", operation_id = "makeDirectory", tag = "files",
     params(InSandbox), request_body = MakeDir,
     responses((status = 200, body = DirMade), ByName, ByBody, BySandbox))]
@@ -162,9 +163,9 @@ pub(super) async fn mkdir(
     Ok(Json(DirMade { ok: true, created }))
 }
 
-/// Move a file or directory
+/// Move a file or directory.
 ///
-/// Directories on the way to the new path are made.
+/// Creates missing parent directories of the new path.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files:move", operation_id = "moveFile", tag = "files",
     params(InSandbox), request_body = MoveFile,
     responses((status = 200, body = Done), ByName, ByBody, ByState, BySandbox))]
@@ -179,9 +180,10 @@ pub(super) async fn rename(
     Ok(Json(Done::OK))
 }
 
-/// Edit a file
+/// Edit a file.
 ///
-/// All of the edits or none, and none where the file changes meanwhile. Line ends, byte order mark and mode stay.
+/// Applies all edits or none. None is applied if the file changes in the meantime. Line endings, byte order mark and
+/// mode are kept.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files:edit", operation_id = "editFile", tag = "files",
     params(InSandbox), request_body = EditFile,
     responses((status = 200, body = FileEdited), ByName, ByBody, ByState, ByCondition, BySandbox))]
@@ -212,11 +214,11 @@ fn new_file(at: usize, file: FileToWrite) -> std::result::Result<NewFile, FieldE
     Ok(NewFile { target, content: content.into() })
 }
 
-/// Permission bits of a file: no setuid, setgid or sticky bit.
+/// Permission bits of a file, without setuid, setgid and sticky bits.
 const MAX_MODE: u32 = 0o777;
 const MODE_PROBLEM: &str = "must be 0 to 511 (0o777)";
 
-/// A path that names something in the workspace.
+/// Checks a path that must name an entry of the workspace.
 fn named(field: &str, path: Bytes) -> std::result::Result<FilePath, FieldError> {
     if path.is_empty() {
         let problem = format!("must be 1 to {} bytes without NUL", limits::MAX_PATH_BYTES);
@@ -225,7 +227,7 @@ fn named(field: &str, path: Bytes) -> std::result::Result<FilePath, FieldError> 
     path_of(field, path)
 }
 
-/// What no path can be. Where a path leads is found out inside the sandbox. An empty one is the workspace.
+/// Checks a path. An empty one is the workspace. Where it leads is resolved inside the sandbox.
 fn path_of(field: &str, path: Bytes) -> std::result::Result<FilePath, FieldError> {
     if path.len() > limits::MAX_PATH_BYTES || path.contains(&0) {
         let problem = format!("must be at most {} bytes without NUL", limits::MAX_PATH_BYTES);
@@ -234,7 +236,8 @@ fn path_of(field: &str, path: Bytes) -> std::result::Result<FilePath, FieldError
     Ok(FilePath(path))
 }
 
-/// What was promised whole. Where it breaks off its client sees the connection end, and only the log can say why.
+/// Body of a response that must be complete. If it breaks off, the client sees the connection end and the log has the
+/// reason.
 fn body(bytes: ByteStream) -> Body {
     let request = Span::current();
     let broke_off = move |error: &service::Error| {

@@ -1,4 +1,4 @@
-//! Conditions and ranges in the headers of a request (RFC 9110 sections 13 and 14).
+//! Conditional and range headers of a request (RFC 9110 sections 13 and 14).
 
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE};
 use axum::http::{HeaderMap, HeaderValue};
@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use crate::model::FieldError;
 use crate::model::files::ByteRange;
 
-/// What a write goes by: the etag that the file must have, and whether there must be none.
+/// Conditions of a write: the etag that the file must have, and whether it must not exist.
 pub(super) fn of_write(headers: &HeaderMap) -> Result<(Option<String>, bool), FieldError> {
     let if_match = if_match(headers)?;
     match one(headers, "if-none-match", IF_NONE_MATCH.as_str())? {
@@ -16,26 +16,26 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<(Option<String>, bool), Fi
     }
 }
 
-/// The etag that the file must have, or `*`.
+/// Etag that the file must have, or `*`.
 pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<String>, FieldError> {
     match one(headers, "if-match", IF_MATCH.as_str())? {
         None => Ok(None),
         Some("*") => Ok(Some("*".to_owned())),
-        // A weak etag is never the same as another (section 8.8.3.2), so it is passed on to fail.
+        // A weak etag never matches (section 8.8.3.2), so it is passed on and fails there.
         Some(weak) if weak.strip_prefix("W/").is_some_and(is_quoted) => Ok(Some(weak.to_owned())),
         Some(etag) if is_quoted(etag) => Ok(unquoted(etag).map(str::to_owned)),
         Some(_) => Err(FieldError::new("if-match", "must be `*` or one etag in double quotes")),
     }
 }
 
-/// Whether the file may be read as `if-match` says. Unlike a write, a read may name several etags.
+/// Whether `if-match` allows the read. Unlike a write, a read may name several etags.
 pub(super) fn is_match(headers: &HeaderMap, etag: Option<&str>) -> bool {
     if !headers.contains_key(IF_MATCH) {
         return true;
     }
     let lines = headers.get_all(IF_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut wanted = lines.flat_map(|line| line.split(',')).map(str::trim);
-    // A weak etag is never the same as another (section 8.8.3.2).
+    // A weak etag never matches (section 8.8.3.2).
     wanted.any(|wanted| wanted == "*" || (etag.is_some() && unquoted(wanted) == etag))
 }
 
@@ -47,23 +47,23 @@ fn one<'a>(headers: &'a HeaderMap, field: &str, name: &str) -> Result<Option<&'a
     text.map(Some).ok_or_else(|| FieldError::new(field, "must be `*` or one etag"))
 }
 
-/// Whether the caller has the file as it is.
+/// Whether the client's copy is current.
 pub(super) fn is_not_modified(headers: &HeaderMap, etag: Option<&str>) -> bool {
     let Some(etag) = etag else { return false };
-    // A list may come in several lines (section 5.3).
+    // A list may span several header lines (section 5.3).
     let lines = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut known = lines.flat_map(|line| line.split(',')).map(str::trim);
     known.any(|known| known == "*" || unquoted(known.strip_prefix("W/").unwrap_or(known)) == Some(etag))
 }
 
-/// Whether a range that is asked for is one of the file as it is. A date is passed over like the etag of another file,
-/// because a file may change twice in a second (section 13.1.5).
+/// Whether `if-range` matches the file. A date never matches, because a file may change twice in a second (section
+/// 13.1.5).
 pub(super) fn is_range_of(headers: &HeaderMap, etag: Option<&str>) -> bool {
     let Some(condition) = headers.get(IF_RANGE) else { return true };
     etag.and_then(quoted).is_some_and(|etag| etag == *condition)
 }
 
-/// The one range that is asked for. Several, and what is no range of bytes, may be passed over (section 14.2).
+/// The requested range. Several ranges and other units may be ignored (section 14.2).
 pub(super) fn range(headers: &HeaderMap) -> Option<ByteRange> {
     let text = headers.get(RANGE)?.to_str().ok()?;
     let (unit, span) = text.split_once('=')?;
@@ -79,13 +79,13 @@ pub(super) fn range(headers: &HeaderMap) -> Option<ByteRange> {
     }
 }
 
-/// Digits and nothing else: no sign, no space.
+/// Parses digits only: no sign, no space.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// An etag as it stands in a header.
+/// Etag in the form of a header.
 pub(super) fn quoted(etag: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("\"{etag}\"")).ok()
 }
@@ -94,7 +94,7 @@ fn unquoted(etag: &str) -> Option<&str> {
     etag.strip_prefix('"')?.strip_suffix('"')
 }
 
-/// Whether a text is an etag as it stands in a header, but for `W/` (section 8.8.3).
+/// Whether a text is an etag in the form of a header, without `W/` (section 8.8.3).
 fn is_quoted(etag: &str) -> bool {
     unquoted(etag).is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"'))
 }

@@ -1,4 +1,4 @@
-//! What is searched for in files and among names.
+//! Searches in file contents and names.
 
 use axum::extract::State;
 use sandbox_api::files::{GlobFiles, GlobFound, GrepFiles, GrepFound};
@@ -14,9 +14,10 @@ use crate::model::files::{GlobWish, GrepWish};
 use crate::model::limits;
 use crate::model::sandbox::checked;
 
-/// Search in files
+/// Search in file contents.
 ///
-/// What `.gitignore` files leave out is left out, and so are files that are no text.
+/// Skips `.git` and files that `.gitignore` excludes, unless `includeIgnored` is set. The search of a file stops at
+/// its first NUL byte.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files:grep", operation_id = "grepFiles", tag = "files",
     params(InSandbox), request_body = GrepFiles,
     responses((status = 200, body = GrepFound), ByName, ByBody, BySandbox))]
@@ -38,9 +39,9 @@ pub(in crate::api) async fn grep(
     Ok(Json(wire::grep_found(state.service.grep(&id, wish).await?)))
 }
 
-/// Search for names
+/// Search for file names.
 ///
-/// Files and directories whose path fits a pattern.
+/// Returns files and directories whose path matches a glob.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files:glob", operation_id = "globFiles", tag = "files",
     params(InSandbox), request_body = GlobFiles,
     responses((status = 200, body = GlobFound), ByName, ByBody, BySandbox))]

@@ -1,4 +1,4 @@
-//! Changes as lines of JSON: `GET …/files:watch?path=`.
+//! Change events as JSON lines: `GET …/files:watch?path=`.
 
 use std::convert::Infallible;
 
@@ -23,14 +23,15 @@ use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::limits;
 
-/// Watch files
+/// Watch files.
 ///
-/// Lines of JSON: first `ready`, from which on nothing is missed, then changes, and a heartbeat in the silence between them.
-/// The last is `gone` where what was watched is, and `lost` where the sandbox's container went away. Keeps the sandbox in use until the caller leaves.
+/// Streams JSON lines: first `ready`, after which every change is reported, then changes, with a heartbeat after
+/// every 15 seconds of silence. The last record is `gone` if the watched path is gone, or `lost` if the sandbox's
+/// container went away. The sandbox counts as used until the client closes the stream.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:watch", operation_id = "watchFiles", tag = "files",
-    params(InSandbox, ("path" = Option<String>, Query, description = "The directory; without it the workspace."),
-        ("recursive" = Option<bool>, Query, description = "Also what is beneath.")),
-    responses((status = 200, description = "One change a line.", body = WatchRecord, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
+    params(InSandbox, ("path" = Option<String>, Query, description = "Directory or file to watch. Default: the workspace."),
+        ("recursive" = Option<bool>, Query, description = "Also watches everything below the directory.")),
+    responses((status = 200, description = "One change per line.", body = WatchRecord, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
 pub(in crate::api) async fn watch(
     State(state): State<ApiState>,
     Path(id): Path<String>,
@@ -47,7 +48,7 @@ pub(in crate::api) async fn watch(
     Ok((headers, Body::from_stream(lines(changes))).into_response())
 }
 
-/// The changes, with a heartbeat in the silence between them. Never fails: where nobody watches any more, it ends as `lost`.
+/// Streams changes, with heartbeats in between. Never fails: if the watch breaks off, it ends as `lost`.
 fn lines(changes: ChangeStream) -> impl Stream<Item = std::result::Result<Bytes, Infallible>> + Send {
     futures::stream::unfold(Some(changes), |changes| async move {
         let mut changes = changes?;
@@ -58,7 +59,7 @@ fn lines(changes: ChangeStream) -> impl Stream<Item = std::result::Result<Bytes,
                 debug!(error = &error as &dyn std::error::Error, "a watch broke off");
                 vec![WatchRecord::Lost]
             }
-            // A watch has an end; without one it was cut.
+            // A watch ends with a record. Without one it was cut off.
             Ok(None) => vec![WatchRecord::Lost],
         };
         let is_over = matches!(records.last(), Some(WatchRecord::Gone | WatchRecord::Lost));

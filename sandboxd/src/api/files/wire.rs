@@ -1,4 +1,4 @@
-//! Between the words of the wire and those of the model.
+//! Conversions between wire and model types of files.
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
@@ -37,7 +37,7 @@ pub(super) fn page(page: FilePage) -> FileList {
     FileList { entries: page.entries.into_iter().map(info).collect(), next_cursor }
 }
 
-/// The path of the last entry of the page before.
+/// Decodes a cursor: the path of the last entry of the previous page.
 pub(super) fn from_cursor(cursor: &str) -> Result<Bytes, FieldError> {
     let path = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
     let path = path.filter(|path| (1..=limits::MAX_PATH_BYTES).contains(&path.len()) && !path.contains(&0));
@@ -96,7 +96,7 @@ pub(super) fn change(change: Change) -> WatchRecord {
     }
 }
 
-/// Bytes as text, and in base64 where they are none.
+/// Returns text, and base64 if the bytes are not valid UTF-8.
 fn text(bytes: &Bytes) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), None),
@@ -104,7 +104,7 @@ fn text(bytes: &Bytes) -> (String, Option<String>) {
     }
 }
 
-/// A path in a refusal.
+/// Path for an error message.
 pub(super) fn shown(path: &files::FilePath) -> String {
     text(&path.0).0
 }
@@ -113,7 +113,7 @@ fn time(ns: i64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default()
 }
 
-/// A time as HTTP writes it (RFC 9110 section 5.6.7).
+/// Time in HTTP format (RFC 9110 section 5.6.7).
 pub(super) fn http_date(ns: i64) -> String {
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time(ns)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How requests are refused: named by why, so that a handler lists reasons and not statuses.
+//! Error responses, grouped by cause, so that a handler lists causes instead of statuses.
 //!
 //! Each status is described once, under `components/responses`, from the closed list of codes.
 
@@ -11,13 +11,13 @@ use utoipa::{IntoResponses, PartialSchema};
 
 type Answers = BTreeMap<String, RefOr<Response>>;
 
-/// Refusals that any request may meet that needs the token.
+/// Errors of every request that needs the token.
 const BEHIND_THE_DOOR: [ErrorCode; 5] = [Unauthenticated, Forbidden, RateLimited, Internal, Unavailable];
 
-/// Refusals that any other request may meet.
+/// Errors of every other request.
 const AT_THE_DOOR: [ErrorCode; 3] = [Forbidden, Internal, Unavailable];
 
-/// The query is not what it must be.
+/// The query is invalid.
 pub(in crate::api) struct ByQuery;
 
 impl IntoResponses for ByQuery {
@@ -26,7 +26,7 @@ impl IntoResponses for ByQuery {
     }
 }
 
-/// The JSON body is not what it must be, too long, or late.
+/// The JSON body is invalid, too long or late.
 pub(in crate::api) struct ByBody;
 
 impl IntoResponses for ByBody {
@@ -35,7 +35,7 @@ impl IntoResponses for ByBody {
     }
 }
 
-/// The path names something that is not there.
+/// The path names something that does not exist.
 pub(in crate::api) struct ByName;
 
 impl IntoResponses for ByName {
@@ -44,7 +44,7 @@ impl IntoResponses for ByName {
     }
 }
 
-/// The thing is in a state that does not allow it.
+/// The current state does not allow the operation.
 pub(in crate::api) struct ByState;
 
 impl IntoResponses for ByState {
@@ -53,7 +53,7 @@ impl IntoResponses for ByState {
     }
 }
 
-/// The sandbox has to be made, woken or asked, and that fails.
+/// Creating, waking or using the sandbox fails.
 pub(in crate::api) struct BySandbox;
 
 impl IntoResponses for BySandbox {
@@ -69,7 +69,7 @@ impl IntoResponses for BySandbox {
     }
 }
 
-/// The file is not as the request's conditions say, or as it was when it was read.
+/// The file does not meet the request's conditions, or changed since it was read.
 pub(in crate::api) struct ByCondition;
 
 impl IntoResponses for ByCondition {
@@ -78,7 +78,7 @@ impl IntoResponses for ByCondition {
     }
 }
 
-/// The file has no byte of the range.
+/// The file has no byte in the range.
 pub(in crate::api) struct ByRange;
 
 impl IntoResponses for ByRange {
@@ -87,7 +87,7 @@ impl IntoResponses for ByRange {
     }
 }
 
-/// The body does not come to its end, or stands still.
+/// The body is incomplete or stalls.
 pub(in crate::api) struct ByUpload;
 
 impl IntoResponses for ByUpload {
@@ -96,7 +96,7 @@ impl IntoResponses for ByUpload {
     }
 }
 
-/// What is read is larger than a caller can be given at once.
+/// The result is too large for one response.
 pub(in crate::api) struct BySize;
 
 impl IntoResponses for BySize {
@@ -105,7 +105,7 @@ impl IntoResponses for BySize {
     }
 }
 
-/// What each operation may answer besides what it says itself.
+/// Error responses that every operation may return.
 pub(super) fn everywhere(is_open: bool) -> Vec<(String, Value)> {
     let codes: &[ErrorCode] = if is_open { &AT_THE_DOOR } else { &BEHIND_THE_DOOR };
     refusals(codes).into_iter().map(|(status, response)| (status, json!(response))).collect()
@@ -124,7 +124,7 @@ fn name(status: u16) -> String {
     format!("Refused{status}")
 }
 
-/// `components/responses`: one for each status.
+/// `components/responses`: one response for each status.
 pub(super) fn components() -> Value {
     let mut components = Map::new();
     for status in codes().into_iter().map(ErrorCode::status) {
@@ -134,7 +134,7 @@ pub(super) fn components() -> Value {
     components.into()
 }
 
-/// Every code, from the schema that the wire type has of itself.
+/// Every code, from the schema of the wire type.
 fn codes() -> Vec<ErrorCode> {
     let schema = json!(ErrorCode::schema());
     let names = schema["enum"].as_array().cloned().unwrap_or_default();
@@ -145,17 +145,17 @@ fn component(codes: &[ErrorCode]) -> Value {
     let names: Vec<String> = codes.iter().map(ErrorCode::to_string).collect();
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let mut headers = json!({ "x-request-id": {
-        "description": "The request's id in the daemon's log.",
+        "description": "Id of the request in the daemon's log.",
         "schema": { "type": "string", "pattern": "^req_[0-9a-f]{32}$" },
     }});
     if codes.iter().any(|code| code.is_retryable()) {
         headers["retry-after"] = json!({
-            "description": "Seconds after which to try again.",
+            "description": "Seconds to wait before a retry.",
             "schema": { "type": "integer", "minimum": 1 },
         });
     }
     json!({
-        "description": format!("Refused: {}", quoted.join(" or ")),
+        "description": format!("Error: {}", quoted.join(" or ")),
         "headers": headers,
         "content": { "application/json": { "schema": {
             "allOf": [

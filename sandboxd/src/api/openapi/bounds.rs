@@ -1,4 +1,4 @@
-//! Which values are taken, from the very constants that they are checked with.
+//! Value constraints in the document, from the constants that the daemon checks against.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use crate::model::limits::*;
 use crate::model::sandbox::{DISK_MB, IDLE_TTL_MS, MAX_MAP_ENTRIES, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
 use crate::model::{NetworkMode, Resources, Runtime, SessionKey};
 
-/// A schema or an operation; its field or parameter, empty for the schema itself; what holds of it.
+/// A schema or operation, a field or parameter (empty for the schema itself), and its constraint.
 type Row = (&'static str, &'static str, Value);
 
 fn table() -> Vec<Row> {
@@ -131,11 +131,11 @@ fn table() -> Vec<Row> {
     ]
 }
 
-/// Writes them into the document.
+/// Writes the constraints into the document.
 pub(super) fn apply(document: &mut Value) {
     for (place, field, bound) in table() {
         let Some(schema) = schema_of(document, place, field) else { continue };
-        // What may be null or absent may be null still.
+        // A nullable field stays nullable.
         let is_nullable = schema["type"].as_array().is_some_and(|types| types.contains(&"null".into()));
         for (name, value) in bound.as_object().into_iter().flatten() {
             schema[name] = value.clone();
@@ -160,7 +160,7 @@ fn range(range: RangeInclusive<u64>) -> Value {
     json!({ "minimum": range.start(), "maximum": range.end() })
 }
 
-/// What the daemon's own range holds of is clamped to it.
+/// Any number, because the daemon clamps it to its own range.
 fn any_number() -> Value {
     json!({ "minimum": 0, "maximum": u64::MAX, "format": "uint64" })
 }
@@ -174,7 +174,8 @@ fn one_of<const N: usize>(names: [&str; N], default: &str) -> Value {
     json!({ "enum": names.as_slice(), "default": default })
 }
 
-/// A script alone, or a program or arguments without one; standard input in one way. What is null is absent.
+/// A script alone, or a program or arguments without a script, and at most one form of standard input. `null` is
+/// absent.
 fn either_script_or_program() -> Value {
     let (there, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
     let stdin_twice = json!({
@@ -189,7 +190,7 @@ fn either_script_or_program() -> Value {
     ] })
 }
 
-/// Arguments are those of a program that is named. What is null is absent.
+/// Arguments require a program. `null` is absent.
 fn program_of_its_arguments() -> Value {
     let (there, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
     json!({ "anyOf": [
@@ -198,7 +199,7 @@ fn program_of_its_arguments() -> Value {
     ] })
 }
 
-/// Text of so many bytes without NUL. A schema counts characters, of which there are never more than bytes.
+/// Text without NUL, with a length in bytes. A schema counts characters, of which there are never more than bytes.
 fn text(min: usize, max: usize) -> Value {
     json!({ "minLength": min, "maxLength": max, "pattern": "^[^\\u0000]*$" })
 }
@@ -209,21 +210,21 @@ fn argument() -> Value {
     argument
 }
 
-/// `*` or one etag, as RFC 9110 section 8.8.3 writes it, without a comma: lists are refused.
+/// `*` or one etag in the form of RFC 9110 section 8.8.3, without a comma, because lists are rejected.
 fn etag() -> Value {
     json!({ "pattern": "^(\\*|(W/)?\"[!#-+--~]*\")$" })
 }
 
-/// Not only blanks, and nothing that is no text.
+/// Text that is not blank, without control characters.
 fn session_key() -> Value {
     let (any, ink) = (r"[^\u0000-\u001f\u007f-\u009f]*", r"[^\u0000-\u001f\u007f-\u009f\s]");
     json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{any}{ink}{any}$") })
 }
 
-/// A host and perhaps a port, in every spelling that is answered. Names in other letters are taken as well.
+/// A host with an optional port, in every form that a response uses. Requests accept other scripts too.
 fn rule() -> Value {
     let label = "[A-Za-z0-9_-]{1,63}";
-    // Not what could be a number.
+    // Excludes anything that could be a number.
     let last = "(?!0[Xx])[A-Za-z0-9_-]{0,31}[A-Za-z_-][A-Za-z0-9_-]{0,31}";
     let name = format!(r"(?![A-Za-z0-9._-]{{254}})(?:{label}\.){{0,126}}{last}\.?");
     let byte = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
@@ -238,11 +239,11 @@ fn rule() -> Value {
     })
 }
 
-/// RFC 4291, section 2.2, with an IPv4 address only where Rust writes one.
+/// IPv6 address (RFC 4291, section 2.2), with an embedded IPv4 address only where Rust writes one.
 fn ipv6(v4: &str) -> String {
     let group = "[0-9A-Fa-f]{1,4}";
     let mut forms = vec![format!("(?:{group}:){{7}}{group}"), format!("::[Ff]{{4}}:{v4}")];
-    // So many groups before the gap; behind it as many as leave room for one of zeros.
+    // `before` groups precede the gap. The rest leaves room for at least one group of zeros.
     for before in 0..8 {
         let head = if before == 0 { ":".to_owned() } else { format!("(?:{group}:){{{before}}}") };
         let tail = match 7 - before {
@@ -267,7 +268,7 @@ fn variable() -> Value {
     json!({ "minLength": 1, "pattern": "^[^=\\u0000]*$" })
 }
 
-/// As RFC 4648 section 4 writes it, without bits that mean nothing.
+/// Base64 in the form of RFC 4648 section 4, without stray bits.
 fn base64() -> Value {
     json!({
         "contentEncoding": "base64",
@@ -275,7 +276,7 @@ fn base64() -> Value {
     })
 }
 
-/// Nobody could write to a standard input that stays open.
+/// A batch rejects `openStdin`, because nothing could write to the command.
 fn batch() -> Value {
     let start = json!({ "$ref": "#/components/schemas/StartCommand" });
     let closed = json!({ "properties": { "openStdin": { "enum": [false, null] } } });

@@ -1,6 +1,6 @@
-//! How it looks: one example for each body, and some that work on a daemon as they are.
+//! Examples: one for each body. Some work on a daemon unchanged.
 //!
-//! Each is read by its wire type, so none can be of another shape.
+//! Each is decoded with its wire type, so its shape cannot differ.
 
 use sandbox_api::batch::RunBatch;
 use sandbox_api::command::{Command, CommandEnded, CommandKilled, CommandStarted, KillCommand, StartCommand};
@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 
 use super::operations;
 
-/// Lines of a stream.
+/// Example lines of a command's stream.
 const STREAM: &str = r#"{"stream":"start","commandId":"cmd_0123456789abcdefghijkl","startedAt":"2026-01-01T12:00:00Z","timeoutMs":30000}
 {"stream":"stdout","seq":1,"data":"hello\n"}
 {"stream":"stderr","seq":2,"data":"\ufffd","dataBase64":"/w=="}
@@ -29,14 +29,14 @@ const STREAM: &str = r#"{"stream":"start","commandId":"cmd_0123456789abcdefghijk
 {"stream":"exit","exitCode":0,"signal":null,"reason":"exited","durationMs":12,"stdoutBytes":6,"stderrBytes":1,"droppedBytes":0}
 "#;
 
-/// Lines of a watch.
+/// Example lines of a watch.
 const CHANGES: &str = r#"{"event":"ready"}
 {"event":"created","path":"src/new.rs"}
 {"event":"moved","path":"src/main.rs","from":"src/new.rs"}
 {"event":"heartbeat"}
 "#;
 
-/// A schema's name and an example of it.
+/// Name of a schema, and an example.
 type Example = (String, Value);
 
 fn all() -> Result<Vec<Example>, Error> {
@@ -115,7 +115,7 @@ fn example<T: ToSchema + DeserializeOwned + Serialize>(json: Value) -> Result<Ex
     Ok((T::name().into_owned(), serde_json::to_value(serde_json::from_value::<T>(json)?)?))
 }
 
-/// Writes them into the document.
+/// Writes the examples into the document.
 pub(super) fn apply(document: &mut Value) {
     for (name, example) in all().into_iter().flatten() {
         if let Some(schema) = document["components"]["schemas"].get_mut(name) {
@@ -124,7 +124,7 @@ pub(super) fn apply(document: &mut Value) {
     }
     for operation in operations(document) {
         let lines = if operation["operationId"] == "watchFiles" { CHANGES } else { STREAM };
-        // An index would make what is not there.
+        // Indexing would create missing entries.
         let stream = operation.pointer_mut("/responses/200/content/application~1x-ndjson");
         if let Some(stream) = stream {
             stream["example"] = lines.into();

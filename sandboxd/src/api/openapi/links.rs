@@ -1,15 +1,15 @@
-//! What leads to what: an answer with an id links to the operations whose path takes it.
+//! Links between operations: a response with an id links to the operations whose path takes the id.
 
 use serde_json::{Map, Value, json};
 
 use super::operations;
 
-/// An operation whose answer has an id.
+/// An operation whose response contains an id.
 struct Source {
     operation_id: &'static str,
-    /// The path that takes the id, and with it those below.
+    /// Path that takes the id. Paths below it take it too.
     path: &'static str,
-    /// The path's parameters, and where each is found.
+    /// Parameters of the path, and where to find each.
     parameters: &'static [(&'static str, &'static str)],
 }
 
@@ -40,7 +40,7 @@ const SOURCES: [Source; 4] = [
     },
 ];
 
-/// Writes them into the document.
+/// Writes the links into the document.
 pub(super) fn apply(document: &mut Value) {
     for Source { operation_id, path, parameters } in SOURCES {
         let names: Map<String, Value> =
@@ -54,7 +54,7 @@ pub(super) fn apply(document: &mut Value) {
     }
 }
 
-/// Operations of this path and of those below it that take as many parameters in their path.
+/// Operations of this path and below it whose path has the same number of parameters.
 fn below(document: &Value, root: &str, parameters: usize) -> Vec<String> {
     let paths = document["paths"].as_object().into_iter().flatten();
     let found = paths.filter(|(path, _)| path.starts_with(root) && path.matches('{').count() == parameters);

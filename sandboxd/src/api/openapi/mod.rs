@@ -1,9 +1,8 @@
-//! The OpenAPI document: what the API offers, for programs and for the page at `/docs`.
+//! The OpenAPI document, for programs and for the page at `/docs`.
 //!
-//! Made from the same list as the router, so a route that is not in it does not exist. Shapes and words come from
-//! the wire types and the handlers; what no type can say is added here once for all of them: how one is let in,
-//! how a request may be refused ([`answers`]), which bounds hold ([`bounds`]), what leads to what ([`links`]), and how it
-//! looks ([`examples`]).
+//! It is built from the same list as the router, so it contains every route. Schemas and texts come from the wire
+//! types and the handlers. This module adds what types cannot express: authentication, error responses ([`answers`]),
+//! constraints ([`bounds`]), links ([`links`]) and examples ([`examples`]).
 
 pub(super) mod answers;
 mod bounds;
@@ -22,10 +21,10 @@ use utoipa_axum::router::UtoipaMethodRouter;
 pub(super) use self::params::{InCommand, InLink, InPort, InSandbox, InTerminal};
 use super::{ApiState, auth, verb};
 
-/// What the document says of the whole.
+/// Description of the whole API.
 const ABOUT: &str = include_str!("about.md");
 
-/// Routes, and what is said of them.
+/// Routes and their descriptions.
 pub(super) struct Routes {
     router: Router<ApiState>,
     said: OpenApi,
@@ -39,11 +38,11 @@ impl Routes {
         ErrorBody::schemas(&mut schemas);
         components.schemas.extend(schemas);
         components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
-        // axum refuses segments that begin with a colon, which once were its parameters.
+        // axum rejects segments that begin with a colon, which was its old parameter syntax.
         Self { router: Router::new().without_v07_checks(), said }
     }
 
-    /// Adds the handlers of a path, which is the one that is written above them too.
+    /// Adds the handlers of a path. It must be the path in their descriptions.
     pub(super) fn add(mut self, path: &str, described: UtoipaMethodRouter<ApiState>) -> Self {
         let (schemas, paths, handlers) = described;
         assert!(
@@ -58,12 +57,12 @@ impl Routes {
         self
     }
 
-    /// The router, without what stands before it.
+    /// Returns the router, without middleware.
     pub(super) fn into_router(self) -> Router<ApiState> {
         self.router
     }
 
-    /// The document.
+    /// Returns the document.
     pub(super) fn into_document(self) -> Bytes {
         serde_json::to_vec(&document(&self.said)).expect("it is JSON already").into()
     }
@@ -78,7 +77,7 @@ fn document(said: &OpenApi) -> Value {
         "description": ABOUT,
         "license": { "name": "MIT", "identifier": "MIT" },
     });
-    document["servers"] = json!([{ "url": "/", "description": "The daemon that served this document" }]);
+    document["servers"] = json!([{ "url": "/", "description": "The daemon that serves this document" }]);
     document["tags"] = tags();
     document["security"] = json!([{ "adminToken": [] }, { "bearer": [] }]);
     document["components"]["securitySchemes"] = security_schemes();
@@ -95,7 +94,7 @@ fn document(said: &OpenApi) -> Value {
     document
 }
 
-/// Adds to an operation what its place says already.
+/// Adds what follows from an operation's path and schemas.
 fn complete(path: &str, operation: &mut Value, schemas: &Value) {
     if auth::is_open(path) {
         operation["security"] = json!([]);
@@ -111,19 +110,19 @@ fn complete(path: &str, operation: &mut Value, schemas: &Value) {
     }
     let json = |body: &&mut Value| !schema_of(body).is_empty();
     if let Some(body) = operation.get_mut("requestBody").filter(json) {
-        // What has no field that must be there, nor one of several, may be left out as a whole.
+        // A body may be absent if none of its fields is required, alone or in a choice.
         let schema = &schemas[schema_of(body)];
         body["required"] = ["required", "oneOf"].iter().any(|rule| !schema[rule].is_null()).into();
     }
 }
 
-/// Every operation, to be changed.
+/// Iterates over every operation.
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
     let items = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut())
 }
 
-/// The schema of a JSON body.
+/// Name of the schema of a JSON body.
 fn schema_of(body: &Value) -> &str {
     let path = body["content"]["application/json"]["schema"]["$ref"].as_str();
     path.and_then(|path| path.rsplit('/').next()).unwrap_or_default()
@@ -131,13 +130,13 @@ fn schema_of(body: &Value) -> &str {
 
 fn tags() -> Value {
     json!([
-        { "name": "sandboxes", "description": "One hardened container with a workspace for each session." },
-        { "name": "commands", "description": "Programs and scripts in a sandbox, and what they write." },
+        { "name": "sandboxes", "description": "A hardened container with a workspace for each session." },
+        { "name": "commands", "description": "Programs and scripts in a sandbox, and their output." },
         { "name": "files", "description": "Files of a sandbox's workspace." },
-        { "name": "terminals", "description": "Programs on a terminal, for people to look at and type into." },
-        { "name": "ports", "description": "What listens in a sandbox, and links that lead there from outside." },
-        { "name": "network", "description": "What a sandbox may reach, and what it was refused." },
-        { "name": "daemon", "description": "The daemon itself: whether it works, its numbers, this document." },
+        { "name": "terminals", "description": "Programs on a terminal, for interactive use." },
+        { "name": "ports", "description": "Listening ports of a sandbox, and links to them from outside." },
+        { "name": "network", "description": "Network policy of a sandbox, and denied connections." },
+        { "name": "daemon", "description": "The daemon itself: health, metrics, orphans and this document." },
     ])
 }
 
@@ -152,12 +151,12 @@ fn security_schemes() -> Value {
         "bearer": {
             "type": "http",
             "scheme": "bearer",
-            "description": "The admin token, where the other header is not there or empty.",
+            "description": "The admin token. If both headers are present, both must be right.",
         },
         "browserPassword": {
             "type": "http",
             "scheme": "basic",
-            "description": "The admin token as the password of any user, for a browser that opens this page.",
+            "description": "The admin token as the password of any user, for browsers that open this page.",
         },
     })
 }
@@ -173,7 +172,7 @@ mod tests {
         serde_json::from_slice(&router::document()).unwrap()
     }
 
-    /// Path, method and what is said of it.
+    /// Path, method and description of every operation.
     fn described(document: &Value) -> Vec<(&str, &str, &Value)> {
         let items = document["paths"].as_object().unwrap().iter();
         items

@@ -1,4 +1,4 @@
-//! What paths name. Each type says it once for all routes below it.
+//! Path parameters. Each type describes them once for all routes below its path.
 
 use sandbox_api::{CommandId, LinkId, SandboxId, TerminalId};
 use utoipa::IntoParams;
@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "it only describes")]
 pub(in crate::api) struct InSandbox {
-    /// The sandbox's id.
+    /// Id of the sandbox.
     id: SandboxId,
 }
 
@@ -17,9 +17,9 @@ pub(in crate::api) struct InSandbox {
 #[into_params(parameter_in = Path, rename_all = "camelCase")]
 #[expect(dead_code, reason = "it only describes")]
 pub(in crate::api) struct InCommand {
-    /// The sandbox's id.
+    /// Id of the sandbox.
     id: SandboxId,
-    /// The command's id.
+    /// Id of the command.
     command_id: CommandId,
 }
 
@@ -28,9 +28,9 @@ pub(in crate::api) struct InCommand {
 #[into_params(parameter_in = Path, rename_all = "camelCase")]
 #[expect(dead_code, reason = "it only describes")]
 pub(in crate::api) struct InTerminal {
-    /// The sandbox's id.
+    /// Id of the sandbox.
     id: SandboxId,
-    /// The terminal's id.
+    /// Id of the terminal.
     terminal_id: TerminalId,
 }
 
@@ -39,9 +39,9 @@ pub(in crate::api) struct InTerminal {
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "it only describes")]
 pub(in crate::api) struct InPort {
-    /// The sandbox's id.
+    /// Id of the sandbox.
     id: SandboxId,
-    /// In the sandbox.
+    /// Port in the sandbox.
     #[param(minimum = 1, maximum = 65535)]
     port: u16,
 }
@@ -51,11 +51,11 @@ pub(in crate::api) struct InPort {
 #[into_params(parameter_in = Path, rename_all = "camelCase")]
 #[expect(dead_code, reason = "it only describes")]
 pub(in crate::api) struct InLink {
-    /// The sandbox's id.
+    /// Id of the sandbox.
     id: SandboxId,
-    /// In the sandbox.
+    /// Port in the sandbox.
     #[param(minimum = 1, maximum = 65535)]
     port: u16,
-    /// The link's id.
+    /// Id of the link.
     link_id: LinkId,
 }

@@ -16,7 +16,7 @@ async fn packed(survey: Survey) -> (io::Result<Vec<u8>>, Result<()>) {
     (bytes, packing.await.unwrap())
 }
 
-/// What an archive has: path, mode and content.
+/// Entries of an archive: path, mode and content.
 fn members(archive: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(archive));
     let entries = archive.entries().unwrap().map(|entry| {
@@ -62,7 +62,7 @@ async fn one_that_shrank_or_went_ends_the_archive_without_its_end() {
 #[tokio::test]
 async fn packing_ends_with_whoever_wanted_it() {
     let root = tempfile::tempdir().unwrap();
-    // More than fits between both, also compressed.
+    // More than the buffers in between can hold, even compressed.
     let mut noise = vec![0; 4 << 20];
     let mut state = 1_u32;
     for byte in &mut noise {

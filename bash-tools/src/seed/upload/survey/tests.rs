@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory that everybody may look into, with files whose content is their path.
+/// A directory that everyone can read. Each file contains its own path.
 fn root(files: &[&str]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -128,13 +128,13 @@ fn an_empty_root_is_no_fault_and_a_missing_one_is() {
     assert!(matches!(file, Error::RootIsNoDirectory { .. }), "{file:?}");
 }
 
-/// Does something as one whom files of root are shut to.
+/// Runs a closure as a user who cannot read root's files.
 fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     use rustix::thread::set_thread_res_uid;
     let nobody = rustix::process::Uid::from_raw(65534);
     let drop_all = || {
         if rustix::process::geteuid().is_root() {
-            // Of this thread alone, and its capabilities go with it.
+            // Applies to this thread only. Its capabilities are dropped too.
             set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
     };

@@ -1,4 +1,4 @@
-//! What is in a directory, as the editor shows it: two levels, without what is hidden.
+//! Directory listings of the editor: two levels, without hidden entries.
 
 use std::fmt::Write as _;
 
@@ -8,20 +8,20 @@ use super::bad;
 use crate::tools::bash::{self, quoted};
 use crate::tools::{Result, Toolkit};
 
-/// Entries that are told.
+/// Maximum number of entries.
 const MAX_ENTRIES: usize = 500;
 
-/// Most characters of all names together.
+/// Maximum number of characters of all names.
 const MAX_CHARS: usize = 4 * 1024 * 1024;
 
-/// What a look at a path that is no directory ends with.
+/// Exit code for a path that is not a directory.
 const NO_DIRECTORY: i32 = 66;
 
-/// What `find` ends with where it could not look everywhere.
+/// Exit code of `find` if some directories could not be read.
 const NOT_EVERYWHERE: i32 = 1;
 
 impl Toolkit {
-    /// What is in a directory; `None` where the path is none.
+    /// Lists a directory. `None` if the path is not one.
     pub(super) async fn entries(&self, path: &str) -> Result<Option<String>> {
         let limits = self.limits();
         let mut output = limits.output;
@@ -43,9 +43,9 @@ impl Toolkit {
     }
 }
 
-/// Names end with a NUL, which none has in it; those of directories with a slash before, so that what is in them comes next.
+/// Names end with NUL, which none contains. Directory names have a slash before it, so that their entries come next.
 fn script_of(path: &str) -> String {
-    // A path that begins with a dash, or is one, means something to `cd`.
+    // `cd` would interpret a path that begins with a dash.
     let path = quoted(&if path.starts_with('/') { path.to_owned() } else { format!("./{path}") });
     format!(
         "[ -d {path} ] || exit {NO_DIRECTORY}\n\
@@ -74,7 +74,7 @@ fn shown(listed: &str, trouble: Option<&str>) -> String {
     text
 }
 
-/// One line, whatever the name.
+/// Writes any name as one line.
 fn entry(name: &str) -> String {
     name.chars().fold(String::new(), |mut line, c| {
         if c.is_control() {

@@ -1,7 +1,8 @@
-//! `text_editor_20250728`: looks at files and directories, makes files, replaces and inserts text.
+//! `text_editor_20250728`: views files and directories, creates files, and replaces and inserts text.
 //!
-//! A file is read, changed and written back only if it is as it was read; otherwise the change is made again in what is there
-//! now. Where the provider cannot tell, a change that a command makes in that moment may be lost, but none that the editor makes.
+//! A file is read, changed and written back only if it has not changed in between. Otherwise the edit is repeated on
+//! the new content. If the provider cannot detect a change, a change that a command makes at that moment may be lost.
+//! Changes by the editor are never lost.
 
 mod directory;
 mod text;
@@ -19,48 +20,48 @@ use crate::provider::{self, FilePart};
 use crate::tools::read::{Excerpt, Rest};
 use crate::tools::{Error, ReadFileInput, Result, Toolkit};
 
-/// Longest file that is edited, in bytes.
+/// Maximum length of an edited file in bytes.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// How often a change is tried in a file that others change at the same time.
+/// Maximum number of attempts if others change the file at the same time.
 const TRIES: usize = 5;
 
-/// What the model sends. A field that is null counts as left out.
+/// Input from the model. A null field counts as absent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields, remote = "Self")]
 pub enum EditorInput {
-    /// A file with line numbers, or what is in a directory and one level beneath.
+    /// Shows a file with line numbers, or a directory with one more level.
     View {
-        /// Which.
+        /// Path of the file or directory.
         path: String,
-        /// First and last line, from 1; -1 is the end. Only of files.
+        /// First and last line, counted from 1. -1 is the end. Only for files.
         #[serde(default)]
         view_range: Option<(i64, i64)>,
     },
-    /// A file with this text, replacing what is there.
+    /// Creates or replaces a file with this text.
     Create {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// All of it.
+        /// Complete content.
         file_text: String,
     },
-    /// Another text in place of one that is there exactly once.
+    /// Replaces a text that occurs exactly once.
     StrReplace {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// With blanks and line ends, as the file is shown.
+        /// Text to replace, with white space and line endings as the file is shown.
         old_str: String,
-        /// Nothing where it is left out.
+        /// New text. Empty if absent.
         #[serde(default)]
         new_str: String,
     },
-    /// A text behind a line.
+    /// Inserts a text after a line.
     Insert {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// 0 is before the first.
+        /// Line number. 0 is before the first line.
         insert_line: usize,
-        /// Lines; their last line end may be left out.
+        /// Lines to insert. The last line ending may be absent.
         #[serde(alias = "new_str")]
         insert_text: String,
     },
@@ -75,7 +76,7 @@ impl<'de> Deserialize<'de> for EditorInput {
 }
 
 impl Toolkit {
-    /// Does what the editor is asked for; the answer is for the model.
+    /// Runs an operation of the editor and returns the message for the model.
     pub async fn edit(&self, input: EditorInput) -> Result<String> {
         match input {
             EditorInput::View { path, view_range } => self.view(checked(&path)?, view_range).await,
@@ -143,7 +144,7 @@ impl Toolkit {
         Ok(file)
     }
 
-    /// Whether the file still was as it was read.
+    /// Whether the file was unchanged since it was read.
     async fn replace_file(&self, path: &str, was: &FilePart, content: Bytes) -> Result<bool> {
         let replace = |sandbox| {
             let content = content.clone();
@@ -158,10 +159,10 @@ impl Toolkit {
     }
 }
 
-/// Files that have the same one wait for each other, which is no harm.
+/// Files that share a lock wait for each other, which is harmless.
 static TURNS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];
 
-/// Held by who changes a file, because not every provider can say that it was changed.
+/// Held during a change of a file, because not every provider can detect concurrent changes.
 fn turns(chat: impl Hash, path: &str) -> &'static Mutex<()> {
     let mut hasher = DefaultHasher::new();
     (chat, path).hash(&mut hasher);
@@ -192,7 +193,7 @@ fn lines_of(range: Option<(i64, i64)>) -> Result<(Option<u64>, Option<u64>)> {
     }
 }
 
-/// With line numbers. That lines follow which were not asked for needs no word.
+/// Adds line numbers. Lines after the requested ones are not mentioned.
 fn shown(excerpt: &Excerpt) -> String {
     let lines = numbered(&excerpt.text, excerpt.first);
     match &excerpt.rest {

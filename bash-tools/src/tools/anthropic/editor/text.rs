@@ -1,7 +1,7 @@
-//! Texts and their lines, as the editor shows and changes them.
+//! Texts and lines, as the editor shows and changes them.
 //!
-//! A line is shown without its end, so a text is looked for as it is shown: CR LF in the file is LF in what is looked for. What
-//! comes into the file gets the line ends that most of its lines have.
+//! Lines are shown without their endings. In a search, LF therefore matches CR LF in the file. New text gets the line
+//! ending that most lines of the file have.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,24 +9,24 @@ use std::fmt::Write as _;
 use super::bad;
 use crate::tools::Result;
 
-/// Lines around a change that are told.
+/// Number of lines shown around a change.
 const AROUND: usize = 4;
 
-/// Places that are told of.
+/// Maximum number of reported positions.
 const MAX_PLACES: usize = 20;
 
-/// A file's text after a change.
+/// Text of a file after a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Changed {
     pub(super) text: String,
-    /// Where the change begins, from 1.
+    /// First changed line, counted from 1.
     line: usize,
-    /// How many more lines it has.
+    /// Number of additional lines.
     more_lines: usize,
 }
 
 impl Changed {
-    /// The change with some lines before and behind it.
+    /// Returns the change with some lines before and after it.
     pub(super) fn shown(&self) -> String {
         let first = self.line.saturating_sub(AROUND).max(1);
         let count = self.line - first + self.more_lines + 1 + AROUND;
@@ -43,12 +43,12 @@ pub(super) fn numbered(text: &str, first: u64) -> String {
     shown
 }
 
-/// Puts `new` in the one place where `old` is.
+/// Replaces the only occurrence of `old` with `new`.
 pub(super) fn replaced(text: &str, path: &str, old: &str, new: &str) -> Result<Changed> {
     if old.is_empty() {
         return Err(bad("old_str", "must not be empty".to_owned()));
     }
-    // Who knows of the CR has it as it is in the file.
+    // A search text with CR is matched as it is in the file.
     if old.contains('\r') && text.contains(old) {
         let at = only_place(text, path, old)?;
         return Ok(with(text, (at, at + old.len()), new));
@@ -59,7 +59,7 @@ pub(super) fn replaced(text: &str, path: &str, old: &str, new: &str) -> Result<C
     Ok(with(text, place, &with_ends_of(text, new)))
 }
 
-/// Puts `insert` behind a line; 0 is before the first.
+/// Inserts `insert` after a line. 0 is before the first.
 pub(super) fn inserted(text: &str, path: &str, line: usize, insert: &str) -> Result<Changed> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     if line > lines.len() {
@@ -108,7 +108,7 @@ fn only_place(text: &str, path: &str, old: &str) -> Result<usize> {
     }
 }
 
-/// Places may overlap: of `aa` in `aaa` nobody knows which is meant.
+/// Occurrences may overlap: in `aaa`, `aa` is ambiguous.
 fn places_of(text: &str, old: &str) -> Vec<usize> {
     let step = old.chars().next().map_or(1, char::len_utf8);
     let mut places = Vec::new();
@@ -134,7 +134,7 @@ fn with_ends_of<'a>(text: &str, new: &'a str) -> Cow<'a, str> {
     if has_cr_lf(text) { with_lf(new).replace('\n', "\r\n").into() } else { new.into() }
 }
 
-/// Where in a text a place is that was found in the text with LF. In front of a line's end is in front of its CR.
+/// Converts a position in the text with LF to one in the original. A position before a line ending is before its CR.
 fn place_of(text: &str, shown: usize) -> usize {
     let mut left = shown;
     let bytes = text.as_bytes();
