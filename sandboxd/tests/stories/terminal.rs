@@ -140,7 +140,8 @@ async fn a_terminal_ends_with_its_reason(daemon: &Daemon) {
         let terminal = shell(daemon, &sandbox).await;
         let mut seat = Seat::take(&daemon.client, &sandbox, &terminal).await;
         seat.type_in("echo last-$((1 + 1)) words\r").await;
-        seat.until_seen("last-2 words\r\n").await;
+        // Until bash says by this that it reads single keys, ctrl-D means nothing to it.
+        seat.until_seen("last-2 words\r\n\x1b[?2004h").await;
         seat.type_in(typed).await;
         let heard = seat.exit().await;
         assert_eq!((heard.0, heard.1.as_deref(), heard.2), (exit_code, signal, reason), "{typed:?}");
