@@ -16,11 +16,10 @@ use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
 use super::{ApiState, network};
-use crate::engine::Seccomp;
 use crate::model::network::NetworkWish;
 use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
 use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, SessionKey, Stage, limits};
-use crate::service::{self, Changes, SandboxView, Selection, Service};
+use crate::service::{self, Changes, SandboxView, Seccomp, Selection, Service};
 
 /// Create or reconnect to a sandbox.
 ///

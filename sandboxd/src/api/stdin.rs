@@ -14,8 +14,8 @@ use super::error::Result;
 use super::openapi::InCommand;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
-use crate::agent::StdinData;
 use crate::model::limits;
+use crate::service::StdinData;
 
 /// Write to a command's standard input.
 ///

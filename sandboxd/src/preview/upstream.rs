@@ -18,9 +18,8 @@ use sandbox_api::SandboxId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::body::Upload;
-use crate::agent::Tunnel;
 use crate::model::limits;
-use crate::service::{Error, Service};
+use crate::service::{Error, Service, Tunnel};
 
 /// Speaks HTTP/1.1 with what listens in sandboxes.
 pub(super) struct Upstream(Client<Connector, Upload>);

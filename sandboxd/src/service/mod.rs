@@ -80,7 +80,10 @@ use self::links::Links;
 use self::prepare::Prepared;
 use self::publish::Publications;
 use self::registry::Registry;
+// Streams and facts that the service returns as it gets them, so that its callers see no crate below it.
+pub use crate::agent::{ByteStream, ChangeStream, Error as AgentError, StdinData, Tunnel};
 use crate::egress::{self as egress_room, Gate};
+pub use crate::engine::Seccomp;
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Repair;
 use crate::model::preview::PreviewSettings;

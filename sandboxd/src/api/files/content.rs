@@ -17,7 +17,6 @@ use sandbox_api::files::FileWritten;
 
 use super::precondition::{self, is_not_modified, is_range_of, quoted};
 use super::{MAX_MODE, MODE_PROBLEM, body, named, wire};
-use crate::agent::ByteStream;
 use crate::api::ApiState;
 use crate::api::body::{Json, Upload};
 use crate::api::error::Result;
@@ -26,7 +25,7 @@ use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::FieldError;
 use crate::model::files::{FileHeader, FilePath, FileTarget};
-use crate::service::{self, Service};
+use crate::service::{self, ByteStream, Service};
 
 /// Read a file's content.
 ///

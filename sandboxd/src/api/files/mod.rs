@@ -32,11 +32,10 @@ use super::error::Result;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path, PathParam};
-use crate::agent::ByteStream;
 use crate::model::files::{FilePath, FileTarget, ListWish, NewFile, TextEdit};
 use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};
-use crate::service;
+use crate::service::{self, ByteStream};
 
 /// Write files.
 ///

@@ -15,13 +15,13 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::{path_of, wire};
-use crate::agent::ChangeStream;
 use crate::api::ApiState;
 use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::limits;
+use crate::service::ChangeStream;
 
 /// Watch files.
 ///
@@ -79,8 +79,8 @@ fn encode(records: &[WatchRecord]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Error;
     use crate::model::files::Change;
+    use crate::service::AgentError as Error;
 
     async fn told(batches: Vec<std::result::Result<Vec<Change>, Error>>) -> String {
         let lines = lines(futures::stream::iter(batches).boxed()).map(|line| line.unwrap());

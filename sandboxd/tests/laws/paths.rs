@@ -1,0 +1,155 @@
+//! Finds the parts of the daemon that a source file names.
+
+use proc_macro2::{Spacing, TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// The crates below `sandboxd/crates`, by the names under which `lib.rs` re-exports them.
+const CRATES: [(&str, &str); 7] = [
+    ("sandboxd_agents", "agent"),
+    ("sandboxd_egress", "egress"),
+    ("sandboxd_engine", "engine"),
+    ("sandboxd_metrics", "metrics"),
+    ("sandboxd_model", "model"),
+    ("sandboxd_seam", "seam"),
+    ("sandboxd_store", "store"),
+];
+
+/// Names at the root that are no parts: they belong to `lib.rs` itself or to other crates.
+const NO_PARTS: [&str; 3] = ["listen", "image_source", "run"];
+
+/// The parts that a file of this module names, with their lines.
+pub(crate) fn parts_used(text: &str, module: &[String]) -> syn::Result<Vec<(usize, String)>> {
+    let file = syn::parse_file(text)?;
+    let mut finder = Finder { module: module.to_vec(), found: Vec::new() };
+    finder.visit_file(&file);
+    Ok(finder.found)
+}
+
+struct Finder {
+    /// Where the visitor is, below the root of the crate.
+    module: Vec<String>,
+    found: Vec<(usize, String)>,
+}
+
+impl Finder {
+    /// Notes the part that a path leads to, if it leaves its own.
+    fn note(&mut self, line: usize, segments: &[String]) {
+        let Some(first) = segments.first() else { return };
+        if let Some((_, part)) = CRATES.iter().find(|(name, _)| name == first) {
+            self.found.push((line, (*part).to_owned()));
+            return;
+        }
+        let part = match first.as_str() {
+            "crate" | "sandboxd" => segments.get(1),
+            "super" => {
+                let up = segments.iter().take_while(|segment| *segment == "super").count();
+                // Only a path up to the root reaches another part.
+                (up >= self.module.len()).then(|| segments.get(up)).flatten()
+            }
+            _ => None,
+        };
+        let is_part = |part: &&String| part.chars().all(|char| char.is_ascii_lowercase() || char == '_');
+        if let Some(part) = part.filter(is_part).filter(|part| !NO_PARTS.contains(&part.as_str())) {
+            self.found.push((line, part.clone()));
+        }
+    }
+
+    fn note_tree(&mut self, tree: &syn::UseTree, before: &[String]) {
+        let line = tree.span().start().line;
+        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => self.note_tree(&path.tree, &with(&path.ident)),
+            syn::UseTree::Name(name) => self.note(line, &with(&name.ident)),
+            syn::UseTree::Rename(rename) => self.note(line, &with(&rename.ident)),
+            syn::UseTree::Glob(_) => self.note(line, before),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_tree(tree, before)),
+        }
+    }
+
+    /// Paths among the tokens of a macro, which are no syntax yet.
+    fn note_tokens(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        for (at, token) in tokens.iter().enumerate() {
+            match token {
+                TokenTree::Group(group) => self.note_tokens(group.stream()),
+                TokenTree::Ident(ident) => {
+                    let path = path_from(&tokens[at..]);
+                    if path.len() > 1 {
+                        self.note(ident.span().start().line, &path);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// `a::b::c` at the beginning of tokens.
+fn path_from(tokens: &[TokenTree]) -> Vec<String> {
+    let mut path = Vec::new();
+    let mut rest = tokens;
+    while let [TokenTree::Ident(ident), after @ ..] = rest {
+        path.push(ident.to_string());
+        rest = match after {
+            [TokenTree::Punct(one), TokenTree::Punct(two), after @ ..]
+                if one.as_char() == ':' && one.spacing() == Spacing::Joint && two.as_char() == ':' =>
+            {
+                after
+            }
+            _ => break,
+        };
+    }
+    path
+}
+
+impl<'ast> Visit<'ast> for Finder {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.note_tree(&item.tree, &[]);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let segments: Vec<_> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.note(path.span().start().line, &segments);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        self.note_tokens(item.tokens.clone());
+        visit::visit_macro(self, item);
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            self.note_tokens(list.tokens.clone());
+        }
+        visit::visit_attribute(self, attribute);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        self.module.push(item.ident.to_string());
+        visit::visit_item_mod(self, item);
+        self.module.pop();
+    }
+}
+
+#[test]
+fn a_path_is_found_wherever_it_stands() {
+    let text = "
+use crate::engine::{Engine, labels};
+use super::super::store;
+fn f(x: crate::agent::Error) -> Vec<sandboxd_egress::Gate> {
+    let y = crate::metrics::Metrics::new();
+    info!(code = crate::config::NAME, \"text\");
+    super::helper()
+}
+#[utoipa::path(responses((status = 200, body = crate::preview::Body)))]
+mod inner { use super::super::super::cli; use super::own; }
+use crate::{service, Error};
+";
+    let module = ["api".to_owned(), "files".to_owned()];
+    let found: Vec<_> = parts_used(text, &module).unwrap().into_iter().map(|(_, part)| part).collect();
+    let expected =
+        ["engine", "engine", "store", "agent", "egress", "metrics", "config", "preview", "cli", "service"];
+    assert_eq!(found, expected);
+}
