@@ -9,6 +9,8 @@ mod bounds;
 mod examples;
 mod links;
 mod params;
+#[cfg(test)]
+mod published;
 
 use axum::Router;
 use bytes::Bytes;
