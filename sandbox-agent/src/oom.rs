@@ -15,10 +15,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{LazyLock, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::{Errno, write};
@@ -51,7 +51,7 @@ static OWN_SCORE: OnceLock<OwnScore> = OnceLock::new();
 /// another process, also after its number is given to one.
 static TO_RAISE: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
 
-/// Most processes that wait for their score; a start waits where there are more.
+/// Most processes that wait for their score. Where there are more, the newest keeps the score between.
 const MAX_TO_RAISE: usize = 64;
 
 /// Opens the agent's own score. Must come before the agent hides, which closes its /proc files to itself. A
@@ -78,7 +78,7 @@ pub(crate) fn start_raising() -> io::Result<()> {
     thread::Builder::new()
         .name("scores".into())
         .stack_size(RAISER_STACK_BYTES)
-        .spawn(move || to_raise.into_iter().for_each(|process: OwnedFd| raise(&process)))?;
+        .spawn(move || raise_all(&to_raise))?;
     // Set once, because the agent starts once.
     let _ = TO_RAISE.set(sender);
     Ok(())
@@ -87,24 +87,58 @@ pub(crate) fn start_raising() -> io::Result<()> {
 /// More than enough for writing a file.
 const RAISER_STACK_BYTES: usize = 64 * 1024;
 
-/// Gives a process the commands' score. One that has ended needs none, and one that hides itself keeps its own.
-#[expect(clippy::disallowed_methods, reason = "it runs on a thread of its own")]
-fn raise(process: &OwnedFd) {
-    for tries in 0..TRIES {
-        match openat(process, "oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(score) => {
-                // It may end meanwhile.
-                let _ = write(score, COMMAND_SCORE.as_bytes());
-                return;
+/// A process whose score could not be raised yet.
+struct Waiting {
+    process: OwnedFd,
+    tries: u32,
+    next: Instant,
+}
+
+/// Raises the score of each process that comes, and again of those for which it was too early: no process waits for
+/// another. Returns when no more can come.
+fn raise_all(to_raise: &Receiver<OwnedFd>) {
+    let mut waiting: Vec<Waiting> = Vec::new();
+    loop {
+        let next = waiting.iter().map(|waiting| waiting.next).min();
+        let come = match next {
+            Some(next) => to_raise.recv_timeout(next.saturating_duration_since(Instant::now())),
+            None => to_raise.recv().map_err(RecvTimeoutError::from),
+        };
+        match come {
+            Ok(process) if waiting.len() < MAX_TO_RAISE => {
+                waiting.push(Waiting { process, tries: 0, next: Instant::now() });
             }
-            Err(Errno::ACCESS) => thread::sleep(RETRY * 2_u32.pow(tries)),
-            Err(_) => return,
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
+        let now = Instant::now();
+        waiting.retain_mut(|waiting| {
+            if waiting.next > now {
+                return true;
+            }
+            waiting.next = now + RETRY * 2_u32.pow(waiting.tries);
+            waiting.tries += 1;
+            !raise(&waiting.process) && waiting.tries < TRIES
+        });
     }
 }
 
-/// Starts a process that gets the commands' score soon, whatever happens meanwhile. It must not be waited for before this
-/// returns, so that its number is its own.
+/// Gives a process the commands' score; false where its file is not its user's, now or for good. One that has ended needs
+/// no score.
+fn raise(process: &OwnedFd) -> bool {
+    match openat(process, "oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(score) => {
+            // It may end meanwhile.
+            let _ = write(score, COMMAND_SCORE.as_bytes());
+            true
+        }
+        Err(error) => error != Errno::ACCESS,
+    }
+}
+
+/// Starts a process that gets the commands' score soon. A program that hides from its own user (one that it may not read),
+/// and one that is started without a free descriptor, keeps the score between. The process must not be waited for before
+/// this returns, so that its number is its own.
 pub(crate) fn as_first_to_go(start: impl FnOnce() -> io::Result<Pid>) -> io::Result<Pid> {
     let Some(own) = OWN_SCORE.get() else {
         return start();
@@ -117,9 +151,8 @@ pub(crate) fn as_first_to_go(start: impl FnOnce() -> io::Result<Pid>) -> io::Res
     let _ = own.file.write_at(own.usual.as_bytes(), 0);
     if let (Some(to_raise), Ok(process)) = (to_raise, &started) {
         let path = format!("/proc/{}", process.as_raw_nonzero());
-        // Without descriptors it keeps the score between. The thread never ends, so it takes what it is given.
         if let Ok(dir) = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-            let _ = to_raise.send(dir);
+            let _ = to_raise.try_send(dir);
         }
     }
     started

@@ -19,17 +19,19 @@ ensure_page_tools() {
 install_page_packages() {
   local stamp=$PAGE/node_modules/.stamp
   cmp --silent "$PAGE/package-lock.json" "$stamp" && return
-  npm --prefix "$PAGE" ci --no-audit --no-fund --no-update-notifier
+  npm --prefix "$PAGE" ci --no-audit --no-fund --no-update-notifier || return
   cp -- "$PAGE/package-lock.json" "$stamp"
 }
 
 # A page that is built anew makes cargo compile the chat anew, so it is only built if what it is built from has changed.
 build_page() {
   local stamp=$PAGE/node_modules/.built-from sources
-  install_page_packages
-  sources=$(page_sources)
+  # The callers ask for the status, and then bash does not end at the first failure.
+  install_page_packages || return
+  sources=$(page_sources) || return
   [[ -e $PAGE/dist/index.html && -e $stamp && $(<"$stamp") == "$sources" ]] && return
-  npm --prefix "$PAGE" run --silent build
+  rm -f -- "$stamp"
+  npm --prefix "$PAGE" run --silent build || return
   printf '%s\n' "$sources" >"$stamp"
 }
 
@@ -42,6 +44,8 @@ page_sources() {
 check_page() {
   local step
   install_page_packages
+  # Its own build may be of other sources than the last one for the chat.
+  rm -f -- "$PAGE/node_modules/.built-from"
   for step in check lint test build smoke; do
     say "the page: $step"
     npm --prefix "$PAGE" run --silent "$step"

@@ -38,7 +38,7 @@ pub(super) struct CommandArgs {
     #[arg(long)]
     json: bool,
     /// One argument is a script for bash; more are a program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }
 
@@ -85,7 +85,9 @@ impl CommandArgs {
         while let Some(record) = records.next().await {
             let record = record?;
             match self.json {
-                true => writeln!(io::stdout(), "{}", serde_json::to_string(&record)?)?,
+                true => {
+                    writeln!(io::stdout(), "{}", log_text::escape_json(&serde_json::to_string(&record)?))?
+                }
                 false => output::write(&record)?,
             }
             if let Record::Exit { exit_code, reason, .. } = record {

@@ -131,6 +131,6 @@ pub fn completions(shell: clap_complete::Shell, command: &mut clap::Command) -> 
 }
 
 fn write_json(out: &mut impl Write, value: &serde_json::Value) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    writeln!(out)
+    // Session keys and the like may hold what a terminal obeys. Line ends are only between the values.
+    format!("{value:#}").lines().try_for_each(|line| writeln!(out, "{}", log_text::escape_json(line)))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::paths::parts_used;
 
-/// A part of `sandboxd/src`, and the parts and crates of the daemon that it may use. ARCHITECTURE.md has the same table.
+/// A part of `sandboxd/src`, and the parts and crates of the daemon that it may use.
 const MAY_USE: [(&str, &[&str]); 9] = [
     // The types that settings become.
     ("config", &["egress", "engine", "model"]),

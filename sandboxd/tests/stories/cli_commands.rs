@@ -66,6 +66,11 @@ async fn exec_runs_in_a_sandbox_that_exists_and_wakes_it() {
     assert_eq!(printed(&daemon, &["exec", "chat:1", "--cwd", "/tmp", "pwd"]).await, "/tmp\n");
     assert_eq!(program(&daemon, &["exec", "chat:1", "exit 7"]).await.status.code(), Some(7));
     refused(&daemon, &["exec", "chat:absent", "true"], 1, "chat:absent").await;
+    // An option that does not exist is no program.
+    refused(&daemon, &["exec", "chat:1", "-t", "bash"], 2, "-t").await;
+    refused(&daemon, &["run", "--rm", "ls"], 2, "--rm").await;
+    assert_eq!(printed(&daemon, &["exec", "chat:1", "--", "echo", "-n", "--x"]).await, "--x");
+    assert_eq!(printed(&daemon, &["exec", "chat:1", "echo", "-n", "--json"]).await, "--json");
     assert_eq!(daemon.client.list(&Default::default()).await.unwrap().sandboxes.len(), 1);
     daemon.stop().await;
 }

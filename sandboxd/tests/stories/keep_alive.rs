@@ -90,10 +90,13 @@ async fn requests() -> Option<PathBuf> {
     let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-requests");
     if !packages.join("requests").exists() {
         let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"];
-        let installed = Command::new("python3").args(quiet).arg(&packages).arg("requests").status().await;
+        // Renamed into place, so that half an installation is none.
+        let new = packages.with_extension(std::process::id().to_string());
+        let installed = Command::new("python3").args(quiet).arg(&new).arg("requests").status().await;
         if !installed.is_ok_and(|status| status.success()) {
             return None;
         }
+        std::fs::rename(new, &packages).unwrap();
     }
     Some(packages)
 }

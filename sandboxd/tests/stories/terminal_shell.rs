@@ -145,7 +145,7 @@ async fn a_program_may_be_named_and_other_keys_may_leave() {
     assert_eq!(person.leaves().await, Some(9));
     let nothing = ["chat:1", "--", "no-such-program"];
     let mut person = Person::sits_down(&daemon.home, &daemon.base, &nothing);
-    assert_eq!(person.leaves().await, Some(1));
+    assert_eq!(person.leaves().await, Some(127));
     person.sees("no-such-program").await;
     assert!(person.is_as_before());
     daemon.stop().await;

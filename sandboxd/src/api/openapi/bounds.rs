@@ -212,7 +212,7 @@ fn argument() -> Value {
 
 /// `*` or one etag in the form of RFC 9110 section 8.8.3, without a comma, because lists are rejected.
 fn etag() -> Value {
-    json!({ "pattern": "^(\\*|(W/)?\"[!#-+--~]*\")$" })
+    json!({ "pattern": "^(\\*|(W/)?\"[!#-+.-~-]*\")$" })
 }
 
 /// Text that is not blank, without control characters.
