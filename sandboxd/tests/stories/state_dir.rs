@@ -255,7 +255,7 @@ async fn a_delete_that_stops_halfway_lets_nobody_in_and_can_be_repeated() {
     daemon.stop().await;
 }
 
-/// A request goes on in a container that is paused, so that the park waits for it and the delete comes in between.
+/// A request stays pending in a paused container, so park and delete meet while it still uses the sandbox.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delete_that_meets_a_forced_park_is_never_taken_back() {
     let proxy = EngineProxy::start();
