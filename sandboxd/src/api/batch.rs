@@ -36,7 +36,7 @@ pub(super) async fn run(
     let id = params::sandbox(&id)?;
     let specs = specs_of(wish.commands, state.service.limits())?;
     let go_on = wish.continue_on_error.unwrap_or(false);
-    let results = state.service.run_batch(&id, specs, go_on).await?;
+    let results = state.service.commands().run_batch(&id, specs, go_on).await?;
     Ok(Json(BatchRan { results: results.into_iter().map(to_wire).collect() }))
 }
 

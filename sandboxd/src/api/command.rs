@@ -51,10 +51,10 @@ pub(super) async fn start(
     let spec = spec_of(wish, state.service.limits())?;
     let command_id = spec.id.clone();
     if ndjson::is_wanted(headers.get(ACCEPT)) {
-        let stream = state.service.run(&id, spec).await?;
+        let stream = state.service.commands().run(&id, spec).await?;
         return Ok(ndjson::response(stream, command_id));
     }
-    let started = state.service.start(&id, spec).await?;
+    let started = state.service.commands().start(&id, spec).await?;
     let timeout_ms = started.timeout.as_millis() as u64;
     Ok(Json(CommandStarted { command_id, timeout_ms }).into_response())
 }
@@ -72,7 +72,7 @@ pub(super) async fn list(
 ) -> Result<Json<CommandList>> {
     let limit = params::optional(&query, "limit", "a number")?.unwrap_or(limits::DEFAULT_PAGE);
     let limit = checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PAGE))? as u32;
-    let records = state.service.commands(&params::sandbox(&id)?, limit).await?;
+    let records = state.service.commands().list(&params::sandbox(&id)?, limit).await?;
     Ok(Json(CommandList { commands: records.into_iter().map(record_to_wire).collect() }))
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn inspect(
     Path((id, command)): Path<(String, String)>,
 ) -> Result<Json<Command>> {
     let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
-    let status = state.service.inspect(&id, &command).await?;
+    let status = state.service.commands().inspect(&id, &command).await?;
     Ok(Json(to_wire(command, status)))
 }
 
@@ -105,11 +105,11 @@ pub(super) async fn kill(
 ) -> Result<Json<CommandKilled>> {
     let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
     let killed = match wish.signal {
-        None => state.service.kill(&id, &command).await?,
+        None => state.service.commands().kill(&id, &command).await?,
         Some(name) => {
             let signal = signal_number(&name)
                 .ok_or_else(|| FieldError::new("signal", "must be a signal's name such as SIGINT"))?;
-            let already_ended = state.service.signal(&id, &command, signal).await?;
+            let already_ended = state.service.commands().signal(&id, &command, signal).await?;
             Killed { already_ended, restarted: false }
         }
     };
@@ -132,7 +132,7 @@ pub(super) async fn wait(
 ) -> Result<Json<CommandEnded>> {
     let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
     let limit = params::optional(&query, "timeoutMs", "a number of milliseconds")?;
-    let ended = state.service.wait(&id, &command, limit.map(Duration::from_millis)).await?;
+    let ended = state.service.commands().wait(&id, &command, limit.map(Duration::from_millis)).await?;
     Ok(Json(CommandEnded {
         exit_code: ended.exit_code,
         reason: ended.reason,
@@ -160,7 +160,7 @@ pub(super) async fn logs(
     let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
     let after = params::optional(&query, "after", "a record's number")?.unwrap_or(0).min(LAST_SEQ);
     let follow = params::optional(&query, "follow", "`true` or `false`")?.unwrap_or(true);
-    let stream = state.service.logs(&id, &command, after, follow).await?;
+    let stream = state.service.commands().logs(&id, &command, after, follow).await?;
     Ok(ndjson::response(stream, command))
 }
 

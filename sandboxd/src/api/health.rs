@@ -30,7 +30,7 @@ pub(super) async fn ready(State(state): State<ApiState>) -> Result<Json<Ready>> 
             state.service.check_engine()?;
             state.service.engine_version().await?;
             state.service.check_store().await?;
-            Ok(Json(Ready { ready: true, disk_short: state.service.is_room_short() }))
+            Ok(Json(Ready { ready: true, disk_short: state.service.is_space_short() }))
         }
     }
 }

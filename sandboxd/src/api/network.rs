@@ -27,7 +27,7 @@ pub(super) async fn change(
     Json(wish): Json<Network>,
 ) -> Result<Json<Network>> {
     let id = params::sandbox(&id)?;
-    let policy = state.service.change_network(&id, NetworkWish::new(&wish, "")?).await?;
+    let policy = state.service.sandboxes().change_network(&id, NetworkWish::new(&wish, "")?).await?;
     Ok(Json(to_wire(&policy)))
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn denials(
     State(state): State<ApiState>,
     Path(id): Path<String>,
 ) -> Result<Json<DenialList>> {
-    let denials = state.service.denials(&params::sandbox(&id)?)?;
+    let denials = state.service.sandboxes().denials(&params::sandbox(&id)?)?;
     Ok(Json(DenialList { denials: denials.into_iter().map(denial).collect() }))
 }
 

@@ -18,7 +18,7 @@ use crate::service::OrphanView;
 #[utoipa::path(get, path = "/v1/orphans", operation_id = "listOrphans", tag = "daemon",
     responses((status = 200, body = OrphanList)))]
 pub(super) async fn list(State(state): State<ApiState>) -> Result<Json<OrphanList>> {
-    let orphans = state.service.orphans()?.into_iter().map(to_wire).collect();
+    let orphans = state.service.sandboxes().orphans()?.into_iter().map(to_wire).collect();
     Ok(Json(OrphanList { orphans }))
 }
 
@@ -29,7 +29,7 @@ pub(super) async fn list(State(state): State<ApiState>) -> Result<Json<OrphanLis
     params(("name" = String, Path, description = "Name from the list of orphans.")),
     responses((status = 200, body = Done), ByName))]
 pub(super) async fn remove(State(state): State<ApiState>, Path(name): Path<String>) -> Result<Json<Done>> {
-    state.service.remove_orphan(&name).await?;
+    state.service.sandboxes().remove_orphan(&name).await?;
     Ok(Json(Done::OK))
 }
 

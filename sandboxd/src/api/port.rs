@@ -20,7 +20,7 @@ use crate::model::port::ListeningPort;
 use crate::model::preview::Reach;
 use crate::model::{FieldError, limits};
 use crate::preview::KEY_PARAMETER;
-use crate::service::{Link, LinkWish, Service};
+use crate::service::{Link, LinkRequest, Service};
 
 /// List ports.
 ///
@@ -33,10 +33,10 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Result<Json<Ports>> {
     let id = params::sandbox(&id)?;
-    let listening = state.service.listening(&id).await?;
-    let links = state.service.links(&id)?;
+    let listening = state.service.previews().listening(&id).await?;
+    let links = state.service.previews().links(&id)?;
     let host = host_of(&headers);
-    let published = state.service.publications(&id).await;
+    let published = state.service.previews().publications(&id).await;
     let to_published = |(port, host_port)| PublishedPort {
         port,
         host_port,
@@ -65,14 +65,14 @@ pub(super) async fn find(
 ) -> Result<Json<PortFound>> {
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
     if reach(&state.service, &query)? == Reach::Publish {
-        let host_port = state.service.publish(&id, port).await?;
+        let host_port = state.service.previews().publish(&id, port).await?;
         let url = host_port.map(|port| published_url(&state.service, port, host_of(&headers)));
         return Ok(Json(PortFound { found: host_port.is_some(), host_port, url }));
     }
-    let Some(link) = state.service.standing_link(&id, port).await? else {
+    let Some(link) = state.service.previews().standing_link(&id, port).await? else {
         return Ok(Json(PortFound { found: false, host_port: None, url: None }));
     };
-    let host_port = link.record().door.unwrap_or(state.service.preview_settings().bind.port());
+    let host_port = link.record().door.unwrap_or(state.service.previews().settings().bind.port());
     let url = url_of(&state.service, &link, host_of(&headers));
     Ok(Json(PortFound { found: true, host_port: Some(host_port), url: Some(url) }))
 }
@@ -91,8 +91,8 @@ pub(super) async fn create_link(
     Json(wish): Json<CreateLink>,
 ) -> Result<Json<wire::Link>> {
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
-    let wish = LinkWish { ttl: wish.ttl_ms.map(ttl).transpose()?, style: wish.style };
-    let link = state.service.make_link(&id, port, wish).await?;
+    let wish = LinkRequest { ttl: wish.ttl_ms.map(ttl).transpose()?, style: wish.style };
+    let link = state.service.previews().make_link(&id, port, wish).await?;
     Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn links(
     headers: HeaderMap,
 ) -> Result<Json<LinkList>> {
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
-    let links = state.service.links(&id)?.into_iter().filter(|link| link.record().port == port);
+    let links = state.service.previews().links(&id)?.into_iter().filter(|link| link.record().port == port);
     let host = host_of(&headers);
     Ok(Json(LinkList { links: links.map(|link| to_wire(&state.service, &link, host)).collect() }))
 }
@@ -123,7 +123,7 @@ pub(super) async fn link(
     headers: HeaderMap,
 ) -> Result<Json<wire::Link>> {
     let (id, port, link) = (params::sandbox(&id)?, params::port(&port)?, params::link(&link)?);
-    let link = state.service.link(&id, port, &link)?;
+    let link = state.service.previews().link(&id, port, &link)?;
     Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
 }
 
@@ -137,13 +137,13 @@ pub(super) async fn revoke_link(
     Path((id, port, link)): Path<(String, String, String)>,
 ) -> Result<Json<Done>> {
     let (id, port, link) = (params::sandbox(&id)?, params::port(&port)?, params::link(&link)?);
-    state.service.revoke_link(&id, port, &link).await?;
+    state.service.previews().revoke_link(&id, port, &link).await?;
     Ok(Json(Done::OK))
 }
 
 fn reach(service: &Service, query: &Params) -> Result<Reach> {
     let Some(style) = query.get("style") else {
-        return Ok(service.preview_settings().reach);
+        return Ok(service.previews().settings().reach);
     };
     let reach = Reach::parse(style);
     Ok(reach.ok_or_else(|| FieldError::new("style", "must be `gateway` or `publish`"))?)
@@ -177,12 +177,12 @@ fn to_wire(service: &Service, link: &Arc<Link>, host: Option<&str>) -> wire::Lin
 }
 
 fn published_url(service: &Service, host_port: u16, host: Option<&str>) -> String {
-    let settings = service.preview_settings();
+    let settings = service.previews().settings();
     settings.port_origin(settings.publish_ip, host_port, host)
 }
 
 fn url_of(service: &Service, link: &Link, host: Option<&str>) -> String {
-    let (settings, record) = (service.preview_settings(), link.record());
+    let (settings, record) = (service.previews().settings(), link.record());
     match (record.style, record.door) {
         (LinkStyle::Port, Some(door)) => {
             let origin = settings.port_origin(settings.bind.ip(), door, host);

@@ -27,7 +27,7 @@ pub(super) async fn settle(State(state): State<ApiState>, request: Request, next
         if !is_cut_off(&response) {
             break;
         }
-        if state.service.is_deleted(&id) {
+        if state.service.sandboxes().is_deleted(&id) {
             return ApiError::from(Error::NotFound { resource: "sandbox" }).into_response();
         }
         let Some(parts) = reads.clone() else { break };

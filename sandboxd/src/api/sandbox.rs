@@ -38,7 +38,7 @@ pub(super) async fn create(
         ports: wish.ports.as_ref().map(|_| spec.ports.clone()),
         network: network_of(&wish)?,
     };
-    let found = state.service.create_or_reconnect(spec.clone(), &changes).await?;
+    let found = state.service.sandboxes().create_or_reconnect(spec.clone(), &changes).await?;
     Ok(Json(SandboxCreated {
         sandbox_id: found.id,
         created: found.created,
@@ -61,7 +61,7 @@ pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Resul
         after: params.get("cursor").map(|cursor| cursor_of(cursor)).transpose()?,
         limit: checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PAGE))? as usize,
     };
-    let (views, more) = state.service.list(&selection)?;
+    let (views, more) = state.service.sandboxes().list(&selection)?;
     let sandboxes: Vec<Sandbox> = views.into_iter().map(to_wire).collect();
     let last = sandboxes.last().map(|sandbox| sandbox.sandbox_id.to_string());
     Ok(Json(SandboxList { next_cursor: last.filter(|_| more), sandboxes }))
@@ -73,7 +73,7 @@ pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Resul
 #[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
     params(InSandbox), responses((status = 200, body = Sandbox), ByName))]
 pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Sandbox>> {
-    Ok(Json(to_wire(state.service.get(&params::sandbox(&id)?).await?)))
+    Ok(Json(to_wire(state.service.sandboxes().get(&params::sandbox(&id)?).await?)))
 }
 
 /// Touch a sandbox.
@@ -87,7 +87,11 @@ pub(super) async fn touch(
     Json(wish): Json<TouchSandbox>,
 ) -> Result<Json<Done>> {
     let idle_ttl = wish.idle_ttl_ms.map(idle_ttl_of).transpose()?;
-    state.service.touch(&params::sandbox(&id)?, &Changes { idle_ttl, ..Changes::default() }).await?;
+    state
+        .service
+        .sandboxes()
+        .touch(&params::sandbox(&id)?, &Changes { idle_ttl, ..Changes::default() })
+        .await?;
     Ok(Json(Done::OK))
 }
 
@@ -102,7 +106,7 @@ pub(super) async fn park(
     Path(id): Path<String>,
     Json(wish): Json<ParkSandbox>,
 ) -> Result<Json<Done>> {
-    state.service.park(&params::sandbox(&id)?, wish.force.unwrap_or(false)).await?;
+    state.service.sandboxes().park(&params::sandbox(&id)?, wish.force.unwrap_or(false)).await?;
     Ok(Json(Done::OK))
 }
 
@@ -135,7 +139,7 @@ pub(super) async fn delete(
     }
     // A malformed id names no sandbox, so there is nothing to delete.
     if let Ok(id) = id.parse() {
-        state.service.delete_if_parked(&id).await?;
+        state.service.sandboxes().delete_if_parked(&id).await?;
     }
     Ok(Json(Done::OK))
 }
@@ -143,13 +147,13 @@ pub(super) async fn delete(
 async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {
     // A malformed id names no sandbox, so there is nothing to delete.
     if let Ok(id) = id.parse() {
-        state.service.delete(&id).await?;
+        state.service.sandboxes().delete(&id).await?;
     }
     Ok(Json(Done::OK))
 }
 
 fn spec_of(wish: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
-    if let Some(image) = wish.image.as_ref().filter(|image| !service.allows_image(image)) {
+    if let Some(image) = wish.image.as_ref().filter(|image| !service.sandboxes().allows_image(image)) {
         return Err(service::Error::ImageNotAllowed { image: image.clone() }.into());
     }
     Ok(SandboxSpec {

@@ -33,7 +33,7 @@ pub(super) async fn write(
 ) -> Result<Json<Done>> {
     let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
     let close = params::optional(&query, "close", "`true` or `false`")?.unwrap_or(false);
-    state.service.write_stdin(&id, &command, data_of(body), close).await?;
+    state.service.commands().write_stdin(&id, &command, data_of(body), close).await?;
     Ok(Json(Done::OK))
 }
 

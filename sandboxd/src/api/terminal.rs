@@ -37,7 +37,7 @@ pub(super) async fn open(
     let id = params::sandbox(&id)?;
     let spec = spec_of(wish)?;
     let terminal_id = spec.id.clone();
-    state.service.open_terminal(&id, spec).await?;
+    state.service.terminals().open(&id, spec).await?;
     Ok(Json(TerminalOpened { terminal_id }))
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn list(
     State(state): State<ApiState>,
     Path(id): Path<String>,
 ) -> Result<Json<TerminalList>> {
-    let terminals = state.service.terminals(&params::sandbox(&id)?).await?;
+    let terminals = state.service.terminals().list(&params::sandbox(&id)?).await?;
     Ok(Json(TerminalList { terminals: terminals.into_iter().map(to_wire).collect() }))
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn inspect(
     Path((id, terminal)): Path<(String, String)>,
 ) -> Result<Json<Terminal>> {
     let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    Ok(Json(to_wire(state.service.inspect_terminal(&id, &terminal).await?)))
+    Ok(Json(to_wire(state.service.terminals().inspect(&id, &terminal).await?)))
 }
 
 /// Resize a terminal.
@@ -80,7 +80,7 @@ pub(super) async fn resize(
     Json(wish): Json<ResizeTerminal>,
 ) -> Result<Json<Done>> {
     let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    state.service.resize_terminal(&id, &terminal, TerminalSize::new(wish.cols, wish.rows)?).await?;
+    state.service.terminals().resize(&id, &terminal, TerminalSize::new(wish.cols, wish.rows)?).await?;
     Ok(Json(Done::OK))
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn input(
     Input(data): Input,
 ) -> Result<Json<Done>> {
     let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    state.service.type_into(&id, &terminal, data).await?;
+    state.service.terminals().type_into(&id, &terminal, data).await?;
     Ok(Json(Done::OK))
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn close(
     Path((id, terminal)): Path<(String, String)>,
 ) -> Result<Json<Done>> {
     let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    state.service.close_terminal(&id, &terminal).await?;
+    state.service.terminals().close(&id, &terminal).await?;
     Ok(Json(Done::OK))
 }
 
@@ -130,7 +130,7 @@ pub(super) async fn attach(
     let upgrade = upgrade.map_err(DoorError::NoUpgrade)?;
     let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
     // Checked before the upgrade, so that errors are ordinary responses.
-    let view = state.service.view_terminal(&id, &terminal).await?;
+    let view = state.service.terminals().view(&id, &terminal).await?;
     Ok(terminal_socket::answer(upgrade, view, held))
 }
 

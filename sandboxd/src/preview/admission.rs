@@ -95,9 +95,9 @@ impl Porter {
     }
 
     fn by_name(&self, host: &str, visitor: IpAddr) -> Result<Admitted, Trouble> {
-        let named = address::named(host, &self.service.preview_settings().domain);
+        let named = address::named(host, &self.service.previews().settings().domain);
         let link = named.and_then(|named| {
-            let link = self.service.link_of_token(&named.token)?;
+            let link = self.service.previews().link_of_token(&named.token)?;
             (link.record().port == named.port && link.record().style == LinkStyle::Host).then_some(link)
         });
         let link = link.ok_or_else(|| self.guessed(visitor))?;
@@ -125,7 +125,7 @@ impl Porter {
     }
 
     fn seen(&self, host: &str, visitor: IpAddr, link: &Link) -> Seen {
-        let settings = self.service.preview_settings();
+        let settings = self.service.previews().settings();
         let is_https = match link.record().style {
             LinkStyle::Host => settings.front.is_some_and(|front| front.is_https),
             LinkStyle::Port => settings.is_https,

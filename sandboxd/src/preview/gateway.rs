@@ -84,7 +84,9 @@ impl Gateway {
     /// good.
     fn unless_deleted(&self, trouble: Trouble, link: &Link) -> Trouble {
         match trouble {
-            Trouble::NotReady | Trouble::BrokeOff if self.service.is_deleted(&link.record().sandbox) => {
+            Trouble::NotReady | Trouble::BrokeOff
+                if self.service.sandboxes().is_deleted(&link.record().sandbox) =>
+            {
                 Trouble::Ended(LinkEnd::SandboxGone)
             }
             other => other,
@@ -101,7 +103,12 @@ impl Gateway {
         if held.stopping.is_cancelled() {
             return Err(link.end().map_or(Trouble::NotReady, Trouble::Ended));
         }
-        let used = self.service.use_preview(&link).await.map_err(|error| trouble_of(&error, seen.port))?;
+        let used = self
+            .service
+            .previews()
+            .use_preview(&link)
+            .await
+            .map_err(|error| trouble_of(&error, seen.port))?;
         // To wake the sandbox may have taken a while.
         if let Some(end) = link.end() {
             return Err(Trouble::Ended(end));

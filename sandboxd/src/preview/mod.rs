@@ -38,7 +38,7 @@ pub async fn serve(
     token: AdminToken,
     shutdown: CancellationToken,
 ) {
-    let Some(mut doors) = service.doors() else { return };
+    let Some(mut doors) = service.previews().listeners() else { return };
     let gateway = Arc::new(Gateway::new(Arc::clone(&service), token));
     let places = Places::new(limits::MAX_VISITORS);
     let entrances = TaskTracker::new();
@@ -53,7 +53,7 @@ pub async fn serve(
         };
         let Some(door) = door else { break };
         let closed = shutdown.child_token();
-        let shut = door.link.door_shut();
+        let shut = door.link.closing();
         let close = closed.clone();
         entrances.spawn(async move {
             tokio::select! {

@@ -108,7 +108,7 @@ impl tower::Service<Uri> for Connector {
         let service = Arc::clone(&self.service);
         async move {
             let (sandbox, port) = target(&uri).ok_or(Error::NotFound { resource: "port" })?;
-            Ok(TokioIo::new(Inward(service.connect_port(&sandbox, port).await?)))
+            Ok(TokioIo::new(Inward(service.previews().connect_port(&sandbox, port).await?)))
         }
         .boxed()
     }

@@ -1,93 +1,64 @@
 //! Every decision: which sandbox a session has, what runs in it, what is refused and why.
 //!
-//! Rooms below are hands (engine, agent) and do not see each other; rooms above (api) only translate. Order
-//! within one sandbox is kept by its [`order::OrderLock`]. Lifecycle verbs run in tracked tasks that finish
-//! whether or not their caller waits, because a half-made sandbox is worse than one nobody asked for any
-//! more.
+//! The service consists of components. Each owns its state, lives in a folder and is used through its methods only.
+//! [`Service`] creates them and runs what involves several of them: the start and the periodic upkeep.
+//!
+//! A component uses only components above it in this list:
+//!
+//! - `ownership`: whether the engine is ours and this daemon is its newest owner
+//! - `storage`: the workspaces' disks, their quota and the free space
+//! - `history`: which commands ran and how they ended
+//! - `egress`: the sandboxes' outbound connections
+//! - `lifecycle`: sandboxes, from create to delete
+//! - `commands`, `terminals`, `files`, `previews`: what runs in a sandbox, and how it is reached
 
-mod activity;
-mod age;
-mod batch;
-mod bridge;
-mod capacity;
-mod census;
-mod command;
-mod deadline;
-mod disk;
-mod doors;
+mod clock;
+mod commands;
 mod egress;
-mod epoch;
 mod error;
-mod feed;
 mod files;
-mod follow;
 mod history;
-mod identity;
-mod keeper;
-mod linking;
-mod links;
-mod meddling;
-mod oom;
-mod order;
-mod originals;
-mod orphans;
-mod outlet;
-mod park;
-mod port;
-mod prepare;
-mod publish;
-mod published_visits;
-mod publisher_door;
-mod reach;
-mod reconcile;
-mod recording;
-mod refusal;
-mod registry;
-mod room;
-mod sandbox;
-mod stdin;
-mod terminal;
-mod terminal_view;
-mod view;
+mod lifecycle;
+mod ownership;
+mod previews;
+mod start;
+mod storage;
+mod tasks;
+mod terminals;
+mod upkeep;
 
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::Arc;
 
-use tokio::sync::{Mutex, Semaphore, watch};
+use sandbox_api::sandbox::SandboxState;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::warn;
 
-pub use batch::{Ran, RanToEnd};
-pub use doors::Door;
-pub use egress::Denial;
-pub use error::Error;
-pub use files::UploadFailed;
-pub use follow::CommandStream;
-pub use links::{Link, LinkWish};
-pub use orphans::OrphanView;
-pub use port::{PreviewTrace, PreviewUse};
-pub use prepare::Readiness;
-pub use sandbox::{Changes, Reconnected};
-pub use terminal_view::{TerminalHand, TerminalView};
-pub use view::{SandboxUsage, SandboxView, Selection};
+pub use self::commands::{CommandStream, Commands, Ran, RanToEnd};
+pub use self::egress::Denial;
+pub use self::error::Error;
+pub use self::files::{Files, UploadFailed};
+pub use self::lifecycle::{
+    Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
+};
+pub use self::previews::{Link, LinkListener, LinkRequest, PreviewTrace, PreviewUse, Previews};
+pub use self::terminals::{TerminalHand, TerminalView, Terminals};
 
-use self::age::Age;
-use self::identity::Identity;
-use self::links::Links;
-use self::prepare::Prepared;
-use self::publish::Publications;
-use self::registry::Registry;
+use self::egress::Egress;
+use self::history::History;
+use self::ownership::Ownership;
+use self::storage::Storage;
+use self::tasks::Tasks;
 // Streams and facts that the service returns as it gets them, so that its callers see no crate below it.
 pub use crate::agent::{ByteStream, ChangeStream, Error as AgentError, StdinData, Tunnel};
-use crate::egress::{self as egress_room, Gate};
+use crate::egress as egress_room;
 pub use crate::engine::Seccomp;
 use crate::engine::{Engine, ImageSource};
-use crate::metrics::Repair;
+use crate::metrics::Metrics;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, Instance, Limits, Orphan, Transport, limits};
+use crate::model::{DiskQuota, Instance, Limits, Transport, limits};
 use crate::store::Store;
 
 /// What the service is set up with.
@@ -101,9 +72,9 @@ pub struct Setup {
     pub holder: String,
     /// Tag of the sandbox image.
     pub image: String,
-    /// Images that a caller may ask for besides that.
+    /// Other images that a caller may ask for.
     pub allowed_images: Vec<String>,
-    /// What the image is built from where it is missing; `None` forbids building.
+    /// What a missing image is built from. `None` forbids building.
     pub image_source: Option<ImageSource>,
     /// The agent's program on this machine.
     pub agent_program: PathBuf,
@@ -111,69 +82,49 @@ pub struct Setup {
     pub adopt_original: bool,
     /// Whether workspaces must have a quota.
     pub disk_quota: DiskQuota,
-    /// How agents are reached; `None` finds out.
+    /// How agents are reached. `None` finds out.
     pub transport: Option<Transport>,
-    /// Where previews are found.
+    /// Addresses and ports of previews.
     pub preview: PreviewSettings,
-    /// An image that has socat, to publish ports with; `None` finds one.
+    /// An image that has socat, to publish ports with. `None` finds one.
     pub proxy_image: Option<String>,
-    /// What networks of ours are called, before the instance's id.
+    /// Prefix of the names of the daemon's networks. The instance's id follows.
     pub network_name: String,
     /// Whether a sandbox may have a network of its own.
     pub open_network: bool,
-    /// What sandboxes reach of the world, as the operator has it.
+    /// The operator's rules for outbound connections.
     pub egress: egress_room::Settings,
-    /// Ports of this machine that they never reach.
+    /// Ports of this machine that sandboxes never reach.
     pub own_ports: Vec<RangeInclusive<u16>>,
 }
 
-/// The daemon without its door.
+/// What every component is created from. None of it is a component's state.
+#[derive(Debug, Clone)]
+struct Context {
+    engine: Engine,
+    store: Arc<Store>,
+    instance: Arc<Instance>,
+    setup: Arc<Setup>,
+    metrics: Arc<Metrics>,
+    tasks: Tasks,
+}
+
+/// The daemon without its HTTP listeners.
 #[derive(Debug)]
 pub struct Service {
-    engine: Engine,
-    store: Store,
-    instance: Arc<Instance>,
-    setup: Setup,
-    registry: Registry,
-    links: Links,
-    publications: Publications,
-    gate: Arc<Gate>,
-    age: Age,
-    /// One permit for each sandbox that may run.
-    places: Arc<Semaphore>,
-    /// Held by the one who parks a sandbox for another.
-    making_room: Mutex<()>,
-    /// Held by the one who makes or removes the open sandboxes' bridge.
-    bridging: Mutex<()>,
-    /// Held by the one who compares what is with what should be.
-    reconciling: Mutex<()>,
-    /// Whether workspaces have a quota, from when that is known.
-    quota: OnceLock<disk::Quota>,
-    /// What this host cannot hold any sandbox to, from when that is known.
-    weaknesses: OnceLock<Vec<String>>,
-    /// What is known of the room for disks.
-    room: room::Room,
-    /// Whose engine this is.
-    identity: Identity,
-    /// What the engine has and no sandbox claims, as of the last look.
-    orphans: std::sync::Mutex<Vec<Orphan>>,
-    /// Unused disks that belonged to nobody at the last look.
-    suspect_disks: std::sync::Mutex<HashSet<String>>,
-    /// Cancelled when nobody is to watch commands any more.
-    watching: CancellationToken,
-    /// Whether the engine tells whose memory was not enough.
-    ooms_watched: oom::Watched,
-    /// What streams hold of their commands' events.
-    feeds: feed::Feeds,
-    /// Containers that were warned of, so that the log has each once.
-    warned_of: std::sync::Mutex<HashSet<String>>,
-    prepared: OnceLock<Prepared>,
-    readiness: watch::Sender<Readiness>,
-    tasks: TaskTracker,
+    context: Context,
+    ownership: Arc<Ownership>,
+    storage: Arc<Storage>,
+    history: Arc<History>,
+    lifecycle: Arc<Lifecycle>,
+    commands: Arc<Commands>,
+    terminals: Terminals,
+    files: Files,
+    previews: Arc<Previews>,
 }
 
 impl Service {
-    /// A service that must still be prepared.
+    /// Creates a service that must still be prepared.
     pub async fn new(
         engine: Engine,
         store: Store,
@@ -181,93 +132,116 @@ impl Service {
         setup: Setup,
         tasks: TaskTracker,
     ) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self {
+        let context = Context {
+            metrics: engine.shared_metrics(),
+            tasks: Tasks::new(tasks),
+            setup: Arc::new(setup),
+            store: Arc::new(store),
             engine,
-            age: Age::resume(store.age_ms().await?),
-            store,
-            registry: Registry::new(instance.seed()),
-            links: Links::default(),
-            publications: Publications::default(),
-            gate: Arc::new(Gate::new(setup.egress.clone(), setup.own_ports.clone())),
-            places: Arc::new(Semaphore::new(setup.limits.max_concurrent)),
-            making_room: Mutex::default(),
-            bridging: Mutex::default(),
-            reconciling: Mutex::default(),
-            quota: OnceLock::new(),
-            weaknesses: OnceLock::new(),
-            room: room::Room::default(),
-            identity: Identity::default(),
-            orphans: std::sync::Mutex::default(),
-            suspect_disks: std::sync::Mutex::default(),
-            watching: CancellationToken::new(),
-            ooms_watched: oom::Watched::default(),
-            feeds: feed::Feeds::default(),
-            warned_of: std::sync::Mutex::default(),
             instance,
-            setup,
-            prepared: OnceLock::new(),
-            readiness: watch::Sender::new(Readiness::Waiting { missing: "start-up" }),
-            tasks,
+        };
+        let ownership = Arc::new(Ownership::new(&context));
+        let storage = Arc::new(Storage::new(&context, &ownership));
+        let history = Arc::new(History::new(&context));
+        let egress = Arc::new(Egress::new(&context));
+        let lifecycle = Arc::new(Lifecycle::new(&context, &ownership, &storage, &history, &egress).await?);
+        let commands = Arc::new(Commands::new(&context, &lifecycle, &history));
+        let previews = Previews::new(&context, &lifecycle, &egress);
+        Ok(Arc::new(Self {
+            terminals: Terminals::new(&lifecycle),
+            files: Files::new(&lifecycle, &storage),
+            context,
+            ownership,
+            storage,
+            history,
+            lifecycle,
+            commands,
+            previews,
         }))
     }
 
-    /// Whether a caller may ask for an image. Its name is compared as it is: a tag is not its digest.
-    pub fn allows_image(&self, image: &str) -> bool {
-        image == self.setup.image || self.setup.allowed_images.iter().any(|allowed| allowed == image)
+    /// Sandboxes, from create to delete.
+    pub fn sandboxes(&self) -> &Arc<Lifecycle> {
+        &self.lifecycle
+    }
+
+    /// Commands in sandboxes.
+    pub fn commands(&self) -> &Arc<Commands> {
+        &self.commands
+    }
+
+    /// Terminals in sandboxes.
+    pub fn terminals(&self) -> &Terminals {
+        &self.terminals
+    }
+
+    /// Files of sandboxes.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Ports of sandboxes, links to them and ports that are published on the host.
+    pub fn previews(&self) -> &Arc<Previews> {
+        &self.previews
     }
 
     /// Bounds that the operator sets.
     pub fn limits(&self) -> Limits {
-        self.setup.limits
+        self.context.setup.limits
     }
 
-    /// From now on readers that leave do not end their commands: it is the daemon that leaves.
+    /// From now on, readers that leave do not end their commands: the daemon itself is leaving.
     pub fn stop(&self) {
-        self.tasks.close();
+        self.context.tasks.stop();
     }
 
-    /// Writes down what only memory knows and closes the store. The last thing at a stop.
+    /// Writes what only memory holds and closes the store. The last step of a stop.
     pub async fn close(&self) {
-        self.watching.cancel();
-        // The helper is another daemon's where there is a newer one: then there are no disks here.
-        if timeout(limits::CLOSE_DISKS, self.close_disks()).await.is_err() {
-            tracing::warn!("the engine does not answer; the disks' helper ends by itself");
+        self.context.tasks.close();
+        // A newer daemon may own the helper now. Then there are no disks here.
+        if timeout(limits::CLOSE_DISKS, self.storage.close()).await.is_err() {
+            warn!("the engine does not answer; the disks' helper ends by itself");
         }
-        self.write_down().await;
-        self.store.close().await;
+        self.lifecycle.write_down().await;
+        self.context.store.close().await;
     }
 
     /// Whether the store can be written now.
     pub async fn check_store(&self) -> Result<(), Error> {
-        Ok(self.store.check().await?)
+        Ok(self.context.store.check().await?)
     }
 
-    /// What this host cannot hold any sandbox to.
-    fn host_weaknesses(&self) -> &[String] {
-        self.weaknesses.get().map(Vec::as_slice).unwrap_or_default()
+    /// Whether the engine is known to be ours, as of the last check.
+    pub fn check_engine(&self) -> Result<(), Error> {
+        self.ownership.check()
     }
 
-    /// Counts something that was not as it should have been.
-    fn repaired(&self, what: Repair) {
-        self.metrics().repaired(what);
+    /// Whether writes to workspaces are rejected because the engine's disk is nearly full.
+    pub fn is_space_short(&self) -> bool {
+        self.storage.is_space_short()
     }
 
-    fn warn_once(&self, container: &str, warning: &str) {
-        let mut warned_of = self.warned_of.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned_of.len() >= limits::MAX_WARNED_OF {
-            warned_of.clear();
-        }
-        if warned_of.insert(container.to_owned()) {
-            tracing::warn!(container, "{warning}");
-        }
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.tasks.is_closed()
-    }
-
-    /// The engine's version, asked now.
+    /// Asks the engine for its version.
     pub async fn engine_version(&self) -> Result<String, Error> {
-        Ok(self.engine.version().await?)
+        Ok(self.context.engine.version().await?)
+    }
+
+    /// The daemon's counters.
+    pub fn metrics(&self) -> &Metrics {
+        &self.context.metrics
+    }
+
+    /// The daemon's counters, with those that are counted elsewhere brought up to date.
+    pub fn fresh_metrics(&self) -> &Metrics {
+        self.context.metrics.set_history_dropped(self.history.dropped());
+        if let Some(space) = self.storage.space() {
+            self.context.metrics.set_disk_room(space.free_bytes, space.total_bytes);
+        }
+        &self.context.metrics
+    }
+
+    /// The state of every sandbox.
+    pub fn states(&self) -> Vec<SandboxState> {
+        self.lifecycle.states()
     }
 }

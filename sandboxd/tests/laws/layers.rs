@@ -20,7 +20,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("main", &["cli", "config", "engine", "model", "service", "state_dir", "store", "telemetry"]),
 ];
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -32,7 +32,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// `api` of `api/files/mod.rs`, and the modules below it: `["api", "files"]`.
-fn module_of(path: &Path) -> Vec<String> {
+pub(crate) fn module_of(path: &Path) -> Vec<String> {
     let path = path.with_extension("");
     let names = path.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
     names.filter(|name| name != "mod").collect()

@@ -20,39 +20,51 @@ const NO_PARTS: [&str; 3] = ["listen", "image_source", "run"];
 
 /// The parts that a file of this module names, with their lines.
 pub(crate) fn parts_used(text: &str, module: &[String]) -> syn::Result<Vec<(usize, String)>> {
+    let paths = paths_used(text, module)?.into_iter();
+    Ok(paths.filter_map(|(line, path)| Some((line, part_of(&path, module)?))).collect())
+}
+
+/// The paths of this crate and of the crates below it that a file of this module names, from the root of the crate, with
+/// their lines.
+pub(crate) fn paths_used(text: &str, module: &[String]) -> syn::Result<Vec<(usize, Vec<String>)>> {
     let file = syn::parse_file(text)?;
     let mut finder = Finder { module: module.to_vec(), found: Vec::new() };
     finder.visit_file(&file);
     Ok(finder.found)
 }
 
+/// The part that a path from the root leads to, if that is another one.
+fn part_of(path: &[String], module: &[String]) -> Option<String> {
+    let part = path.first()?;
+    let is_part = part.chars().all(|char| char.is_ascii_lowercase() || char == '_');
+    (is_part && module.first() != Some(part) && !NO_PARTS.contains(&part.as_str())).then(|| part.clone())
+}
+
 struct Finder {
-    /// Where the visitor is, below the root of the crate.
+    /// The module that the visitor is in, from the root of the crate.
     module: Vec<String>,
-    found: Vec<(usize, String)>,
+    found: Vec<(usize, Vec<String>)>,
 }
 
 impl Finder {
-    /// Notes the part that a path leads to, if it leaves its own.
+    /// Notes a path, if it starts at the root, at a crate below, or above its own module.
     fn note(&mut self, line: usize, segments: &[String]) {
         let Some(first) = segments.first() else { return };
         if let Some((_, part)) = CRATES.iter().find(|(name, _)| name == first) {
-            self.found.push((line, (*part).to_owned()));
+            self.found.push((line, [&[(*part).to_owned()], &segments[1..]].concat()));
             return;
         }
-        let part = match first.as_str() {
-            "crate" | "sandboxd" => segments.get(1),
+        let path = match first.as_str() {
+            "crate" | "sandboxd" => segments[1..].to_vec(),
+            "self" => [&self.module, &segments[1..]].concat(),
             "super" => {
                 let up = segments.iter().take_while(|segment| *segment == "super").count();
-                // Only a path up to the root reaches another part.
-                (up >= self.module.len()).then(|| segments.get(up)).flatten()
+                let Some(above) = self.module.len().checked_sub(up) else { return };
+                [&self.module[..above], &segments[up..]].concat()
             }
-            _ => None,
+            _ => return,
         };
-        let is_part = |part: &&String| part.chars().all(|char| char.is_ascii_lowercase() || char == '_');
-        if let Some(part) = part.filter(is_part).filter(|part| !NO_PARTS.contains(&part.as_str())) {
-            self.found.push((line, part.clone()));
-        }
+        self.found.push((line, path));
     }
 
     fn note_tree(&mut self, tree: &syn::UseTree, before: &[String]) {

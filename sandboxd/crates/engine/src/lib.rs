@@ -38,6 +38,7 @@ pub use address::EngineAddress;
 pub use container::{Found, Inspected, Status, VolumePresence};
 pub use disks::{Attached, DiskFault, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;
+pub use events::Change;
 pub use facts::Facts;
 pub use image::ImageSource;
 pub use labels::SandboxLabels;

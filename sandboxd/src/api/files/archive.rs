@@ -33,7 +33,7 @@ pub(in crate::api) async fn pack(
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let (compression, kind) = format(query.get("format").map(String::as_str))?;
-    let bytes = state.service.pack(&id, path_of("path", path)?, compression).await?;
+    let bytes = state.service.files().pack(&id, path_of("path", path)?, compression).await?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
@@ -59,7 +59,7 @@ pub(in crate::api) async fn unpack(
     archive: Upload,
 ) -> Result<Json<ArchiveUnpacked>> {
     let id = params::sandbox(&id)?;
-    let unpacked = state.service.unpack(&id, path_of("path", path)?, archive.into_stream()).await?;
+    let unpacked = state.service.files().unpack(&id, path_of("path", path)?, archive.into_stream()).await?;
     Ok(Json(ArchiveUnpacked { ok: true, files: unpacked.files, bytes: unpacked.bytes }))
 }
 

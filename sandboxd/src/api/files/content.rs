@@ -89,7 +89,7 @@ pub(in crate::api) async fn put(
     let (if_match, if_absent) = precondition::of_write(&headers)?;
     let durable = params::optional(&query, "durable", "`true` or `false`")?.unwrap_or(false);
     let target = FileTarget { path: named("path", path)?, mode: mode(&query)?, if_match, if_absent, durable };
-    let written = state.service.write_file(&id, target, content.into_stream()).await?;
+    let written = state.service.files().write(&id, target, content.into_stream()).await?;
     let etag = quoted(&written.etag);
     let written = FileWritten { ok: true, created: written.created, size: written.bytes, etag: written.etag };
     Ok((etag.map(|etag| [(ETAG, etag)]), Json(written)).into_response())
@@ -119,7 +119,7 @@ struct Opened {
 /// contains a byte.
 async fn open(service: &Arc<Service>, id: &SandboxId, path: FilePath, headers: &HeaderMap) -> Result<Opened> {
     if let Some(range) = precondition::range(headers) {
-        match service.read_file(id, path.clone(), Some(range)).await {
+        match service.files().read(id, path.clone(), Some(range)).await {
             Ok((header, bytes)) if is_range_of(headers, header.info.etag.as_deref()) => {
                 return Ok(Opened { header, bytes, is_part: true });
             }
@@ -128,7 +128,7 @@ async fn open(service: &Arc<Service>, id: &SandboxId, path: FilePath, headers: &
             Err(error) => return Err(error.into()),
         }
     }
-    let (header, bytes) = service.read_file(id, path, None).await?;
+    let (header, bytes) = service.files().read(id, path, None).await?;
     let etag = header.info.etag.as_deref();
     let size_bytes = header.info.size_bytes;
     let range = precondition::range(headers).filter(|range| range.is_empty_in(size_bytes));

@@ -55,7 +55,7 @@ pub(super) async fn write(
     }
     let files: std::result::Result<Vec<NewFile>, FieldError> =
         wish.files.into_iter().enumerate().map(|(at, file)| new_file(at, file)).collect();
-    state.service.write_files(&id, files?).await?;
+    state.service.files().write_all(&id, files?).await?;
     Ok(Json(Done::OK))
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn read(
     PathParam(path): PathParam,
 ) -> Result<Json<FileRead>> {
     let id = params::sandbox(&id)?;
-    let content = state.service.read_whole(&id, named("path", path)?).await?;
+    let content = state.service.files().read_whole(&id, named("path", path)?).await?;
     let content_base64 = content.map(|content| BASE64_STANDARD.encode(content));
     Ok(Json(FileRead { found: content_base64.is_some(), content_base64 }))
 }
@@ -95,7 +95,7 @@ pub(super) async fn delete(
     let id = params::sandbox(&id)?;
     let if_match = precondition::if_match(&headers)?;
     let recursive = params::optional(&query, "recursive", "`true` or `false`")?.unwrap_or(false);
-    let removed = state.service.delete_file(&id, named("path", path)?, recursive, if_match).await?;
+    let removed = state.service.files().delete(&id, named("path", path)?, recursive, if_match).await?;
     Ok(Json(FileDeleted { ok: true, removed }))
 }
 
@@ -111,7 +111,7 @@ pub(super) async fn stat(
     PathParam(path): PathParam,
 ) -> Result<Json<FileInfo>> {
     let id = params::sandbox(&id)?;
-    Ok(Json(wire::info(state.service.stat_file(&id, path_of("path", path)?).await?)))
+    Ok(Json(wire::info(state.service.files().stat(&id, path_of("path", path)?).await?)))
 }
 
 /// List a directory.
@@ -143,7 +143,7 @@ pub(super) async fn list(
         .transpose()?
         .unwrap_or_default();
     let wish = ListWish { path: path_of("path", path)?, depth, limit, after };
-    Ok(Json(wire::page(state.service.list_files(&id, wish).await?)))
+    Ok(Json(wire::page(state.service.files().list(&id, wish).await?)))
 }
 
 /// Create a directory.
@@ -158,7 +158,7 @@ pub(super) async fn mkdir(
     Json(wish): Json<MakeDir>,
 ) -> Result<Json<DirMade>> {
     let id = params::sandbox(&id)?;
-    let created = state.service.make_dir(&id, named("path", wish.path.into())?).await?;
+    let created = state.service.files().make_dir(&id, named("path", wish.path.into())?).await?;
     Ok(Json(DirMade { ok: true, created }))
 }
 
@@ -175,7 +175,7 @@ pub(super) async fn rename(
 ) -> Result<Json<Done>> {
     let id = params::sandbox(&id)?;
     let (from, to) = (named("from", wish.from.into())?, named("to", wish.to.into())?);
-    state.service.move_file(&id, from, to, wish.overwrite.unwrap_or(false)).await?;
+    state.service.files().rename(&id, from, to, wish.overwrite.unwrap_or(false)).await?;
     Ok(Json(Done::OK))
 }
 
@@ -197,7 +197,7 @@ pub(super) async fn edit(
         new_text: edit.new_text,
         replace_all: edit.replace_all.unwrap_or(false),
     });
-    let edited = state.service.edit_file(&id, named("path", wish.path.into())?, edits.collect()).await?;
+    let edited = state.service.files().edit(&id, named("path", wish.path.into())?, edits.collect()).await?;
     Ok(Json(wire::edited(edited)))
 }
 

@@ -36,7 +36,7 @@ pub(in crate::api) async fn grep(
         max_results: max_results(wish.max_results)?,
         include_ignored: wish.include_ignored.unwrap_or(false),
     };
-    Ok(Json(wire::grep_found(state.service.grep(&id, wish).await?)))
+    Ok(Json(wire::grep_found(state.service.files().grep(&id, wish).await?)))
 }
 
 /// Search for file names.
@@ -58,7 +58,7 @@ pub(in crate::api) async fn glob(
         max_results: max_results(wish.max_results)?,
         include_ignored: wish.include_ignored.unwrap_or(false),
     };
-    Ok(Json(wire::glob_found(state.service.glob(&id, wish).await?)))
+    Ok(Json(wire::glob_found(state.service.files().glob(&id, wish).await?)))
 }
 
 fn max_results(wished: Option<u32>) -> Result<u32> {

@@ -40,7 +40,7 @@ pub(in crate::api) async fn watch(
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let recursive = params::optional(&query, "recursive", "`true` or `false`")?.unwrap_or(false);
-    let changes = state.service.watch_files(&id, path_of("path", path)?, recursive).await?;
+    let changes = state.service.files().watch(&id, path_of("path", path)?, recursive).await?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(NDJSON)),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),

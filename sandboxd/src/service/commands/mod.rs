@@ -1,0 +1,299 @@
+//! Commands in a sandbox.
+
+mod batch;
+mod feed;
+mod overdue;
+mod stdin;
+mod stream;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_api::command::EndReason;
+use sandbox_api::{CommandId, SandboxId};
+use tokio::time::timeout;
+use tracing::warn;
+
+pub use self::batch::{Ran, RanToEnd};
+use self::feed::Feeds;
+pub use self::stream::CommandStream;
+use self::stream::Duty;
+use super::history::{History, status_of};
+use super::lifecycle::{InUse, Lifecycle, Sandbox};
+use super::tasks::Tasks;
+use super::{Context, Error};
+use crate::agent::{self, AgentHandle, EventStream, ReaderId, Refusal};
+use crate::metrics::Metrics;
+use crate::model::command::{CommandStatus, Killed, Started};
+use crate::model::{CommandRecord, CommandSpec, Ended, Event, limits};
+use crate::store::Store;
+
+/// SIGTERM of signal(7).
+const TERM: i32 = 15;
+
+/// Starts, follows and ends commands.
+#[derive(Debug)]
+pub struct Commands {
+    lifecycle: Arc<Lifecycle>,
+    history: Arc<History>,
+    store: Arc<Store>,
+    metrics: Arc<Metrics>,
+    tasks: Tasks,
+    feeds: Feeds,
+}
+
+impl Commands {
+    pub(in crate::service) fn new(
+        context: &Context,
+        lifecycle: &Arc<Lifecycle>,
+        history: &Arc<History>,
+    ) -> Self {
+        Self {
+            lifecycle: Arc::clone(lifecycle),
+            history: Arc::clone(history),
+            store: Arc::clone(&context.store),
+            metrics: Arc::clone(&context.metrics),
+            tasks: context.tasks.clone(),
+            feeds: Feeds::default(),
+        }
+    }
+
+    /// Starts a command; the answer means that it runs, or that one with this id ran before.
+    pub async fn start(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<Started, Error> {
+        let in_use = self.lifecycle.in_use(id).await?;
+        let known = self.known(&in_use, &spec).await?;
+        if let Some(Known::Gone(status)) = known {
+            return Ok(status.started);
+        }
+        let spec = with_env(spec, in_use.sandbox());
+        let started = match in_use.agent().start(&spec).await {
+            // The id makes the second try safe: what was started is not started again.
+            Err(error) if error.is_broken() => in_use.agent().start(&spec).await,
+            other => other,
+        };
+        let started = in_use.unless_refused(started)?;
+        if known.is_none() {
+            self.history.note_start(in_use.sandbox().ledger(), &spec, started);
+            self.watch(in_use.sandbox(), in_use.agent(), &spec.id);
+        }
+        Ok(started)
+    }
+
+    /// Starts a command and streams it from its start to its end. Dropping the stream ends the command,
+    /// unless it is detached.
+    pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<CommandStream, Error> {
+        let in_use = self.lifecycle.in_use(id).await?;
+        let (permit, reader) = (in_use.sandbox().reader()?, ReaderId::next());
+        let known = self.known(&in_use, &spec).await?;
+        if let Some(Known::Gone(status)) = known {
+            let stream = CommandStream::new(self, in_use, spec.id, reader, permit);
+            return Ok(stream.replaying(replay_from_history(&status)));
+        }
+        let spec = with_env(spec, in_use.sandbox());
+        let events = match in_use.agent().run(&spec, reader).await {
+            Err(error) if error.is_broken() => in_use.agent().run(&spec, reader).await,
+            other => other,
+        };
+        let events = in_use.unless_refused(events)?;
+        // While the sandbox is still held, or it could be parked between.
+        let duty = known.is_none().then(|| Duty::of(in_use.sandbox()));
+        let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, permit);
+        Ok(match duty {
+            Some(duty) => stream.of_own(events, spec, duty),
+            None => stream.again(events, &spec),
+        })
+    }
+
+    /// What became of an earlier command with the id that the caller chose; the same id is the same command,
+    /// and runs nothing. What was noted a moment ago and is not written yet the agent still knows: a sandbox's
+    /// history is written before its container goes.
+    async fn known(&self, in_use: &InUse, spec: &CommandSpec) -> Result<Option<Known>, Error> {
+        let Some(digest) = spec.digest else {
+            return Ok(None);
+        };
+        let Some(record) = self.store.written_command(in_use.sandbox().id(), &spec.id).await? else {
+            return Ok(None);
+        };
+        if record.digest.is_some_and(|recorded| recorded != digest) {
+            return Err(Error::CommandDiffers);
+        }
+        match in_use.agent().inspect(&spec.id).await {
+            Err(agent::Error::Refused(Refusal::CommandUnknown)) => Ok(Some(Known::Gone(status_of(record)))),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(Some(Known::StillRunning)),
+        }
+    }
+
+    /// Streams what is kept of a command after record `after`, and with `follow` what comes.
+    pub async fn logs(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+        after: u64,
+        follow: bool,
+    ) -> Result<CommandStream, Error> {
+        let in_use = self.lifecycle.in_use(id).await?;
+        let (permit, reader) = (in_use.sandbox().reader()?, ReaderId::next());
+        let events = match in_use.agent().attach(command, after, follow, reader).await {
+            Err(error) if error.is_broken() => in_use.agent().attach(command, after, follow, reader).await?,
+            other => other?,
+        };
+        let stream = CommandStream::new(self, in_use, command.clone(), reader, permit);
+        Ok(stream.reading(events, after, follow))
+    }
+
+    /// Waits for a command's end, for as long as `limit` says.
+    pub async fn wait(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+        limit: Option<Duration>,
+    ) -> Result<Ended, Error> {
+        let in_use = self.lifecycle.in_use(id).await?;
+        let _permit = in_use.sandbox().reader()?;
+        // A delete must not wait for those who wait.
+        let (sandbox, agent, _mark) = in_use.let_go();
+        let wait = self.wait_or_recall(&sandbox, &agent, command);
+        match limit {
+            None => wait.await,
+            Some(limit) => timeout(limit, wait)
+                .await
+                .unwrap_or(Err(Error::WaitDeadline { timeout_ms: limit.as_millis() as u64 })),
+        }
+    }
+
+    /// Waits for a command's end; one that the agent does not know any more has its end in the history.
+    async fn wait_or_recall(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+    ) -> Result<Ended, Error> {
+        match self.wait_across_reconnects(sandbox, agent, command).await {
+            Err(Error::NotFound { resource }) => {
+                let recorded = self.history.recorded(sandbox.id(), command).await?;
+                recorded.and_then(|status| status.ended).ok_or(Error::NotFound { resource })
+            }
+            other => other,
+        }
+    }
+
+    pub(super) async fn wait_across_reconnects(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+    ) -> Result<Ended, Error> {
+        let mut waited_before = false;
+        loop {
+            match agent.wait(command).await {
+                Ok(ended) => return Ok(self.history.judge(sandbox.ledger(), agent, command, ended).await),
+                Err(error) if error.is_broken() => {
+                    if self.lifecycle.is_gone(sandbox, agent).await {
+                        return Ok(self.history.end_of_lost(sandbox.ledger(), command).await);
+                    }
+                    waited_before = true;
+                }
+                Err(agent::Error::Refused(Refusal::CommandUnknown)) if waited_before => {
+                    return Ok(self.history.end_of_lost(sandbox.ledger(), command).await);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The newest commands of a sandbox, whatever its state.
+    pub async fn list(&self, id: &SandboxId, limit: u32) -> Result<Vec<CommandRecord>, Error> {
+        self.lifecycle.find(id)?;
+        Ok(self.store.commands(id, limit).await?)
+    }
+
+    /// What is known of a command.
+    pub async fn inspect(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+    ) -> Result<CommandStatus, Error> {
+        let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.let_go();
+        match agent.inspect(command).await {
+            Err(agent::Error::Refused(Refusal::CommandUnknown)) => {
+                self.history.recorded(id, command).await?.ok_or(Error::NotFound { resource: "command" })
+            }
+            other => Ok(self.history.judge_status(sandbox.ledger(), other?).await),
+        }
+    }
+
+    /// Ends a command and answers when nothing of it is left.
+    pub async fn kill(self: &Arc<Self>, id: &SandboxId, command: &CommandId) -> Result<Killed, Error> {
+        let in_use = self.lifecycle.in_use(id).await?;
+        let (sandbox, agent, _mark) = in_use.let_go();
+        self.end_command(&sandbox, &agent, command).await
+    }
+
+    /// Sends a command one signal. True where it had ended before.
+    pub async fn signal(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+        signal: i32,
+    ) -> Result<bool, Error> {
+        Ok(self.lifecycle.in_use(id).await?.agent().signal(command, signal).await?)
+    }
+
+    /// Ends a command by the agent's ladder, and by a restart of the container if the agent does not report its end.
+    pub(super) async fn end_command(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+    ) -> Result<Killed, Error> {
+        self.end_within(sandbox, agent, command, limits::KILL, EndReason::Killed).await
+    }
+
+    /// As [`Self::end_command`], with the time the agent has for it, and how the end is named after a restart.
+    pub(super) async fn end_within(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+        limit: Duration,
+        reason: EndReason,
+    ) -> Result<Killed, Error> {
+        let restarts = sandbox.ledger().restarts();
+        match agent.end(command, TERM, limit).await {
+            Err(agent::Error::Deadline { after }) => {
+                warn!(sandbox = %sandbox.id(), %command, ?after, "a command did not end; restarting its container");
+                self.lifecycle.restart(sandbox, restarts, Some((command, reason))).await?;
+                Ok(Killed { already_ended: false, restarted: true })
+            }
+            other => Ok(Killed { already_ended: other?, restarted: false }),
+        }
+    }
+}
+
+/// An earlier command.
+enum Known {
+    /// The agent has it.
+    StillRunning,
+    /// It is only written down: it ran in another container, or long ago.
+    Gone(CommandStatus),
+}
+
+/// The stream of a command whose output is gone.
+fn replay_from_history(status: &CommandStatus) -> EventStream {
+    let dropped_bytes = status.stdout_bytes + status.stderr_bytes;
+    let gap = (dropped_bytes > 0).then_some(Event::Gap { dropped_bytes, next_seq: 1 });
+    let events = [Some(Event::Started(status.started)), gap, status.ended.map(Event::Ended)];
+    Box::pin(futures::stream::iter(events.into_iter().flatten().map(Ok)))
+}
+
+/// A command with its sandbox's environment beneath its own.
+fn with_env(mut spec: CommandSpec, sandbox: &Sandbox) -> CommandSpec {
+    sandbox.with_spec(|spec_of_sandbox| {
+        for (name, value) in &spec_of_sandbox.env {
+            spec.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    });
+    spec
+}

@@ -1,0 +1,41 @@
+//! Ends commands whose timeout their agent missed: through the agent, and if that takes too long, by a restart of the
+//! container.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sandbox_api::CommandId;
+use sandbox_api::command::EndReason;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::Commands;
+use crate::agent::{self, Refusal};
+use crate::model::limits;
+use crate::service::lifecycle::Sandbox;
+
+impl Commands {
+    /// Ends the commands of a sandbox that their agent should have ended before.
+    pub(in crate::service) fn end_overdue(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
+        for command in sandbox.ledger().take_overdue(Instant::now()) {
+            let (commands, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
+            self.tasks.spawn(async move { commands.end_late(&sandbox, &command).await });
+        }
+    }
+
+    async fn end_late(self: &Arc<Self>, sandbox: &Arc<Sandbox>, command: &CommandId) {
+        // Without a container nothing of it runs.
+        let Some(agent) = sandbox.running_agent().await else { return };
+        match timeout(limits::OVERDUE_LOOK, agent.inspect(command)).await {
+            // Its reader has not heard of the end yet.
+            Ok(Ok(status)) if status.ended.is_some() => return,
+            Ok(Err(agent::Error::Refused(Refusal::CommandUnknown))) => return,
+            _ => {}
+        }
+        warn!(sandbox = %sandbox.id(), %command, "a command runs after its timeout; ending it");
+        let done = self.end_within(sandbox, &agent, command, limits::OVERDUE_KILL, EndReason::Timeout).await;
+        if let Err(error) = done {
+            warn!(sandbox = %sandbox.id(), %command, error = &error as &dyn std::error::Error, "could not end a command after its timeout");
+        }
+    }
+}

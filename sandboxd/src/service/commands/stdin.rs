@@ -1,0 +1,53 @@
+//! Standard input of a command that runs.
+
+use std::io;
+use std::sync::Arc;
+
+use sandbox_api::{CommandId, SandboxId};
+
+use super::{Commands, Error};
+use crate::agent::{Cause, Error as AgentError, Refusal, StdinData, Unfinished};
+use crate::model::command::StdinState;
+
+impl Commands {
+    /// Writes to the standard input of a command, and closes it then where `close` says so. What a caller that
+    /// leaves has sent until then stays written, and nothing is closed.
+    pub async fn write_stdin(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        command: &CommandId,
+        data: StdinData,
+        close: bool,
+    ) -> Result<(), Error> {
+        let in_use = self.lifecycle.in_use(id).await?;
+        let _permit = in_use.sandbox().writer()?;
+        // It may take long, and a delete must not wait for it.
+        let (sandbox, agent, _mark) = in_use.let_go();
+        match agent.write_stdin(command, data, close).await {
+            Ok(()) => Ok(()),
+            Err(unfinished) => match error_of(unfinished) {
+                // One that only the history knows has ended.
+                Error::NotFound { resource } => match self.history.recorded(sandbox.id(), command).await? {
+                    Some(_) => Err(Error::StdinNotOpen { state: StdinState::Ended, written_bytes: 0 }),
+                    None => Err(Error::NotFound { resource }),
+                },
+                error => Err(error),
+            },
+        }
+    }
+}
+
+fn error_of(Unfinished { written_bytes, cause }: Unfinished) -> Error {
+    match cause {
+        Cause::Agent(AgentError::Refused(Refusal::StdinNotOpen { state, .. })) => {
+            Error::StdinNotOpen { state, written_bytes }
+        }
+        Cause::Agent(AgentError::Refused(Refusal::StdinStalled { waited, .. })) => {
+            Error::StdinStalled { waited, written_bytes }
+        }
+        Cause::Agent(AgentError::Refused(refusal)) => AgentError::Refused(refusal).into(),
+        Cause::Agent(source) => Error::StdinBroken { written_bytes, source },
+        Cause::Data(source) if source.kind() == io::ErrorKind::TimedOut => Error::StdinLate { written_bytes },
+        Cause::Data(source) => Error::StdinCut { written_bytes, source },
+    }
+}

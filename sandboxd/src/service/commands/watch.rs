@@ -1,0 +1,114 @@
+//! Watches commands whose end no client waits for.
+//!
+//! A command that runs keeps its sandbox from being parked. So the daemon must know when it ends, also if its caller does
+//! not wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_api::CommandId;
+use tracing::{debug, warn};
+
+use super::Commands;
+use crate::agent::AgentHandle;
+use crate::model::limits;
+use crate::service::clock::now_ms;
+use crate::service::lifecycle::{InUseMark, Sandbox};
+
+impl Commands {
+    /// Watches the commands of the sandboxes that were restored: those that the store has without an end, and those that
+    /// only the agents know.
+    pub(in crate::service) async fn watch_restored(self: &Arc<Self>) {
+        for sandbox in self.lifecycle.all() {
+            if !sandbox.ledger().is_unrecorded() {
+                continue;
+            }
+            if let Some(agent) = sandbox.running_agent().await {
+                self.watch_earlier(&sandbox, i64::MAX).await;
+                self.record_restored(&sandbox, &agent);
+            }
+        }
+    }
+
+    /// Waits for a command's end in the background, to write it down and to keep the sandbox until then.
+    pub(super) fn watch(self: &Arc<Self>, sandbox: &Arc<Sandbox>, agent: &AgentHandle, command: &CommandId) {
+        if !sandbox.ledger().begin_watch(command) {
+            return;
+        }
+        let mark = InUseMark::command(sandbox.activity());
+        let (commands, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
+        let (agent, command) = (agent.clone(), command.clone());
+        // Not among the tasks that a stop waits for: a command may run for hours.
+        tokio::spawn(async move {
+            let ended = tokio::select! {
+                // The next daemon watches it.
+                () = commands.tasks.closing().cancelled() => return,
+                ended = commands.wait_across_reconnects(&sandbox, &agent, &command) => ended,
+            };
+            match ended {
+                Ok(ended) => commands.history.note_end(sandbox.ledger(), &command, ended),
+                Err(error) => {
+                    warn!(sandbox = %sandbox.id(), %command, error = &error as &dyn std::error::Error, "lost sight of a command");
+                }
+            }
+            sandbox.ledger().end_watch(&command);
+            drop(mark);
+        });
+    }
+
+    /// Watches the commands that were started before `restored_at_ms` and have no end yet. Those that this daemon starts
+    /// are watched by their own streams; a second watcher would keep their sandbox in use for a moment after their end.
+    async fn watch_earlier(self: &Arc<Self>, sandbox: &Arc<Sandbox>, restored_at_ms: i64) {
+        let Some(agent) = sandbox.running_agent().await else { return };
+        match self.store.unended(sandbox.id()).await {
+            Ok(commands) => {
+                let earlier = commands.into_iter().filter(|command| command.started_at_ms < restored_at_ms);
+                for command in earlier {
+                    let ran = now_ms().saturating_sub(command.started_at_ms).max(0) as u64;
+                    let rest = Duration::from_millis(command.timeout_ms.saturating_sub(ran));
+                    sandbox.ledger().restore_deadline(command.id.clone(), rest);
+                    self.watch(sandbox, &agent, &command.id);
+                }
+            }
+            Err(error) => {
+                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not read which commands were under way");
+            }
+        }
+    }
+
+    /// Records what a restored sandbox's agent knows once it is connected, and watches what runs. Does not wait.
+    fn record_restored(self: &Arc<Self>, sandbox: &Arc<Sandbox>, agent: &AgentHandle) {
+        let (commands, sandbox, agent) = (Arc::clone(self), Arc::clone(sandbox), agent.clone());
+        let restored_at_ms = now_ms();
+        // Not among the tasks that a stop waits for: the next daemon does it again.
+        tokio::spawn(async move {
+            let record = async {
+                agent.connected(limits::AGENT_FIRST_ANSWER).await?;
+                commands.history.record_unrecorded(sandbox.ledger(), &agent).await
+            };
+            let recorded = tokio::select! {
+                () = commands.tasks.closing().cancelled() => return,
+                recorded = record => recorded,
+            };
+            match recorded {
+                Ok(()) => commands.watch_earlier(&sandbox, restored_at_ms).await,
+                Err(error) => {
+                    debug!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not list a restored sandbox's commands yet");
+                }
+            }
+        });
+    }
+
+    /// Records what the agents know if history was dropped since this was last called.
+    pub(in crate::service) async fn record_dropped(self: &Arc<Self>) {
+        if !self.history.was_dropped() {
+            return;
+        }
+        for sandbox in self.lifecycle.all() {
+            sandbox.ledger().set_unrecorded(true);
+            if let Some(agent) = sandbox.running_agent_now() {
+                self.history.record_if_possible(sandbox.ledger(), &agent).await;
+            }
+        }
+    }
+}

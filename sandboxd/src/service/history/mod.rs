@@ -1,0 +1,165 @@
+//! Which commands ran, and how they ended.
+//!
+//! History is written behind the commands, so the store never slows one down. What a killed daemon had not written yet, the
+//! next one learns from the agents.
+
+mod deadlines;
+mod ledger;
+mod oom;
+mod recording;
+
+use std::sync::Arc;
+
+use sandbox_api::{CommandId, SandboxId};
+use tracing::warn;
+
+pub(in crate::service) use self::ledger::Ledger;
+use self::oom::Listening;
+use super::{Context, Error};
+use crate::engine::Engine;
+use crate::metrics::Metrics;
+use crate::model::command::{CommandStatus, Started};
+use crate::model::{CommandRecord, CommandSpec, Ended, Program, limits};
+use crate::store::Store;
+
+/// Records commands and judges how they ended.
+#[derive(Debug)]
+pub(in crate::service) struct History {
+    engine: Engine,
+    store: Arc<Store>,
+    metrics: Arc<Metrics>,
+    /// Whether the engine reports containers that ran out of memory.
+    listening: Listening,
+}
+
+impl History {
+    pub(in crate::service) fn new(context: &Context) -> Self {
+        Self {
+            engine: context.engine.clone(),
+            store: Arc::clone(&context.store),
+            metrics: Arc::clone(&context.metrics),
+            listening: Listening::default(),
+        }
+    }
+
+    /// The engine's events are followed since `since_ms`.
+    pub(in crate::service) fn begin_listening(&self, since_ms: i64) {
+        self.listening.begin(since_ms);
+    }
+
+    /// The engine's events are no longer followed.
+    pub(in crate::service) fn end_listening(&self) {
+        self.listening.end();
+    }
+
+    /// Entries that were dropped because the store was too slow.
+    pub(in crate::service) fn dropped(&self) -> u64 {
+        self.store.history().dropped()
+    }
+
+    /// Whether entries were dropped since this was last called.
+    pub(in crate::service) fn was_dropped(&self) -> bool {
+        self.store.history().was_dropped()
+    }
+
+    /// Records that a command has started.
+    pub(in crate::service) fn note_start(&self, ledger: &Ledger, spec: &CommandSpec, started: Started) {
+        ledger.deadlines.add(spec.id.clone(), spec.timeout);
+        self.store.history().started(CommandRecord {
+            sandbox: ledger.sandbox.clone(),
+            id: spec.id.clone(),
+            argv: recorded_argv(&spec.program),
+            cwd: spec.cwd.clone(),
+            detached: started.detached,
+            timeout_ms: started.timeout.as_millis() as u64,
+            started_at_ms: started.at_ms,
+            digest: spec.digest,
+            ended: None,
+        });
+    }
+
+    /// Records how a command has ended.
+    pub(in crate::service) fn note_end(&self, ledger: &Ledger, command: &CommandId, ended: Ended) {
+        self.store.history().ended(&ledger.sandbox, command, ended);
+        ledger.deadlines.remove(command);
+        self.metrics.command_ended(&ended);
+    }
+
+    /// Records all commands without an end as lost, because their container is gone.
+    pub(in crate::service) async fn end_all(&self, ledger: &Ledger) {
+        match self.store.unended(&ledger.sandbox).await {
+            Ok(commands) => {
+                for command in commands {
+                    self.store.history().ended(&ledger.sandbox, &command.id, Ended::LOST);
+                }
+            }
+            Err(error) => {
+                warn!(sandbox = %ledger.sandbox, error = &error as &dyn std::error::Error, "could not note the end of lost commands");
+            }
+        }
+    }
+
+    /// How a command ended that its agent does not know any more: by a restart of its container, or as the store has it.
+    /// Otherwise it is lost.
+    pub(in crate::service) async fn end_of_lost(&self, ledger: &Ledger, command: &CommandId) -> Ended {
+        if let Some(ended) = ledger.deadlines.end_of(command) {
+            return ended;
+        }
+        let recorded = self.recorded(&ledger.sandbox, command).await.ok().flatten();
+        recorded.and_then(|status| status.ended).unwrap_or(Ended::LOST)
+    }
+
+    /// A command as the store has it.
+    pub(in crate::service) async fn recorded(
+        &self,
+        id: &SandboxId,
+        command: &CommandId,
+    ) -> Result<Option<CommandStatus>, Error> {
+        Ok(self.store.command(id, command).await?.map(status_of))
+    }
+}
+
+/// A command that is not there any more. Where its end was not written down, nobody knows how it ended.
+pub(in crate::service) fn status_of(record: CommandRecord) -> CommandStatus {
+    let status = CommandStatus::from(record);
+    CommandStatus { ended: status.ended.or(Some(Ended::LOST)), ..status }
+}
+
+fn recorded_argv(program: &Program) -> Vec<String> {
+    match program {
+        Program::Argv { program, args } => cut_argv(std::iter::once(program).chain(args).map(String::as_str)),
+        Program::Script(script) => cut_argv(["bash", "-c", script].into_iter()),
+    }
+}
+
+/// Program and arguments, cut where they are longer than is kept.
+fn cut_argv<'a>(all: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut left = limits::MAX_RECORDED_PROGRAM_BYTES;
+    let mut kept = Vec::new();
+    for text in all {
+        if left == 0 {
+            break;
+        }
+        let cut = text.floor_char_boundary(left.min(text.len()));
+        kept.push(text[..cut].to_owned());
+        // An argument may be empty, but never for nothing.
+        left = left.saturating_sub(cut.max(1));
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_program_is_cut_between_characters() {
+        let long = Program::Script("é".repeat(4000));
+        let kept = recorded_argv(&long);
+        assert_eq!(kept[..2], ["bash", "-c"]);
+        let bytes: usize = kept.iter().map(String::len).sum();
+        assert!((4000..=limits::MAX_RECORDED_PROGRAM_BYTES).contains(&bytes), "{bytes}");
+        let many = Program::Argv { program: "true".into(), args: vec![String::new(); 10_000] };
+        assert!(recorded_argv(&many).len() <= limits::MAX_RECORDED_PROGRAM_BYTES);
+    }
+}

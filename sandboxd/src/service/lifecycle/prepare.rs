@@ -1,0 +1,128 @@
+//! What a start finds or creates before the first request: the image, the agent's volume, a way to reach agents.
+
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::sandbox::Sandbox;
+use super::{Error, Lifecycle};
+use crate::egress::CaBundle;
+use crate::engine;
+use crate::model::Transport;
+use crate::model::layout::DEFAULT_IMAGE;
+
+/// Whether requests can be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// Not yet.
+    Waiting {
+        /// For what.
+        missing: &'static str,
+    },
+    /// Yes.
+    Ready,
+}
+
+/// What start-up found or made.
+#[derive(Debug, Clone)]
+pub(in crate::service) struct Prepared {
+    pub(super) image: String,
+    pub(super) agent_volume: String,
+    pub(super) transport: Transport,
+}
+
+impl Lifecycle {
+    /// Whether requests can be served.
+    pub fn readiness(&self) -> Readiness {
+        *self.readiness.borrow()
+    }
+
+    pub(super) fn prepared(&self) -> Result<&Prepared, Error> {
+        match (self.prepared.get(), self.readiness()) {
+            (Some(prepared), Readiness::Ready) => self.ownership.check().map(|()| prepared),
+            (_, Readiness::Waiting { missing }) => Err(Error::NotReady { missing }),
+            (None, Readiness::Ready) => Err(Error::NotReady { missing: "start-up" }),
+        }
+    }
+
+    /// Resolves when requests can be served.
+    pub(in crate::service) async fn until_ready(&self) {
+        let mut readiness = self.readiness.subscribe();
+        // The sender is this component's own, so it cannot be gone.
+        let _ = readiness.wait_for(|readiness| *readiness == Readiness::Ready).await;
+    }
+
+    /// Finds or creates what containers need. A start that is retried passes the transport that was chosen before.
+    pub(in crate::service) async fn prepare(
+        self: &Arc<Self>,
+        chosen: &mut Option<Transport>,
+    ) -> Result<Prepared, Error> {
+        self.wait_for("image");
+        let image = self.setup.image.clone();
+        self.ensure_image().await?;
+        self.wait_for("agent");
+        let agent_volume = {
+            let ca_bundle = self.setup.egress.ca_bundle.as_ref().map(CaBundle::pem);
+            self.engine.ensure_agent_volume(&self.setup.agent_program, ca_bundle, &image).await?
+        };
+        self.wait_for("transport");
+        let (transport, ()) = tokio::try_join!(
+            self.chosen_transport(*chosen, &image, &agent_volume),
+            self.storage.prepare(&image, &agent_volume)
+        )?;
+        *chosen = Some(transport);
+        // Shown with each sandbox. A host that cannot be judged is no reason not to serve.
+        let mut weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
+        weaknesses.extend(self.engine.runtime_weaknesses().into_iter().map(str::to_owned));
+        let _ = self.weaknesses.set(weaknesses);
+        Ok(Prepared { image, agent_volume, transport })
+    }
+
+    /// From now on requests are served.
+    pub(in crate::service) fn set_ready(&self, prepared: Prepared) {
+        info!(image = prepared.image, transport = prepared.transport.as_str(), "ready");
+        let _ = self.prepared.set(prepared);
+        self.readiness.send_replace(Readiness::Ready);
+    }
+
+    /// Requests are not served yet, because `missing` is missing.
+    pub(in crate::service) fn wait_for(&self, missing: &'static str) {
+        self.readiness.send_replace(Readiness::Waiting { missing });
+    }
+
+    async fn ensure_image(&self) -> Result<(), Error> {
+        let image = &self.setup.image;
+        if self.engine.has_image(image).await? {
+            self.warn_of_an_old_image(image).await;
+            return Ok(());
+        }
+        match &self.setup.image_source {
+            Some(source) => Ok(self.engine.build_image(image, source).await?),
+            None => Err(engine::Error::ImageMissing { image: image.clone() }.into()),
+        }
+    }
+
+    /// An image of an earlier version lacks what this version's documents promise. Building takes minutes, so it is not done here.
+    async fn warn_of_an_old_image(&self, image: &str) {
+        let Some(source) = self.setup.image_source.as_ref().filter(|_| image == DEFAULT_IMAGE) else {
+            return;
+        };
+        if let Ok(false) = self.engine.is_built_from(image, source).await {
+            warn!(
+                image,
+                "the sandbox image was built from another Dockerfile; `sandboxd build-image` builds it anew"
+            );
+        }
+    }
+
+    /// Makes sure of the image a sandbox asks for, which the operator has allowed.
+    pub(super) async fn ensure_image_of(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        let Some(image) = sandbox.labels().spec.image else {
+            return Ok(());
+        };
+        if self.engine.has_image(&image).await? {
+            return Ok(());
+        }
+        self.engine.pull(&image).await.map_err(|source| Error::ImageUnavailable { image, source })
+    }
+}

@@ -1,0 +1,111 @@
+//! How long sandboxes are kept: idle ones are parked, parked ones are deleted after their retention time or when the disk
+//! budget is exceeded.
+
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::sandbox::Sandbox;
+use super::{Error, Lifecycle};
+use crate::model::Stage;
+
+impl Lifecycle {
+    /// Writes down what only memory knew. Also done at a stop.
+    pub(in crate::service) async fn write_down(&self) {
+        let seen: Vec<_> = self
+            .registry
+            .all()
+            .iter()
+            .map(|sandbox| (sandbox.id().clone(), sandbox.activity().last_used_wall_ms()))
+            .collect();
+        let written = async {
+            self.store.set_age_ms(self.age.now_ms()).await?;
+            self.store.touch(&seen).await?;
+            self.store.restore_ballast();
+            Ok::<_, crate::store::Error>(())
+        };
+        if let Err(error) = written.await {
+            warn!(error = &error as &dyn std::error::Error, "the store could not be written");
+        }
+    }
+
+    /// Parks a sandbox that has been idle for too long, or deletes one that has been parked for too long.
+    pub(in crate::service) fn retire_if_due(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
+        if self.is_idle_too_long(&sandbox) || self.is_parked_too_long(&sandbox) {
+            // One that hangs must not delay the others.
+            let lifecycle = Arc::clone(self);
+            self.tasks.spawn(async move { lifecycle.retire(&sandbox).await });
+        }
+    }
+
+    fn is_idle_too_long(&self, sandbox: &Sandbox) -> bool {
+        let (stage, idle_ttl) = sandbox.look(|facts| (facts.record.stage, facts.record.spec.idle_ttl));
+        stage == Stage::Running && !sandbox.activity().is_used() && sandbox.activity().idle_for() >= idle_ttl
+    }
+
+    fn is_parked_too_long(&self, sandbox: &Sandbox) -> bool {
+        parked_at(sandbox)
+            .flatten()
+            .is_some_and(|at| self.age.since(at) >= self.setup.limits.workspace_retention)
+    }
+
+    async fn retire(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
+        let done = match sandbox.stage() {
+            Stage::Running => self.park_if_idle(sandbox).await.map(drop),
+            Stage::Parked => {
+                self.delete_parked(sandbox, |lifecycle| lifecycle.is_parked_too_long(sandbox)).await.map(drop)
+            }
+            Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting | Stage::Lost => Ok(()),
+        };
+        if let Err(error) = done {
+            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not retire a sandbox");
+        }
+    }
+
+    /// Deletes parked workspaces, those first that were parked first, until the rest fits the disk budget.
+    pub(in crate::service) async fn keep_disk_budget(self: &Arc<Self>) -> Result<(), Error> {
+        let Some(budget) = self.setup.limits.disk_budget_bytes else {
+            return Ok(());
+        };
+        let mut taken = self.storage.allocated_bytes().await?;
+        for sandbox in self.parked_longest_first() {
+            if taken <= budget {
+                return Ok(());
+            }
+            let bytes = sandbox.look(|facts| facts.record.disk_bytes).unwrap_or(0);
+            info!(sandbox = %sandbox.id(), taken, budget, "the disk budget is exceeded; deleting a parked workspace");
+            if self.delete_parked(&sandbox, |_| true).await? {
+                taken = taken.saturating_sub(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the workspace that was parked first, to have its user id for another.
+    pub(super) async fn delete_oldest_parked(self: &Arc<Self>) -> Result<(), Error> {
+        match self.parked_longest_first().first() {
+            Some(sandbox) => {
+                info!(sandbox = %sandbox.id(), "every user id is taken; deleting the workspace parked first");
+                self.delete_parked(sandbox, |_| true).await.map(drop)
+            }
+            None => Err(Error::Full { max: self.setup.limits.max_concurrent }),
+        }
+    }
+
+    fn parked_longest_first(&self) -> Vec<Arc<Sandbox>> {
+        let mut parked: Vec<_> = self
+            .registry
+            .all()
+            .into_iter()
+            .filter(|sandbox| !sandbox.activity().is_used())
+            .filter_map(|sandbox| Some((parked_at(&sandbox)?, sandbox)))
+            .collect();
+        parked.sort_by_key(|(at, _)| *at);
+        parked.into_iter().map(|(_, sandbox)| sandbox).collect()
+    }
+}
+
+/// Whether it is parked, and since which age of the daemon, if that is known.
+fn parked_at(sandbox: &Sandbox) -> Option<Option<u64>> {
+    sandbox.look(|facts| (facts.record.stage == Stage::Parked).then_some(facts.record.parked_at_age_ms))
+}

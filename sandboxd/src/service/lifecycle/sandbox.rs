@@ -1,0 +1,209 @@
+//! One sandbox in memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sandbox_api::SandboxId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::Error;
+use super::activity::Activity;
+use super::order::{Exclusive, OrderLock, State};
+use crate::agent::{AgentHandle, Peer};
+use crate::engine::{Posture, SandboxLabels};
+use crate::model::{SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot, limits};
+use crate::service::clock::now_ms;
+use crate::service::egress::Outbound;
+use crate::service::history::Ledger;
+
+/// One sandbox.
+#[derive(Debug)]
+pub(in crate::service) struct Sandbox {
+    id: SandboxId,
+    session_key: SessionKey,
+    slot: UidSlot,
+    pub(super) order: OrderLock,
+    /// The process that may connect as the sandbox's agent.
+    pub(super) peer: watch::Sender<Peer>,
+    activity: Arc<Activity>,
+    /// The history's state of this sandbox.
+    ledger: Ledger,
+    /// Its outbound connections.
+    outbound: Arc<Outbound>,
+    facts: Mutex<Facts>,
+    /// One permit for each stream or wait, so that they cannot take all calls of the agent's connection.
+    readers: Arc<Semaphore>,
+    /// One permit for each writer to standard input, so that they cannot fill the connection's window.
+    writers: Arc<Semaphore>,
+}
+
+/// The facts about a sandbox, readable at any moment, whatever is being done with it.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) record: SandboxRecord,
+    /// The hardening of its container when that was last started or found.
+    pub(super) posture: Option<Posture>,
+    /// The store does not have this record yet.
+    pub(super) unsaved: bool,
+    /// It is being deleted, or was.
+    pub(super) deleted: bool,
+    /// The engine has reported its container since the daemon was started.
+    pub(super) restored: bool,
+}
+
+impl Sandbox {
+    /// A sandbox that the caller creates. The caller holds its lock until then.
+    pub(super) fn new(record: SandboxRecord) -> (Arc<Self>, Exclusive) {
+        let (order, guard) = OrderLock::creating();
+        (Arc::new(Self::with_order(record, order, None)), guard)
+    }
+
+    /// A sandbox from the previous run.
+    pub(super) fn restored(record: SandboxRecord, state: State, posture: Option<Posture>) -> Arc<Self> {
+        Arc::new(Self::with_order(record, OrderLock::of(state), posture))
+    }
+
+    fn with_order(record: SandboxRecord, order: OrderLock, posture: Option<Posture>) -> Self {
+        Self {
+            id: record.id.clone(),
+            session_key: record.spec.session_key.clone(),
+            slot: record.slot,
+            order,
+            peer: watch::Sender::new(Peer::NotKnownYet),
+            activity: Arc::new(Activity::new(record.last_active_ms)),
+            ledger: Ledger::new(record.id.clone()),
+            outbound: Outbound::new(record.spec.network.clone()),
+            facts: Mutex::new(Facts { record, posture, unsaved: false, deleted: false, restored: true }),
+            readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
+            writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),
+        }
+    }
+
+    pub(in crate::service) fn id(&self) -> &SandboxId {
+        &self.id
+    }
+
+    pub(super) fn session_key(&self) -> &SessionKey {
+        &self.session_key
+    }
+
+    pub(super) fn slot(&self) -> UidSlot {
+        self.slot
+    }
+
+    /// Who uses it, and since when nobody does.
+    pub(in crate::service) fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
+    /// The history's state of this sandbox.
+    pub(in crate::service) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Its outbound connections.
+    pub(in crate::service) fn outbound(&self) -> &Arc<Outbound> {
+        &self.outbound
+    }
+
+    /// Its agent, if its container runs. Waits for lifecycle operations to end.
+    pub(in crate::service) async fn running_agent(&self) -> Option<AgentHandle> {
+        self.order.shared().await.agent().cloned()
+    }
+
+    /// As [`Self::running_agent`], without waiting.
+    pub(in crate::service) fn running_agent_now(&self) -> Option<AgentHandle> {
+        self.order.try_shared()?.agent().cloned()
+    }
+
+    /// Reads what it was created from. Nothing else may be awaited meanwhile.
+    pub(in crate::service) fn with_spec<T>(&self, read: impl FnOnce(&SandboxSpec) -> T) -> T {
+        read(&self.lock().record.spec)
+    }
+
+    /// Reads the facts. Nothing else may be awaited meanwhile.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// Its record now.
+    pub(super) fn record(&self) -> SandboxRecord {
+        let mut record = self.lock().record.clone();
+        record.last_active_ms = self.activity.last_used_wall_ms();
+        record
+    }
+
+    /// Changes its record. Returns the changed record.
+    pub(super) fn update(&self, change: impl FnOnce(&mut SandboxRecord)) -> SandboxRecord {
+        change(&mut self.lock().record);
+        self.record()
+    }
+
+    pub(super) fn set_posture(&self, posture: Posture) {
+        self.lock().posture = Some(posture);
+    }
+
+    pub(super) fn set_unsaved(&self, unsaved: bool) {
+        self.lock().unsaved = unsaved;
+    }
+
+    pub(super) fn set_deleted(&self, deleted: bool) {
+        self.lock().deleted = deleted;
+    }
+
+    pub(super) fn set_restored(&self, restored: bool) {
+        self.lock().restored = restored;
+    }
+
+    pub(in crate::service) fn stage(&self) -> Stage {
+        self.lock().record.stage
+    }
+
+    /// The labels of its container and volume.
+    pub(in crate::service) fn labels(&self) -> SandboxLabels {
+        let record = self.record();
+        let SandboxRecord { id, slot, transport, disk, spec, .. } = record;
+        SandboxLabels { id, slot, transport, disk, spec }
+    }
+
+    /// A permit for one more reader of the sandbox's streams.
+    pub(in crate::service) fn reader(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let full =
+            |_| Error::LimitReached { limit: "streams and waits".into(), value: limits::MAX_READERS as u64 };
+        Arc::clone(&self.readers).try_acquire_owned().map_err(full)
+    }
+
+    /// A permit for one more writer to the standard input of a command.
+    pub(in crate::service) fn writer(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let full = |_| Error::LimitReached {
+            limit: "writers to standard input".into(),
+            value: limits::MAX_WRITERS as u64,
+        };
+        Arc::clone(&self.writers).try_acquire_owned().map_err(full)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The record of a sandbox that is about to be created.
+pub(super) fn new_record(
+    id: SandboxId,
+    slot: UidSlot,
+    transport: Transport,
+    spec: SandboxSpec,
+) -> SandboxRecord {
+    let now = now_ms();
+    SandboxRecord {
+        id,
+        slot,
+        transport,
+        spec,
+        disk: None,
+        stage: Stage::Creating,
+        created_at_ms: now,
+        last_active_ms: now,
+        parked_at_age_ms: None,
+        disk_bytes: None,
+    }
+}

@@ -1,0 +1,138 @@
+//! Ports of sandboxes: links to them, ports that are published on the host, and connections to them.
+
+mod link;
+mod link_lifecycle;
+mod listeners;
+mod publish;
+mod published_visits;
+mod publisher_listener;
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use sandbox_api::SandboxId;
+
+use self::link::LinkIndex;
+pub use self::link::{Link, LinkRequest};
+pub use self::listeners::LinkListener;
+use self::publish::Publications;
+use super::egress::Egress;
+use super::lifecycle::{Activity, Attachments, InUseMark, Lifecycle};
+use super::tasks::Tasks;
+use super::{Context, Error, Setup};
+use crate::agent::Tunnel;
+use crate::engine::Engine;
+use crate::metrics::Metrics;
+use crate::model::Instance;
+use crate::model::port::ListeningPorts;
+use crate::model::preview::PreviewSettings;
+use crate::store::Store;
+
+/// The use of a sandbox by a visitor of a preview, for as long as it lives.
+#[derive(Debug)]
+pub struct PreviewUse {
+    mark: InUseMark,
+    activity: Arc<Activity>,
+}
+
+impl PreviewUse {
+    /// For a connection that stays open: from now on only [`PreviewTrace::touch`] counts as use.
+    pub fn into_trace(self) -> PreviewTrace {
+        drop(self.mark);
+        PreviewTrace { activity: self.activity }
+    }
+}
+
+/// A connection that is open, and may be used.
+#[derive(Debug)]
+pub struct PreviewTrace {
+    activity: Arc<Activity>,
+}
+
+impl PreviewTrace {
+    /// Counts as use of the sandbox.
+    pub fn touch(&self) {
+        self.activity.touch();
+    }
+}
+
+/// Shows ports of sandboxes to visitors.
+#[derive(Debug)]
+pub struct Previews {
+    lifecycle: Arc<Lifecycle>,
+    egress: Arc<Egress>,
+    engine: Engine,
+    store: Arc<Store>,
+    instance: Arc<Instance>,
+    setup: Arc<Setup>,
+    metrics: Arc<Metrics>,
+    tasks: Tasks,
+    links: LinkIndex,
+    publications: Publications,
+}
+
+impl Attachments for Previews {
+    fn before_delete<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Result<(), Error>> {
+        self.unpublish_all(id).boxed()
+    }
+
+    fn after_delete<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, ()> {
+        self.end_links_of(id).boxed()
+    }
+}
+
+impl Previews {
+    pub(in crate::service) fn new(
+        context: &Context,
+        lifecycle: &Arc<Lifecycle>,
+        egress: &Arc<Egress>,
+    ) -> Arc<Self> {
+        let previews = Arc::new(Self {
+            lifecycle: Arc::clone(lifecycle),
+            egress: Arc::clone(egress),
+            engine: context.engine.clone(),
+            store: Arc::clone(&context.store),
+            instance: Arc::clone(&context.instance),
+            setup: Arc::clone(&context.setup),
+            metrics: Arc::clone(&context.metrics),
+            tasks: context.tasks.clone(),
+            links: LinkIndex::default(),
+            publications: Publications::default(),
+        });
+        let attachments: Arc<dyn Attachments> = previews.clone();
+        lifecycle.set_attachments(Arc::downgrade(&attachments));
+        previews
+    }
+
+    /// Where previews are found.
+    pub fn settings(&self) -> &PreviewSettings {
+        &self.setup.preview
+    }
+
+    /// What listens in a sandbox; nothing while it is parked. Neither wakes it nor counts as use.
+    pub async fn listening(&self, id: &SandboxId) -> Result<ListeningPorts, Error> {
+        match self.lifecycle.agent_unless_parked(id).await? {
+            Some(agent) => Ok(agent.listening().await?),
+            None => Ok(ListeningPorts::default()),
+        }
+    }
+
+    /// Takes note that a visitor uses a link's sandbox. It is woken where it was parked.
+    pub async fn use_preview(self: &Arc<Self>, link: &Link) -> Result<PreviewUse, Error> {
+        let record = link.record();
+        self.offers(&record.sandbox, record.port)?;
+        let (sandbox, _, mark) = self.lifecycle.in_use(&record.sandbox).await?.let_go();
+        Ok(PreviewUse { mark, activity: Arc::clone(sandbox.activity()) })
+    }
+
+    /// A connection to what listens on a port of the sandbox's loopback.
+    pub async fn connect_port(self: &Arc<Self>, id: &SandboxId, port: u16) -> Result<Tunnel, Error> {
+        let in_use = self.lifecycle.in_use(id).await?;
+        match in_use.agent().connect_port(port).await {
+            // Nothing was sent yet, so a second try is safe.
+            Err(error) if error.is_broken() => Ok(in_use.agent().connect_port(port).await?),
+            other => Ok(other?),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The start: what must exist before the first request, and the sandboxes of the previous run.
+
+use std::sync::Arc;
+
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::{Error, Service};
+use crate::model::{Transport, limits};
+
+/// What a start that is retried need not do twice.
+#[derive(Debug, Default)]
+struct Done {
+    transport: Option<Transport>,
+    restored: bool,
+    linked: bool,
+}
+
+impl Service {
+    /// Prepares everything, in order. Faults that may pass, such as an engine that is away, are retried; the daemon answers
+    /// health checks meanwhile. An error means that the daemon cannot work here.
+    pub async fn prepare(self: &Arc<Self>) -> Result<(), Error> {
+        let mut done = Done::default();
+        let mut pause = *limits::START_RETRY.start();
+        loop {
+            match self.prepare_once(&mut done).await {
+                Err(error) if error.may_pass() => {
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        advice = error.advice(),
+                        retry_in = ?pause,
+                        "the start is incomplete; trying again"
+                    );
+                }
+                other => return other,
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(*limits::START_RETRY.end());
+        }
+    }
+
+    async fn prepare_once(&self, done: &mut Done) -> Result<(), Error> {
+        self.lifecycle.wait_for("engine");
+        self.context.engine.meet().await?;
+        self.ownership.settle().await?;
+        let prepared = self.lifecycle.prepare(&mut done.transport).await?;
+        self.lifecycle.wait_for("sandboxes of before");
+        if !done.restored {
+            let restored = self.lifecycle.restore_all().await;
+            // Also those that were restored before an error.
+            self.commands.watch_restored().await;
+            restored?;
+            done.restored = true;
+        }
+        if !done.linked {
+            self.previews.restore_links().await?;
+            done.linked = true;
+        }
+        let previews = Arc::clone(&self.previews);
+        let restore_publishers = async move {
+            if let Err(error) = previews.restore_publishers().await {
+                warn!(error = &error as &dyn std::error::Error, "could not restore published ports");
+            }
+        };
+        self.context.tasks.wait_up_to(limits::RESTORE_WAIT, restore_publishers).await;
+        self.storage.fill_pool(|| self.lifecycle.claimed_disks()).await?;
+        self.lifecycle.meet_originals(&prepared).await?;
+        self.lifecycle.set_ready(prepared);
+        Ok(())
+    }
+
+    /// Whether requests can be served.
+    pub fn readiness(&self) -> super::Readiness {
+        self.lifecycle.readiness()
+    }
+}

@@ -1,0 +1,251 @@
+//! The workspaces' disks: which sandbox has which, their quota, and the free space that they grow into.
+
+mod space;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tracing::{info, warn};
+
+use self::space::FreeSpace;
+use super::ownership::Ownership;
+use super::{Context, Error};
+use crate::engine::{Attached, DiskPool, Disks, Engine, SandboxLabels};
+use crate::model::{Disk, DiskQuota, Resources, limits};
+
+/// Whether and how workspaces have a quota here.
+#[derive(Debug)]
+enum Quota {
+    /// Each workspace has a file system of its own.
+    Disks {
+        disks: Disks,
+        /// Disks that were made ahead. Set once the leftovers of an earlier daemon are swept.
+        pool: OnceLock<DiskPool>,
+    },
+    /// No workspace has a quota. The reason is for people.
+    None { reason: String },
+}
+
+/// Disks that no sandbox claims.
+#[derive(Debug, Default)]
+pub(in crate::service) struct Unclaimed {
+    /// Never mounted, so they hold no files.
+    pub(in crate::service) unused: Vec<String>,
+    /// They may hold files.
+    pub(in crate::service) used: Vec<String>,
+}
+
+/// A disk that can be mounted until it is released. Empty if the sandbox has no disk.
+pub(in crate::service) struct AttachedDisk(Option<Attached>);
+
+impl AttachedDisk {
+    /// Releases the disk after it was mounted, or if it will not be.
+    pub(in crate::service) async fn release(self) -> Result<(), Error> {
+        match self.0 {
+            Some(attached) => Ok(attached.release().await?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The disks of workspaces, and the free space that they grow into.
+#[derive(Debug)]
+pub(in crate::service) struct Storage {
+    engine: Engine,
+    ownership: Arc<Ownership>,
+    wanted: DiskQuota,
+    /// Set once it is known whether workspaces have a quota.
+    quota: OnceLock<Quota>,
+    free: FreeSpace,
+    /// Unused disks without an owner at the last sweep.
+    suspects: Mutex<HashSet<String>>,
+}
+
+impl Storage {
+    pub(in crate::service) fn new(context: &Context, ownership: &Arc<Ownership>) -> Self {
+        Self {
+            engine: context.engine.clone(),
+            ownership: Arc::clone(ownership),
+            wanted: context.setup.disk_quota,
+            quota: OnceLock::new(),
+            free: FreeSpace::default(),
+            suspects: Mutex::default(),
+        }
+    }
+
+    /// Finds out whether workspaces can have a quota here, unless that is known.
+    pub(in crate::service) async fn prepare(&self, image: &str, agent_volume: &str) -> Result<(), Error> {
+        if self.quota.get().is_none() {
+            let quota = self.open_quota(image, agent_volume).await?;
+            let _ = self.quota.set(quota);
+        }
+        Ok(())
+    }
+
+    async fn open_quota(&self, image: &str, agent_volume: &str) -> Result<Quota, Error> {
+        if self.wanted == DiskQuota::Off {
+            return Ok(Quota::None { reason: "disk quota: switched off".into() });
+        }
+        match self.engine.open_disks(image, agent_volume).await {
+            Ok(disks) => Ok(Quota::Disks { disks, pool: OnceLock::new() }),
+            // An engine that is away, or whose answer cannot be read, says nothing about disks.
+            Err(error) if error.says_nothing() || self.wanted == DiskQuota::Required => Err(error.into()),
+            Err(error) => {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "workspaces have no quota: this engine cannot mount disks of our own",
+                );
+                Ok(Quota::None { reason: format!("disk quota: {error}") })
+            }
+        }
+    }
+
+    /// Why workspaces have no quota here.
+    pub(in crate::service) fn no_quota_reason(&self) -> String {
+        match self.quota.get() {
+            Some(Quota::None { reason }) => reason.clone(),
+            Some(Quota::Disks { .. }) => "disk quota: made before there was one".into(),
+            None => "disk quota".into(),
+        }
+    }
+
+    /// The disks. `None` if the engine is not ours: a request would start a helper there and end a newer daemon's.
+    fn disks(&self) -> Option<&Disks> {
+        self.ownership.check().ok()?;
+        match self.quota.get() {
+            Some(Quota::Disks { disks, .. }) => Some(disks),
+            Some(Quota::None { .. }) | None => None,
+        }
+    }
+
+    /// Takes a disk for a new sandbox. `None` if workspaces have no disks of their own.
+    pub(in crate::service) async fn claim(&self, mib: u32) -> Result<Option<Disk>, Error> {
+        let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
+            return Ok(None);
+        };
+        match self.measure_space().await? {
+            Some(space) if space.free_bytes < limits::MIN_FREE_DISK_BYTES => {
+                return Err(Error::DiskShort { free_bytes: space.free_bytes });
+            }
+            Some(_) | None => {}
+        }
+        Ok(Some(match pool.get() {
+            Some(pool) => pool.take(mib).await?,
+            None => disks.make(mib).await?,
+        }))
+    }
+
+    /// Makes a sandbox's disk mountable.
+    pub(in crate::service) async fn attach(&self, labels: &SandboxLabels) -> Result<AttachedDisk, Error> {
+        let Some(disk) = &labels.disk else {
+            return Ok(AttachedDisk(None));
+        };
+        let disks = self.disks().ok_or(Error::NoDisks)?;
+        Ok(AttachedDisk(Some(disks.attach(disk, labels.slot).await?)))
+    }
+
+    /// The block device or image that a container mounts.
+    pub(in crate::service) fn device_of(&self, disk: Option<&Disk>) -> Option<String> {
+        Some(self.disks()?.device(disk?))
+    }
+
+    /// Removes a disk. Idempotent: succeeds without one.
+    pub(in crate::service) async fn remove(&self, disk: Option<&Disk>) -> Result<(), Error> {
+        let Some(disk) = disk else {
+            return Ok(());
+        };
+        let disks = self.disks().ok_or(Error::NoDisks)?;
+        Ok(disks.remove(disk.name()).await?)
+    }
+
+    /// Whether a disk exists. `None` if the disks cannot be listed here.
+    pub(in crate::service) async fn has(&self, disk: &Disk) -> Result<Option<bool>, Error> {
+        let Some(disks) = self.disks() else { return Ok(None) };
+        Ok(Some(disks.list().await?.iter().any(|found| found.name == disk.name())))
+    }
+
+    /// The names of all disks, if they can be listed.
+    pub(in crate::service) async fn names(&self) -> Option<HashSet<String>> {
+        let listed = self.disks()?.list().await.ok()?;
+        Some(listed.into_iter().map(|disk| disk.name).collect())
+    }
+
+    /// Bytes that all disks take of the engine's disk. Zero if workspaces have no disks of their own.
+    pub(in crate::service) async fn allocated_bytes(&self) -> Result<u64, Error> {
+        let Some(disks) = self.disks() else { return Ok(0) };
+        Ok(disks.list().await?.iter().map(|disk| disk.allocated_bytes).sum())
+    }
+
+    /// Disks that neither a sandbox nor the pool has. `claimed` returns the names of the sandboxes' disks; it is called
+    /// after the disks are listed.
+    pub(in crate::service) async fn unclaimed(
+        &self,
+        claimed: impl FnOnce() -> HashSet<String>,
+    ) -> Result<Unclaimed, Error> {
+        let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
+            return Ok(Unclaimed::default());
+        };
+        let listed = disks.list().await?;
+        let pooled: HashSet<String> =
+            pool.get().map(DiskPool::names).unwrap_or_default().into_iter().collect();
+        let claimed = claimed();
+        let mut unclaimed = Unclaimed::default();
+        let is_free = |name: &String| !pooled.contains(name) && !claimed.contains(name);
+        for disk in listed.into_iter().filter(|disk| is_free(&disk.name)) {
+            if disk.used { unclaimed.used.push(disk.name) } else { unclaimed.unused.push(disk.name) }
+        }
+        Ok(unclaimed)
+    }
+
+    /// Removes disks that were never used and that no sandbox has. Returns their number. A disk on its way from the pool
+    /// to a sandbox has no owner for a moment, so a disk is removed only if two sweeps in a row find it without one.
+    pub(in crate::service) async fn sweep_unused(&self, unused: Vec<String>) -> usize {
+        let unused: HashSet<String> = unused.into_iter().collect();
+        let before = {
+            let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *suspects, unused.clone())
+        };
+        let mut removed = 0;
+        for name in unused.intersection(&before) {
+            match self.remove_unclaimed(name).await {
+                Ok(()) => removed += 1,
+                // The next sweep tries again.
+                Err(error) => warn!(
+                    disk = name,
+                    error = &error as &dyn std::error::Error,
+                    "could not remove a disk without a sandbox"
+                ),
+            }
+        }
+        removed
+    }
+
+    /// Removes a disk that no sandbox has.
+    pub(in crate::service) async fn remove_unclaimed(&self, name: &str) -> Result<(), Error> {
+        self.disks().ok_or(Error::NoDisks)?.remove(name).await?;
+        info!(disk = name, "removed a disk without a sandbox");
+        Ok(())
+    }
+
+    /// Starts to make disks ahead. Removes what an earlier daemon had made ahead.
+    pub(in crate::service) async fn fill_pool(
+        &self,
+        claimed: impl FnOnce() -> HashSet<String>,
+    ) -> Result<(), Error> {
+        // The second sweep of the start; no disk has changed its owner yet. Leftovers of a pool are no fault, so they
+        // are not counted as repairs.
+        let unclaimed = self.unclaimed(claimed).await?;
+        let _leftovers = self.sweep_unused(unclaimed.unused).await;
+        if let Some(Quota::Disks { disks, pool }) = self.quota.get() {
+            pool.get_or_init(|| DiskPool::new(disks.clone(), Resources::default().disk_mb()));
+        }
+        Ok(())
+    }
+
+    /// Ends the disks' helper.
+    pub(in crate::service) async fn close(&self) {
+        if let Some(disks) = self.disks() {
+            disks.close().await;
+        }
+    }
+}

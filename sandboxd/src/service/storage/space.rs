@@ -1,0 +1,141 @@
+//! Free space in the file system that holds all workspaces' disks.
+//!
+//! A disk is a sparse image, so all disks together may promise more than there is. When the file system is full, the kernel
+//! cannot flush what a sandbox has written: the workspace becomes read-only and its newest files are lost. So the API
+//! rejects writes while there is still a margin, and near the margin it syncs each file before it answers. Commands write
+//! without asking, so they are not held back.
+//!
+//! Reserving each image's blocks would need no margin. But parked workspaces are kept for a day, and most use a fraction
+//! of their size: reserved, ten of them would fill the engine's disk.
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tracing::{info, warn};
+
+use super::{Error, Storage};
+use crate::engine::Space;
+use crate::model::limits;
+
+/// The last measurement.
+#[derive(Debug, Default)]
+pub(super) struct FreeSpace(Mutex<Option<Measurement>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Measurement {
+    space: Space,
+    at: Instant,
+}
+
+impl FreeSpace {
+    fn get(&self) -> Option<Space> {
+        self.measurement().map(|measurement| measurement.space)
+    }
+
+    fn measurement(&self) -> Option<Measurement> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a recent measurement shows far more space than a write of `bytes` needs, so that a new one can be skipped.
+    fn is_ample_for(&self, bytes: u64) -> bool {
+        self.measurement().is_some_and(|last| {
+            last.at.elapsed() < 2 * limits::ROOM_LOOK
+                && last.space.free_bytes >= limits::TIGHT_ROOM_BYTES.saturating_add(bytes)
+        })
+    }
+
+    /// Records a measurement, and logs when space becomes short or is sufficient again.
+    fn set(&self, space: Space) {
+        let measurement = Measurement { space, at: Instant::now() };
+        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(measurement);
+        let (was_short, is_short) = (before.is_some_and(|before| is_short(before.space)), is_short(space));
+        let free_bytes = space.free_bytes;
+        if is_short && !was_short {
+            warn!(free_bytes, "the engine's disk is nearly full; writes to workspaces are rejected");
+        } else if was_short && !is_short {
+            info!(free_bytes, "the engine's disk has enough space again");
+        }
+    }
+}
+
+fn is_short(space: Space) -> bool {
+    space.free_bytes < limits::MIN_WRITE_ROOM_BYTES
+}
+
+impl Storage {
+    /// Space that disks can grow into, as last measured. `None` if workspaces have no disks of their own.
+    pub(in crate::service) fn space(&self) -> Option<Space> {
+        self.free.get()
+    }
+
+    /// Whether writes to workspaces are rejected because the engine's disk is nearly full.
+    pub(in crate::service) fn is_space_short(&self) -> bool {
+        self.space().is_some_and(is_short)
+    }
+
+    /// Measures the free space.
+    pub(super) async fn measure_space(&self) -> Result<Option<Space>, Error> {
+        let Some(disks) = self.disks() else { return Ok(None) };
+        let space = disks.space().await?;
+        self.free.set(space);
+        Ok(Some(space))
+    }
+
+    /// Rejects a write of `bytes` if there is no space for it. Far from the margin the last measurement of
+    /// [`Self::watch_space`] counts, so that a write does not wait for the disks' helper. If the space cannot be measured
+    /// now, because the engine or the helper is away, the last measurement counts too: files need neither.
+    pub(in crate::service) async fn check_space(&self, bytes: u64) -> Result<(), Error> {
+        if self.free.is_ample_for(bytes) {
+            return Ok(());
+        }
+        let measured = timeout(limits::ROOM_ANSWER, self.measure_space()).await;
+        let space = measured.ok().and_then(Result::ok).unwrap_or_else(|| self.space());
+        match space {
+            Some(space) if space.free_bytes < limits::MIN_WRITE_ROOM_BYTES.saturating_add(bytes) => {
+                Err(Error::DiskShort { free_bytes: space.free_bytes })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether files should be synced before the write is acknowledged.
+    pub(in crate::service) fn is_space_tight(&self) -> bool {
+        self.space().is_some_and(|space| space.free_bytes < limits::TIGHT_ROOM_BYTES)
+    }
+
+    /// Runs a write of unknown length, for as long as there is space for it.
+    pub(in crate::service) async fn while_space_lasts<T, E: From<Error>>(
+        &self,
+        write: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        tokio::select! {
+            biased;
+            written = write => written,
+            short = self.until_space_is_short() => Err(short.into()),
+        }
+    }
+
+    async fn until_space_is_short(&self) -> Error {
+        loop {
+            sleep(limits::ROOM_LOOK).await;
+            if let Err(short) = self.check_space(0).await {
+                return short;
+            }
+        }
+    }
+
+    /// Measures the free space periodically.
+    pub(in crate::service) async fn watch_space(&self) {
+        let mut ticks = interval(limits::ROOM_LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // While the helper is away nothing is concluded, and the engine is not asked for another one every second.
+            if self.measure_space().await.is_err() {
+                sleep(limits::ROOM_RETRY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What the daemon does periodically, and when the engine reports a change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::clock::now_ms;
+use super::{Error, Service};
+use crate::engine::Change;
+use crate::memory::give_back_regularly;
+use crate::model::limits;
+
+impl Service {
+    /// Does the upkeep until `shutdown`. Begins when the start is complete.
+    pub async fn keep(self: &Arc<Self>, shutdown: CancellationToken) {
+        let work = async {
+            self.lifecycle.until_ready().await;
+            tokio::join!(
+                self.lifecycle.park_surplus(),
+                self.tick_every_second(),
+                self.tick_every_minute(),
+                self.storage.watch_space(),
+                self.commands.sweep_feeds(),
+                give_back_regularly(),
+                self.follow_engine(),
+                self.watch_owner()
+            );
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = work => {}
+        }
+    }
+
+    /// Ends what is past its time: links, commands, idle and parked sandboxes.
+    async fn tick_every_second(&self) {
+        let mut ticks = interval(limits::KEEPER_TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.previews.end_expired_links().await;
+            if self.check_engine().is_err() {
+                continue;
+            }
+            for sandbox in self.lifecycle.all() {
+                self.commands.end_overdue(&sandbox);
+                self.lifecycle.retire_if_due(sandbox);
+            }
+        }
+    }
+
+    /// Reconciles the actual state with the desired state, and writes what only memory holds.
+    async fn tick_every_minute(&self) {
+        let mut ticks = interval(limits::RECONCILE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick comes at once, and the start has just reconciled.
+        ticks.tick().await;
+        let mut trimmed = Instant::now();
+        loop {
+            ticks.tick().await;
+            if let Err(error) = self.reconcile().await {
+                warn!(error = &error as &dyn std::error::Error, "could not reconcile with the engine");
+            }
+            if self.check_engine().is_ok() {
+                self.lifecycle.park_surplus().await;
+            }
+            self.commands.record_dropped().await;
+            self.lifecycle.write_down().await;
+            self.previews.tidy_links().await;
+            if trimmed.elapsed() >= limits::TRIM_EVERY {
+                trimmed = Instant::now();
+                if let Err(error) = self.context.store.trim().await {
+                    warn!(error = &error as &dyn std::error::Error, "could not trim the history");
+                }
+            }
+            if self.check_engine().is_ok()
+                && let Err(error) = self.lifecycle.keep_disk_budget().await
+            {
+                warn!(error = &error as &dyn std::error::Error, "could not keep the disk budget");
+            }
+        }
+    }
+
+    async fn reconcile(&self) -> Result<(), Error> {
+        self.lifecycle.reconcile().await?;
+        self.previews.sweep_publishers().await?;
+        self.previews.revive_publishers(None).await
+    }
+
+    /// Checks a sandbox as soon as the engine reports a change of its container, and all of them after the engine was away.
+    async fn follow_engine(self: &Arc<Self>) {
+        let mut was_away = false;
+        loop {
+            let since = now_ms();
+            let mut changes = std::pin::pin!(self.context.engine.changes(since));
+            self.history.begin_listening(since);
+            let began = Instant::now();
+            if was_away {
+                // After the subscription, so that no change is missed in between.
+                let service = Arc::clone(self);
+                self.context.tasks.spawn(async move {
+                    let done = service.reconcile().await;
+                    debug!(ok = done.is_ok(), "reconciled after the engine was away");
+                });
+            }
+            while let Some(Ok(change)) = changes.next().await {
+                self.handle(change);
+            }
+            self.history.end_listening();
+            self.ownership.doubt();
+            was_away = true;
+            // An engine that closes the connection at once is asked less often.
+            let pause =
+                if began.elapsed() > limits::EVENTS_RETRY { Duration::ZERO } else { limits::EVENTS_RETRY };
+            info!("the engine's event stream ended");
+            sleep(pause).await;
+        }
+    }
+
+    fn handle(self: &Arc<Self>, change: Change) {
+        let Some(sandbox) = self.lifecycle.registered(&change.sandbox) else { return };
+        // The container itself still runs, without some of its processes.
+        if let Some(at) = change.oom_at_ms {
+            return sandbox.ledger().note_oom(at);
+        }
+        let service = Arc::clone(self);
+        self.context.tasks.spawn(async move {
+            if !change.of_publisher {
+                return service.lifecycle.look_at(&sandbox).await;
+            }
+            if let Err(error) = service.previews.revive_publishers(Some(sandbox.id())).await {
+                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not publish a port again");
+            }
+        });
+    }
+
+    /// Notices a daemon that is started after this one, and the return of the right engine.
+    async fn watch_owner(&self) {
+        loop {
+            let mut epochs = std::pin::pin!(self.context.engine.new_epochs(now_ms()));
+            loop {
+                let was_foreign = self.ownership.is_foreign();
+                tokio::select! {
+                    made = epochs.next() => match made {
+                        Some(Ok(())) => drop(self.ownership.verify().await),
+                        Some(Err(_)) | None => break,
+                    },
+                    () = sleep(limits::EVENTS_RETRY) => {
+                        if was_foreign && self.ownership.verify().await.is_ok() {
+                            // It logs its own faults.
+                            drop(self.reconcile().await);
+                        }
+                    }
+                }
+            }
+            self.ownership.doubt();
+            sleep(limits::EVENTS_RETRY).await;
+            drop(self.ownership.verify().await);
+        }
+    }
+}
