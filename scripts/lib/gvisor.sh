@@ -112,15 +112,16 @@ gvisor_advice() {
 # line, hosts and bodies of requests. The version of Debian 12 itself has no working `ls`, which whole rooms of stories
 # use, so what is left there is commands, their output and their end, and a daemon that is killed.
 gvisor_stories() {
-  local everywhere='test(over_the_socket) + test(/^output::/) + test(/^process::/) + test(/^lifecycle::/)'
+  local everywhere='test(over_the_socket) + test(/^commands::output::/) + test(/^daemon::process::/)
+    + test(/^lifecycle::sandboxes::/)'
   if gvisor_is_current; then
-    echo "($everywhere + test(/^gvisor::/) + test(/^hardening::/) + test(/^files::/) + test(/^links::/) + test(/^bounds::/)
-      + test(/^pressure::/) + test(/^bad_input::/) + test(/unknown_oci_runtime/) + test(/^rest::/) + test(/^database::/)
-      + test(/^stdin::/) + test(/^batch::/) + test(/^follow::/) + test(/^original_client::/)
-      + test(/^originals::/) + test(/^people::/) + test(/^limits::(cpu|wishes)::/)
+    echo "($everywhere + test(/^gvisor::/) + test(/^security::hardening::/) + test(/^files::/)
+      + test(/^api::(bounds|bad_input)::/) + test(/^lifecycle::(pressure|parking)::/) + test(/unknown_oci_runtime/)
+      + test(/^daemon::database::/) + test(/^commands::(stdin|batch|follow)::/) + test(/^compat::/)
+      + test(/^cli::manage::/) + test(/^limits::(cpu|options)::/)
       + (test(/^limits::disk::/) - test(no_file_is_larger))) - test(through_the_engine)"
   else
-    echo "($everywhere + test(/unknown_oci_runtime/)) - test(through_the_engine) - test(/^files::/) - test(/^links::/)"
+    echo "($everywhere + test(/unknown_oci_runtime/)) - test(through_the_engine) - test(/^files::/)"
   fi
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sandboxd::model::{CommandRecord, Stage, limits};
 use sandboxd::store::{Error, Store};
 
-use crate::hurt::{Immutable, SmallDisk, connect, execute};
+use crate::fault_injection::{Immutable, SmallDisk, connect, execute};
 use crate::world::{command, dir, ended, sandbox, sandbox_id, store};
 
 /// What a call may take beyond the time the store waits for others.

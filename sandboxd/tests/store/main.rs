@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
 
+mod fault_injection;
 mod faults;
 mod history;
-mod hurt;
 mod rows;
 mod speed;
 mod world;

@@ -4,7 +4,7 @@ use sandbox_api::ErrorCode;
 use sandbox_api::command::{EndReason, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, Resources};
 
-use crate::harness::{Daemon, script, under_gvisor};
+use crate::support::harness::{Daemon, script, under_gvisor};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_has_no_capability_in_a_kernel_of_its_own() {

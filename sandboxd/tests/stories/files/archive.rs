@@ -7,8 +7,8 @@ use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::{ArchiveFormat, Error};
 use tar::{Builder, EntryType, Header};
 
-use super::nothing_half_done;
-use crate::harness::{Daemon, over_each_transport, under_gvisor};
+use crate::support::files::nothing_half_done;
+use crate::support::harness::{Daemon, over_each_transport, under_gvisor};
 
 const MIB: usize = 1024 * 1024;
 

@@ -3,8 +3,8 @@
 use sandbox_api::ErrorCode;
 use sandbox_client::WriteOptions;
 
-use crate::harness::Daemon;
-use crate::http::{Answer, Asker};
+use crate::support::harness::Daemon;
+use crate::support::http::{Answer, Asker};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_who_go_by_the_same_file_one_loses() {

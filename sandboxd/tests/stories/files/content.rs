@@ -3,8 +3,8 @@
 use sandbox_api::ErrorCode;
 use sandbox_client::{ByteRange, WriteOptions};
 
-use crate::harness::{Daemon, over_each_transport};
-use crate::http::{Answer, Asker};
+use crate::support::harness::{Daemon, over_each_transport};
+use crate::support::http::{Answer, Asker};
 
 const MIB: usize = 1024 * 1024;
 

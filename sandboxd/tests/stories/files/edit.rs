@@ -4,7 +4,7 @@ use sandbox_api::ErrorCode;
 use sandbox_api::files::{EditFile, TextEdit};
 use sandbox_client::Error;
 
-use crate::harness::{Daemon, over_each_transport};
+use crate::support::harness::{Daemon, over_each_transport};
 
 over_each_transport!(an_edit_can_be_taken_back_with_its_diff);
 

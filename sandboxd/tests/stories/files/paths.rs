@@ -6,8 +6,8 @@ use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, MoveFile, TextEdit};
 use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::{ArchiveFormat, Error, WriteOptions};
 
-use super::{file, write};
-use crate::harness::{Daemon, over_each_transport, until};
+use crate::support::files::{file, write};
+use crate::support::harness::{Daemon, over_each_transport, until};
 
 over_each_transport!(every_call_refuses_every_way_out, links_that_move_all_the_time_lead_nowhere);
 
@@ -96,7 +96,7 @@ async fn links_that_move_all_the_time_lead_nowhere(daemon: &Daemon) {
             args: Some(vec!["-c".into(), CHURN.into()]),
             ..Default::default()
         };
-        async move { crate::harness::outcome(client.run(&sandbox, &wish).await.unwrap()).await }
+        async move { crate::support::harness::outcome(client.run(&sandbox, &wish).await.unwrap()).await }
     });
     until("it has begun", || async { daemon.client.stat_file(&sandbox, "dir").await.is_ok() }).await;
     let end = Instant::now() + Duration::from_secs(10);
@@ -209,7 +209,7 @@ async fn names_are_as_long_as_linux_has_them() {
 async fn what_no_path_can_be_names_its_field() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let asker = crate::http::Asker::of(&daemon);
+    let asker = crate::support::http::Asker::of(&daemon);
     let path = |query: &str| format!("/v1/sandboxes/{sandbox}/files{query}");
     for (query, field) in [
         ("?path=a%00b", "path"),
@@ -230,7 +230,7 @@ async fn what_no_path_can_be_names_its_field() {
     }
     for mode in ["888", "-1", "1777", "rwx", ""] {
         let put = asker.with_token("PUT", &path(&format!("?path=a&mode={mode}"))).body("x");
-        crate::http::Answer::to(put).await.faults("mode", mode);
+        crate::support::http::Answer::to(put).await.faults("mode", mode);
     }
     daemon.stop().await;
 }

@@ -5,9 +5,9 @@ use sandbox_client::WriteOptions;
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use super::{file, nothing_half_done, read, write};
-use crate::harness::{Daemon, over_each_transport};
-use crate::http::{Answer, Asker};
+use crate::support::files::{file, nothing_half_done, read, write};
+use crate::support::harness::{Daemon, over_each_transport};
+use crate::support::http::{Answer, Asker};
 
 over_each_transport!(a_durable_write_replaces_what_is_there, a_long_name_is_refused_as_a_short_one);
 

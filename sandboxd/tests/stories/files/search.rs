@@ -4,8 +4,8 @@ use sandbox_api::ErrorCode;
 use sandbox_api::files::{GlobFiles, GrepFiles, Patterns, TruncatedBy};
 use serde_json::json;
 
-use crate::harness::{Daemon, over_each_transport};
-use crate::http::Asker;
+use crate::support::harness::{Daemon, over_each_transport};
+use crate::support::http::Asker;
 
 over_each_transport!(a_search_finds_what_is_there);
 

@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::nothing_half_done;
-use crate::harness::{
+use crate::support::files::nothing_half_done;
+use crate::support::harness::{
     Daemon, DaemonProcess, Home, SOON, free_port, left_out_under_gvisor, outcome, under_gvisor, until,
 };
-use crate::http::Wire;
+use crate::support::http::Wire;
 
 const MIB: usize = 1024 * 1024;
 

@@ -3,7 +3,7 @@
 use sandbox_api::ErrorCode;
 use sandbox_api::files::{FileKind, MoveFile};
 
-use crate::harness::{Daemon, over_each_transport};
+use crate::support::harness::{Daemon, over_each_transport};
 
 over_each_transport!(a_list_tells_what_ls_tells, pages_of_a_list_miss_and_repeat_nothing);
 
@@ -99,7 +99,7 @@ async fn directories_are_made_moved_and_removed() {
         Some(ErrorCode::InvalidRequest)
     );
     assert_eq!(daemon.output(sandbox, "ls -A").await, "");
-    super::nothing_half_done(&daemon, sandbox).await;
+    crate::support::files::nothing_half_done(&daemon, sandbox).await;
     daemon.stop().await;
 }
 
@@ -122,7 +122,7 @@ os.chmod('wide', 0o555)";
         args: Some(vec!["-c".into(), deep.into()]),
         ..Default::default()
     };
-    let made = crate::harness::outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+    let made = crate::support::harness::outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
     assert_eq!(made.exit_code, 0, "{made:?}");
     assert_eq!(daemon.client.delete_file(&sandbox, "deep", true).await.unwrap().removed, 3002);
     assert_eq!(daemon.client.delete_file(&sandbox, "wide", true).await.unwrap().removed, 20_001);

@@ -8,7 +8,7 @@ use sandbox_api::files::WatchRecord;
 use sandbox_client::FileChanges;
 use tokio::time::timeout;
 
-use crate::harness::{Daemon, SOON, left_out_under_gvisor, over_each_transport};
+use crate::support::harness::{Daemon, SOON, left_out_under_gvisor, over_each_transport};
 
 over_each_transport!(changes_are_told_as_they_happen);
 
@@ -77,7 +77,7 @@ for i in range(120000):
         args: Some(vec!["-c".into(), churn.into()]),
         ..Default::default()
     };
-    let done = crate::harness::outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+    let done = crate::support::harness::outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
     assert_eq!(done.exit_code, 0, "{done:?}");
     until(&mut changes, |record| *record == WatchRecord::Overflow).await;
     // While the backlog lasts there may be no room for the next one either, and that is told as well.
@@ -110,7 +110,7 @@ async fn a_watch_ends_with_its_sandbox_and_has_a_bound() {
     assert_eq!(more.code(), Some(ErrorCode::CapacityExhausted));
     let mut last = watches.pop().unwrap();
     drop(watches);
-    crate::harness::until("the others are gone", || async {
+    crate::support::harness::until("the others are gone", || async {
         daemon.client.watch_files(&sandbox, "", false).await.is_ok()
     })
     .await;

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use sandbox_api::sandbox::Resources;
 
-use super::Scene;
-use super::host::HostView;
-use super::python;
+use crate::support::host_view::HostView;
+use crate::support::limits::Scene;
+use crate::support::limits::python;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_threads_have_no_more_than_their_share_of_the_processors() {
@@ -28,7 +28,8 @@ async fn many_threads_have_no_more_than_their_share_of_the_processors() {
     let host = HostView::of(&scene.attacker).await;
     assert_eq!(host.milli_cpus(), 1000);
     assert_eq!(scene.attacker_now().await.posture.unwrap().nano_cpus, Some(1_000_000_000));
-    let throttled: u64 = super::told(&host.cgroup("cpu", "cpu.stat", "cpu.stat"), "nr_throttled");
+    let throttled: u64 =
+        crate::support::limits::told(&host.cgroup("cpu", "cpu.stat", "cpu.stat"), "nr_throttled");
     // A busy machine may give it less than its share, and then nothing had to be held back.
     assert!(throttled > 0 || processors < 0.95, "{processors:.2} processors, never throttled");
     scene.end().await;

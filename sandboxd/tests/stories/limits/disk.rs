@@ -5,9 +5,9 @@ use sandbox_api::files::{FileToWrite, WriteFiles};
 use sandbox_api::sandbox::Resources;
 use sandbox_api::{ErrorCode, SandboxId};
 
-use super::host::HostView;
-use super::{MIB, Scene, errno, told};
-use crate::harness::{Daemon, Home};
+use crate::support::harness::{Daemon, Home};
+use crate::support::host_view::HostView;
+use crate::support::limits::{MIB, Scene, errno, told};
 
 const DISK_MB: u64 = 64;
 

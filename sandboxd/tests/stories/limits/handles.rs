@@ -2,9 +2,9 @@
 
 use sandbox_api::sandbox::Resources;
 
-use super::host::HostView;
-use super::{Scene, errno, python, told};
-use crate::harness::{script, until};
+use crate::support::harness::{script, until};
+use crate::support::host_view::HostView;
+use crate::support::limits::{Scene, errno, python, told};
 
 const OPEN_FILES: u64 = 4096;
 

@@ -1,19 +1,11 @@
 //! Memory: what a sandbox gets, and how its commands end that want more.
 
 use sandbox_api::command::EndReason;
-use sandbox_api::sandbox::Resources;
 
-use super::host::HostView;
-use super::{MIB, Scene, errno, told};
-use crate::harness::script;
-
-const MEMORY_MB: u64 = 256;
-
-pub(crate) fn small() -> Resources {
-    Resources { memory_mb: Some(MEMORY_MB), ..Resources::default() }
-}
-
-pub(crate) const HOG: &str = "python3 -c 'bytearray(10**9)'";
+use crate::support::harness::script;
+use crate::support::host_view::HostView;
+use crate::support::limits::{HOG, MEMORY_MB, small};
+use crate::support::limits::{MIB, Scene, errno, told};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_wants_too_much_memory_ends_as_oom() {

@@ -6,10 +6,10 @@ use futures::future::join_all;
 use sandbox_api::command::{EndReason, StartCommand};
 use tokio_util::sync::CancellationToken;
 
-use super::host::HostView;
-use super::memory::{HOG, small};
-use super::{Scene, python, sandbox_with};
-use crate::harness::{Daemon, outcome, script};
+use crate::support::harness::{Daemon, outcome, script};
+use crate::support::host_view::HostView;
+use crate::support::limits::{HOG, small};
+use crate::support::limits::{Scene, python, sandbox_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_commands_of_the_sandbox_end_as_they_would_have() {

@@ -4,9 +4,9 @@ use sandbox_api::ErrorCode;
 use sandbox_api::command::{EndReason, StartCommand};
 use sandbox_api::sandbox::Resources;
 
-use super::host::HostView;
-use super::{Scene, errno, python, sandbox_with, told};
-use crate::harness::{script, until};
+use crate::support::harness::{script, until};
+use crate::support::host_view::HostView;
+use crate::support::limits::{Scene, errno, python, sandbox_with, told};
 
 const PIDS: u64 = 64;
 

@@ -3,10 +3,10 @@
 use sandbox_api::command::EndReason;
 use sandbox_api::sandbox::Resources;
 
-use super::host::HostView;
-use super::memory::small;
-use super::{MIB, Scene, errno, python, run_for, told};
-use crate::harness::until;
+use crate::support::harness::until;
+use crate::support::host_view::HostView;
+use crate::support::limits::small;
+use crate::support::limits::{MIB, Scene, errno, python, run_for, told};
 
 /// The places and their sizes in MiB.
 const PLACES: [(&str, u64); 3] = [("/tmp", 40), ("/var/tmp", 16), ("/dev/shm", 32)];
@@ -108,7 +108,7 @@ async fn memory_that_nobody_is_killed_for_ends_with_the_command_or_with_parking(
     // What belongs to a command that runs ends with it.
     daemon.output(attacker, "rm is-full").await;
     let begun = format!("{}\nsleep 600", python(HOLD));
-    let wish = crate::harness::script(&begun);
+    let wish = crate::support::harness::script(&begun);
     let command = daemon.client.start(attacker, &wish).await.unwrap().command_id;
     until("the memory is full", || async { used(&host) > 230 * MIB }).await;
     daemon.client.kill(attacker, &command, &Default::default()).await.unwrap();

@@ -1,0 +1,142 @@
+//! The commands for people around one sandbox: `run` with its options, `exec`, `inspect`, `preview`, `network`, `rm`.
+
+use std::process::Output;
+
+use sandbox_api::ErrorCode;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::support::harness::{Daemon, SOON};
+use crate::support::visitor::{node, sandbox_with_port, serve, visit};
+
+/// The program asking this daemon; the first argument is the command.
+async fn program(daemon: &Daemon, args: &[&str]) -> Output {
+    let args = [&args[..1], &["--url", &daemon.base], &args[1..]].concat();
+    let output = daemon.home.program(&args).output();
+    timeout(SOON, output).await.expect("the program does not end").unwrap()
+}
+
+/// What it prints when it succeeds.
+async fn printed(daemon: &Daemon, args: &[&str]) -> String {
+    let output = program(daemon, args).await;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+async fn refused(daemon: &Daemon, args: &[&str], code: i32, word: &str) {
+    let output = program(daemon, args).await;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+    assert!(errors.contains(word), "{args:?}: no {word} in {errors}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_takes_an_environment_a_size_and_a_network() {
+    let daemon = Daemon::start().await;
+    let session = ["run", "--session", "chat:1"];
+    let new = ["-e", "GREETING=a=b", "--env", "ABSENT", "--memory", "512m", "--network", "none"];
+    let script = r#"echo "$GREETING ${ABSENT-unset}""#;
+    assert_eq!(printed(&daemon, &[&session[..], &new, &[script]].concat()).await, "a=b unset\n");
+    let sandbox = daemon.client.get(&daemon.sandbox("chat:1").await).await.unwrap();
+    assert_eq!(sandbox.resources.memory_mb, Some(512));
+    assert_eq!(sandbox.network.mode.as_deref(), Some("none"));
+
+    let records = printed(&daemon, &[&session[..], &["--json", "echo out; echo err >&2"]].concat()).await;
+    let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let streams: Vec<_> = records.iter().map(|record| record["stream"].as_str().unwrap()).collect();
+    assert_eq!((streams[0], streams[streams.len() - 1]), ("start", "exit"));
+    assert!(streams.contains(&"stdout") && streams.contains(&"stderr"), "{streams:?}");
+
+    let larger = program(&daemon, &[&session[..], &["--memory", "1g", "true"]].concat()).await;
+    let errors = String::from_utf8_lossy(&larger.stderr);
+    assert!(larger.status.success() && errors.contains("resources"), "{errors}");
+    refused(&daemon, &[&session[..], &["--memory", "512", "true"]].concat(), 2, "512m").await;
+    refused(&daemon, &["run", "--network", "moon", "true"], 1, "network").await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exec_runs_in_a_sandbox_that_exists_and_wakes_it() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    assert_eq!(printed(&daemon, &["exec", "chat:1", "echo kept > file; pwd"]).await.lines().count(), 1);
+    daemon.client.park(&sandbox, false).await.unwrap();
+    assert_eq!(printed(&daemon, &["exec", sandbox.as_str(), "-e", "A=1", "printenv", "A"]).await, "1\n");
+    assert_eq!(printed(&daemon, &["exec", "chat:1", "--cwd", "/tmp", "pwd"]).await, "/tmp\n");
+    assert_eq!(program(&daemon, &["exec", "chat:1", "exit 7"]).await.status.code(), Some(7));
+    refused(&daemon, &["exec", "chat:absent", "true"], 1, "chat:absent").await;
+    // An option that does not exist is no program.
+    refused(&daemon, &["exec", "chat:1", "-t", "bash"], 2, "-t").await;
+    refused(&daemon, &["run", "--rm", "ls"], 2, "--rm").await;
+    assert_eq!(printed(&daemon, &["exec", "chat:1", "--", "echo", "-n", "--x"]).await, "--x");
+    assert_eq!(printed(&daemon, &["exec", "chat:1", "echo", "-n", "--json"]).await, "--json");
+    assert_eq!(daemon.client.list(&Default::default()).await.unwrap().sandboxes.len(), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_cannot_be_started_has_the_exit_code_of_a_shell() {
+    let daemon = Daemon::start().await;
+    daemon.sandbox("chat:1").await;
+    printed(&daemon, &["exec", "chat:1", "echo text > file"]).await;
+    for command in ["run", "exec"] {
+        let target = if command == "run" { ["--session", "chat:1"].as_slice() } else { &["chat:1"] };
+        let with = |rest: &[&'static str]| [&[command][..], target, rest].concat();
+        refused(&daemon, &with(&["no-such-program", "argument"]), 127, "no-such-program").await;
+        refused(&daemon, &with(&["./file", "argument"]), 126, "file").await;
+        refused(&daemon, &with(&["--cwd", "absent", "true"]), 126, "absent").await;
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_is_listed_inspected_and_removed_by_its_usual_names() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let inspected: Value = serde_json::from_str(&printed(&daemon, &["inspect", "chat:1"]).await).unwrap();
+    let found = &inspected["sandboxes"][0];
+    assert_eq!(found["sandboxId"], sandbox.as_str());
+    assert!(found["usage"].is_object() && found["posture"].is_object(), "{found}");
+    refused(&daemon, &["inspect", "chat:1", "chat:absent"], 1, "chat:absent").await;
+    for list in ["ps", "ls", "list"] {
+        assert!(printed(&daemon, &[list]).await.contains(sandbox.as_str()), "{list}");
+    }
+    assert_eq!(printed(&daemon, &["rm", "chat:1"]).await, "chat:1: deleted\n");
+    let gone = daemon.client.get(&sandbox).await.unwrap_err();
+    assert_eq!(gone.code(), Some(ErrorCode::NotFound));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_is_created_listed_and_revoked() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &node("res.end('hello')")).await;
+    let url = printed(&daemon, &["preview", "chat:1", "3000", "--ttl", "1h"]).await;
+    assert_eq!(visit(url.trim()).await.body, "hello");
+    let listed = printed(&daemon, &["preview", "chat:1"]).await;
+    assert!(listed.contains("3000\tlistens on") && listed.contains("lnk_"), "{listed}");
+    let link = listed.split_whitespace().find(|word| word.starts_with("lnk_")).unwrap();
+    printed(&daemon, &["preview", "chat:1", "3000", "--revoke", link]).await;
+    assert!(!printed(&daemon, &["preview", "chat:1"]).await.contains("lnk_"));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_policy_is_shown_and_changed() {
+    let daemon = Daemon::start().await;
+    daemon.sandbox("chat:1").await;
+    assert_eq!(printed(&daemon, &["network", "chat:1"]).await, "mode\tdefault\n");
+    let changed =
+        printed(&daemon, &["network", "chat:1", "--allow", "example.com", "--allow", "*.example.org"]).await;
+    assert_eq!(changed, "mode\tallowlist\nallow\texample.com\nallow\t*.example.org\n");
+    printed(&daemon, &["exec", "chat:1", "curl -sm 5 http://denied.example/ || true"]).await;
+    let shown = printed(&daemon, &["network", "chat:1"]).await;
+    assert!(shown.contains("denied\tdenied.example:80\t1 times"), "{shown}");
+    let json: Value =
+        serde_json::from_str(&printed(&daemon, &["network", "chat:1", "none", "--json"]).await).unwrap();
+    assert_eq!(json["network"]["mode"], "none");
+    refused(&daemon, &["network", "chat:1", "moon"], 1, "mode").await;
+    daemon.stop().await;
+}

@@ -1,0 +1,160 @@
+//! `sandboxd logs`: the program people type, as a process of its own.
+
+use std::process::{Output, Stdio};
+
+use sandbox_api::SandboxId;
+use sandbox_api::command::StartCommand;
+use sandbox_api::sandbox::{CreateSandbox, SandboxState};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::time::timeout;
+
+use crate::support::harness::{Daemon, DaemonProcess, Home, SOON, free_port, outcome, script, until};
+
+async fn logs(daemon: &Daemon, args: &[&str]) -> Output {
+    let output = daemon.home.program(&[&["logs", "--url", &daemon.base], args].concat()).output();
+    timeout(SOON, output).await.expect("it does not end").unwrap()
+}
+
+/// Both outputs and the exit code.
+async fn told(daemon: &Daemon, args: &[&str]) -> (String, String, Option<i32>) {
+    let Output { status, stdout, stderr } = logs(daemon, args).await;
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (text(&stdout), text(&stderr), status.code())
+}
+
+async fn run_to_end(daemon: &Daemon, sandbox: &SandboxId, text: &str) -> String {
+    let command = daemon.client.start(sandbox, &script(text)).await.unwrap().command_id;
+    daemon.client.wait(sandbox, &command, None).await.unwrap();
+    command.to_string()
+}
+
+fn lines(out: &str, err: &str, code: i32) -> (String, String, Option<i32>) {
+    (out.into(), err.into(), Some(code))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_prints_a_command_s_outputs_the_newest_one_s_where_none_is_named() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let first = run_to_end(&daemon, &sandbox, "echo first; echo err >&2; exit 7").await;
+    let second = run_to_end(&daemon, &sandbox, r"printf '\377\000second'").await;
+    assert_eq!(told(&daemon, &["chat:1", &first]).await, lines("first\n", "err\n", 0));
+    assert_eq!(told(&daemon, &[sandbox.as_str(), &first]).await, lines("first\n", "err\n", 0));
+    assert_eq!(told(&daemon, &["--exit-code", "chat:1", &first]).await, lines("first\n", "err\n", 7));
+    assert_eq!(told(&daemon, &["-f", "--exit-code", "chat:1", &first]).await, lines("first\n", "err\n", 7));
+    for newest in [&["chat:1"][..], &["chat:1", "--last"], &["-f", "chat:1"], &["chat:1", &second]] {
+        assert_eq!(logs(&daemon, newest).await.stdout, b"\xff\0second", "{newest:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_follow_it_prints_what_there_is_and_with_it_goes_on_to_the_end() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let text = "echo begun; until [ -e go ]; do sleep 0.05; done; echo ended; exit 3";
+    let command = daemon.client.start(&sandbox, &script(text)).await.unwrap().command_id;
+    until("it has begun", || async {
+        daemon.client.inspect(&sandbox, &command).await.unwrap().stdout_bytes > 0
+    })
+    .await;
+    assert_eq!(told(&daemon, &["chat:1"]).await, lines("begun\n", "", 0));
+    let (out, err, code) = told(&daemon, &["--exit-code", "chat:1"]).await;
+    assert_eq!((out.as_str(), code), ("begun\n", Some(1)));
+    assert!(err.contains("still runs"), "{err}");
+    let mut follow = daemon.home.program(&[
+        "logs",
+        "-f",
+        "--exit-code",
+        "--url",
+        &daemon.base,
+        "chat:1",
+        command.as_str(),
+    ]);
+    let mut child = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    timeout(SOON, out.read_line(&mut line)).await.unwrap().unwrap();
+    assert_eq!(line, "begun\n");
+    daemon.output(&sandbox, "touch go").await;
+    timeout(SOON, out.read_to_string(&mut line)).await.unwrap().unwrap();
+    assert_eq!((line.as_str(), child.wait().await.unwrap().code()), ("begun\nended\n", Some(3)));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn follow_goes_on_when_the_daemon_was_killed() {
+    let (home, port) = (Home::new(), free_port());
+    let daemon = DaemonProcess::start(&home, port).await;
+    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let text = "n=0; until [ -e stop ]; do echo $((n += 1)); sleep 0.01; done; exit 5";
+    let wish = StartCommand { timeout_ms: Some(120_000), ..script(text) };
+    daemon.client.start(&sandbox, &wish).await.unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    let mut follow = home.program(&["logs", "-f", "--exit-code", "--url", &url, "chat:1"]);
+    let mut child = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    while text.lines().count() < 20 {
+        assert!(timeout(SOON, out.read_line(&mut text)).await.unwrap().unwrap() > 0, "{text}");
+    }
+    daemon.kill().await;
+    let daemon = DaemonProcess::start(&home, port).await;
+    let before = text.lines().count();
+    while text.lines().count() < before + 20 {
+        assert!(timeout(SOON, out.read_line(&mut text)).await.unwrap().unwrap() > 0, "{text}");
+    }
+    outcome(daemon.client.run(&sandbox, &script("touch stop")).await.unwrap()).await;
+    timeout(SOON, out.read_to_string(&mut text)).await.unwrap().unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(5));
+    let numbers: Vec<usize> = text.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(numbers.iter().copied().eq(1..=numbers.len()), "{numbers:?}");
+    daemon.client.delete(&sandbox).await.unwrap();
+    daemon.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_told_with_an_exit_code() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let wrong = async |args: &[&str], words: &str| {
+        let (out, err, code) = told(&daemon, args).await;
+        assert_eq!((out.as_str(), code), ("", Some(1)), "{args:?}: {err}");
+        assert!(err.contains(words), "{args:?}: {err}");
+    };
+    wrong(&["chat:nobody"], "chat:nobody: there is no such sandbox").await;
+    wrong(&["chat:1"], "no command has run").await;
+    for args in [&["chat:1", "cmd_0000000000000000"][..], &["-f", "chat:1", "cmd_0000000000000000"]] {
+        wrong(args, "cmd_0000000000000000: there is no such command").await;
+    }
+    let command = run_to_end(&daemon, &sandbox, "echo hi").await;
+    daemon.client.park(&sandbox, false).await.unwrap();
+    wrong(&["chat:1", &command], "parked").await;
+    assert_eq!(daemon.client.get(&sandbox).await.unwrap().state, SandboxState::Parked, "it was woken");
+    daemon.output(&sandbox, "true").await;
+    wrong(&["chat:1", &command], "not kept any more").await;
+    for args in [&["logs"][..], &["logs", "chat:1", "nonsense"], &["logs", "chat:1", "--last", &command]] {
+        assert_eq!(daemon.home.program(args).output().await.unwrap().status.code(), Some(2), "{args:?}");
+    }
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let output = daemon.home.program(&["logs", "--url", &url, "chat:1"]).output().await.unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && words.contains("sandboxd serve"), "{words}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_has_enough_is_no_error() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.client.start(&sandbox, &script("while echo line; do sleep 0.001; done")).await.unwrap();
+    let mut follow = daemon.home.program(&["logs", "-f", "--url", &daemon.base, "chat:1"]);
+    let mut child = follow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 1024]).await.unwrap();
+    drop(stdout);
+    let output = timeout(SOON, child.wait_with_output()).await.expect("it does not end").unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    daemon.stop().await;
+}

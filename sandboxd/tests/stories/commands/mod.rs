@@ -1,0 +1,14 @@
+//! Commands: how they start, what they write and read, and how they end.
+
+mod batch;
+mod exactly_once;
+mod follow;
+mod kill;
+mod output;
+mod path;
+mod read_only;
+mod readers;
+mod run;
+mod starved;
+mod stdin;
+mod unread;

@@ -1,0 +1,347 @@
+//! `readOnly`: a command that cannot write to the workspace, whatever it tries, and is otherwise like any other.
+
+use std::time::Instant;
+
+use sandbox_api::command::{CommandState, EndReason, KillCommand, StartCommand};
+use sandbox_api::{CommandId, ErrorCode, SandboxId};
+use sandbox_client::Error;
+
+use crate::support::harness::{
+    Daemon, Outcome, left_out_under_gvisor, outcome, over_each_transport, script, until,
+};
+
+over_each_transport!(
+    nothing_can_be_written_and_everything_can_be_read,
+    no_way_to_write_leads_into_the_workspace,
+    a_read_only_command_is_like_any_other,
+    a_read_only_command_that_cannot_start_says_why,
+);
+
+const NO_LANDLOCK: &str = "its kernel has no Landlock";
+
+fn read_only(text: &str) -> StartCommand {
+    StartCommand { read_only: Some(true), ..script(text) }
+}
+
+async fn run(daemon: &Daemon, sandbox: &SandboxId, text: &str) -> Outcome {
+    outcome(daemon.client.run(sandbox, &read_only(text)).await.unwrap()).await
+}
+
+/// Everything in the workspace: names, types, modes, owners, sizes, links, times and content.
+async fn workspace(daemon: &Daemon, sandbox: &SandboxId) -> String {
+    let look =
+        "find . -printf '%p %y %m %U %s %n %l %T@\\n' | sort; find . -type f -exec sha256sum {} + | sort";
+    daemon.output(sandbox, look).await
+}
+
+async fn nothing_can_be_written_and_everything_can_be_read(daemon: &Daemon) {
+    if left_out_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon
+        .output(
+            &sandbox,
+            "echo kept > file; printf '#!/bin/sh\\necho ran\\n' > tool; chmod +x tool; mkdir dir",
+        )
+        .await;
+    let heard = run(daemon, &sandbox, "cat file; ./tool; ls; cd dir; pwd; grep -r kept .. | wc -l").await;
+    assert_eq!(
+        (heard.exit_code, heard.text().as_str()),
+        (0, "kept\nran\ndir\nfile\ntool\n/vercel/sandbox/workspace/dir\n1\n")
+    );
+    // Everywhere else it may write as ever.
+    let elsewhere = "for dir in /tmp /var/tmp /dev/shm \"$TMPDIR\" \"$XDG_CACHE_HOME\"; do
+        mkdir -p $dir && echo x > $dir/x && mv $dir/x $dir/y && mkdir $dir/d && mv $dir/y $dir/d/z && ln $dir/d/z $dir/l && rm -r $dir/d $dir/l || echo $dir
+        done; echo x > /dev/null; cat <<< here; mktemp > /dev/null && echo all";
+    let heard = run(daemon, &sandbox, elsewhere).await;
+    assert_eq!((heard.exit_code, heard.text().as_str()), (0, "here\nall\n"), "{heard:?}");
+    let node =
+        run(daemon, &sandbox, "node -e 'console.log(1)'; python3 -c 'print(2)'; git --version | cut -c1-3")
+            .await;
+    assert_eq!(node.text(), "1\n2\ngit\n", "{node:?}");
+    // And the next command may write again.
+    assert_eq!(daemon.output(&sandbox, "echo more >> file; cat file").await, "kept\nmore\n");
+}
+
+async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
+    if left_out_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let (sandbox, control) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:control").await);
+    let prepare = "find . $TMPDIR /tmp -mindepth 1 -delete
+        git init -q .; printf k > file; printf x > other; mkdir dir full; printf y > full/inner
+        ln -s file link; mkfifo fifo; git add file; git commit -qm first; printf kept > file
+        printf '' | tee /tmp/empty > $TMPDIR/empty; ln -s $PWD/file /tmp/in; ln -s $PWD $TMPDIR/in";
+    daemon.output(&sandbox, prepare).await;
+    let before = workspace(daemon, &sandbox).await;
+    let shell = [
+        "echo x > file",
+        "echo x >> file",
+        "echo x > new",
+        "echo x > link",
+        "echo x > /tmp/in",
+        "echo x > $TMPDIR/in/file",
+        "echo x > /proc/self/cwd/file",
+        "echo x > /proc/self/root/vercel/sandbox/workspace/file",
+        ": > file",
+        "truncate -s 0 file",
+        "truncate -s 100 file",
+        "touch new",
+        "mkdir new",
+        "rmdir dir",
+        "rm -f file",
+        "rm -rf full",
+        "unlink link",
+        "mv file renamed",
+        "mv file dir/",
+        "mv file /tmp/out",
+        "mv file $TMPDIR/out",
+        "mv full $TMPDIR/full",
+        "mv /tmp/empty file",
+        "mv /tmp/empty new",
+        "mv $TMPDIR/in new",
+        "cp /tmp/empty new",
+        "cp /tmp/empty file",
+        "ln file hard",
+        "ln file $TMPDIR/hard",
+        "ln $TMPDIR/empty hard",
+        "ln -s file soft",
+        "mkfifo new",
+        "mknod new p",
+        "tee file < /tmp/empty",
+        "dd if=/dev/zero of=file count=1",
+        "fallocate -l 4096 file",
+        "sed -i s/k/c/ file",
+        "install /tmp/empty new",
+        "tar -C . -cf - file | tar -C dir -xf -",
+        "git checkout file",
+        "git add file",
+        "git -c user.name=x commit -qm x --allow-empty",
+        "git init -q new",
+        "git stash",
+        "sqlite3 new 'create table t(a)'",
+        "npm init -y",
+        "python3 -m venv new",
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"new\")'",
+        "bash -c 'echo x > file'",
+        "setsid --wait bash -c 'echo x > file'",
+        "(setsid nohup bash -c 'echo x > new' &) ; sleep 0.3; [ -e new ]",
+        "exec 3<>file; echo x >&3",
+        "find . -name other -delete; [ ! -e other ]",
+    ];
+    // What no command of a sandbox can do.
+    let never = [
+        "unshare -Urm true",
+        "mount --bind /tmp dir",
+        "echo x > /proc/1/root/vercel/sandbox/workspace/file",
+        "echo x > /proc/1/cwd/file",
+    ];
+    let mut idle = Vec::new();
+    for line in shell {
+        let heard = run(daemon, &sandbox, line).await;
+        assert_ne!(heard.exit_code, 0, "{line}: {heard:?}");
+        // It would work if it were allowed to.
+        daemon.output(&control, prepare).await;
+        let worked = daemon.run(&control, line).await;
+        if worked.exit_code != 0 {
+            idle.push((line, String::from_utf8_lossy(&worked.stderr).into_owned()));
+        }
+    }
+    assert!(idle.is_empty(), "these fail by themselves: {idle:#?}");
+    for line in never {
+        assert_ne!(run(daemon, &sandbox, line).await.exit_code, 0, "{line}");
+    }
+    let attempts = format!("python3 - <<'END'\n{PYTHON}\nEND");
+    let heard = run(daemon, &sandbox, &attempts).await;
+    assert_eq!((heard.exit_code, heard.text().as_str()), (0, "done\n"), "{heard:?}");
+    daemon.output(&control, prepare).await;
+    let worked = daemon.run(&control, &attempts).await.text();
+    let wanted = PYTHON.lines().filter_map(|line| line.strip_prefix("    '")?.split('\'').next());
+    let idle: Vec<&str> = wanted.filter(|name| !worked.lines().any(|line| line == *name)).collect();
+    assert_eq!(idle, NEVER_BY_ANYBODY, "these fail by themselves");
+    // What was not moved was copied, at most, to where it may write.
+    assert_eq!(workspace(daemon, &sandbox).await, before);
+}
+
+/// Of what is below, what no process may do at all.
+const NEVER_BY_ANYBODY: [&str; 3] = ["ftruncate of what is read", "mmap of what is read", "mem of the agent"];
+
+/// Each of these must fail, in the process itself, its threads and its children.
+const PYTHON: &str = include_str!("read_only_attempts.py");
+
+async fn a_read_only_command_is_like_any_other(daemon: &Daemon) {
+    if left_out_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "mkdir sub").await;
+    // What a command finds of itself, but for its id, its numbers and its mark (the limit of file locks).
+    let look = r#"pwd; env | grep -v '^SANDBOX_COMMAND_ID=\|^_=' | sort; ulimit -a | grep -v 'file locks'; cat /proc/self/oom_score_adj; umask; id
+        grep -E '^(Sig|Shd|Cap|NoNewPrivs|Seccomp):?' /proc/self/status | grep -v SigQ; ls -1 /proc/self/fd | wc -l
+        readlink /proc/$$/exe; tr '\0' ' ' < /proc/$$/cmdline | head -c 7; [ $(ps -o sid= $$) = $$ ] && echo leads; cat"#;
+    let wish = |read_only| StartCommand {
+        cwd: Some("sub".into()),
+        env: Some([("GREETING".to_owned(), "hé llo".to_owned())].into()),
+        stdin: Some("from stdin".into()),
+        read_only: Some(read_only),
+        ..script(look)
+    };
+    let mut heard = Vec::new();
+    for read_only in [false, true] {
+        let outcome = outcome(daemon.client.run(&sandbox, &wish(read_only)).await.unwrap()).await;
+        assert_eq!((outcome.exit_code, outcome.stderr.as_slice()), (0, &b""[..]));
+        heard.push(outcome.text());
+    }
+    assert!(heard[0].contains("leads") && heard[0].ends_with("from stdin"), "{}", heard[0]);
+    assert_eq!(heard[0], heard[1]);
+
+    let argv = StartCommand {
+        cmd: Some("bash".into()),
+        args: Some(["-c", "echo \"$0|$*\"; exit 7", "name", "a b", ""].map(Into::into).into()),
+        read_only: Some(true),
+        ..StartCommand::default()
+    };
+    let ended = outcome(daemon.client.run(&sandbox, &argv).await.unwrap()).await;
+    assert_eq!((ended.exit_code, ended.text().as_str()), (7, "name|a b \n"));
+    let long = format!("{}\necho end > new || echo refused", "# filler\n".repeat(40_000));
+    assert_eq!(run(daemon, &sandbox, &long).await.text(), "refused\n", "a script that is no argument");
+    // A closed reader ends it as it ends any other: SIGPIPE is not ignored.
+    assert_eq!(run(daemon, &sandbox, "yes | head -1; echo ${PIPESTATUS[0]}").await.text(), "y\n141\n");
+
+    let wish = StartCommand {
+        timeout_ms: Some(1000),
+        ..read_only("trap '' TERM; echo here; while :; do sleep 0.1; done")
+    };
+    let late = outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+    assert_eq!((late.exit_code, late.reason, late.text().as_str()), (124, EndReason::Timeout, "here\n"));
+
+    let id: CommandId = "cmd_readOnlyAndDetached0".parse().unwrap();
+    let wish = StartCommand {
+        detached: Some(true),
+        open_stdin: Some(true),
+        command_id: Some(id.to_string()),
+        ..read_only("setsid sleep 77 & read line; echo \"$line\"; echo x > new; setsid sleep 78 & sleep 79")
+    };
+    // The same id is the same command, also while it starts.
+    let starts = (0..8).map(|_| daemon.client.start(&sandbox, &wish));
+    for started in futures::future::join_all(starts).await {
+        started.unwrap();
+    }
+    daemon.client.write_stdin(&sandbox, &id, "heard\n", false).await.unwrap();
+    until("its children run", || async { daemon.output(&sandbox, "pgrep -c sleep || true").await == "3\n" })
+        .await;
+    assert_eq!(daemon.client.inspect(&sandbox, &id).await.unwrap().state, CommandState::Running);
+    daemon.client.kill(&sandbox, &id, &KillCommand::default()).await.unwrap();
+    assert_eq!(daemon.run(&sandbox, "pgrep sleep").await.text(), "");
+    let ended = outcome(daemon.client.logs(&sandbox, &id, 0, true).await.unwrap()).await;
+    assert_eq!((ended.exit_code, ended.reason, ended.text().as_str()), (143, EndReason::Killed, "heard\n"));
+    assert_eq!(daemon.output(&sandbox, "ls").await, "sub\n");
+}
+
+async fn a_read_only_command_that_cannot_start_says_why(daemon: &Daemon) {
+    if left_out_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let sandbox = daemon.sandbox("chat:1").await;
+    let prepare = "printf '#!/no/such/interpreter\\n' > odd; printf 'echo hi\\n' > bare; touch plain; chmod +x odd bare; mkdir dir";
+    daemon.output(&sandbox, prepare).await;
+    let program = |cmd: &str| StartCommand { cmd: Some(cmd.into()), ..StartCommand::default() };
+    let nowhere = StartCommand { cwd: Some("no/such/dir".into()), ..script("true") };
+    for wish in [
+        program("no-such-program"),
+        program("./odd"),
+        program("./bare"),
+        program("./plain"),
+        program("./dir"),
+        program("./missing"),
+        nowhere,
+    ] {
+        let mut told = Vec::new();
+        for read_only in [false, true] {
+            let wish = StartCommand { read_only: Some(read_only), ..wish.clone() };
+            let started = daemon.client.start(&sandbox, &wish).await.map(drop);
+            let run = daemon.client.run(&sandbox, &wish).await.map(drop);
+            for error in [started.unwrap_err(), run.unwrap_err()] {
+                assert_eq!(error.code(), Some(ErrorCode::Refused), "{wish:?}: {error}");
+                let Error::Refused { body, .. } = error else { panic!("{error}") };
+                told.push((body.error, body.details));
+            }
+        }
+        assert!(told.iter().all(|one| *one == told[0]), "{wish:?}: {told:?}");
+    }
+    // What did not start is no command.
+    let named = StartCommand {
+        command_id: Some("cmd_neverStarted00000".into()),
+        read_only: Some(true),
+        ..program("no-such-program")
+    };
+    daemon.client.start(&sandbox, &named).await.unwrap_err();
+    let id = "cmd_neverStarted00000".parse().unwrap();
+    assert_eq!(daemon.client.inspect(&sandbox, &id).await.unwrap_err().code(), Some(ErrorCode::NotFound));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_could_do_in_its_stead_is_out_of_reach() {
+    if left_out_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    // A helper of before: it writes when it is signalled, and when somebody calls its abstract name.
+    let helper = r#"python3 - <<'END' &
+import os, signal, socket
+signal.signal(signal.SIGUSR1, lambda *_: open('signalled', 'w'))
+s = socket.socket(socket.AF_UNIX); s.bind('\0helper'); s.listen()
+held = open('held', 'w')
+open('/tmp/pid', 'w').write(str(os.getpid()))
+while True:
+    c, _ = s.accept()
+    open('called', 'w')
+END
+sleep 100"#;
+    let command = daemon.client.start(&sandbox, &script(helper)).await.unwrap().command_id;
+    until("the helper is there", || async { daemon.run(&sandbox, "[ -s /tmp/pid ]").await.exit_code == 0 })
+        .await;
+    for line in [
+        "kill -USR1 $(cat /tmp/pid)",
+        "kill -USR1 -- -$(ps -o pgid= $(cat /tmp/pid) | tr -d ' ')",
+        "python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect(\"\\0helper\")'",
+        "pid=$(cat /tmp/pid); for fd in 3 4 5; do echo x > /proc/$pid/fd/$fd && exit 0; done; exit 1",
+        "echo x > /proc/$(cat /tmp/pid)/cwd/held",
+        "head -c 1 /proc/$(cat /tmp/pid)/environ",
+        "python3 -c 'import ctypes,sys; l=ctypes.CDLL(None); p=int(open(\"/tmp/pid\").read()); sys.exit(l.ptrace(16, p, 0, 0) != 0)'",
+    ] {
+        let heard = run(&daemon, &sandbox, line).await;
+        assert_ne!(heard.exit_code, 0, "{line}: {heard:?}");
+    }
+    // The same from a command that may write works, so it is not for nothing that they failed.
+    daemon.output(&sandbox, "kill -USR1 $(cat /tmp/pid); python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect(\"\\0helper\")'").await;
+    until("the helper wrote", || async {
+        daemon.run(&sandbox, "[ -e signalled ] && [ -e called ]").await.exit_code == 0
+    })
+    .await;
+    daemon.client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
+    // Among themselves they can do as they like.
+    let own = run(&daemon, &sandbox, "sleep 50 & kill $!; wait $!; echo $?").await;
+    assert_eq!(own.text(), "143\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_read_only_commands_start_side_by_side() {
+    if left_out_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let began = Instant::now();
+    let runs = (0..60).map(|at| {
+        let (daemon, sandbox) = (&daemon, &sandbox);
+        async move { run(daemon, sandbox, &format!("echo {at} 2>/dev/null > new || echo {at}")).await.text() }
+    });
+    let told = futures::future::join_all(runs).await;
+    assert!(told.iter().enumerate().all(|(at, text)| *text == format!("{at}\n")), "{told:?}");
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    daemon.stop().await;
+}

@@ -1,0 +1,195 @@
+//! Commands whose agent does not get to run, and commands that multiply faster than they are found.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use sandbox_api::command::{EndReason, KillCommand, StartCommand};
+use sandbox_api::sandbox::{CreateSandbox, Resources};
+use sandboxd::model::limits;
+use tokio::time::timeout;
+
+use crate::support::harness::{Collected, Daemon, SOON, left_out_under_gvisor, outcome, script, until};
+use crate::support::limits::python;
+use crate::support::processes::stop_agent;
+
+/// Within this a command is gone after `:kill`, whatever it does.
+const GONE: Duration = Duration::from_secs(5);
+
+/// Time of a command beside busy processes.
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long the restart of a container may take whose processes keep every processor busy.
+const RESTART: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_that_the_agent_misses_is_kept_by_the_daemon() {
+    if left_out_under_gvisor("the agent is no process of the host") {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let client = &daemon.client;
+    let innocent = client.run(&sandbox, &script("sleep 60")).await.unwrap();
+    let wish = StartCommand { timeout_ms: Some(2000), ..script("sleep 61") };
+    let streamed = client.run(&sandbox, &wish).await.unwrap();
+    let late = client.start(&sandbox, &wish).await.unwrap().command_id;
+    stop_agent(&sandbox).await;
+    let began = Instant::now();
+    let (ended, streamed, innocent) =
+        tokio::join!(client.wait(&sandbox, &late, None), outcome(streamed), outcome(innocent));
+    let ended = ended.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let told = [(ended.reason, ended.killed_by), (streamed.reason, streamed.killed_by)];
+    let restart = || Some("sandbox_restart".to_owned());
+    // One of the two caused the restart, and the other was cut off by it.
+    assert!(told.contains(&(EndReason::Timeout, restart())), "{told:?}");
+    assert!(told.iter().all(|(_, by)| *by == restart()), "{told:?}");
+    assert_eq!((innocent.reason, innocent.killed_by), (EndReason::Lost, restart()));
+    assert_eq!(client.inspect(&sandbox, &late).await.unwrap().killed_by, restart());
+    assert_eq!(daemon.output(&sandbox, "echo ok; pgrep sleep || true").await, "ok\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_that_takes_a_restart_says_so() {
+    if left_out_under_gvisor("the agent is no process of the host") {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let client = &daemon.client;
+    let command = client.start(&sandbox, &script("sleep 60")).await.unwrap().command_id;
+    stop_agent(&sandbox).await;
+    let killed = client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
+    assert!(killed.restarted && !killed.already_ended, "{killed:?}");
+    let ended = client.wait(&sandbox, &command, None).await.unwrap();
+    assert_eq!((ended.reason, ended.exit_code), (EndReason::Killed, 137));
+    assert_eq!(ended.killed_by.as_deref(), Some("sandbox_restart"));
+    let other = client.start(&sandbox, &script("sleep 60")).await.unwrap().command_id;
+    let killed = client.kill(&sandbox, &other, &KillCommand::default()).await.unwrap();
+    assert!(!killed.restarted);
+    daemon.stop().await;
+}
+
+/// Children that fork and exit, so that no look at the processes finds all of them.
+const HOPPERS: &str = "
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for _ in range(40):
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            try:
+                if os.fork(): os._exit(0)
+            except OSError:
+                pass
+open('ready', 'w').close()
+signal.pause()
+";
+
+/// Processes that only wait for the children that they start.
+const VFORKS: &str = "
+import os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open('ready', 'w').close()
+while True:
+    try:
+        subprocess.Popen([sys.executable, '-c', sys.argv[1], sys.argv[1]])
+    except OSError:
+        pass
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_multiplies_is_gone_soon_after_a_kill() {
+    let daemon = Daemon::start().await;
+    let python = |program: &str| StartCommand {
+        cmd: Some("python3".into()),
+        args: Some(vec!["-c".into(), program.into(), program.into()]),
+        timeout_ms: Some(120_000),
+        ..StartCommand::default()
+    };
+    let bombs = [
+        ("fork bomb", script("bomb() { bomb | bomb & }; touch ready; bomb 2> /dev/null; sleep 50")),
+        ("fork hoppers", python(HOPPERS)),
+        ("vfork bomb", python(VFORKS)),
+    ];
+    for (name, bomb) in bombs {
+        let wish = CreateSandbox {
+            session_key: name.into(),
+            resources: Some(Resources::default()),
+            ..CreateSandbox::default()
+        };
+        let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+        let command = daemon.client.start(&sandbox, &bomb).await.unwrap().command_id;
+        until("it has begun", || async { daemon.client.read_file(&sandbox, "ready").await.is_ok() }).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let began = Instant::now();
+        let killed = daemon.client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
+        let took = began.elapsed();
+        println!("kill | {name:<16} | gone after {took:.1?}, restarted {}", killed.restarted);
+        assert!(took < GONE, "{name}: {took:?}");
+        let left = daemon.output(&sandbox, "pgrep -c . || true").await;
+        assert!(left.trim().parse::<u32>().unwrap() < 8, "{name}: {left} processes left");
+        let ended = daemon.client.wait(&sandbox, &command, None).await.unwrap();
+        let by_restart = ended.killed_by.as_deref() == Some("sandbox_restart");
+        assert!(!by_restart || killed.restarted, "{name}: {ended:?}");
+        daemon.client.delete(&sandbox).await.unwrap();
+    }
+    daemon.stop().await;
+}
+
+/// Tries to have the agent run after everything else, and then keeps every processor busy with 480 processes, which begin
+/// when all of them are there. All of them end by themselves.
+const BUSY: &str = "
+import os, time
+end = time.monotonic() + 60
+for starve in (
+    lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
+    lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+    lambda: os.sched_setaffinity(1, {min(os.sched_getaffinity(0))}),
+):
+    try:
+        starve()
+        print('starved')
+    except OSError:
+        pass
+wait, begin = os.pipe()
+for child in range(480):
+    if os.fork() == 0:
+        os.close(begin)
+        os.read(wait, 1)
+        while time.monotonic() < end: pass
+        os._exit(0)
+os.close(begin)
+print('busy', flush=True)
+while time.monotonic() < end: time.sleep(0.1)
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_is_kept_beside_480_busy_processes() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let client = &daemon.client;
+    let wish = StartCommand { timeout_ms: Some(120_000), ..script(&python(BUSY)) };
+    let busy = client.start(&sandbox, &wish).await.unwrap().command_id;
+    let mut records = client.logs(&sandbox, &busy, 0, true).await.unwrap();
+    let mut said = Collected::default();
+    while !said.stdout.ends_with(b"\n") {
+        said.take(timeout(SOON, records.next()).await.unwrap().unwrap().unwrap());
+    }
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "busy\n", "something was done to the agent");
+    let began = Instant::now();
+    let timed = StartCommand { timeout_ms: Some(TIMEOUT.as_millis() as u64), ..script("sleep 60") };
+    let ended = outcome(client.run(&sandbox, &timed).await.unwrap()).await;
+    assert_eq!((ended.exit_code, ended.reason), (124, EndReason::Timeout), "{ended:?}");
+    let took = began.elapsed();
+    println!(
+        "timeout | of {TIMEOUT:?} beside 480 busy processes: over after {took:.1?}, {:?}",
+        ended.killed_by
+    );
+    // The agent may miss it; the daemon may not.
+    let own = limits::TIMEOUT_GRACE + limits::KEEPER_TICK + limits::OVERDUE_LOOK + limits::OVERDUE_KILL;
+    assert!(took < TIMEOUT + own + RESTART, "{took:?}");
+    client.delete(&sandbox).await.unwrap();
+    daemon.stop().await;
+}

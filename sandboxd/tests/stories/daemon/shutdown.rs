@@ -1,0 +1,107 @@
+//! The first signal finishes what is under way and lets nobody new in; the second ends the daemon at once.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use sandbox_api::TOKEN_HEADER;
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_client::Client;
+use sandboxd::model::limits;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::Child;
+use tokio::time::timeout;
+
+use crate::support::harness::{DaemonProcess, Home, SOON, TOKEN, free_port, outcome, script, until};
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(child.id().unwrap().cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// Whether the daemon takes no new connections.
+async fn refuses(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).await.is_err()
+}
+
+/// A connection that has had one answer and is kept.
+async fn kept(port: u16) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    ask(&mut stream).await.unwrap();
+    let mut answer = [0; 4096];
+    let read = stream.read(&mut answer).await.unwrap();
+    assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..read]));
+    stream
+}
+
+async fn ask(stream: &mut TcpStream) -> std::io::Result<()> {
+    let request = format!("GET /v1/health HTTP/1.1\r\nhost: localhost\r\n{TOKEN_HEADER}: {TOKEN}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await
+}
+
+/// Nothing, or a refusal that ends the connection.
+async fn is_refused(mut stream: TcpStream) {
+    let mut answer = Vec::new();
+    if ask(&mut stream).await.is_ok() {
+        let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.expect("the connection stays open");
+    }
+    let answer = String::from_utf8_lossy(&answer).to_lowercase();
+    assert!(
+        answer.is_empty() || (answer.starts_with("http/1.1 503") && answer.contains("connection: close")),
+        "{answer}"
+    );
+}
+
+async fn sandbox(client: &Client) -> sandbox_api::SandboxId {
+    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    client.create_or_reconnect(&wish).await.unwrap().sandbox_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_signal_finishes_what_is_under_way_and_refuses_what_is_new() {
+    for stop in [Signal::TERM, Signal::INT] {
+        let (home, port) = (Home::new(), free_port());
+        let mut daemon = DaemonProcess::start(&home, port).await;
+        let id = sandbox(&daemon.client).await;
+        let (kept, wish) =
+            (kept(port).await, script("echo begun; until [ -e go ]; do sleep 0.05; done; echo done"));
+        let command = daemon.client.start(&id, &wish).await.unwrap().command_id;
+        let (client, sandbox) = (daemon.client.clone(), id.clone());
+        let records = client.logs(&sandbox, &command, 0, true).await.unwrap();
+        // Both a stream and a plain request are under way.
+        let waiting = tokio::spawn({
+            let (client, sandbox, command) = (client.clone(), sandbox.clone(), command.clone());
+            async move { client.wait(&sandbox, &command, None).await }
+        });
+        let release = daemon.client.start(&id, &script("sleep 2; touch go")).await.unwrap();
+        until("the wait is there", || async { !waiting.is_finished() }).await;
+        signal(&daemon.child, stop);
+        until("new connections are refused", || refuses(port)).await;
+        is_refused(kept).await;
+        let heard = outcome(records).await;
+        assert_eq!(heard.text(), "begun\ndone\n", "{stop:?} {release:?}");
+        assert_eq!(waiting.await.unwrap().unwrap().exit_code, 0, "{stop:?}");
+        let ended = timeout(limits::DRAIN * 2, daemon.child.wait()).await.expect("it goes on").unwrap();
+        assert_eq!(ended.code(), Some(0), "{stop:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_signal_ends_the_daemon_at_once() {
+    let (home, port) = (Home::new(), free_port());
+    let mut daemon = DaemonProcess::start(&home, port).await;
+    let id = sandbox(&daemon.client).await;
+    let command = daemon.client.start(&id, &script("sleep 60")).await.unwrap().command_id;
+    let _records = daemon.client.logs(&id, &command, 0, true).await.unwrap();
+    signal(&daemon.child, Signal::TERM);
+    until("new connections are refused", || refuses(port)).await;
+    signal(&daemon.child, Signal::TERM);
+    let ended = timeout(Duration::from_secs(2), daemon.child.wait()).await.expect("it goes on").unwrap();
+    assert_eq!(ended.code(), Some(143));
+
+    // Its command goes on, as after every end of a daemon.
+    let daemon = DaemonProcess::start(&home, port).await;
+    let status = daemon.client.inspect(&id, &command).await.unwrap();
+    assert_eq!(status.exit_code, None);
+    daemon.client.delete(&id).await.unwrap();
+    daemon.kill().await;
+}

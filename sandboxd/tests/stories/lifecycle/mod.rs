@@ -1,0 +1,7 @@
+//! Sandboxes from their creation to their deletion: parking, waking, races and load.
+
+mod parking;
+mod pressure;
+mod promises;
+mod races;
+mod sandboxes;

@@ -1,0 +1,76 @@
+//! Links with a port of their own: which they get, and what becomes of it after them.
+
+use sandbox_api::port::{CreateLink, Link, LinkStyle};
+use sandbox_api::{ErrorCode, SandboxId};
+
+use crate::support::harness::{Daemon, Home, until};
+use crate::support::visitor::{PORT, Place, node, place, sandbox_with_port, serve, visit, visit_with};
+
+async fn made(daemon: &Daemon, sandbox: &SandboxId, style: LinkStyle, ttl_ms: Option<u64>) -> Link {
+    let wish = CreateLink { style: Some(style), ttl_ms };
+    daemon.client.create_link(sandbox, PORT, &wish).await.unwrap()
+}
+
+/// The cookie that who follows a link is given.
+async fn cookie(link: &Link) -> String {
+    let followed = visit(&link.url).await;
+    assert_eq!(followed.status, 303, "{followed:?}");
+    followed.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_a_link_that_ended_is_told_so_at_its_port() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with_port(&daemon, "chat:1").await;
+    serve(&daemon, &sandbox, &node("res.end('secret')")).await;
+    let revoked = made(&daemon, &sandbox, LinkStyle::Port, None).await;
+    let base = format!("http://{}/", place(&revoked.url).host);
+    let cookie = cookie(&revoked).await;
+    assert_eq!(visit_with(&base, &[("cookie", &cookie)]).await.body, "secret");
+    daemon.client.revoke_link(&sandbox, PORT, &revoked.link_id).await.unwrap();
+    for (url, headers, status) in
+        [(&base, &[("cookie", cookie.as_str())][..], 410), (&revoked.url, &[], 410), (&base, &[], 404)]
+    {
+        let seen = visit_with(url, headers).await;
+        assert_eq!(seen.status, status, "{seen:?}");
+        assert!(!seen.body.contains("secret"));
+    }
+    let short = made(&daemon, &sandbox, LinkStyle::Port, Some(1000)).await;
+    until("the link has expired", || async { visit(&short.url).await.status == 410 }).await;
+    let last = made(&daemon, &sandbox, LinkStyle::Port, None).await;
+    daemon.client.delete(&sandbox).await.unwrap();
+    let seen = visit(&last.url).await;
+    assert!(seen.status == 410 && seen.body.contains("sandbox is gone"), "{seen:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_goes_to_the_next_sandbox_only_when_no_other_was_used_longer_ago() {
+    let daemon = Daemon::start_in(Home::new().set("SANDBOXD_PREVIEW_PORTS", "43210-43212")).await;
+    let [one, two] = [sandbox_with_port(&daemon, "chat:1").await, sandbox_with_port(&daemon, "chat:2").await];
+    let port = |link: &Link| {
+        let Place { port, .. } = place(&link.url);
+        port
+    };
+    let first = made(&daemon, &one, LinkStyle::Port, None).await;
+    made(&daemon, &one, LinkStyle::Host, None).await;
+    daemon.client.revoke_link(&one, PORT, &first.link_id).await.unwrap();
+    let second = made(&daemon, &two, LinkStyle::Port, None).await;
+    let third = made(&daemon, &two, LinkStyle::Port, None).await;
+    assert_eq!([&first, &second, &third].map(port), [43210, 43211, 43212]);
+
+    // Only now is there none that nobody had; and what was the first link's is no longer its.
+    let again = made(&daemon, &two, LinkStyle::Port, None).await;
+    assert_eq!((port(&again), visit(&first.url).await.status), (43210, 404));
+    let refused = daemon
+        .client
+        .create_link(&one, PORT, &CreateLink { style: Some(LinkStyle::Port), ttl_ms: None })
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted));
+    for link in [&third, &second] {
+        daemon.client.revoke_link(&two, PORT, &link.link_id).await.unwrap();
+    }
+    assert_eq!(port(&made(&daemon, &one, LinkStyle::Port, None).await), 43212, "it was given up first");
+    daemon.stop().await;
+}

@@ -1,0 +1,57 @@
+//! The operations of the API, as its own document lists them.
+
+use serde_json::{Value, json};
+
+use crate::support::http::Asker;
+
+/// Ids of the right shape that nothing has.
+pub(crate) const NO_SANDBOX: &str = "sbx_0000000000000000";
+
+pub(crate) const NO_COMMAND: &str = "cmd_0000000000000000";
+
+pub(crate) const NO_TERMINAL: &str = "trm_0000000000000000";
+
+pub(crate) const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+
+/// One operation of the document.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) method: String,
+    /// With ids of things that are not there.
+    pub(crate) path: String,
+    pub(crate) said: Value,
+}
+
+impl Operation {
+    pub(crate) fn is_open(&self) -> bool {
+        self.said["security"] == json!([])
+    }
+}
+
+/// Every operation the document tells of, in order of their paths.
+pub(crate) async fn operations(asker: &Asker) -> Vec<Operation> {
+    let document = asker.get("/openapi.json").await.json();
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, said) in item.as_object().unwrap() {
+            let (method, path) = (method.to_uppercase(), filled(path));
+            operations.push(Operation { method, path, said: said.clone() });
+        }
+    }
+    operations
+}
+
+fn filled(path: &str) -> String {
+    let named = [
+        ("{id}", NO_SANDBOX),
+        ("{commandId}", NO_COMMAND),
+        ("{terminalId}", NO_TERMINAL),
+        ("{port}", "3000"),
+        ("{linkId}", "lnk_0000000000000000"),
+        ("{file}", "page.js"),
+        ("{name}", "nothing"),
+    ];
+    let path = named.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value));
+    assert!(!path.contains('{'), "a parameter without a value here: {path}");
+    path
+}

@@ -1,0 +1,7 @@
+//! Terminals: sessions, screens, viewers, the WebSocket and `sandboxd shell`.
+
+mod bounds;
+mod recovery;
+mod session;
+mod shell;
+mod socket;
