@@ -13,7 +13,7 @@ use axum::{Json, Router, routing::post};
 use bash_tools::App;
 use bash_tools::config::{self, Environment, process_environment};
 use bash_tools::gates::{BashToolsLayer, Decision, Gates, access_route};
-use bash_tools::session::SessionKey;
+use bash_tools::session::ChatKey;
 use bash_tools::tools::BashInput;
 use futures::StreamExt;
 use serde_json::json;
@@ -25,7 +25,7 @@ async fn bash(
     tools: Decision,
     Json(input): Json<BashInput>,
 ) -> Response {
-    let key = match SessionKey::chat(&chat) {
+    let key = match ChatKey::chat(&chat) {
         Ok(key) => key,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };

@@ -11,7 +11,7 @@ use crate::config::{self, Environment, Fault, Place};
 use crate::gates::{Decision, Reason};
 use crate::provider::{self, BadCredentials, Docker, DockerWish, Provider, VERCEL_API, Vercel, VercelWish};
 use crate::seed::{GitCredentials, GitSeed, Seed, UploadSeed};
-use crate::session::{SessionKey, SessionLimits, Sessions};
+use crate::session::{ChatKey, SessionLimits, Sessions};
 use crate::tools::{Definition, FLUSH_PAUSE, OutputLimits, Surroundings, ToolLimits, Toolkit, definitions};
 use crate::workspace::Workspace;
 
@@ -135,7 +135,7 @@ impl App {
     ///
     /// # Errors
     /// The gate that is closed.
-    pub fn toolkit(&self, gates: Decision, key: SessionKey) -> Result<Toolkit, Reason> {
+    pub fn toolkit(&self, gates: Decision, key: ChatKey) -> Result<Toolkit, Reason> {
         match gates {
             Decision::Enabled => Ok(Toolkit::new(self.sessions.clone(), key, self.limits.clone())),
             Decision::Disabled(reason) => Err(reason),
@@ -146,7 +146,7 @@ impl App {
     ///
     /// # Errors
     /// The gate that is closed.
-    pub fn workspace(&self, gates: Decision, key: SessionKey) -> Result<Workspace, Reason> {
+    pub fn workspace(&self, gates: Decision, key: ChatKey) -> Result<Workspace, Reason> {
         Ok(Workspace::new(self.toolkit(gates, key)?))
     }
 

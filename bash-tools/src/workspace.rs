@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use crate::provider::{self, Content, Denial, Download, FileList, NetworkPolicy, Provider, Status};
-use crate::session::{Lease, SessionKey, SessionState};
+use crate::session::{ChatKey, Lease, SessionState};
 use crate::tools::{Error, Result, Toolkit};
 
 /// A chat's sandbox, as its user sees it. Cheap to create for each request.
@@ -23,7 +23,7 @@ impl Workspace {
     }
 
     /// Returns the session.
-    pub fn key(&self) -> &SessionKey {
+    pub fn key(&self) -> &ChatKey {
         self.tools.key()
     }
 

@@ -10,7 +10,7 @@ use bash_tools::provider::{
     Command, Content, Download, Error, FileList, FilePart, Opened, Provider, Result, Running, SandboxId,
     Status,
 };
-use bash_tools::session::{SessionKey, SessionLimits, Sessions};
+use bash_tools::session::{ChatKey, SessionLimits, Sessions};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
@@ -20,11 +20,11 @@ const LOOKUPS: usize = 200_000;
 
 pub(crate) async fn measure() {
     println!("\n{TASKS} tasks look up {KEYS} open sessions");
-    let keys: Arc<Vec<SessionKey>> =
-        Arc::new((0..KEYS).map(|number| SessionKey::chat(&number.to_string()).unwrap()).collect());
+    let keys: Arc<Vec<ChatKey>> =
+        Arc::new((0..KEYS).map(|number| ChatKey::chat(&number.to_string()).unwrap()).collect());
     let limits = SessionLimits { max_open: KEYS, idle_ttl: Duration::from_secs(3600) };
     let sessions = Sessions::new(Arc::new(Nowhere), None, limits);
-    let map: Arc<Mutex<HashMap<SessionKey, Arc<SandboxId>>>> = Arc::default();
+    let map: Arc<Mutex<HashMap<ChatKey, Arc<SandboxId>>>> = Arc::default();
     for key in keys.iter() {
         let sandbox = sessions.lease(key).await.unwrap().sandbox().clone();
         map.lock().unwrap().insert(key.clone(), Arc::new(sandbox));
@@ -72,11 +72,11 @@ struct Nowhere;
 
 #[async_trait]
 impl Provider for Nowhere {
-    async fn open(&self, key: &SessionKey) -> Result<Opened> {
+    async fn open(&self, key: &ChatKey) -> Result<Opened> {
         Ok(Opened { sandbox: key.to_string().into(), is_new: true })
     }
 
-    async fn find(&self, _: &SessionKey) -> Result<Option<SandboxId>> {
+    async fn find(&self, _: &ChatKey) -> Result<Option<SandboxId>> {
         Ok(None)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bash_tools::provider::{Docker, DockerWish, NetworkMode, NetworkPolicy};
-use bash_tools::session::{SessionKey, SessionLimits, Sessions};
+use bash_tools::session::{ChatKey, SessionLimits, Sessions};
 use bash_tools::tools::{BashInput, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit};
 use futures::StreamExt;
 use test_daemon::{Daemon, outcome, script};
@@ -27,7 +27,7 @@ pub(crate) async fn measure() {
     let provider = Arc::new(Docker::new(daemon.client.clone(), wish));
     let sessions =
         Sessions::new(provider, None, SessionLimits { max_open: 2, idle_ttl: Duration::from_secs(600) });
-    let key = SessionKey::chat("bench").unwrap();
+    let key = ChatKey::chat("bench").unwrap();
     let limits = ToolLimits {
         timeout: Duration::from_secs(30),
         output: OutputLimits { max_stdout_chars: 12_000, max_stderr_chars: 12_000 },

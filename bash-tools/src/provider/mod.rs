@@ -28,7 +28,7 @@ pub use sandbox_api::sandbox::Posture;
 pub use status::{Limits, SandboxState, Status, Usage};
 pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelWish};
 
-use crate::session::SessionKey;
+use crate::session::ChatKey;
 
 /// Path of the workspace in every sandbox, of either provider.
 pub const WORKSPACE: &str = "/vercel/sandbox/workspace";
@@ -63,10 +63,10 @@ pub struct FilePart {
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
     /// Returns the session's sandbox: created if there is none, woken if it is parked. Safe to repeat.
-    async fn open(&self, key: &SessionKey) -> Result<Opened>;
+    async fn open(&self, key: &ChatKey) -> Result<Opened>;
 
     /// Returns the session's sandbox, if there is one. Neither creates nor wakes it.
-    async fn find(&self, key: &SessionKey) -> Result<Option<SandboxId>>;
+    async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>>;
 
     /// Starts a command. Dropping the result ends the command.
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running>;

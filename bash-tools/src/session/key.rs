@@ -1,15 +1,16 @@
-//! Session keys.
+//! Session keys of chats.
 
 use std::fmt;
 
-/// Key of a session: `chat:<id>` for stored chats, `tmp:<id>` for temporary ones. It has 1 to
-/// [`SessionKey::MAX_BYTES`] bytes, no control characters, and no white space around it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SessionKey(String);
+use sandbox_api::{SessionKey, SessionKeyError};
 
-/// Why a text is not a session key.
+/// Session key of a chat: `chat:<id>` for stored chats, `tmp:<id>` for temporary ones.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChatKey(SessionKey);
+
+/// Why a text is not the id of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadSessionKey {
+pub enum BadChatId {
     /// The text is blank.
     #[error("a chat's id must not be empty")]
     Empty,
@@ -24,44 +25,41 @@ pub enum BadSessionKey {
     Control,
 }
 
-impl SessionKey {
-    /// Maximum length of a key in bytes, as in sandboxd.
-    pub const MAX_BYTES: usize = sandbox_api::limits::MAX_SESSION_KEY_BYTES;
-
+impl ChatKey {
     /// Creates the key of a stored chat. This crate lets every user of the app use every stored chat.
-    pub fn chat(id: &str) -> Result<Self, BadSessionKey> {
+    pub fn chat(id: &str) -> Result<Self, BadChatId> {
         Self::new("chat:", id)
     }
 
     /// Creates the key of a temporary chat. Only a ticket leads here, see [`TemporaryChats`](super::TemporaryChats).
-    pub(super) fn temporary(id: &str) -> Result<Self, BadSessionKey> {
+    pub(super) fn temporary(id: &str) -> Result<Self, BadChatId> {
         Self::new("tmp:", id)
     }
 
-    fn new(kind: &str, id: &str) -> Result<Self, BadSessionKey> {
+    fn new(kind: &str, id: &str) -> Result<Self, BadChatId> {
         let id = id.trim();
-        let limit = Self::MAX_BYTES - kind.len();
         if id.is_empty() {
-            return Err(BadSessionKey::Empty);
+            return Err(BadChatId::Empty);
         }
-        if id.len() > limit {
-            return Err(BadSessionKey::TooLong { limit });
+        match format!("{kind}{id}").parse() {
+            Ok(key) => Ok(Self(key)),
+            Err(SessionKeyError::Length) => {
+                Err(BadChatId::TooLong { limit: SessionKey::MAX_BYTES - kind.len() })
+            }
+            Err(SessionKeyError::Control) => Err(BadChatId::Control),
+            Err(SessionKeyError::SurroundingSpace) => unreachable!("the id was trimmed"),
         }
-        if id.chars().any(char::is_control) {
-            return Err(BadSessionKey::Control);
-        }
-        Ok(Self(format!("{kind}{id}")))
     }
 
     /// Returns the key in the form that sandboxd accepts.
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
-impl fmt::Display for SessionKey {
+impl fmt::Display for ChatKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        self.0.fmt(f)
     }
 }
 
@@ -71,13 +69,13 @@ mod tests {
 
     #[test]
     fn a_key_is_a_chats_id_with_its_kind() {
-        assert_eq!(SessionKey::chat(" 42 ").unwrap().as_str(), "chat:42");
+        assert_eq!(ChatKey::chat(" 42 ").unwrap().as_str(), "chat:42");
         let longest = "x".repeat(SessionKey::MAX_BYTES - 5);
-        assert_eq!(SessionKey::chat(&longest).unwrap().as_str().len(), SessionKey::MAX_BYTES);
-        assert_eq!(SessionKey::chat(&format!("{longest}x")), Err(BadSessionKey::TooLong { limit: 507 }));
-        assert_eq!(SessionKey::chat(" \t "), Err(BadSessionKey::Empty));
-        assert_eq!(SessionKey::chat("a\0b"), Err(BadSessionKey::Control));
-        assert_eq!(SessionKey::chat("a\nb"), Err(BadSessionKey::Control));
-        assert_eq!(SessionKey::chat("../é 🦀").unwrap().as_str(), "chat:../é 🦀");
+        assert_eq!(ChatKey::chat(&longest).unwrap().as_str().len(), SessionKey::MAX_BYTES);
+        assert_eq!(ChatKey::chat(&format!("{longest}x")), Err(BadChatId::TooLong { limit: 507 }));
+        assert_eq!(ChatKey::chat(" \t "), Err(BadChatId::Empty));
+        assert_eq!(ChatKey::chat("a\0b"), Err(BadChatId::Control));
+        assert_eq!(ChatKey::chat("a\nb"), Err(BadChatId::Control));
+        assert_eq!(ChatKey::chat("../é 🦀").unwrap().as_str(), "chat:../é 🦀");
     }
 }

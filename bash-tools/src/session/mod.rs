@@ -12,7 +12,7 @@ mod slot;
 mod temporary;
 
 pub use error::Error;
-pub use key::{BadSessionKey, SessionKey};
+pub use key::{BadChatId, ChatKey};
 pub use open::{Lease, SessionLimits, Sessions};
 pub use slot::SessionState;
 pub use temporary::{BadTicket, TemporaryChats};

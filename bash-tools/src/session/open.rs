@@ -12,7 +12,7 @@ use tokio::time::{interval, timeout};
 
 use super::places::{Deleting, InUse, Leaving, Places};
 use super::slot::{Opening, Pinned, Slot};
-use super::{Error, SessionKey, SessionState};
+use super::{ChatKey, Error, SessionState};
 use crate::provider::{self, Opened, Provider, SandboxId};
 use crate::seed::{Seed, SeedState};
 
@@ -70,17 +70,13 @@ impl Sessions {
 
     /// Returns the session's sandbox, and opens and seeds it if necessary. Concurrent callers wait for the same
     /// opening. It continues if they leave.
-    pub async fn lease(&self, key: &SessionKey) -> Result<Lease, Error> {
+    pub async fn lease(&self, key: &ChatKey) -> Result<Lease, Error> {
         self.lease_and_tell(key, |_| {}).await
     }
 
     /// Same as [`lease`](Self::lease). `tell` receives each state of the opening. It is not called if the session is
     /// already open.
-    pub async fn lease_and_tell(
-        &self,
-        key: &SessionKey,
-        tell: impl Fn(&SessionState),
-    ) -> Result<Lease, Error> {
+    pub async fn lease_and_tell(&self, key: &ChatKey, tell: impl Fn(&SessionState)) -> Result<Lease, Error> {
         let pinned = match self.find(key) {
             Some(pinned) => pinned,
             None => self.begin(key, true)?,
@@ -94,7 +90,7 @@ impl Sessions {
 
     /// Opens the session in advance if there is a free slot, and does not wait. No other session is released for it,
     /// because it is not requested yet.
-    pub fn prewarm(&self, key: &SessionKey) {
+    pub fn prewarm(&self, key: &ChatKey) {
         if self.find(key).is_none()
             && let Err(error) = self.begin(key, false)
         {
@@ -103,24 +99,24 @@ impl Sessions {
     }
 
     /// Returns the state of the session.
-    pub fn state(&self, key: &SessionKey) -> SessionState {
+    pub fn state(&self, key: &ChatKey) -> SessionState {
         self.inner.places().get(key).map_or(SessionState::Closed, |slot| slot.state())
     }
 
     /// Returns the state of the session's seed, if the app has one.
-    pub fn seed_state(&self, key: &SessionKey) -> Option<SeedState> {
+    pub fn seed_state(&self, key: &ChatKey) -> Option<SeedState> {
         self.inner.seed.as_ref()?;
         Some(self.inner.places().get(key).map_or(SeedState::Pending, |slot| slot.seed_state()))
     }
 
     /// Forgets a sandbox that the provider has lost, so that the next use creates another.
-    pub fn forget(&self, key: &SessionKey, lost: &SandboxId) {
+    pub fn forget(&self, key: &ChatKey, lost: &SandboxId) {
         self.inner.places().forget(key, lost);
     }
 
     /// Parks the session's sandbox and keeps its files, whether or not it is open here. Fails with
     /// [`provider::Error::Busy`] and changes nothing if it is in use. Safe to repeat.
-    pub async fn park(&self, key: &SessionKey) -> provider::Result<()> {
+    pub async fn park(&self, key: &ChatKey) -> provider::Result<()> {
         let busy = |InUse| provider::Error::Busy { said: "the sandbox is in use".into() };
         let leaving = self.inner.places().close_unused(key).map_err(busy)?;
         // Runs in a task, because the next opening of the session waits for its end.
@@ -130,18 +126,18 @@ impl Sessions {
 
     /// Removes the session's sandbox and its files, whether or not it is open here or in use. An opening in progress
     /// is stopped. A session opened after this call is a new one. Safe to repeat.
-    pub async fn delete(&self, key: &SessionKey) -> provider::Result<()> {
+    pub async fn delete(&self, key: &ChatKey) -> provider::Result<()> {
         let deleting = self.inner.places().delete(key);
         let (inner, key) = (Arc::clone(&self.inner), key.clone());
         to_the_end(async move { inner.delete(&key, deleting).await }).await
     }
 
-    fn find(&self, key: &SessionKey) -> Option<Pinned> {
+    fn find(&self, key: &ChatKey) -> Option<Pinned> {
         self.inner.places().pin(key)
     }
 
     /// Takes a slot for the session and starts to open it.
-    fn begin(&self, key: &SessionKey, may_close: bool) -> Result<Pinned, Error> {
+    fn begin(&self, key: &ChatKey, may_close: bool) -> Result<Pinned, Error> {
         let mut places = self.inner.places();
         // Another caller may have started since the lookup.
         if let Some(pinned) = places.pin(key) {
@@ -161,7 +157,7 @@ impl Inner {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn open(inner: Arc<Self>, key: SessionKey, slot: Arc<Slot>, leaving: Option<Leaving>) {
+    async fn open(inner: Arc<Self>, key: ChatKey, slot: Arc<Slot>, leaving: Option<Leaving>) {
         let unsettled = Unsettled(&slot);
         if let Some(leaving) = leaving {
             inner.release(leaving).await;
@@ -177,19 +173,19 @@ impl Inner {
     }
 
     /// A sandbox that is being released must not be used, because it would stop during use.
-    async fn wait_until_left(&self, key: &SessionKey) {
+    async fn wait_until_left(&self, key: &ChatKey) {
         while let Some(mut is_gone) = self.leaving(key) {
             // Nothing is ever sent. The wait ends when the sender is dropped.
             let _ = is_gone.changed().await;
         }
     }
 
-    fn leaving(&self, key: &SessionKey) -> Option<watch::Receiver<()>> {
+    fn leaving(&self, key: &ChatKey) -> Option<watch::Receiver<()>> {
         // A task that was ended from outside must not block the session.
         self.places().leaving(key).filter(|is_gone| is_gone.has_changed().is_ok())
     }
 
-    async fn try_open(&self, key: &SessionKey, slot: &Slot) -> Result<SandboxId, Error> {
+    async fn try_open(&self, key: &ChatKey, slot: &Slot) -> Result<SandboxId, Error> {
         tokio::select! {
             biased;
             () = slot.is_deleted() => return Err(Error::Deleted),
@@ -229,7 +225,7 @@ impl Inner {
         self.places().left(gate);
     }
 
-    async fn park(&self, key: &SessionKey, leaving: Option<Leaving>) -> provider::Result<()> {
+    async fn park(&self, key: &ChatKey, leaving: Option<Leaving>) -> provider::Result<()> {
         let (sandbox, gate) = match leaving {
             Some(Leaving { sandbox, gate }) => (Some(sandbox), Some(gate)),
             None => (self.provider.find(key).await?, None),
@@ -247,14 +243,14 @@ impl Inner {
         }
     }
 
-    async fn delete(&self, key: &SessionKey, deleting: Deleting) -> provider::Result<()> {
+    async fn delete(&self, key: &ChatKey, deleting: Deleting) -> provider::Result<()> {
         let Deleting { slot, gate } = deleting;
         let deleted = self.delete_opened(key, slot).await;
         self.places().left(gate);
         deleted
     }
 
-    async fn delete_opened(&self, key: &SessionKey, slot: Option<Arc<Slot>>) -> provider::Result<()> {
+    async fn delete_opened(&self, key: &ChatKey, slot: Option<Arc<Slot>>) -> provider::Result<()> {
         let opened = match slot {
             Some(slot) => slot.wait(|_| {}).await.ok(),
             None => None,

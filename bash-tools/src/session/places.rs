@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::slot::{Pinned, Slot};
-use super::{Error, SessionKey};
+use super::{ChatKey, Error};
 use crate::provider::SandboxId;
 
 /// Maximum number of sandboxes that are remembered as never used, because their seeds failed.
@@ -17,11 +17,11 @@ const MAX_UNTOUCHED: usize = 1024;
 pub(super) struct Places {
     max_open: usize,
     began: Instant,
-    open: HashMap<SessionKey, Arc<Slot>>,
+    open: HashMap<ChatKey, Arc<Slot>>,
     /// Sandboxes that were created here and never used.
     untouched: HashSet<SandboxId>,
     /// Sessions whose sandboxes are being released or deleted. The sender is dropped when that is done.
-    leaving: HashMap<SessionKey, watch::Receiver<()>>,
+    leaving: HashMap<ChatKey, watch::Receiver<()>>,
 }
 
 /// The session is in use and stays open.
@@ -30,7 +30,7 @@ pub(super) struct InUse;
 
 /// Keeps a session from being opened while it exists.
 pub(super) struct Gate {
-    key: SessionKey,
+    key: ChatKey,
     gone: watch::Sender<()>,
 }
 
@@ -58,12 +58,12 @@ impl Places {
         }
     }
 
-    pub(super) fn get(&self, key: &SessionKey) -> Option<&Slot> {
+    pub(super) fn get(&self, key: &ChatKey) -> Option<&Slot> {
         self.open.get(key).map(|slot| &**slot)
     }
 
     /// Returns the session's slot, unless its opening has failed.
-    pub(super) fn pin(&self, key: &SessionKey) -> Option<Pinned> {
+    pub(super) fn pin(&self, key: &ChatKey) -> Option<Pinned> {
         self.open.get(key).filter(|slot| !slot.has_failed()).map(Pinned::new)
     }
 
@@ -71,7 +71,7 @@ impl Places {
     /// slot: a failed one or, if `may_close`, the one that is idle longest.
     pub(super) fn take(
         &mut self,
-        key: &SessionKey,
+        key: &ChatKey,
         may_close: bool,
     ) -> Result<(Pinned, Option<Leaving>), Error> {
         let mut leaving = None;
@@ -85,7 +85,7 @@ impl Places {
         Ok((pinned, leaving))
     }
 
-    fn idle_longest(&self, may_close: bool) -> Option<SessionKey> {
+    fn idle_longest(&self, may_close: bool) -> Option<ChatKey> {
         let idle = self.open.iter().filter(|(_, slot)| slot.is_idle() && (may_close || slot.has_failed()));
         idle.min_by_key(|(_, slot)| (!slot.has_failed(), slot.last_used_ms())).map(|(key, _)| key.clone())
     }
@@ -95,18 +95,18 @@ impl Places {
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let is_over =
             |slot: &Slot| slot.is_idle() && slot.now_ms().saturating_sub(slot.last_used_ms()) >= ttl_ms;
-        let over: Vec<SessionKey> =
+        let over: Vec<ChatKey> =
             self.open.iter().filter(|(_, slot)| is_over(slot)).map(|(key, _)| key.clone()).collect();
         over.into_iter().filter_map(|key| self.close(key)).collect()
     }
 
-    fn close(&mut self, key: SessionKey) -> Option<Leaving> {
+    fn close(&mut self, key: ChatKey) -> Option<Leaving> {
         let sandbox = self.open.remove(&key)?.sandbox()?;
         Some(Leaving { sandbox, gate: self.shut(key) })
     }
 
     /// Closes one session, unless it is in use.
-    pub(super) fn close_unused(&mut self, key: &SessionKey) -> Result<Option<Leaving>, InUse> {
+    pub(super) fn close_unused(&mut self, key: &ChatKey) -> Result<Option<Leaving>, InUse> {
         match self.open.get(key) {
             Some(slot) if !slot.is_idle() => Err(InUse),
             _ => Ok(self.close(key.clone())),
@@ -114,7 +114,7 @@ impl Places {
     }
 
     /// Takes the session's slot away, even if it is in use.
-    pub(super) fn delete(&mut self, key: &SessionKey) -> Deleting {
+    pub(super) fn delete(&mut self, key: &ChatKey) -> Deleting {
         let slot = self.open.remove(key);
         if let Some(slot) = &slot {
             slot.delete();
@@ -123,14 +123,14 @@ impl Places {
     }
 
     /// Blocks the session. Callers that wait for an earlier gate wait for this one afterwards.
-    fn shut(&mut self, key: SessionKey) -> Gate {
+    fn shut(&mut self, key: ChatKey) -> Gate {
         let (gone, is_gone) = watch::channel(());
         self.leaving.insert(key.clone(), is_gone);
         Gate { key, gone }
     }
 
     /// What to wait for before the session can be opened.
-    pub(super) fn leaving(&self, key: &SessionKey) -> Option<watch::Receiver<()>> {
+    pub(super) fn leaving(&self, key: &ChatKey) -> Option<watch::Receiver<()>> {
         self.leaving.get(key).cloned()
     }
 
@@ -155,7 +155,7 @@ impl Places {
     }
 
     /// Takes the session's slot away if it has this sandbox.
-    pub(super) fn forget(&mut self, key: &SessionKey, lost: &SandboxId) {
+    pub(super) fn forget(&mut self, key: &ChatKey, lost: &SandboxId) {
         if self.get(key).is_some_and(|slot| slot.sandbox().as_ref() == Some(lost)) {
             self.open.remove(key);
         }
@@ -167,8 +167,8 @@ mod tests {
     use super::*;
     use crate::session::slot::Opening;
 
-    fn key(chat: &str) -> SessionKey {
-        SessionKey::chat(chat).unwrap()
+    fn key(chat: &str) -> ChatKey {
+        ChatKey::chat(chat).unwrap()
     }
 
     /// Opens a session whose sandbox has the same name.

@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use super::SessionKey;
+use super::ChatKey;
 
 /// Issues and verifies tickets. Two instances with the same secret accept each other's.
 #[derive(Clone)]
@@ -38,12 +38,12 @@ impl TemporaryChats {
 
     /// Returns the session of a ticket. Its key contains only the id, so knowing the key is not enough to make a
     /// ticket.
-    pub fn key(&self, ticket: &str) -> Result<SessionKey, BadTicket> {
+    pub fn key(&self, ticket: &str) -> Result<ChatKey, BadTicket> {
         let (id, code) = ticket.split_once('.').ok_or(BadTicket)?;
         let code = BASE64_URL_SAFE_NO_PAD.decode(code).map_err(|_| BadTicket)?;
         // Compared in constant time.
         self.code(id).verify_slice(&code).map_err(|_| BadTicket)?;
-        SessionKey::temporary(id).map_err(|_| BadTicket)
+        ChatKey::temporary(id).map_err(|_| BadTicket)
     }
 
     fn code(&self, id: &str) -> Hmac<Sha256> {

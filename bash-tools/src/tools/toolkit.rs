@@ -13,7 +13,7 @@ use super::input::{
 use super::output::{BashOutput, OutputLimits};
 use super::{Error, Result, read};
 use crate::provider::{self, Command, Provider, Running, SandboxId};
-use crate::session::{Lease, SessionKey, SessionState, Sessions};
+use crate::session::{ChatKey, Lease, SessionState, Sessions};
 
 /// Limits of a chat's tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,18 +33,18 @@ pub struct ToolLimits {
 #[derive(Debug, Clone)]
 pub struct Toolkit {
     sessions: Sessions,
-    key: SessionKey,
+    key: ChatKey,
     limits: ToolLimits,
 }
 
 impl Toolkit {
     /// Creates the tools for the chat of a session.
-    pub fn new(sessions: Sessions, key: SessionKey, limits: ToolLimits) -> Self {
+    pub fn new(sessions: Sessions, key: ChatKey, limits: ToolLimits) -> Self {
         Self { sessions, key, limits }
     }
 
     /// Returns the session.
-    pub fn key(&self) -> &SessionKey {
+    pub fn key(&self) -> &ChatKey {
         &self.key
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bash_tools::provider::{Docker, DockerWish, NetworkMode, NetworkPolicy, Provider};
-use bash_tools::session::{SessionKey, SessionLimits, Sessions};
+use bash_tools::session::{ChatKey, SessionLimits, Sessions};
 use bash_tools::tools::{BashInput, BashOutput, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit};
 use futures::{Stream, StreamExt};
 use sandbox_client::Client;
@@ -61,8 +61,8 @@ pub(crate) fn sandboxd(client: Client) -> Arc<dyn Provider> {
     Arc::new(Docker::new(client, wish))
 }
 
-pub(crate) fn key(chat: &str) -> SessionKey {
-    SessionKey::chat(chat).unwrap()
+pub(crate) fn key(chat: &str) -> ChatKey {
+    ChatKey::chat(chat).unwrap()
 }
 
 /// Small ones, so that stories reach them.

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use bash_tools::session::SessionKey;
+use bash_tools::session::ChatKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ pub(super) async fn delete(State(api): State<Api>, who: Who) -> Result<StatusCod
 }
 
 /// Whoever may delete a chat may delete what is in its sandbox, whatever else the gates say of the tools.
-async fn delete_sandbox(api: &Api, key: &SessionKey) -> Result<()> {
+async fn delete_sandbox(api: &Api, key: &ChatKey) -> Result<()> {
     if let Some(tools) = &api.tools {
         tools.sessions().delete(key).await.map_err(|error| Error::Sandbox(error.into()))?;
     }

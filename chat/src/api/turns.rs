@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bash_tools::session::SessionKey;
+use bash_tools::session::ChatKey;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,7 +20,7 @@ const MAX_TURNS: usize = 64;
 /// The turns. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Turns {
-    under_way: Arc<Mutex<HashMap<SessionKey, Entry>>>,
+    under_way: Arc<Mutex<HashMap<ChatKey, Entry>>>,
     tasks: TaskTracker,
     /// Cancelled with the app, and what ends each turn with it: also one that has only its last words left, and no place.
     stop: CancellationToken,
@@ -37,14 +37,14 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct TurnPlace {
     turns: Turns,
-    key: SessionKey,
+    key: ChatKey,
     entry: Entry,
 }
 
 impl Turns {
     /// A place for a turn of a chat that has none under way. One that was ended is waited for, because a person who stops an
     /// answer may send the next message before the command of the last one is dead.
-    pub(super) async fn begin(&self, key: &SessionKey) -> Result<TurnPlace> {
+    pub(super) async fn begin(&self, key: &ChatKey) -> Result<TurnPlace> {
         let before = self.under_way().get(key).cloned();
         if let Some(Entry { ended, .. }) = before.filter(|entry| entry.cancel.is_cancelled()) {
             let _ = timeout(END, ended.cancelled()).await;
@@ -52,7 +52,7 @@ impl Turns {
         self.take(key, MAX_TURNS)
     }
 
-    fn take(&self, key: &SessionKey, places: usize) -> Result<TurnPlace> {
+    fn take(&self, key: &ChatKey, places: usize) -> Result<TurnPlace> {
         let mut under_way = self.under_way();
         if under_way.contains_key(key) {
             return Err(Error::Busy {
@@ -67,7 +67,7 @@ impl Turns {
         Ok(TurnPlace { turns: self.clone(), key: key.clone(), entry })
     }
 
-    pub(super) fn is_under_way(&self, key: &SessionKey) -> bool {
+    pub(super) fn is_under_way(&self, key: &ChatKey) -> bool {
         self.under_way().contains_key(key)
     }
 
@@ -77,7 +77,7 @@ impl Turns {
     }
 
     /// Ends a chat's turn, and takes its place, so that no other begins meanwhile.
-    pub(super) async fn end(&self, key: &SessionKey) -> Result<TurnPlace> {
+    pub(super) async fn end(&self, key: &ChatKey) -> Result<TurnPlace> {
         let ends_at = Instant::now() + END;
         loop {
             let entry = self.under_way().get(key).cloned();
@@ -102,7 +102,7 @@ impl Turns {
         let _ = timeout(END, self.tasks.wait()).await;
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashMap<SessionKey, Entry>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<ChatKey, Entry>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,7 +128,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_ends_a_turn_has_its_place() {
         let turns = Turns::default();
-        let key = SessionKey::chat("1").unwrap();
+        let key = ChatKey::chat("1").unwrap();
         let place = turns.begin(&key).await.unwrap();
         turns.spawn(async move { place.cancel().clone().cancelled_owned().await });
         let place = turns.end(&key).await.unwrap();
@@ -141,7 +141,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_next_turn_waits_for_one_that_was_ended() {
         let turns = Turns::default();
-        let key = SessionKey::chat("1").unwrap();
+        let key = ChatKey::chat("1").unwrap();
         let place = turns.begin(&key).await.unwrap();
         assert!(matches!(turns.begin(&key).await, Err(Error::Busy { .. })));
         place.cancel().cancel();
@@ -155,7 +155,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn last_words_end_with_the_app() {
         let turns = Turns::default();
-        let place = turns.begin(&SessionKey::chat("1").unwrap()).await.unwrap();
+        let place = turns.begin(&ChatKey::chat("1").unwrap()).await.unwrap();
         let last_words = place.cancel().clone().cancelled_owned();
         drop(place);
         turns.spawn(last_words);
@@ -167,7 +167,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_does_not_end_is_told_of() {
         let turns = Turns::default();
-        let key = SessionKey::chat("1").unwrap();
+        let key = ChatKey::chat("1").unwrap();
         let _place = turns.begin(&key).await.unwrap();
         assert!(matches!(turns.end(&key).await, Err(Error::Busy { .. })));
     }

@@ -3,7 +3,7 @@
 use axum::extract::{FromRequestParts, Path};
 use bash_tools::Workspace;
 use bash_tools::gates::Decision;
-use bash_tools::session::SessionKey;
+use bash_tools::session::ChatKey;
 use http::HeaderMap;
 use http::header::HeaderName;
 use http::request::Parts;
@@ -21,7 +21,7 @@ const MAX_ID_CHARS: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct Who {
     pub(super) id: String,
-    pub(super) key: SessionKey,
+    pub(super) key: ChatKey,
     pub(super) is_kept: bool,
 }
 
@@ -34,7 +34,7 @@ impl Who {
             return Err(bad("must be 1 to 64 letters, digits, - and _"));
         }
         let Some(ticket) = headers.get(&TICKET) else {
-            let key = SessionKey::chat(id).map_err(|error| bad(&error.to_string()))?;
+            let key = ChatKey::chat(id).map_err(|error| bad(&error.to_string()))?;
             return Ok(Self { id: id.to_owned(), key, is_kept: true });
         };
         let ticket = ticket.to_str().unwrap_or_default();

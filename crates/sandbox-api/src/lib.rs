@@ -15,11 +15,13 @@ pub mod object;
 pub mod orphan;
 pub mod port;
 pub mod sandbox;
+pub mod session;
 pub mod terminal;
 
 pub use error::{ErrorBody, ErrorCode};
 pub use id::{CommandId, IdError, LinkId, SandboxId, TerminalId};
 pub use sandbox::StringMap;
+pub use session::{SessionKey, SessionKeyError};
 
 /// Header for the admin token. `Authorization: Bearer` is accepted too.
 pub const TOKEN_HEADER: &str = "x-remcochat-admin-token";

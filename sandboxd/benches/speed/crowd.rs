@@ -13,7 +13,7 @@ use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Resources, SandboxList,
 use sandbox_client::Client;
 use sandboxd::engine::SandboxLabels;
 use sandboxd::model::layout::volume_name;
-use sandboxd::model::{SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot};
+use sandboxd::model::{SandboxRecord, SandboxSpec, Stage, Transport, UidSlot};
 use sandboxd::store::Store;
 use tokio::time::sleep;
 
@@ -184,7 +184,7 @@ fn parked(slot: UidSlot, now_ms: i64) -> SandboxRecord {
         spec: SandboxSpec {
             env: map("VARIABLE", 8),
             metadata: map("label", 2),
-            ..SandboxSpec::new(SessionKey::parse(&key, "sessionKey").unwrap())
+            ..SandboxSpec::new(key.parse().unwrap())
         },
         stage: Stage::Parked,
         created_at_ms: now_ms,

@@ -17,7 +17,7 @@ use sandboxd::engine::{
     ContainerPlan, DiskPool, Disks, Engine, EngineAddress, SandboxLabels, container_body,
 };
 use sandboxd::model::layout::{HOSTS, HOSTS_NAME, PROFILE, PROFILE_NAME, container_name};
-use sandboxd::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
+use sandboxd::model::{Resources, SandboxSpec, Transport, UidSlot};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -139,7 +139,7 @@ impl Rival {
     }
 
     async fn plan(&self) -> ContainerPlan {
-        let spec = SandboxSpec::new(SessionKey::parse("bench", "sessionKey").unwrap());
+        let spec = SandboxSpec::new("bench".parse().unwrap());
         let disk = match &self.disks {
             Some((_, pool)) => Some(pool.take(spec.resources.disk_mb()).await.unwrap()),
             None => None,

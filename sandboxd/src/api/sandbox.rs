@@ -18,7 +18,7 @@ use super::params::{self, Params, Path};
 use super::{ApiState, network};
 use crate::model::network::NetworkWish;
 use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
-use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, SessionKey, Stage, limits};
+use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
 use crate::service::{self, Changes, SandboxView, Seccomp, Selection, Service};
 
 /// Create or reconnect to a sandbox.
@@ -56,7 +56,7 @@ pub(super) async fn create(
 pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Result<Json<SandboxList>> {
     let limit = params::optional(&params, "limit", "a number")?.unwrap_or(limits::DEFAULT_PAGE);
     let selection = Selection {
-        session_key: params.get("sessionKey").map(|key| SessionKey::parse(key, "sessionKey")).transpose()?,
+        session_key: params.get("sessionKey").map(|key| key.parse().map_err(FieldError::from)).transpose()?,
         stages: params.get("state").map(|state| stages_of(state)).transpose()?,
         after: params.get("cursor").map(|cursor| cursor_of(cursor)).transpose()?,
         limit: checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PAGE))? as usize,
@@ -157,7 +157,7 @@ fn spec_of(wish: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
         return Err(service::Error::ImageNotAllowed { image: image.clone() }.into());
     }
     Ok(SandboxSpec {
-        session_key: SessionKey::parse(&wish.session_key, "sessionKey")?,
+        session_key: wish.session_key.parse().map_err(FieldError::from)?,
         runtime: runtime_of(wish.runtime.as_deref())?,
         image: wish.image.clone(),
         idle_ttl: wish.idle_ttl_ms.map_or(Ok(service.limits().default_idle_ttl), idle_ttl_of)?,

@@ -12,7 +12,7 @@ use bollard::query_parameters::InspectContainerOptions;
 use futures::StreamExt;
 use sandbox_api::SandboxId;
 use sandboxd::engine::{ContainerPlan, Disks, Engine, EngineAddress, SandboxLabels};
-use sandboxd::model::{Disk, Instance, Resources, SandboxSpec, SessionKey, Transport, UidSlot};
+use sandboxd::model::{Disk, Instance, Resources, SandboxSpec, Transport, UidSlot};
 use test_daemon::{agent_program, remove_all};
 
 /// Bound of every wait for a condition.
@@ -72,7 +72,7 @@ impl Ground {
                 disk: disk.map(|(_, disk)| disk.clone()),
                 spec: SandboxSpec {
                     resources: Resources::new(wish).unwrap(),
-                    ..SandboxSpec::new(SessionKey::parse("disks", "sessionKey").unwrap())
+                    ..SandboxSpec::new("disks".parse().unwrap())
                 },
             },
             image: IMAGE.into(),

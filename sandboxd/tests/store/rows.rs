@@ -193,7 +193,7 @@ fn record() -> impl Strategy<Value = SandboxRecord> {
 }
 
 fn spec() -> impl Strategy<Value = SandboxSpec> {
-    let key = "\\PC{1,60}".prop_filter_map("blank", |text| SessionKey::parse(&text, "k").ok());
+    let key = "\\PC{1,60}".prop_filter_map("blank", |text| text.parse::<SessionKey>().ok());
     let mode = prop::sample::select(NetworkMode::ALL.to_vec());
     let rule = "(\\*\\.)?[a-z]{1,9}\\.[a-z]{2,5}(:[1-9][0-9]{0,3})?";
     let network = (mode, prop::collection::vec(rule, 0..4))

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sandbox_api::command::EndReason;
 use sandbox_api::{CommandId, SandboxId};
 use sandboxd::model::{
-    CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, SessionKey, Stage,
-    Transport, UidSlot,
+    CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, Stage, Transport,
+    UidSlot,
 };
 use sandboxd::store::Store;
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ pub(crate) async fn store() -> (TempDir, Store) {
 
 /// A sandbox that differs from those of other numbers.
 pub(crate) fn sandbox(number: u32) -> SandboxRecord {
-    let key = SessionKey::parse(&format!("chat:{number}"), "sessionKey").unwrap();
+    let key = format!("chat:{number}").parse().unwrap();
     SandboxRecord {
         id: sandbox_id(number),
         slot: UidSlot::of_uid(UidSlot::FIRST_UID + number).unwrap(),

@@ -1,7 +1,7 @@
 //! Runs one command in the sandbox of a chat: `cargo run -- 'uname -a'`.
 
 use bash_tools::tools::{BashInput, CancellationToken};
-use bash_tools::{App, gates::Decision, session::SessionKey};
+use bash_tools::{App, gates::Decision, session::ChatKey};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -9,7 +9,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("SANDBOXD_URL").unwrap_or("http://127.0.0.1:8080".into());
     let token = std::env::var("SANDBOXD_ADMIN_TOKEN").unwrap_or_default();
     let app = App::builder().sandboxd(&url, &token).build()?;
-    let tools = app.toolkit(Decision::Enabled, SessionKey::chat("42")?)?;
+    let tools = app.toolkit(Decision::Enabled, ChatKey::chat("42")?)?;
     let output = tools.bash_whole(BashInput { command }, CancellationToken::new()).await?;
     print!("{}", output.stdout);
     eprint!("{}", output.stderr);

@@ -23,7 +23,7 @@ use super::{
     Command, Content, Denial, Download, End, EndReason, Error, Event, FileList, FilePart, NetworkMode,
     NetworkPolicy, Opened, Provider, Result, Running, SandboxId, Status,
 };
-use crate::session::SessionKey;
+use crate::session::ChatKey;
 
 /// Deadline for unpacking an archive, which may use a slow connection.
 const UNPACK: Duration = Duration::from_secs(15 * 60);
@@ -63,7 +63,7 @@ impl Docker {
         Self { client, wish, lists: Arc::default() }
     }
 
-    fn wish_for(&self, key: &SessionKey) -> CreateSandbox {
+    fn wish_for(&self, key: &ChatKey) -> CreateSandbox {
         let DockerWish { runtime, idle_ttl, vcpus, memory_mb, network, ports } = &self.wish;
         let mode = network.mode.as_str();
         CreateSandbox {
@@ -94,7 +94,7 @@ impl Docker {
 
 #[async_trait]
 impl Provider for Docker {
-    async fn open(&self, key: &SessionKey) -> Result<Opened> {
+    async fn open(&self, key: &ChatKey) -> Result<Opened> {
         let made = self.client.create_or_reconnect(&self.wish_for(key)).await.map_err(fault)?;
         if !self.wish.network.allow.is_empty() {
             self.add_hosts(&made.sandbox_id, &self.wish.network.allow).await?;
@@ -102,7 +102,7 @@ impl Provider for Docker {
         Ok(Opened { sandbox: made.sandbox_id.as_str().to_owned().into(), is_new: made.created })
     }
 
-    async fn find(&self, key: &SessionKey) -> Result<Option<SandboxId>> {
+    async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>> {
         let which = ListSandboxes { session_key: Some(key.as_str().to_owned()), ..ListSandboxes::default() };
         let found = self.client.list(&which).await.map_err(fault)?.sandboxes;
         Ok(found.into_iter().next().map(|sandbox| sandbox.sandbox_id.as_str().to_owned().into()))

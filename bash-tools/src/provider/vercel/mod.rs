@@ -35,7 +35,7 @@ use super::{
     Command, Content, Download, Error, FileList, FilePart, Opened, Provider, Result, Running, SandboxId,
     Status,
 };
-use crate::session::SessionKey;
+use crate::session::ChatKey;
 
 /// Base URL of Vercel's API.
 pub const VERCEL_API: &str = "https://vercel.com/api";
@@ -92,11 +92,11 @@ impl Vercel {
 
 #[async_trait]
 impl Provider for Vercel {
-    async fn open(&self, key: &SessionKey) -> Result<Opened> {
+    async fn open(&self, key: &ChatKey) -> Result<Opened> {
         Ok(self.find_or_create(key).await?)
     }
 
-    async fn find(&self, key: &SessionKey) -> Result<Option<SandboxId>> {
+    async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>> {
         Ok(self.find_by_key(key).await?)
     }
 

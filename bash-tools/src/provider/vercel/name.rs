@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 use super::fault::Fault;
 use super::wire::Found;
 use crate::provider::SandboxId;
-use crate::session::SessionKey;
+use crate::session::ChatKey;
 
 /// Maximum length of a name, which is at most Vercel's limit.
 const MAX_NAME_BYTES: usize = 63;
 
 /// Name of a session's sandbox: the key if Vercel accepts it, or else a digest of it.
-pub(super) fn name_of(key: &SessionKey) -> String {
+pub(super) fn name_of(key: &ChatKey) -> String {
     let readable = key.as_str().replacen(':', "-", 1);
     let is_plain = readable.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
     let name = format!("bash-tools-{readable}");
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     fn name(chat: &str) -> String {
-        name_of(&SessionKey::chat(chat).unwrap())
+        name_of(&ChatKey::chat(chat).unwrap())
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::name::{id, name_of, parts};
 use super::wire::{Found, MakeDirectory};
 use crate::provider::{Limits, Opened, SandboxId, SandboxState, Status, WORKSPACE};
-use crate::session::SessionKey;
+use crate::session::ChatKey;
 
 /// Maximum time to wait until a stopping sandbox can be woken.
 const STOPPING: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ const MEMORY_PER_VCPU: u64 = 2048 * 1024 * 1024;
 const MAX_REMEMBERED: usize = 1024;
 
 impl Vercel {
-    pub(super) async fn find_or_create(&self, key: &SessionKey) -> Result<Opened, Fault> {
+    pub(super) async fn find_or_create(&self, key: &ChatKey) -> Result<Opened, Fault> {
         let name = name_of(key);
         let found = match self.look(&name, true).await {
             Err(fault) if fault.is_of_lost_snapshot() => {
@@ -50,7 +50,7 @@ impl Vercel {
     }
 
     /// Finds a sandbox without waking it.
-    pub(super) async fn find_by_key(&self, key: &SessionKey) -> Result<Option<SandboxId>, Fault> {
+    pub(super) async fn find_by_key(&self, key: &ChatKey) -> Result<Option<SandboxId>, Fault> {
         let name = name_of(key);
         match self.look(&name, false).await {
             Err(fault) if fault.is_of_lost_snapshot() => Ok(None),

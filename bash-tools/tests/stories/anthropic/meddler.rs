@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bash_tools::provider::{
     Command, Content, Download, FileList, FilePart, Opened, Provider, Result, Running, SandboxId, Status,
 };
-use bash_tools::session::SessionKey;
+use bash_tools::session::ChatKey;
 use bytes::Bytes;
 use futures::StreamExt;
 
@@ -27,11 +27,11 @@ impl Meddler {
 
 #[async_trait]
 impl Provider for Meddler {
-    async fn open(&self, key: &SessionKey) -> Result<Opened> {
+    async fn open(&self, key: &ChatKey) -> Result<Opened> {
         self.inner.open(key).await
     }
 
-    async fn find(&self, key: &SessionKey) -> Result<Option<SandboxId>> {
+    async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>> {
         self.inner.find(key).await
     }
 

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use sandbox_api::{SandboxId, StringMap};
 
-use sandboxd_model::{
-    Disk, Instance, NetworkMode, NetworkPolicy, Runtime, SandboxSpec, SessionKey, Transport, UidSlot,
-};
+use sandboxd_model::{Disk, Instance, NetworkMode, NetworkPolicy, Runtime, SandboxSpec, Transport, UidSlot};
 
 /// Carries the instance id; what has another value or none is not ours to touch.
 pub(super) const INSTANCE: &str = "sandboxd.instance";
@@ -121,7 +119,7 @@ impl SandboxLabels {
             transport: Transport::parse(text(TRANSPORT)?)?,
             disk: text(DISK).map(str::parse).transpose().ok()?,
             spec: SandboxSpec {
-                session_key: SessionKey::parse(text(SESSION_KEY)?, SESSION_KEY).ok()?,
+                session_key: text(SESSION_KEY)?.parse().ok()?,
                 runtime: text(RUNTIME)?.parse::<Runtime>().ok()?,
                 idle_ttl: Duration::from_millis(text(IDLE_TTL_MS)?.parse().ok()?),
                 resources: text(RESOURCES)?.parse().ok()?,
@@ -166,7 +164,7 @@ mod tests {
                     &["*.example.com:8443".into(), "[2606:4700::1]:443".into()],
                 )
                 .unwrap(),
-                ..SandboxSpec::new(SessionKey::parse("chat:1", "k").unwrap())
+                ..SandboxSpec::new("chat:1".parse().unwrap())
             },
         }
     }
@@ -182,11 +180,8 @@ mod tests {
     #[test]
     fn what_a_sandbox_does_not_have_is_no_label() {
         let instance = Instance::new([7; 32]);
-        let plain = SandboxLabels {
-            disk: None,
-            spec: SandboxSpec::new(SessionKey::parse("chat:1", "k").unwrap()),
-            ..labels()
-        };
+        let plain =
+            SandboxLabels { disk: None, spec: SandboxSpec::new("chat:1".parse().unwrap()), ..labels() };
         let map = plain.to_map(&instance);
         assert!(OPTIONAL.iter().all(|name| !map.contains_key(*name)));
         assert_eq!(SandboxLabels::from_map(&map, &instance), Some(plain));

@@ -17,7 +17,7 @@ use super::container::absent_is_done;
 use super::labels::{INSTANCE, NETWORK_MODE, PORTS, PROXY_PORT, RUNTIME, SANDBOX_ID, SESSION_KEY};
 use super::{ContainerPlan, Engine, Error};
 use sandboxd_model::layout::{WORKSPACE, container_name};
-use sandboxd_model::{NetworkMode, NetworkPolicy, Runtime, SandboxSpec, SessionKey, limits};
+use sandboxd_model::{NetworkMode, NetworkPolicy, Runtime, SandboxSpec, limits};
 
 /// Bytes of the copy on their way.
 const COPY_BUFFER_BYTES: usize = 256 * 1024;
@@ -113,7 +113,7 @@ fn spec_of(labels: &HashMap<String, String>) -> Option<SandboxSpec> {
         runtime: text(RUNTIME).and_then(|name| name.parse().ok()).unwrap_or(Runtime::Node24),
         network: NetworkPolicy { mode: network.unwrap_or_default(), allow: Vec::new() },
         ports: sandboxd_model::sandbox::ports(&ports).unwrap_or_default(),
-        ..SandboxSpec::new(SessionKey::parse(text(SESSION_KEY)?, SESSION_KEY).ok()?)
+        ..SandboxSpec::new(text(SESSION_KEY)?.parse().ok()?)
     })
 }
 

@@ -337,7 +337,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use sandboxd_model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
+    use sandboxd_model::{Resources, SandboxSpec, Transport, UidSlot};
 
     fn plans() -> impl Strategy<Value = ContainerPlan> {
         (
@@ -368,7 +368,7 @@ mod tests {
                                 })
                                 .ok()?,
                                 ports,
-                                ..SandboxSpec::new(SessionKey::parse(&key, "sessionKey").ok()?)
+                                ..SandboxSpec::new(key.parse().ok()?)
                             },
                         },
                         image: "remcochat-sandbox:node24".into(),

@@ -16,7 +16,6 @@ pub mod port;
 pub mod preview;
 pub mod record;
 pub mod sandbox;
-pub mod session;
 mod tail;
 pub mod terminal;
 
@@ -31,7 +30,7 @@ pub use network::{NetworkMode, NetworkPolicy};
 pub use orphan::{Orphan, OrphanKind};
 pub use record::{CommandRecord, SandboxRecord, Stage};
 pub use sandbox::{Resources, Runtime, SandboxSpec, Transport, UidSlot};
-pub use session::SessionKey;
+pub use sandbox_api::SessionKey;
 pub use tail::Tail;
 pub use terminal::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus};
 
@@ -58,5 +57,11 @@ impl FieldError {
             field: cut(&field, limits::MAX_ECHO_BYTES).into_owned(),
             problem: cut(&problem, limits::MAX_PROBLEM_BYTES).into_owned(),
         }
+    }
+}
+
+impl From<sandbox_api::SessionKeyError> for FieldError {
+    fn from(error: sandbox_api::SessionKeyError) -> Self {
+        Self::new("sessionKey", error.to_string())
     }
 }

@@ -8,9 +8,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::row::{BadColumn, Columns, saturated};
 use super::{Error, Store};
-use sandboxd_model::{
-    NetworkMode, NetworkPolicy, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot,
-};
+use sandboxd_model::{NetworkMode, NetworkPolicy, SandboxRecord, SandboxSpec, Stage, Transport, UidSlot};
 
 const INSERT: &str = "INSERT INTO sandboxes (id, session_key, uid, transport, runtime, image, idle_ttl_ms, \
      resources, network, allow, ports, env, metadata, disk, stage, created_at_ms, last_active_ms, \
@@ -153,7 +151,7 @@ fn network(columns: &Columns<'_>) -> Result<NetworkPolicy, BadColumn> {
 
 fn record(columns: &Columns<'_>) -> Result<SandboxRecord, BadColumn> {
     let spec = SandboxSpec {
-        session_key: columns.with("session_key", |text| SessionKey::parse(text, "session_key").ok())?,
+        session_key: columns.with("session_key", |text| text.parse().ok())?,
         runtime: columns.with("runtime", |text| text.parse().ok())?,
         image: columns.get("image")?,
         idle_ttl: Duration::from_millis(columns.count("idle_ttl_ms")?),

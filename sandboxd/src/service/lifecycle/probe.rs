@@ -9,7 +9,7 @@ use super::container::Workspace;
 use super::prepare::Prepared;
 use super::sandbox::{Sandbox, new_record};
 use super::{Error, Lifecycle};
-use crate::model::{Resources, SandboxSpec, SessionKey, Transport, UidSlot};
+use crate::model::{FieldError, Resources, SandboxSpec, Transport, UidSlot};
 
 impl Lifecycle {
     pub(super) async fn chosen_transport(
@@ -65,7 +65,7 @@ impl Lifecycle {
         };
         let spec = SandboxSpec {
             resources: Resources::new(small)?,
-            ..SandboxSpec::new(SessionKey::parse("sandboxd:start-up", "sessionKey")?)
+            ..SandboxSpec::new("sandboxd:start-up".parse().map_err(FieldError::from)?)
         };
         // It is nobody's session, so it is in no registry and takes nobody's place.
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;

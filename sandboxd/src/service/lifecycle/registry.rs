@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn spec(key: &str) -> SandboxSpec {
-        SandboxSpec::new(SessionKey::parse(key, "sessionKey").unwrap())
+        SandboxSpec::new(key.parse().unwrap())
     }
 
     fn new(registry: &Registry, key: &str) -> Arc<Sandbox> {
