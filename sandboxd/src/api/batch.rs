@@ -18,7 +18,7 @@ use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Path};
 use crate::model::command::signal_name;
-use crate::model::{CommandSpec, FieldError, Limits, Tail, limits};
+use crate::model::{CommandSpec, FieldError, Limits, Refusal, Tail, limits};
 use crate::service::{self, Ran, RanToEnd};
 
 /// Run commands one after another.
@@ -66,12 +66,12 @@ fn specs_of(commands: Vec<StartCommand>, limits: Limits) -> Result<Vec<CommandSp
 /// Adds the position in the batch to an error of one command.
 fn in_command(at: usize, error: ApiError) -> ApiError {
     match error {
-        ApiError::Service(service::Error::Field(FieldError { field, problem })) => {
+        ApiError::Service(service::Error::Refused(Refusal::Field(FieldError { field, problem }))) => {
             FieldError::new(format!("commands[{at}].{field}"), problem).into()
         }
-        ApiError::Service(service::Error::TooLarge { what, limit }) => {
+        ApiError::Service(service::Error::Refused(Refusal::TooLarge { what, limit })) => {
             let what = format!("`commands[{at}].{}`", what.trim_matches('`'));
-            service::Error::TooLarge { what, limit }.into()
+            Refusal::TooLarge { what, limit }.into()
         }
         other => other,
     }

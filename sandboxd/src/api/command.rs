@@ -25,7 +25,7 @@ use super::openapi::{InCommand, InSandbox};
 use super::params::{self, Params, Path};
 use crate::model::command::{CommandStatus, Killed, signal_name, signal_number};
 use crate::model::sandbox::checked;
-use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, RequestDigest, limits};
+use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, Refusal, RequestDigest, limits};
 use crate::service;
 
 /// Largest sequence number of a record. It must leave room for the next one.
@@ -196,7 +196,7 @@ fn program_of(cmd: Option<String>, args: Option<Vec<String>>, script: Option<Str
         (None, None, Some(script)) => {
             if script.len() > limits::MAX_SCRIPT_BYTES {
                 let limit = limits::MAX_SCRIPT_BYTES as u64;
-                return Err(service::Error::TooLarge { what: "`script`".into(), limit }.into());
+                return Err(Refusal::TooLarge { what: "`script`".into(), limit }.into());
             }
             Ok(Program::Script(text("script", script, limits::MAX_SCRIPT_BYTES)?))
         }
@@ -222,7 +222,7 @@ pub(super) fn argv_of(cmd: String, args: Option<Vec<String>>) -> Result<(String,
     let bytes: usize = args.iter().map(String::len).sum();
     if bytes > limits::MAX_SCRIPT_BYTES {
         let limit = limits::MAX_SCRIPT_BYTES as u64;
-        return Err(service::Error::TooLarge { what: "`args`".into(), limit }.into());
+        return Err(Refusal::TooLarge { what: "`args`".into(), limit }.into());
     }
     let args: Result<Vec<String>> =
         args.into_iter().map(|arg| text("args", arg, limits::MAX_SCRIPT_BYTES)).collect();
@@ -270,7 +270,7 @@ fn stdin_of(plain: Option<String>, base64: Option<String>) -> Result<Option<Byte
     };
     if stdin.len() > limits::MAX_STDIN_BYTES {
         let limit = limits::MAX_STDIN_BYTES as u64;
-        return Err(service::Error::TooLarge { what: "`stdin`".into(), limit }.into());
+        return Err(Refusal::TooLarge { what: "`stdin`".into(), limit }.into());
     }
     Ok(Some(stdin))
 }

@@ -12,7 +12,7 @@ use sandbox_api::{ErrorBody, ErrorCode};
 use serde_json::{Map, Value};
 
 use crate::model::echo::{Echo, cut};
-use crate::model::{FieldError, limits};
+use crate::model::{FieldError, Refusal, limits};
 use crate::service;
 
 /// Result of a handler.
@@ -142,6 +142,12 @@ impl From<service::UploadFailed<DoorError>> for ApiError {
     }
 }
 
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Service(refusal.into())
+    }
+}
+
 impl From<FieldError> for ApiError {
     fn from(error: FieldError) -> Self {
         Self::Service(error.into())
@@ -208,7 +214,7 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if let Self::Service(service::Error::RangeEmpty { size_bytes }) = &self {
+        if let Self::Service(service::Error::Refused(Refusal::RangeEmpty { size_bytes })) = &self {
             let range = HeaderValue::try_from(format!("bytes */{size_bytes}"));
             response.headers_mut().extend(range.ok().map(|range| (CONTENT_RANGE, range)));
         }

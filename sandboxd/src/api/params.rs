@@ -11,8 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::ApiState;
 use super::error::{ApiError, DoorError, Result};
-use crate::model::FieldError;
-use crate::service;
+use crate::model::{FieldError, Refusal, Resource};
 
 /// A query with one value for each name.
 pub(super) type Params = Query<HashMap<String, String>>;
@@ -52,22 +51,22 @@ fn path_in(query: &str) -> Bytes {
 
 /// Parses a sandbox id. A malformed one is reported as not found.
 pub(super) fn sandbox(text: &str) -> Result<SandboxId> {
-    text.parse().map_err(|_| service::Error::NotFound { resource: "sandbox" }.into())
+    text.parse().map_err(|_| Refusal::NotFound(Resource::Sandbox).into())
 }
 
 /// Parses a command id.
 pub(super) fn command(text: &str) -> Result<CommandId> {
-    text.parse().map_err(|_| service::Error::NotFound { resource: "command" }.into())
+    text.parse().map_err(|_| Refusal::NotFound(Resource::Command).into())
 }
 
 /// Parses a terminal id.
 pub(super) fn terminal(text: &str) -> Result<TerminalId> {
-    text.parse().map_err(|_| service::Error::NotFound { resource: "terminal" }.into())
+    text.parse().map_err(|_| Refusal::NotFound(Resource::Terminal).into())
 }
 
 /// Parses a link id.
 pub(super) fn link(text: &str) -> Result<LinkId> {
-    text.parse().map_err(|_| service::Error::NotFound { resource: "link" }.into())
+    text.parse().map_err(|_| Refusal::NotFound(Resource::Link).into())
 }
 
 /// Parses a port: digits without leading zeros, so that each port has one path.

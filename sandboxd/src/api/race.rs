@@ -12,8 +12,7 @@ use sandbox_api::SandboxId;
 
 use super::ApiState;
 use super::error::{ApiError, Problem};
-use crate::model::limits;
-use crate::service::Error;
+use crate::model::{Refusal, Resource, limits};
 
 /// Reports a deleted sandbox as missing, and retries reads from a parked one.
 pub(super) async fn settle(State(state): State<ApiState>, request: Request, next: Next) -> Response {
@@ -28,7 +27,7 @@ pub(super) async fn settle(State(state): State<ApiState>, request: Request, next
             break;
         }
         if state.service.sandboxes().is_deleted(&id) {
-            return ApiError::from(Error::NotFound { resource: "sandbox" }).into_response();
+            return ApiError::from(Refusal::NotFound(Resource::Sandbox)).into_response();
         }
         let Some(parts) = reads.clone() else { break };
         response = next.clone().run(Request::from_parts(parts, Body::empty())).await;

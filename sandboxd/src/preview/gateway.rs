@@ -20,8 +20,8 @@ use super::body::{self, PreviewBody};
 use super::pages::{self, Trouble};
 use super::upstream::{self, Upstream};
 use super::{cookies, credentials, upgrade};
-use crate::model::AdminToken;
 use crate::model::preview::LinkEnd;
+use crate::model::{AdminToken, Refusal, Resource};
 use crate::service::{self, Link, Service};
 
 /// What a connection holds. It goes along where the connection becomes something else, so that it counts among the
@@ -169,10 +169,10 @@ fn refused(error: &legacy::Error, port: u16) -> Trouble {
 
 fn trouble_of(error: &service::Error, port: u16) -> Trouble {
     match error {
-        service::Error::PortClosed { .. } => Trouble::NothingListens(port),
-        service::Error::NotFound { resource: "port" } => Trouble::NotOffered,
-        service::Error::NotFound { .. } => Trouble::Ended(LinkEnd::SandboxGone),
-        service::Error::LimitReached { .. } => Trouble::Crowded,
+        service::Error::Refused(Refusal::PortClosed { .. }) => Trouble::NothingListens(port),
+        service::Error::Refused(Refusal::NotFound(Resource::Port)) => Trouble::NotOffered,
+        service::Error::Refused(Refusal::NotFound(_)) => Trouble::Ended(LinkEnd::SandboxGone),
+        service::Error::Refused(Refusal::LimitReached { .. }) => Trouble::Crowded,
         error => {
             debug!(error = error as &dyn std::error::Error, "a preview's sandbox cannot be had");
             Trouble::NotReady

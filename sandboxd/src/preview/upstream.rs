@@ -18,7 +18,7 @@ use sandbox_api::SandboxId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::body::Upload;
-use crate::model::limits;
+use crate::model::{Refusal, Resource, limits};
 use crate::service::{Error, Service, Tunnel};
 
 /// Speaks HTTP/1.1 with what listens in sandboxes.
@@ -107,7 +107,7 @@ impl tower::Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let service = Arc::clone(&self.service);
         async move {
-            let (sandbox, port) = target(&uri).ok_or(Error::NotFound { resource: "port" })?;
+            let (sandbox, port) = target(&uri).ok_or(Refusal::NotFound(Resource::Port))?;
             Ok(TokioIo::new(Inward(service.previews().connect_port(&sandbox, port).await?)))
         }
         .boxed()

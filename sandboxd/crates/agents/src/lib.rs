@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use command::{AgentInfo, EventStream, KnownCommand, KnownCommands, ReaderId};
 pub use door::{DialFn, Duplex, Peer};
-pub use error::{Error, Refusal};
+pub use error::Error;
 pub use files::{ByteStream, ChangeStream, UploadError};
 pub use stdin::{Cause, StdinData, Unfinished};
 pub use terminal::TerminalEvents;

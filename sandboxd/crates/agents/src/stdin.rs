@@ -17,8 +17,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use super::command::within;
-use super::{AgentHandle, Error, Refusal};
-use sandboxd_model::limits;
+use super::{AgentHandle, Error};
+use sandboxd_model::{Refusal, limits};
 
 /// Bytes for a command, as they come from a caller.
 pub type StdinData = BoxStream<'static, io::Result<Bytes>>;

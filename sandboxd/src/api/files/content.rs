@@ -23,8 +23,8 @@ use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
-use crate::model::FieldError;
 use crate::model::files::{FileHeader, FilePath, FileTarget};
+use crate::model::{FieldError, Refusal};
 use crate::service::{self, ByteStream, Service};
 
 /// Read a file's content.
@@ -49,7 +49,7 @@ pub(in crate::api) async fn get(
     let path = named("path", path)?;
     let Opened { header, bytes, is_part } = open(&state.service, &id, path.clone(), &headers).await?;
     if !precondition::is_match(&headers, header.info.etag.as_deref()) {
-        return Err(service::Error::ConditionFailed { path: wire::shown(&path) }.into());
+        return Err(Refusal::ConditionFailed { path: wire::shown(&path) }.into());
     }
     if is_not_modified(&headers, header.info.etag.as_deref()) {
         return Ok((StatusCode::NOT_MODIFIED, headers_of(&header, false)).into_response());
@@ -124,7 +124,7 @@ async fn open(service: &Arc<Service>, id: &SandboxId, path: FilePath, headers: &
                 return Ok(Opened { header, bytes, is_part: true });
             }
             // The range belongs to another version of the file, so the whole file is sent.
-            Ok(_) | Err(service::Error::RangeEmpty { .. }) => {}
+            Ok(_) | Err(service::Error::Refused(Refusal::RangeEmpty { .. })) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -134,7 +134,7 @@ async fn open(service: &Arc<Service>, id: &SandboxId, path: FilePath, headers: &
     let range = precondition::range(headers).filter(|range| range.is_empty_in(size_bytes));
     let is_wanted = precondition::is_match(headers, etag) && !is_not_modified(headers, etag);
     if range.is_some() && is_wanted && is_range_of(headers, etag) {
-        return Err(service::Error::RangeEmpty { size_bytes }.into());
+        return Err(Refusal::RangeEmpty { size_bytes }.into());
     }
     Ok(Opened { header, bytes, is_part: false })
 }

@@ -23,10 +23,10 @@ use super::history::{History, status_of};
 use super::lifecycle::{InUse, Lifecycle, Sandbox};
 use super::tasks::Tasks;
 use super::{Context, Error};
-use crate::agent::{self, AgentHandle, EventStream, ReaderId, Refusal};
+use crate::agent::{self, AgentHandle, EventStream, ReaderId};
 use crate::metrics::Metrics;
 use crate::model::command::{CommandStatus, Killed, Started};
-use crate::model::{CommandRecord, CommandSpec, Ended, Event, limits};
+use crate::model::{CommandRecord, CommandSpec, Ended, Event, Refusal, Resource, limits};
 use crate::store::Store;
 
 /// SIGTERM of signal(7).
@@ -116,10 +116,12 @@ impl Commands {
             return Ok(None);
         };
         if record.digest.is_some_and(|recorded| recorded != digest) {
-            return Err(Error::CommandDiffers);
+            return Err(Refusal::CommandDiffers.into());
         }
         match in_use.agent().inspect(&spec.id).await {
-            Err(agent::Error::Refused(Refusal::CommandUnknown)) => Ok(Some(Known::Gone(status_of(record)))),
+            Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) => {
+                Ok(Some(Known::Gone(status_of(record))))
+            }
             Err(error) => Err(error.into()),
             Ok(_) => Ok(Some(Known::StillRunning)),
         }
@@ -171,9 +173,9 @@ impl Commands {
         command: &CommandId,
     ) -> Result<Ended, Error> {
         match self.wait_across_reconnects(sandbox, agent, command).await {
-            Err(Error::NotFound { resource }) => {
+            Err(error @ Error::Refused(Refusal::NotFound(_))) => {
                 let recorded = self.history.recorded(sandbox.id(), command).await?;
-                recorded.and_then(|status| status.ended).ok_or(Error::NotFound { resource })
+                recorded.and_then(|status| status.ended).ok_or(error)
             }
             other => other,
         }
@@ -195,7 +197,7 @@ impl Commands {
                     }
                     waited_before = true;
                 }
-                Err(agent::Error::Refused(Refusal::CommandUnknown)) if waited_before => {
+                Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) if waited_before => {
                     return Ok(self.history.end_of_lost(sandbox.ledger(), command).await);
                 }
                 Err(error) => return Err(error.into()),
@@ -217,8 +219,8 @@ impl Commands {
     ) -> Result<CommandStatus, Error> {
         let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.let_go();
         match agent.inspect(command).await {
-            Err(agent::Error::Refused(Refusal::CommandUnknown)) => {
-                self.history.recorded(id, command).await?.ok_or(Error::NotFound { resource: "command" })
+            Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) => {
+                self.history.recorded(id, command).await?.ok_or(Refusal::NotFound(Resource::Command).into())
             }
             other => Ok(self.history.judge_status(sandbox.ledger(), other?).await),
         }

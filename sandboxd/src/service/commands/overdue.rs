@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::Commands;
-use crate::agent::{self, Refusal};
-use crate::model::limits;
+use crate::agent;
+use crate::model::{Refusal, Resource, limits};
 use crate::service::lifecycle::Sandbox;
 
 impl Commands {
@@ -29,7 +29,7 @@ impl Commands {
         match timeout(limits::OVERDUE_LOOK, agent.inspect(command)).await {
             // Its reader has not heard of the end yet.
             Ok(Ok(status)) if status.ended.is_some() => return,
-            Ok(Err(agent::Error::Refused(Refusal::CommandUnknown))) => return,
+            Ok(Err(agent::Error::Refused(Refusal::NotFound(Resource::Command)))) => return,
             _ => {}
         }
         warn!(sandbox = %sandbox.id(), %command, "a command runs after its timeout; ending it");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sandbox_api::{CommandId, SandboxId};
 
 use super::{Commands, Error};
-use crate::agent::{Cause, Error as AgentError, Refusal, StdinData, Unfinished};
+use crate::agent::{Cause, Error as AgentError, StdinData, Unfinished};
+use crate::model::Refusal;
 use crate::model::command::StdinState;
 
 impl Commands {
@@ -25,14 +26,15 @@ impl Commands {
         let (sandbox, agent, _mark) = in_use.let_go();
         match agent.write_stdin(command, data, close).await {
             Ok(()) => Ok(()),
-            Err(unfinished) => match error_of(unfinished) {
+            Err(unfinished) => {
+                let error = error_of(unfinished);
+                let is_unknown = matches!(error, Error::Refused(Refusal::NotFound(_)));
                 // One that only the history knows has ended.
-                Error::NotFound { resource } => match self.history.recorded(sandbox.id(), command).await? {
-                    Some(_) => Err(Error::StdinNotOpen { state: StdinState::Ended, written_bytes: 0 }),
-                    None => Err(Error::NotFound { resource }),
-                },
-                error => Err(error),
-            },
+                if is_unknown && self.history.recorded(sandbox.id(), command).await?.is_some() {
+                    return Err(Refusal::StdinNotOpen { state: StdinState::Ended, written_bytes: 0 }.into());
+                }
+                Err(error)
+            }
         }
     }
 }
@@ -40,12 +42,12 @@ impl Commands {
 fn error_of(Unfinished { written_bytes, cause }: Unfinished) -> Error {
     match cause {
         Cause::Agent(AgentError::Refused(Refusal::StdinNotOpen { state, .. })) => {
-            Error::StdinNotOpen { state, written_bytes }
+            Refusal::StdinNotOpen { state, written_bytes }.into()
         }
         Cause::Agent(AgentError::Refused(Refusal::StdinStalled { waited, .. })) => {
-            Error::StdinStalled { waited, written_bytes }
+            Refusal::StdinStalled { waited, written_bytes }.into()
         }
-        Cause::Agent(AgentError::Refused(refusal)) => AgentError::Refused(refusal).into(),
+        Cause::Agent(AgentError::Refused(refusal)) => refusal.into(),
         Cause::Agent(source) => Error::StdinBroken { written_bytes, source },
         Cause::Data(source) if source.kind() == io::ErrorKind::TimedOut => Error::StdinLate { written_bytes },
         Cause::Data(source) => Error::StdinCut { written_bytes, source },

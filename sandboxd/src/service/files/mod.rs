@@ -14,12 +14,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Error;
 use super::lifecycle::{InUseMark, Lifecycle};
 use super::storage::Storage;
-use crate::agent::{self, AgentHandle, ByteStream, ChangeStream, Refusal, UploadError};
+use crate::agent::{self, AgentHandle, ByteStream, ChangeStream, UploadError};
 use crate::model::files::{
     ByteRange, Compression, Edited, FileHeader, FileInfo, FilePage, FilePath, FileTarget, Found, GlobWish,
     GrepMatch, GrepWish, ListWish, NewFile, TextEdit, Unpacked, Written,
 };
-use crate::model::limits;
+use crate::model::{Refusal, Resource, limits};
 
 /// An upload failed: here, or where it came from.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Files {
     /// A whole file; `None` where there is none.
     pub async fn read_whole(&self, id: &SandboxId, path: FilePath) -> Result<Option<Bytes>, Error> {
         match self.lifecycle.in_use(id).await?.agent().read_whole(path, limits::MAX_READ_BYTES).await {
-            Err(agent::Error::Refused(Refusal::FileUnknown { .. })) => Ok(None),
+            Err(agent::Error::Refused(Refusal::NotFound(Resource::File))) => Ok(None),
             other => Ok(Some(other?)),
         }
     }

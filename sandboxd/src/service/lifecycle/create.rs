@@ -13,7 +13,7 @@ use super::prepare::Prepared;
 use super::registry::Claim;
 use super::sandbox::Sandbox;
 use super::{Changes, Error, Lifecycle};
-use crate::model::{SandboxSpec, Stage, limits};
+use crate::model::{Refusal, SandboxSpec, Stage, limits};
 use crate::seam;
 
 /// The sandbox a session has now.
@@ -132,7 +132,7 @@ impl Lifecycle {
             self.apply(sandbox, changes).await?;
         }
         let woken = match self.wake(sandbox).await {
-            Err(Error::NotFound { .. }) => false,
+            Err(Error::Refused(Refusal::NotFound(_))) => false,
             other => other?,
         };
         let state = sandbox.order.shared().await;

@@ -12,7 +12,7 @@ use super::{Error, Lifecycle};
 use crate::engine;
 use crate::metrics::Repair;
 use crate::model::orphan::is_most;
-use crate::model::{Orphan, OrphanKind, Stage};
+use crate::model::{Orphan, OrphanKind, Refusal, Resource, Stage};
 use crate::service::clock::now_ms;
 
 /// An orphan as it is told.
@@ -46,10 +46,10 @@ impl Lifecycle {
         let _turn = self.reconciling.lock().await;
         let orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let found = orphans.iter().find(|orphan| orphan.name == name && orphan.kind != OrphanKind::Deleted);
-        let orphan = found.ok_or(Error::NotFound { resource: "orphan" })?;
+        let orphan = found.ok_or(Refusal::NotFound(Resource::Orphan))?;
         // Its id may be a sandbox's again, by a row that somebody restored.
         if orphan.name.parse().is_ok_and(|id: SandboxId| self.registry.get(&id).is_some()) {
-            return Err(Error::NotFound { resource: "orphan" });
+            return Err(Refusal::NotFound(Resource::Orphan).into());
         }
         self.remove_now(orphan).await?;
         let left = orphans.iter().filter(|other| other.name != name).cloned().collect();

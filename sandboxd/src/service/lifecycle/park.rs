@@ -13,7 +13,7 @@ use super::view::info_of;
 use super::{Error, Lifecycle};
 use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
-use crate::model::{Stage, limits};
+use crate::model::{Refusal, Resource, Stage, limits};
 use crate::seam;
 
 impl Lifecycle {
@@ -52,7 +52,7 @@ impl Lifecycle {
                     }
                     State::Parked => Ok(()),
                     State::Lost => Err(Error::Lost),
-                    _ => Err(Error::NotFound { resource: "sandbox" }),
+                    _ => Err(Refusal::NotFound(Resource::Sandbox).into()),
                 }
             })
             .await

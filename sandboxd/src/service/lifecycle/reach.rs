@@ -9,9 +9,9 @@ use super::activity::InUseMark;
 use super::order::{Running, Shared, State};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
-use crate::agent::{self, AgentHandle, Refusal};
+use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
-use crate::model::{Stage, limits};
+use crate::model::{Refusal, Resource, Stage, limits};
 
 /// A sandbox that can be used: its agent, and the promise that it is not replaced meanwhile.
 pub(in crate::service) struct InUse {
@@ -61,7 +61,7 @@ impl Lifecycle {
                 }
                 State::Running(_) | State::Parked | State::Lost => {}
                 State::Creating | State::Failed(_) | State::Stuck | State::Deleted => {
-                    return Err(Error::NotFound { resource: "sandbox" });
+                    return Err(Refusal::NotFound(Resource::Sandbox).into());
                 }
             }
             drop(order);
@@ -78,7 +78,7 @@ impl Lifecycle {
         }
         // Before start-up is through, those of before are not known yet.
         self.prepared()?;
-        Err(Error::NotFound { resource: "sandbox" })
+        Err(Refusal::NotFound(Resource::Sandbox).into())
     }
 
     /// The agent of a sandbox. `None` if the sandbox is parked. Neither wakes it nor counts as use.
@@ -89,7 +89,7 @@ impl Lifecycle {
         match &*self.find(id)?.order.shared().await {
             State::Running(Running { agent, .. }) => Ok(Some(agent.clone())),
             State::Parked => Ok(None),
-            _ => Err(Error::NotFound { resource: "sandbox" }),
+            _ => Err(Refusal::NotFound(Resource::Sandbox).into()),
         }
     }
 

@@ -10,7 +10,7 @@ use super::activity::Activity;
 use super::order::{Exclusive, OrderLock, State};
 use crate::agent::{AgentHandle, Peer};
 use crate::engine::{Posture, SandboxLabels};
-use crate::model::{SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot, limits};
+use crate::model::{Refusal, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot, limits};
 use crate::service::clock::now_ms;
 use crate::service::egress::Outbound;
 use crate::service::history::Ledger;
@@ -167,18 +167,20 @@ impl Sandbox {
 
     /// A permit for one more reader of the sandbox's streams.
     pub(in crate::service) fn reader(&self) -> Result<OwnedSemaphorePermit, Error> {
-        let full =
-            |_| Error::LimitReached { limit: "streams and waits".into(), value: limits::MAX_READERS as u64 };
-        Arc::clone(&self.readers).try_acquire_owned().map_err(full)
+        let full = |_| Refusal::LimitReached {
+            limit: "streams and waits".into(),
+            value: limits::MAX_READERS as u64,
+        };
+        Ok(Arc::clone(&self.readers).try_acquire_owned().map_err(full)?)
     }
 
     /// A permit for one more writer to the standard input of a command.
     pub(in crate::service) fn writer(&self) -> Result<OwnedSemaphorePermit, Error> {
-        let full = |_| Error::LimitReached {
+        let full = |_| Refusal::LimitReached {
             limit: "writers to standard input".into(),
             value: limits::MAX_WRITERS as u64,
         };
-        Arc::clone(&self.writers).try_acquire_owned().map_err(full)
+        Ok(Arc::clone(&self.writers).try_acquire_owned().map_err(full)?)
     }
 
     fn lock(&self) -> MutexGuard<'_, Facts> {

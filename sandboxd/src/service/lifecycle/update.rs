@@ -7,8 +7,8 @@ use sandbox_api::SandboxId;
 use super::order::{Running, State};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
-use crate::model::NetworkPolicy;
 use crate::model::network::NetworkWish;
+use crate::model::{NetworkPolicy, Refusal, Resource};
 use crate::service::egress::Denial;
 
 /// Settings that an existing sandbox takes over from a later create.
@@ -38,7 +38,7 @@ impl Lifecycle {
         let sandbox = self.find(id)?;
         let state = sandbox.order.shared().await;
         if !matches!(&*state, State::Running(Running { .. }) | State::Parked) {
-            return Err(Error::NotFound { resource: "sandbox" });
+            return Err(Refusal::NotFound(Resource::Sandbox).into());
         }
         self.apply(&sandbox, &Changes { network: Some(wish), ..Changes::default() }).await?;
         Ok(sandbox.labels().spec.network)

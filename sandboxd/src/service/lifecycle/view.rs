@@ -11,7 +11,7 @@ use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::agent::{AgentHandle, AgentInfo};
 use crate::engine::{NO_NETWORK, Posture, Usage};
-use crate::model::{SandboxRecord, SessionKey, Stage, limits};
+use crate::model::{Refusal, Resource, SandboxRecord, SessionKey, Stage, limits};
 use crate::service::clock::now_ms;
 
 /// What an open sandbox reaches that no other one does, and nobody counts.
@@ -84,7 +84,9 @@ impl Lifecycle {
         let sandbox = self.find(id)?;
         let agent = match sandbox.order.try_shared().as_deref() {
             Some(State::Running(Running { agent, .. })) => Some(agent.clone()),
-            Some(State::Deleted | State::Failed(_)) => return Err(Error::NotFound { resource: "sandbox" }),
+            Some(State::Deleted | State::Failed(_)) => {
+                return Err(Refusal::NotFound(Resource::Sandbox).into());
+            }
             _ => None,
         };
         let Some(agent) = agent else {

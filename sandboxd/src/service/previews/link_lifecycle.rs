@@ -11,8 +11,8 @@ use tracing::{info, warn};
 
 use super::link::{Link, LinkRequest};
 use super::{Error, Previews};
-use crate::model::limits;
 use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
+use crate::model::{Refusal, Resource, limits};
 use crate::service::clock::now_ms;
 
 impl Previews {
@@ -31,7 +31,7 @@ impl Previews {
     /// The link that lives as long as the sandbox, made where there is none; `None` where the sandbox may not offer the
     /// port.
     pub async fn standing_link(&self, id: &SandboxId, port: u16) -> Result<Option<Arc<Link>>, Error> {
-        if matches!(self.offers(id, port), Err(Error::NotFound { resource: "port" })) {
+        if matches!(self.offers(id, port), Err(Error::Refused(Refusal::NotFound(Resource::Port)))) {
             return Ok(None);
         }
         self.offers(id, port)?;
@@ -49,10 +49,11 @@ impl Previews {
 
     async fn make_link_held(&self, id: &SandboxId, port: u16, wish: LinkRequest) -> Result<Arc<Link>, Error> {
         if self.links.of(id).len() >= limits::MAX_LINKS {
-            return Err(Error::LimitReached {
+            return Err(Refusal::LimitReached {
                 limit: "links of a sandbox".into(),
                 value: limits::MAX_LINKS as u64,
-            });
+            }
+            .into());
         }
         let style = wish.style.unwrap_or_else(|| self.setup.preview.default_style());
         let listener = match style {
@@ -77,7 +78,7 @@ impl Previews {
         // It may have been deleted while the link was made.
         if self.lifecycle.find(id).is_err() {
             self.end_links(std::slice::from_ref(&link), LinkEnd::SandboxGone).await;
-            return Err(Error::NotFound { resource: "sandbox" });
+            return Err(Refusal::NotFound(Resource::Sandbox).into());
         }
         if let Some(listener) = listener {
             self.serve(&link, listener).await;
@@ -98,7 +99,7 @@ impl Previews {
             .links(id)?
             .into_iter()
             .find(|found| (&found.record().id, found.record().port) == (link, port));
-        found.ok_or(Error::NotFound { resource: "link" })
+        found.ok_or(Refusal::NotFound(Resource::Link).into())
     }
 
     /// Takes a link back; whoever looks at its preview now is cut off. Done as well where it leads nowhere already.
@@ -111,7 +112,7 @@ impl Previews {
                 self.links.finish(&link, LinkEnd::Revoked, now_ms());
                 Ok(())
             }
-            Err(Error::NotFound { resource: "link" }) => Ok(()),
+            Err(Error::Refused(Refusal::NotFound(Resource::Link))) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -119,7 +120,7 @@ impl Previews {
     /// Whether the sandbox may offer the port.
     pub(super) fn offers(&self, id: &SandboxId, port: u16) -> Result<(), Error> {
         let offers = self.lifecycle.find(id)?.with_spec(|spec| spec.ports.contains(&port));
-        if offers { Ok(()) } else { Err(Error::NotFound { resource: "port" }) }
+        if offers { Ok(()) } else { Err(Refusal::NotFound(Resource::Port).into()) }
     }
 
     /// Takes in the links of before.

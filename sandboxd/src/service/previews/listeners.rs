@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::link::Link;
 use super::{Error, Previews};
-use crate::model::limits;
+use crate::model::{Refusal, limits};
 use crate::service::clock::now_ms;
 
 /// A listening port that is a link's own, for the gateway to serve until [`Link::closing`].
@@ -90,7 +90,9 @@ impl Previews {
             None => None,
         };
         let range = &self.setup.preview.doors;
-        bound.ok_or(Error::LimitReached { limit: "ports for links".into(), value: range.len() as u64 })
+        bound.ok_or(
+            Refusal::LimitReached { limit: "ports for links".into(), value: range.len() as u64 }.into(),
+        )
     }
 
     async fn bind_free_port(&self) -> Option<TcpListener> {

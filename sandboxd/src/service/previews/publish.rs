@@ -19,7 +19,7 @@ use super::{Error, Previews};
 use crate::egress::{KeptShut, PublishedAt};
 use crate::engine::{FoundPublisher, Published, PublisherPlan};
 use crate::metrics::Repair;
-use crate::model::{Stage, Transport, limits};
+use crate::model::{Refusal, Resource, Stage, Transport, limits};
 use crate::service::lifecycle::Sandbox;
 
 /// What publishes where the operator names no image, and can be had.
@@ -55,7 +55,7 @@ impl Previews {
     /// Publishes a port of a sandbox on the host; the port there. `None` where the sandbox may not offer it.
     pub async fn publish(self: &Arc<Self>, id: &SandboxId, port: u16) -> Result<Option<u16>, Error> {
         match self.offers(id, port) {
-            Err(Error::NotFound { resource: "port" }) => return Ok(None),
+            Err(Error::Refused(Refusal::NotFound(Resource::Port))) => return Ok(None),
             other => other?,
         }
         let (previews, sandbox) = (Arc::clone(self), self.lifecycle.find(id)?);
@@ -71,7 +71,7 @@ impl Previews {
         let mut held = self.publications.held.lock().await;
         // Whoever deletes it says so before it comes here to take back what is published.
         if sandbox.stage() == Stage::Deleting {
-            return Err(Error::NotFound { resource: "sandbox" });
+            return Err(Refusal::NotFound(Resource::Sandbox).into());
         }
         let key = (sandbox.id().clone(), port);
         if let Some(there) = held.get(&key)

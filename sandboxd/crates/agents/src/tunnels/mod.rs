@@ -40,7 +40,7 @@ impl AgentHandle {
     }
 
     /// Connects to what listens on a port of the sandbox's loopback, 127.0.0.1 or else ::1. Errors:
-    /// [`Refusal::PortClosed`](super::Refusal::PortClosed), [`Refusal::LimitReached`](super::Refusal::LimitReached).
+    /// [`Refusal::PortClosed`](sandboxd_model::Refusal::PortClosed), [`Refusal::LimitReached`](sandboxd_model::Refusal::LimitReached).
     pub async fn connect_port(&self, port: u16) -> Result<Tunnel, Error> {
         let mut client = self.tunnels_client(limits::AGENT_ABSENCE).await?;
         let first = Part::Connect(ConnectTo { port: port.into() });

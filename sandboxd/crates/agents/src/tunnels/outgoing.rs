@@ -85,7 +85,7 @@ impl Outgoing {
     }
 
     /// Tells the process that its connection is open, and takes its end of it. Error:
-    /// [`Refusal::ConnectionUnknown`](crate::Refusal::ConnectionUnknown) where it does not wait any more.
+    /// [`Refusal::NotFound`](sandboxd_model::Refusal::NotFound) if it does not wait any more.
     pub async fn accept(mut self) -> Result<Tunnel, Error> {
         let first = Part::Accept(AcceptConnection { id: self.id, refused: None });
         Tunnel::open(first, async |parts| self.client.accept(parts).await).await

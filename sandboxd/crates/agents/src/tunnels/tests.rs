@@ -26,7 +26,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::*;
-use crate::Refusal;
+use sandboxd_model::Refusal;
 use sandboxd_model::port::{RefusedReason, Via};
 
 /// Bound of every wait for a condition.

@@ -1,0 +1,114 @@
+//! Errors of the engine, the agents and the store: what a client sees of them, whether a retry helps, and what an
+//! operator can do.
+
+use sandbox_api::ErrorCode;
+
+use super::Error;
+use crate::agent;
+use crate::engine::{self, DiskFault};
+use crate::model::{FieldError, Refusal};
+use crate::store;
+
+/// Code and message of an engine's error for clients. The log has the error itself.
+pub(super) fn engine_facts(error: &engine::Error) -> (ErrorCode, String) {
+    match error {
+        engine::Error::ImageMissing { image } => {
+            (ErrorCode::Unavailable, format!("the image {image} is missing on the engine"))
+        }
+        engine::Error::Conflict { .. } => {
+            (ErrorCode::AlreadyExists, "the engine has something else of this name".into())
+        }
+        engine::Error::Malformed { .. } => {
+            (ErrorCode::Unavailable, "the engine's answer cannot be read".into())
+        }
+        engine::Error::Refused { .. } => {
+            (ErrorCode::Unavailable, "the engine refused what sandboxd asked of it".into())
+        }
+        engine::Error::Disk { source, .. } => {
+            let code = match source {
+                DiskFault::Full(_) => ErrorCode::InsufficientStorage,
+                // A disk that cannot be used now still exists.
+                _ => ErrorCode::Unavailable,
+            };
+            (code, format!("the workspace's disk cannot be used: {source}"))
+        }
+        error if error.is_away() => (ErrorCode::Unavailable, "the engine does not answer".into()),
+        error if error.is_temporary() => (ErrorCode::Unavailable, "the engine failed".into()),
+        _ => (ErrorCode::Internal, "the engine failed".into()),
+    }
+}
+
+pub(super) fn agent_code(error: &agent::Error) -> ErrorCode {
+    match error {
+        agent::Error::Away { .. } | agent::Error::Broken { .. } | agent::Error::Outdated => {
+            ErrorCode::Unavailable
+        }
+        agent::Error::Deadline { .. } => ErrorCode::DeadlineExceeded,
+        // `From` turns a refusal into `Error::Refused`, so none gets here.
+        agent::Error::Failed { .. } | agent::Error::Nonsense { .. } | agent::Error::Refused(_) => {
+            ErrorCode::Internal
+        }
+    }
+}
+
+pub(super) fn store_code(error: &store::Error) -> ErrorCode {
+    match error {
+        store::Error::Full { .. } => ErrorCode::InsufficientStorage,
+        error if error.is_away() => ErrorCode::Unavailable,
+        _ => ErrorCode::Internal,
+    }
+}
+
+impl From<agent::Error> for Error {
+    fn from(error: agent::Error) -> Self {
+        match error {
+            agent::Error::Refused(refusal) => refusal.into(),
+            source => Self::Agent { source },
+        }
+    }
+}
+
+impl From<FieldError> for Error {
+    fn from(fault: FieldError) -> Self {
+        Refusal::from(fault).into()
+    }
+}
+
+impl Error {
+    /// Whether the connection to the sandbox ended during the request or before it.
+    pub fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Agent { source } | Self::StdinBroken { source, .. } => source.is_broken(),
+            Self::Unsettled => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a start that failed with it is tried again, because its cause may go while the daemon runs.
+    pub(in crate::service) fn may_pass(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.may_pass(),
+            Self::Store(error) => error.is_away(),
+            Self::Agent { source } => agent_code(source) != ErrorCode::Internal,
+            _ => false,
+        }
+    }
+
+    /// What an operator can do about it, if that is known.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Engine(error) => error.advice(),
+            Self::Store(error) => error.advice(),
+            Self::OtherEngine { .. } => Some(
+                "mount the engine's data root and start again; if its files are gone for good, `sandboxd accept-engine` keeps the sandboxes as lost and lets the daemon start",
+            ),
+            Self::OtherInstance { .. } => Some(
+                "restore the instance.key that belongs to the database, or move the database away to take the sandboxes back from the engine's labels",
+            ),
+            Self::AnotherDaemon => Some(
+                "stop that daemon, which may run on another machine or with a copy of this state dir; each installation needs a key of its own",
+            ),
+            _ => None,
+        }
+    }
+}
