@@ -61,7 +61,7 @@ pub enum Refusal {
     },
     /// The sandbox's kernel cannot prevent a command from writing to the workspace.
     #[error(
-        "`readOnly` cannot be had: the sandbox's kernel has no Landlock (error {errno}); nothing was run"
+        "`readOnly` is not supported here: the sandbox's kernel has no Landlock (error {errno}); nothing was run"
     )]
     ReadOnlyUnavailable {
         /// The system's error number.
@@ -116,7 +116,8 @@ pub enum Refusal {
     },
     /// The file does not exist, or its content is not what the request requires.
     #[error(
-        "{path} is not as it must be by `if-match`, `if-none-match` or what was read of it; it was not changed",
+        "{path} does not meet `if-match` or `if-none-match`, or no longer has the content that was read; \
+         it was not changed",
         path = Echo(.path)
     )]
     ConditionFailed {
@@ -124,7 +125,7 @@ pub enum Refusal {
         path: String,
     },
     /// The path exists and may not be replaced.
-    #[error("there is something at {path} that is not to be replaced", path = Echo(.path))]
+    #[error("{path} already exists and may not be replaced", path = Echo(.path))]
     AlreadyThere {
         /// As in the request.
         path: String,
@@ -168,7 +169,7 @@ pub enum Refusal {
         problem: String,
     },
     /// The file has no byte of the requested range.
-    #[error("the file has {size_bytes} bytes and none of the range")]
+    #[error("the file has {size_bytes} bytes, and none of them is in the range")]
     RangeEmpty {
         /// The file's size.
         size_bytes: u64,

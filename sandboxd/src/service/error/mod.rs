@@ -30,7 +30,7 @@ pub enum Error {
         runtime: String,
     },
     /// The operator does not allow the image.
-    #[error("the image {image} is not one that may be used here; see SANDBOXD_ALLOWED_IMAGES", image = Echo(.image))]
+    #[error("the image {image} is not allowed here; see SANDBOXD_ALLOWED_IMAGES", image = Echo(.image))]
     ImageNotAllowed {
         /// As in the request.
         image: String,
@@ -55,7 +55,7 @@ pub enum Error {
     )]
     NotPublished,
     /// A directory to replace is not empty.
-    #[error("the directory {path} is not empty, and only an empty one is replaced", path = Echo(.path))]
+    #[error("the directory {path} is not empty; only an empty directory can be replaced", path = Echo(.path))]
     NotReplaced {
         /// As in the request.
         path: String,
@@ -88,10 +88,10 @@ pub enum Error {
     #[error("a command or a program on a terminal runs in the sandbox; end it first, or park with `force`")]
     InUse,
     /// The sandbox was to be deleted only if it is parked.
-    #[error("the sandbox is not parked, or somebody is about to use it; it was not deleted")]
+    #[error("the sandbox is not parked, or a request is about to use it; it was not deleted")]
     NotParked,
     /// The sandbox's state changed repeatedly during the request.
-    #[error("the sandbox is being parked, woken or deleted by others; try again")]
+    #[error("the sandbox is being parked, woken or deleted by other requests; try again")]
     Unsettled,
     /// The engine has not reported the sandbox's container since the daemon started.
     #[error("the sandbox is not restored yet: the engine does not answer for its container; try again")]
@@ -121,7 +121,7 @@ pub enum Error {
         free_bytes: u64,
     },
     /// A wait expired. The command continues.
-    #[error("the command did not end within {timeout_ms} ms; it goes on")]
+    #[error("the command did not end within {timeout_ms} ms; it continues to run")]
     WaitDeadline {
         /// As in the request.
         timeout_ms: u64,
@@ -184,7 +184,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The system provides no random numbers.
-    #[error("the system has no randomness")]
+    #[error("the system provides no random numbers")]
     Randomness {
         /// The system's error.
         source: getrandom::Error,

@@ -113,7 +113,7 @@ fn a_refusal_of_an_agent_keeps_its_facts() {
         ),
         (
             Kind::ReadOnlyUnavailable(v1::ReadOnlyUnavailable { errno: 38 }),
-            r#"refused {"errno":38,"field":"readOnly"} `readOnly` cannot be had: the sandbox's kernel has no Landlock (error 38); nothing was run"#,
+            r#"refused {"errno":38,"field":"readOnly"} `readOnly` is not supported here: the sandbox's kernel has no Landlock (error 38); nothing was run"#,
         ),
         (
             stdin(v1::StdinState::NeverOpened),
@@ -146,11 +146,11 @@ fn a_refusal_of_an_agent_keeps_its_facts() {
         (Kind::NotADirectory(path()), r#"refused {"path":"dir/a\n"} "dir/a\n" is not a directory"#),
         (
             Kind::ConditionFailed(path()),
-            r#"precondition_failed {"path":"dir/a\n"} "dir/a\n" is not as it must be by `if-match`, `if-none-match` or what was read of it; it was not changed"#,
+            r#"precondition_failed {"path":"dir/a\n"} "dir/a\n" does not meet `if-match` or `if-none-match`, or no longer has the content that was read; it was not changed"#,
         ),
         (
             Kind::AlreadyThere(path()),
-            r#"already_exists {"path":"dir/a\n"} there is something at "dir/a\n" that is not to be replaced"#,
+            r#"already_exists {"path":"dir/a\n"} "dir/a\n" already exists and may not be replaced"#,
         ),
         (
             Kind::NotEmpty(path()),
@@ -170,7 +170,7 @@ fn a_refusal_of_an_agent_keeps_its_facts() {
         ),
         (
             Kind::RangeEmpty(v1::RangeEmpty { size_bytes: 12 }),
-            r#"range_not_satisfiable {"sizeBytes":12} the file has 12 bytes and none of the range"#,
+            r#"range_not_satisfiable {"sizeBytes":12} the file has 12 bytes, and none of them is in the range"#,
         ),
         (
             Kind::NoSpace(path()),
@@ -229,7 +229,7 @@ fn errors_of_the_service_have_facts() {
         ),
         (
             Error::ImageNotAllowed { image: "evil".into() },
-            r#"refused {"field":"image","value":"evil"} the image "evil" is not one that may be used here; see SANDBOXD_ALLOWED_IMAGES"#,
+            r#"refused {"field":"image","value":"evil"} the image "evil" is not allowed here; see SANDBOXD_ALLOWED_IMAGES"#,
         ),
         (
             Error::ImageUnavailable { image: "gone".into(), source: absent },
@@ -249,7 +249,7 @@ fn errors_of_the_service_have_facts() {
         ),
         (
             Error::NotReplaced { path: "d".into() },
-            r#"wrong_state {"path":"d"} the directory "d" is not empty, and only an empty one is replaced"#,
+            r#"wrong_state {"path":"d"} the directory "d" is not empty; only an empty directory can be replaced"#,
         ),
         (
             Error::StdinLate { written_bytes: 6 },
@@ -277,11 +277,11 @@ fn errors_of_the_service_have_facts() {
         ),
         (
             Error::NotParked,
-            "wrong_state {} the sandbox is not parked, or somebody is about to use it; it was not deleted",
+            "wrong_state {} the sandbox is not parked, or a request is about to use it; it was not deleted",
         ),
         (
             Error::Unsettled,
-            "unavailable {} the sandbox is being parked, woken or deleted by others; try again",
+            "unavailable {} the sandbox is being parked, woken or deleted by other requests; try again",
         ),
         (
             Error::NotRestored,
@@ -303,7 +303,7 @@ fn errors_of_the_service_have_facts() {
         ),
         (
             Error::WaitDeadline { timeout_ms: 250 },
-            "deadline_exceeded {} the command did not end within 250 ms; it goes on",
+            "deadline_exceeded {} the command did not end within 250 ms; it continues to run",
         ),
         (
             Error::NotReady { missing: "engine" },
@@ -330,7 +330,7 @@ fn errors_of_the_service_have_facts() {
         (Error::RunDir { source: io_error() }, "internal {} the run dir cannot be used"),
         (
             Error::Randomness { source: getrandom::Error::UNSUPPORTED },
-            "internal {} the system has no randomness",
+            "internal {} the system provides no random numbers",
         ),
     ]);
 }
