@@ -7,6 +7,11 @@ mod daemon;
 mod home;
 mod outcome;
 
+use std::net::TcpListener;
+use std::ops::Range;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bollard::Docker;
@@ -56,9 +61,37 @@ pub fn left_out_under_gvisor(reason: &str) -> bool {
     under_gvisor()
 }
 
-/// A port that was free a moment ago.
+/// Ports for tests: below the range that Linux uses for outgoing connections and the engine for published ports.
+const PORTS: Range<u16> = 20_000..30_000;
+
+/// The ports that this process has reserved, until it ends.
+static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+
+/// A free TCP port. No other test gets it while this process runs, and no outgoing connection uses it.
 pub fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    free_ports(1).start
+}
+
+/// Free TCP ports in a row, reserved like [`free_port`].
+pub fn free_ports(count: u16) -> Range<u16> {
+    // Processes begin at different ports, so that they rarely compete for one.
+    let first = (std::process::id() * u32::from(count) % PORTS.len() as u32) as u16;
+    let rotated = PORTS.cycle().skip(usize::from(first)).take(PORTS.len());
+    for start in rotated.filter(|start| start + count <= PORTS.end) {
+        let ports = start..start + count;
+        if let Some(reserved) = ports.clone().map(reserve).collect::<Option<Vec<_>>>() {
+            RESERVED.lock().unwrap_or_else(PoisonError::into_inner).extend(reserved);
+            return ports;
+        }
+    }
+    panic!("no {count} free ports in {PORTS:?}");
+}
+
+/// Takes the abstract socket that stands for the port. The kernel frees it when the process ends.
+fn reserve(port: u16) -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("sandboxd-test-port-{port}")).ok()?;
+    let reservation = UnixListener::bind_addr(&name).ok()?;
+    TcpListener::bind(("0.0.0.0", port)).ok().map(|_| reservation)
 }
 
 /// Waits for a condition, but not for ever.

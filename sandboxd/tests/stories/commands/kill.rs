@@ -14,6 +14,8 @@ const WITHOUT_MAIN_THREAD: &str = "
 import ctypes, platform, signal, threading, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 def work():
+    while '\tZ (zombie)' not in open('/proc/self/status').read():
+        time.sleep(0.01)
     open('ready', 'w').close()
     while True:
         time.sleep(0.05)
@@ -68,7 +70,7 @@ async fn a_daemon_whose_main_thread_has_ended_is_ended_by_a_timeout() {
         .await
         .unwrap();
     let wish = StartCommand {
-        timeout_ms: Some(2000),
+        timeout_ms: Some(5000),
         ..script("env -u SANDBOX_COMMAND_ID setsid -f python3 program.py; sleep 60")
     };
     let command = started(&daemon, &sandbox, &wish).await;
@@ -108,7 +110,12 @@ async fn a_killed_command_has_a_signal_and_one_that_exits_has_a_code() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let mut seen = std::collections::BTreeMap::new();
-    for round in 0..RACES {
+    for round in 0.. {
+        if round >= RACES && seen.len() == 2 {
+            break;
+        }
+        assert!(round < MAX_RACES, "one side won all races: {seen:?}");
+
         let sleep = script(&format!("sleep 0.0{:02}; exit 0", round % 20));
         let command = daemon.client.start(&sandbox, &sleep).await.unwrap().command_id;
         tokio::time::sleep(Duration::from_millis(u64::from(round % 20))).await;
@@ -121,7 +128,6 @@ async fn a_killed_command_has_a_signal_and_one_that_exits_has_a_code() {
             "{told:?} after {seen:?}"
         );
     }
-    assert_eq!(seen.len(), 2, "both sides won: {seen:?}");
     // What handles the signal chooses its code.
     let graceful = script("trap 'exit 0' TERM; touch ready; while :; do sleep 0.05; done");
     let command = started(&daemon, &sandbox, &graceful).await;
@@ -131,8 +137,9 @@ async fn a_killed_command_has_a_signal_and_one_that_exits_has_a_code() {
     daemon.stop().await;
 }
 
-/// Enough that each side wins some.
+/// Races at least, and until each side has won one.
 const RACES: u32 = 200;
+const MAX_RACES: u32 = 2000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_may_lower_its_own_priority_and_nobody_elses() {

@@ -109,11 +109,11 @@ async fn what_multiplies_is_gone_soon_after_a_kill() {
         ..StartCommand::default()
     };
     let bombs = [
-        ("fork bomb", script("bomb() { bomb | bomb & }; touch ready; bomb 2> /dev/null; sleep 50")),
-        ("fork hoppers", python(HOPPERS)),
-        ("vfork bomb", python(VFORKS)),
+        ("fork bomb", 400, script("bomb() { bomb | bomb & }; touch ready; bomb 2> /dev/null; sleep 50")),
+        ("fork hoppers", 40, python(HOPPERS)),
+        ("vfork bomb", 100, python(VFORKS)),
     ];
-    for (name, bomb) in bombs {
+    for (name, processes, bomb) in bombs {
         let wish = CreateSandbox {
             session_key: name.into(),
             resources: Some(Resources::default()),
@@ -121,8 +121,11 @@ async fn what_multiplies_is_gone_soon_after_a_kill() {
         };
         let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
         let command = daemon.client.start(&sandbox, &bomb).await.unwrap().command_id;
-        until("it has begun", || async { daemon.client.read_file(&sandbox, "ready").await.is_ok() }).await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        let has_begun =
+            async || daemon.client.read_file(&sandbox, "ready").await.is_ok_and(|it| it.is_some());
+        until("it has begun", has_begun).await;
+        let many = async || daemon.client.get(&sandbox).await.unwrap().usage.unwrap().pids >= processes;
+        until("there are many processes", many).await;
         let began = Instant::now();
         let killed = daemon.client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
         let took = began.elapsed();

@@ -13,6 +13,7 @@ use tokio::process::Child;
 use tokio::time::timeout;
 
 use crate::support::harness::{DaemonProcess, Home, SOON, TOKEN, free_port, outcome, script, until};
+use crate::support::http::has_read_all;
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_raw(child.id().unwrap().cast_signed()).unwrap(), signal).unwrap();
@@ -68,18 +69,24 @@ async fn the_first_signal_finishes_what_is_under_way_and_refuses_what_is_new() {
         let (client, sandbox) = (daemon.client.clone(), id.clone());
         let records = client.logs(&sandbox, &command, 0, true).await.unwrap();
         // Both a stream and a plain request are under way.
-        let waiting = tokio::spawn({
-            let (client, sandbox, command) = (client.clone(), sandbox.clone(), command.clone());
-            async move { client.wait(&sandbox, &command, None).await }
-        });
+        let mut waiting = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let wait = format!(
+            "GET /v1/sandboxes/{id}/commands/{command}/wait HTTP/1.1\r\nhost: localhost\r\n{TOKEN_HEADER}: {TOKEN}\r\n\r\n"
+        );
+        waiting.write_all(wait.as_bytes()).await.unwrap();
         let release = daemon.client.start(&id, &script("sleep 2; touch go")).await.unwrap();
-        until("the wait is there", || async { !waiting.is_finished() }).await;
+        until("the daemon has read the wait", || async { has_read_all(&waiting) }).await;
         signal(&daemon.child, stop);
         until("new connections are refused", || refuses(port)).await;
         is_refused(kept).await;
         let heard = outcome(records).await;
         assert_eq!(heard.text(), "begun\ndone\n", "{stop:?} {release:?}");
-        assert_eq!(waiting.await.unwrap().unwrap().exit_code, 0, "{stop:?}");
+        let mut answer = String::new();
+        timeout(SOON, waiting.read_to_string(&mut answer)).await.expect("no answer").unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"exitCode\":0"),
+            "{stop:?}: {answer}"
+        );
         let ended = timeout(limits::DRAIN * 2, daemon.child.wait()).await.expect("it goes on").unwrap();
         assert_eq!(ended.code(), Some(0), "{stop:?}");
     }

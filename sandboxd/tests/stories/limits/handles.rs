@@ -58,7 +58,8 @@ def watch():
 print('watches', watch())
 print('watches-errno', ctypes.get_errno())
 print('ready', flush=True)
-time.sleep(4)
+while not os.path.exists('go'):
+    time.sleep(0.05)
 ";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,6 +83,7 @@ print('watch', libc.inotify_add_watch(instance, b'/usr', 2))
         // While the attacker holds everything its user may have.
         let neighbour = scene.daemon.output(&scene.bystander, &python(neighbours)).await;
         assert!(!is_over().await, "it was over too soon to prove anything");
+        scene.run("touch go").await;
         client.wait(&scene.attacker, &command, None).await.unwrap();
         (neighbour, scene.daemon.output(&scene.attacker, "cat said").await)
     };

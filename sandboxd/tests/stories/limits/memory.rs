@@ -62,9 +62,16 @@ async fn a_shell_hears_of_its_childs_death_and_goes_on() {
 async fn many_small_processes_are_held_to_the_same_limit() {
     let scene = Scene::with(small()).await;
     let host = HostView::of(&scene.attacker).await;
-    let many = "for i in $(seq 60); do \
-                  python3 -c 'held = bytearray(8 << 20); import time; time.sleep(4)' & children+=($!); \
+    // Those that live hold their memory until all of them have it or are dead.
+    let many =
+        "hold='import os, sys, time; held = bytearray(8 << 20); open(\"held-\" + sys.argv[1], \"w\").close()
+while not os.path.exists(\"go\"): time.sleep(0.05)'; \
+                for i in $(seq 60); do \
+                  python3 -c \"$hold\" $i & children+=($!); \
                 done 2>/dev/null; \
+                for i in $(seq 60); do \
+                  until [ -e held-$i ] || ! kill -0 ${children[i - 1]}; do sleep 0.05; done 2>/dev/null; \
+                done; touch go; \
                 for child in ${children[@]}; do wait $child 2>/dev/null; echo ended $?; done";
     let outcome = scene.attack("60 processes of 8 MiB", scene.run(many)).await;
     let ended = |code: &str| outcome.text().lines().filter(|line| *line == format!("ended {code}")).count();

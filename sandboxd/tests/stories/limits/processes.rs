@@ -4,6 +4,7 @@ use sandbox_api::ErrorCode;
 use sandbox_api::command::{EndReason, StartCommand};
 use sandbox_api::sandbox::Resources;
 
+use crate::support::files::{file, write};
 use crate::support::harness::{script, until};
 use crate::support::host_view::HostView;
 use crate::support::limits::{Scene, errno, python, sandbox_with, told};
@@ -27,7 +28,9 @@ try:
 except OSError as error:
     print('forks', len(children))
     print('errno', error.errno)
-time.sleep(1)
+open('is-full', 'w').close()
+while not os.path.exists('go'):
+    time.sleep(0.05)
 for child in children:
     os.kill(child, signal.SIGKILL)
 ";
@@ -66,8 +69,19 @@ async fn two_sandboxes_full_of_processes_do_not_count_against_each_other() {
     let scene = Scene::with(few_processes()).await;
     let second = sandbox_with(&scene.daemon, "chat:second", few_processes()).await;
     let fork = python(FORK);
-    let attack = async { tokio::join!(scene.python(FORK), scene.daemon.run(&second, &fork)) };
-    let (one, two) = scene.attack("processes of two users", attack).await;
+    let client = &scene.daemon.client;
+    // Both are full before either ends.
+    let end_both = async {
+        for sandbox in [&scene.attacker, &second] {
+            let is_full = async || client.read_file(sandbox, "is-full").await.unwrap().is_some();
+            until("the sandbox is full of processes", is_full).await;
+        }
+        for sandbox in [&scene.attacker, &second] {
+            write(&scene.daemon, sandbox, [file("go", "")]).await.unwrap();
+        }
+    };
+    let attack = async { tokio::join!(scene.python(FORK), scene.daemon.run(&second, &fork), end_both) };
+    let (one, two, ()) = scene.attack("processes of two users", attack).await;
     for said in [one, two.text()] {
         let forks: u64 = told(&said, "forks");
         assert!((PIDS - OTHERS..PIDS).contains(&forks), "{forks} forks");
@@ -88,7 +102,7 @@ import threading, time
 threads = 0
 try:
     while True:
-        threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
         threads += 1
 except RuntimeError as error:
     print('threads', threads)

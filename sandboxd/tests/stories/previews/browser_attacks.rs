@@ -46,7 +46,7 @@ exec node victim.js"#;
 const ATTACK: &str = r#"
 const told = [];
 const attempt = async (what, act) => {
-  const silence = new Promise((resolve) => setTimeout(resolve, 5000, 'silence'));
+  const silence = new Promise((resolve) => setTimeout(resolve, 20000, 'silence'));
   const came = await Promise.race([act(), silence]).catch((error) => 'refused: ' + error.name);
   told.push(what + ': ' + came);
 };
@@ -92,7 +92,7 @@ await attempt('a form', async () => {
 await attempt('window', async () => {
   const opened = window.open(TARGET);
   try {
-    for (let tries = 0; tries < 80; tries++) {
+    for (let tries = 0; tries < 200; tries++) {
       await new Promise((resolve) => setTimeout(resolve, 50));
       // It is this page's as long as it is empty.
       const shown = opened.location.href !== 'about:blank' && opened.document.body?.innerText;

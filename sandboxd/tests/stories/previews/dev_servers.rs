@@ -33,6 +33,7 @@ async fn vite_shows_its_page_and_changes_it_without_a_reload() {
         return;
     }
     let Some(browser) = Browser::start().await else { return };
+    browser.count_sockets().await;
     let daemon = Daemon::start_in(home()).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let said = |said: &str| format!("export const said = '{said}';\n");
@@ -62,6 +63,8 @@ async fn vite_shows_its_page_and_changes_it_without_a_reload() {
     for (link, next) in links(&daemon, &sandbox).await.into_iter().zip(["the second", "the third"]) {
         browser.open(&link).await;
         browser.reads("the").await;
+        // Vite sends a change only to pages that are connected.
+        browser.has_socket().await;
         browser.eval::<()>(MARK).await;
         project(&daemon, &sandbox, &[("said.js", &said(next))]).await;
         browser.reads(next).await;
@@ -77,6 +80,7 @@ async fn next_shows_its_page_changes_it_keeping_its_state_and_takes_forms() {
         return;
     }
     let Some(browser) = Browser::start().await else { return };
+    browser.count_sockets().await;
     let daemon = Daemon::start_in(home()).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let page = |said: &str| {
@@ -131,6 +135,8 @@ async fn next_shows_its_page_changes_it_keeping_its_state_and_takes_forms() {
         browser
             .sees("(document.getElementById('count').click(), document.body.innerText.includes('counted 1'))")
             .await;
+        // Next.js sends a change only to pages that are connected.
+        browser.has_socket().await;
         browser.eval::<()>(MARK).await;
         project(&daemon, &sandbox, &[("app/page.js", &page(next))]).await;
         browser.reads(next).await;

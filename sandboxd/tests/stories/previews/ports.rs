@@ -3,7 +3,7 @@
 use sandbox_api::port::{CreateLink, Link, LinkStyle};
 use sandbox_api::{ErrorCode, SandboxId};
 
-use crate::support::harness::{Daemon, Home, until};
+use crate::support::harness::{Daemon, Home, free_ports, until};
 use crate::support::visitor::{PORT, Place, node, place, sandbox_with_port, serve, visit, visit_with};
 
 async fn made(daemon: &Daemon, sandbox: &SandboxId, style: LinkStyle, ttl_ms: Option<u64>) -> Link {
@@ -46,7 +46,10 @@ async fn who_has_a_link_that_ended_is_told_so_at_its_port() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_goes_to_the_next_sandbox_only_when_no_other_was_used_longer_ago() {
-    let daemon = Daemon::start_in(Home::new().set("SANDBOXD_PREVIEW_PORTS", "43210-43212")).await;
+    let ports = free_ports(3);
+    let home = Home::new().set("SANDBOXD_PREVIEW_PORTS", &format!("{}-{}", ports.start, ports.end - 1));
+    let daemon = Daemon::start_in(home).await;
+    let [first_port, second_port, third_port] = [ports.start, ports.start + 1, ports.start + 2];
     let [one, two] = [sandbox_with_port(&daemon, "chat:1").await, sandbox_with_port(&daemon, "chat:2").await];
     let port = |link: &Link| {
         let Place { port, .. } = place(&link.url);
@@ -57,11 +60,11 @@ async fn a_port_goes_to_the_next_sandbox_only_when_no_other_was_used_longer_ago(
     daemon.client.revoke_link(&one, PORT, &first.link_id).await.unwrap();
     let second = made(&daemon, &two, LinkStyle::Port, None).await;
     let third = made(&daemon, &two, LinkStyle::Port, None).await;
-    assert_eq!([&first, &second, &third].map(port), [43210, 43211, 43212]);
+    assert_eq!([&first, &second, &third].map(port), [first_port, second_port, third_port]);
 
     // Only now is there none that nobody had; and what was the first link's is no longer its.
     let again = made(&daemon, &two, LinkStyle::Port, None).await;
-    assert_eq!((port(&again), visit(&first.url).await.status), (43210, 404));
+    assert_eq!((port(&again), visit(&first.url).await.status), (first_port, 404));
     let refused = daemon
         .client
         .create_link(&one, PORT, &CreateLink { style: Some(LinkStyle::Port), ttl_ms: None })
@@ -71,6 +74,6 @@ async fn a_port_goes_to_the_next_sandbox_only_when_no_other_was_used_longer_ago(
     for link in [&third, &second] {
         daemon.client.revoke_link(&two, PORT, &link.link_id).await.unwrap();
     }
-    assert_eq!(port(&made(&daemon, &one, LinkStyle::Port, None).await), 43212, "it was given up first");
+    assert_eq!(port(&made(&daemon, &one, LinkStyle::Port, None).await), third_port, "it was given up first");
     daemon.stop().await;
 }

@@ -120,9 +120,11 @@ async fn a_publisher_that_was_killed_comes_back_at_the_same_address_by_itself() 
     let found = publish(&daemon, &sandbox, PORT).await;
     let name = publisher_name(&sandbox, PORT);
     docker().await.kill_container(&name, None::<KillContainerOptions>).await.unwrap();
-    // Until its door is there, it turns visitors away.
-    until("it runs again", || async { is_running(&name).await && has_door(&daemon, &sandbox) }).await;
-    assert_eq!(visit(&page(&found)).await.body, "back");
+    // It rejects visitors until its socket is open and socat listens.
+    until("it serves again", || async {
+        is_running(&name).await && has_door(&daemon, &sandbox) && visit(&page(&found)).await.body == "back"
+    })
+    .await;
     assert_eq!(publish(&daemon, &sandbox, PORT).await.host_port, found.host_port);
 }
 

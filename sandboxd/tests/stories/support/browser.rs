@@ -4,15 +4,24 @@
 //! out, but not in continuous integration: there it fails.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use thirtyfour::{ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::support::harness::{SOON, skip, until};
+
+/// Runs before the scripts of a page.
+const COUNT_SOCKETS: &str = "window.openSockets = 0; const Native = window.WebSocket; \
+    window.WebSocket = class extends Native { constructor(...args) { super(...args); \
+    this.addEventListener('open', () => { window.openSockets += 1; }); } };";
+
+/// Time for a script of a page: the longest one makes 19 attempts one after the other.
+const SCRIPT: Duration = Duration::from_secs(90);
 
 /// A browser with a profile of its own, which ends with its story.
 pub(crate) struct Browser {
@@ -57,8 +66,19 @@ impl Browser {
             wish.add_arg(argument).unwrap();
         }
         let driver = WebDriver::new(format!("http://127.0.0.1:{port}"), wish).await.unwrap();
-        driver.set_script_timeout(SOON).await.unwrap();
+        driver.set_script_timeout(SCRIPT).await.unwrap();
         Some(Self { driver, _said: said, _chromedriver: chromedriver })
+    }
+
+    /// Counts the WebSockets that the pages to come have open, for [`Self::has_socket`].
+    pub(crate) async fn count_sockets(&self) {
+        let script = json!({ "source": COUNT_SOCKETS });
+        self.driver.cdp().send_raw("Page.addScriptToEvaluateOnNewDocument", script).await.unwrap();
+    }
+
+    /// Waits until the page has an open WebSocket.
+    pub(crate) async fn has_socket(&self) {
+        self.sees("window.openSockets > 0").await;
     }
 
     /// Follows a link in the open tab.

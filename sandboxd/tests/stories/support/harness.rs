@@ -1,8 +1,8 @@
 //! A daemon for one test.
 
 pub(crate) use test_daemon::{
-    Collected, Daemon, DaemonProcess, Home, Outcome, SOON, TOKEN, docker, free_port, left_out_under_gvisor,
-    outcome, script, skip, under_gvisor, until,
+    Collected, Daemon, DaemonProcess, Home, Outcome, SOON, TOKEN, docker, free_port, free_ports,
+    left_out_under_gvisor, outcome, script, skip, under_gvisor, until,
 };
 
 /// Makes each story a test over both ways to reach an agent.

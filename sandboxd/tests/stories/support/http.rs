@@ -1,7 +1,7 @@
 //! Plain HTTP, for what the daemon's own client would never send.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::support::harness::{Daemon, SOON, TOKEN};
+use crate::support::harness::{Daemon, SOON, TOKEN, until};
 
 /// Asks one daemon.
 pub(crate) struct Asker {
@@ -123,6 +123,12 @@ impl Wire {
         self.send(head.as_bytes()).await.unwrap();
     }
 
+    /// Waits until the daemon has read everything that was sent.
+    pub(crate) async fn is_read(&self) {
+        let is_read = async || has_read_all(&self.0);
+        until("the daemon has read the request", is_read).await;
+    }
+
     /// An answer as far as it has come when its body is whole; the connection may stay open.
     pub(crate) async fn answer(&mut self) -> Answer {
         let mut heard = Vec::new();
@@ -142,6 +148,19 @@ impl Wire {
         end.await.unwrap_or_else(|_| panic!("not hung up within {limit:?}"));
         heard
     }
+}
+
+/// Whether nothing waits in the other end's receive queue. Both ends are on this machine (proc_net_tcp(5)).
+pub(crate) fn has_read_all(stream: &TcpStream) -> bool {
+    let entry = |address: SocketAddr| {
+        let SocketAddr::V4(address) = address else { panic!("{address} is no IPv4 address") };
+        format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
+    };
+    let (near, far) = (entry(stream.local_addr().unwrap()), entry(stream.peer_addr().unwrap()));
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let fields = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut others = fields.filter(|fields| fields[1] == far && fields[2] == near);
+    others.next().is_some_and(|fields| fields[4].ends_with(":00000000"))
 }
 
 /// One answer with a length, if all of it is here.

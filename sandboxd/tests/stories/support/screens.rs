@@ -101,6 +101,13 @@ impl Seat {
         self.size.unwrap()
     }
 
+    /// Waits until the terminal has this size.
+    pub(crate) async fn until_size(&mut self, size: (u32, u32)) {
+        while self.size != Some(size) {
+            assert!(self.next().await, "it ended with the size {:?}", self.size);
+        }
+    }
+
     /// The size after another one.
     pub(crate) async fn size_after(&mut self, before: (u32, u32)) -> (u32, u32) {
         while self.size.is_none_or(|size| size == before) {

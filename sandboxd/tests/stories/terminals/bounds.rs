@@ -105,7 +105,7 @@ async fn a_storm_of_sizes_does_no_harm() {
     seat.type_in("stty size\r").await;
     seat.until_seen("\r30 100\r\n").await;
     other.until_seen("\r30 100\r\n").await;
-    assert_eq!(other.size().await, (100, 30));
+    other.until_size((100, 30)).await;
     let peak = agent_peak_kib(&daemon, &sandbox).await;
     assert!(peak < AGENT_KIB, "{peak} KiB");
     daemon.stop().await;

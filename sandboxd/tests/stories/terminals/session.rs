@@ -42,14 +42,14 @@ async fn a_program_sees_a_terminal_of_its_size(daemon: &Daemon) {
     let mut seat = Seat::take(&daemon.client, &sandbox, &terminal).await;
     let mut other = Seat::take(&daemon.client, &sandbox, &terminal).await;
     assert_eq!(seat.size().await, (120, 32));
-    seat.type_in("tty; stty size; echo $TERM; trap 'echo told of it' WINCH\r").await;
+    seat.type_in("trap 'echo size changed' WINCH; tty; stty size; echo $TERM\r").await;
     seat.until_seen("/dev/pts/").await;
     seat.until_seen("\r\n32 120\r\nxterm-256color\r\n").await;
 
     seat.resize(80, 24).await;
     assert_eq!(other.size_after((120, 32)).await, (80, 24));
     seat.type_in("stty size\r").await;
-    seat.until_seen("told of it").await;
+    seat.until_seen("size changed").await;
     seat.until_seen("24 80\r\n").await;
     let size = ResizeTerminal { cols: 90, rows: 30 };
     daemon.client.resize_terminal(&sandbox, &terminal, size).await.unwrap();
@@ -93,6 +93,8 @@ async fn ctrl_c_interrupts_what_runs_and_not_the_shell(daemon: &Daemon) {
     seat.until_seen("begun-2").await;
     until("it sleeps", || async { daemon.run(&sandbox, "pgrep -x sleep").await.exit_code == 0 }).await;
     seat.type_in("\x03").await;
+    // Bash turns bracketed paste on when it reads the next line.
+    seat.until_seen("\x1b[?2004h").await;
     seat.type_in("echo code $?\r").await;
     seat.until_seen("code 130").await;
 }
