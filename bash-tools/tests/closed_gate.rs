@@ -1,6 +1,6 @@
-//! What a closed gate costs the requests of an app that has no use for tools.
+//! Cost of a closed gate for the requests of an app that does not use the tools.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -18,18 +18,18 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts what each thread asks of it.
+/// The system's allocator, with a count of the allocations of each thread.
 struct Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 #[expect(unsafe_code, reason = "nothing else tells of allocations")]
-// SAFETY: everything is handed on to the system's allocator as it came; a `Cell` without a destructor allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator. A `Cell` without a destructor allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller upholds the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
@@ -50,7 +50,7 @@ fn gates(file: &str, switch: &str) -> Gates {
 }
 
 #[test]
-fn a_gate_that_is_closed_for_everybody_allocates_nothing() {
+fn a_gate_closed_to_everyone_allocates_nothing() {
     for (file, switch, reason) in [("", "1", Reason::NotConfigured), (ENABLED, "0", Reason::SwitchedOff)] {
         let gates = gates(file, switch);
         let (parts, ()) = Request::new(()).into_parts();
@@ -61,5 +61,5 @@ fn a_gate_that_is_closed_for_everybody_allocates_nothing() {
     }
     let before = allocations();
     drop(black_box(Box::new(1)));
-    assert_eq!(allocations() - before, 1, "what is not counted cannot be none");
+    assert_eq!(allocations() - before, 1, "the counter does not count");
 }

@@ -1,4 +1,4 @@
-//! What a closed gate costs the requests of an app that has no use for tools, beside the same app without the layer.
+//! Cost of a closed gate for the requests of an app that does not use the tools, beside the same app without the layer.
 
 use std::convert::Infallible;
 use std::hint::black_box;

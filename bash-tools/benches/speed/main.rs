@@ -1,10 +1,10 @@
-//! How fast the crate is, each number beside a rival's in the same run. Nothing here fails on a number: it prints them with the
-//! goal beside. An argument names one part: `gates`, `tail`, `sessions` or `tools`.
+//! Speed of the crate, each number beside a competitor's from the same run. No number makes the benchmark fail: it
+//! prints each with its goal. An argument selects one part: `gates`, `tail`, `sessions` or `tools`.
 
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a bench prints its table and ends where it cannot go on"
+    reason = "a bench prints its table and ends if it cannot continue"
 )]
 
 mod gates;
@@ -14,7 +14,7 @@ mod tools;
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` passes this; there is nothing to test in a bench.
+    // `cargo test --benches` passes this. A benchmark has no tests.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Looking an open session up, beside a bare map behind a lock.
+//! Looking up an open session, beside a plain map behind a lock.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -67,7 +67,7 @@ async fn rate<F: Future<Output = ()> + Send + 'static>(work: impl Fn(usize) -> F
     (TASKS * LOOKUPS) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Sandboxes that are only names: what is measured is the way to them.
+/// Sandboxes that are only names: the benchmark measures only the lookup.
 struct Nowhere;
 
 #[async_trait]

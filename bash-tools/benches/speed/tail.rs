@@ -1,4 +1,4 @@
-//! The tail of much output, beside what is the least that anybody could do with it: copy it.
+//! The tail of long output, beside the minimum work: copying the output.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -31,7 +31,7 @@ pub(crate) fn measure() {
 
 fn piece(line: &str) -> Vec<u8> {
     let mut piece = line.repeat(PIECE / line.len() + 1).into_bytes();
-    // Cut anywhere, as output is.
+    // Cut at arbitrary positions, like real output.
     piece.truncate(PIECE);
     piece
 }

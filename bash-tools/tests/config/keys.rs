@@ -1,8 +1,8 @@
-//! Each key with each thing that can be wrong with it.
+//! Every key with every kind of invalid value.
 
 use crate::{file, only_fault};
 
-/// Table, line, and what the sentence must have in it.
+/// Table, line, and words of the error.
 const WRONG: &[(&str, &str, &str)] = &[
     ("app.bash_tools", "enabled = \"yes\"", "must be true or false, not a string"),
     ("app.bash_tools", "provider = \"podman\"", "must be \"vercel\" or \"docker\", not \"podman\""),
@@ -85,14 +85,14 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn each_key_has_its_own_fault() {
-    for (table, line, told) in WRONG {
+fn every_invalid_key_has_its_own_error() {
+    for (table, line, reported) in WRONG {
         let key = line.split(['=', ' ']).next().unwrap();
         let text = file(table, &[line]);
         let (path, sentence) = only_fault(&text);
         let index = path.find('[').unwrap_or(path.len());
         assert_eq!(path[..index], format!("{table}.{key}"), "{line}");
-        assert!(sentence.contains(told), "{line}: {sentence}");
+        assert!(sentence.contains(reported), "{line}: {sentence}");
         let at = text
             .lines()
             .position(|there| there == *line || there == format!("[{table}]") && line.ends_with("= -"));

@@ -1,6 +1,6 @@
-//! What the operator wrote: what is right, what is wrong, and what is told of it.
+//! Configuration files: valid values, invalid values, and the errors for them.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod keys;
 mod preflight;
@@ -12,7 +12,7 @@ use bash_tools::config::{self, Access, Config, Place, Provider, Seed, parse};
 use bash_tools::provider::NetworkMode;
 use proptest::prelude::*;
 
-/// Lines of each table, for a file that has nothing wrong; a case puts its own in their place.
+/// Valid lines for each table. A test case replaces some of them.
 const GOOD: [(&str, &[&str]); 4] = [
     ("app.bash_tools", &["enabled = true", "provider = \"docker\""]),
     ("app.bash_tools.docker", &["orchestrator_url = \"http://127.0.0.1:8080\""]),
@@ -20,7 +20,7 @@ const GOOD: [(&str, &[&str]); 4] = [
     ("app.bash_tools.sandbox", &[]),
 ];
 
-/// A good file in which a table has some other lines. A line of an existing key takes its place.
+/// A valid file in which a table has some other lines. A line for an existing key replaces it.
 fn file(table: &str, lines: &[&str]) -> String {
     let name = |line: &str| line.split('=').next().unwrap().trim().to_owned();
     let mut text = String::new();
@@ -35,15 +35,15 @@ fn file(table: &str, lines: &[&str]) -> String {
     text
 }
 
-/// What is told of a file with one thing wrong: the key that it is about, and the sentence.
+/// The only error of a file with one fault: its key and its message.
 fn only_fault(text: &str) -> (String, String) {
     let faults = parse(text).unwrap_err();
     assert_eq!(faults.len(), 1, "{text}\n{faults:#?}");
     let Place::Key { path, line } = &faults[0].at else { panic!("{:?}", faults[0]) };
-    let told = faults[0].to_string();
-    let line = line.unwrap_or_else(|| panic!("no line: {told}"));
-    assert!(told.starts_with(&format!("line {line}: {path} ")), "{told}");
-    (path.clone(), told)
+    let reported = faults[0].to_string();
+    let line = line.unwrap_or_else(|| panic!("no line: {reported}"));
+    assert!(reported.starts_with(&format!("line {line}: {path} ")), "{reported}");
+    (path.clone(), reported)
 }
 
 fn tools(text: &str) -> config::BashTools {
@@ -76,7 +76,7 @@ fn the_ends_of_each_range_are_in_it() {
 }
 
 #[test]
-fn what_is_written_is_what_holds() {
+fn every_value_of_the_file_takes_effect() {
     let all = tools(
         r#"
         [app]
@@ -118,19 +118,19 @@ fn what_is_written_is_what_holds() {
 }
 
 #[test]
-fn a_workspace_may_begin_empty() {
+fn a_workspace_can_start_empty() {
     let none = file("app.bash_tools.seed", &["mode = \"none\"", "git_url = \"\""]);
     assert_eq!(tools(&none).seed, Seed::None);
 }
 
 #[test]
-fn everything_is_told_at_once_and_in_order() {
+fn all_errors_are_reported_together_and_in_order() {
     let faults = parse(
         "[app.bash_tools]\nenabled = true\nacces = 1\ntimeout_ms = 1\nprovider = 'docker'\n\
          [app.bash_tools.sandbox]\nports = [\n  3000,\n  70000,\n]\nmemory_mb = 512\n\
          [app.bash_tools.dokcer]\nx = 1\n[app.bash_tools.seed]\nmode = 'upload'\n",
     );
-    let told: Vec<_> = faults.unwrap_err().iter().map(ToString::to_string).collect();
+    let reported: Vec<_> = faults.unwrap_err().iter().map(ToString::to_string).collect();
     let wanted = [
         "line 1: app.bash_tools.project_root is required where seed.mode is \"upload\"",
         "line 3: app.bash_tools.acces is not known; did you mean app.bash_tools.access?",
@@ -140,17 +140,17 @@ fn everything_is_told_at_once_and_in_order() {
         "line 12: app.bash_tools.dokcer is not known; did you mean app.bash_tools.docker?",
         "app.bash_tools.docker.orchestrator_url is required where provider is \"docker\"",
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(reported, wanted);
 }
 
 #[test]
-fn settings_that_contradict_each_other_are_refused() {
-    let (path, told) = only_fault(
+fn contradictory_settings_are_rejected() {
+    let (path, reported) = only_fault(
         &file("app.bash_tools.docker", &["network_mode = \"none\"", "memory_mb = 512"])
             .replace("git_url", "mode = \"git\"\ngit_url"),
     );
     assert_eq!(path, "app.bash_tools.seed.mode");
-    assert!(told.contains("without a network cannot clone"), "{told}");
+    assert!(reported.contains("without a network cannot clone"), "{reported}");
     let http = ["git_url = \"http://git.lan/x\"", "git_allow_http = true"];
     tools(&file("app.bash_tools.seed", &http));
     let (path, _) =
@@ -159,29 +159,33 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_in_this_section_alone() {
-    let told = |key: &str| only_fault(&file("app.bash_tools", &[&format!("{key} = 1")])).1;
+fn unknown_keys_are_rejected_only_in_this_section() {
+    let reported = |key: &str| only_fault(&file("app.bash_tools", &[&format!("{key} = 1")])).1;
     assert!(
-        told("Timeout-ms").ends_with("did you mean app.bash_tools.timeout_ms?"),
+        reported("Timeout-ms").ends_with("did you mean app.bash_tools.timeout_ms?"),
         "{}",
-        told("Timeout-ms")
+        reported("Timeout-ms")
     );
-    assert!(told("variant").ends_with("is not known"), "{}", told("variant"));
-    assert!(told("\"a\\nb\"").contains(r#"app.bash_tools."a\nb" is not known"#), "{}", told("\"a\\nb\""));
+    assert!(reported("variant").ends_with("is not known"), "{}", reported("variant"));
+    assert!(
+        reported("\"a\\nb\"").contains(r#"app.bash_tools."a\nb" is not known"#),
+        "{}",
+        reported("\"a\\nb\"")
+    );
     tools(&(file("app.bash_tools", &[]) + "[app.bash]\ntimeout = 1\n[web]\nport = 'x'\n"));
 }
 
 #[test]
-fn tools_that_are_off_keep_nobody_from_starting() {
+fn errors_in_disabled_tools_do_not_prevent_the_start() {
     let off = |rest: &str| parse(&format!("[app.bash_tools]\n{rest}"));
     let nothing = Config { tools: None, notes: Vec::new() };
     assert_eq!(parse(""), Ok(nothing.clone()));
     assert_eq!(parse("[app]\n[other]\nx = 1"), Ok(nothing.clone()));
-    assert_eq!(off("provider = 'docker'"), Ok(nothing), "what is missing is not needed yet");
-    let told = |rest: &str| off(rest).unwrap().notes.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(told("enabled = false\nvcpu = 0\n[app.bash_tools.seed]\nmode = 1").len(), 2);
+    assert_eq!(off("provider = 'docker'"), Ok(nothing), "the missing values are not needed yet");
+    let reported = |rest: &str| off(rest).unwrap().notes.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(reported("enabled = false\nvcpu = 0\n[app.bash_tools.seed]\nmode = 1").len(), 2);
     assert_eq!(
-        told("idle_ttl_ms = 1"),
+        reported("idle_ttl_ms = 1"),
         ["line 2: app.bash_tools.idle_ttl_ms must be from 10000 to 21600000 milliseconds, not 1"]
     );
     let misspelt = parse("[app.bash-tools]\nenabled = true").unwrap();
@@ -189,26 +193,26 @@ fn tools_that_are_off_keep_nobody_from_starting() {
 }
 
 #[test]
-fn a_misspelt_switch_is_a_fault_all_the_same() {
+fn a_misspelt_switch_is_always_an_error() {
     for line in ["enabled = 1", "enabled = 'true'", "enable = true", "Enabled = true", "enbaled = false"] {
         let faults = parse(&format!("[app.bash_tools]\n{line}\n")).unwrap_err();
         assert_eq!(faults.len(), 1, "{line}: {faults:?}");
         assert!(faults[0].to_string().starts_with("line 2: app.bash_tools."), "{}", faults[0]);
     }
     for text in ["app = 1", "[app]\nbash_tools = true", "[[app.bash_tools]]\nenabled = true"] {
-        let told = parse(text).unwrap_err()[0].to_string();
-        assert!(told.contains("must be a table"), "{told}");
+        let reported = parse(text).unwrap_err()[0].to_string();
+        assert!(reported.contains("must be a table"), "{reported}");
     }
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_place() {
-    let told = |text: &str| parse(text).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>();
-    let both = told("[app.bash_tools]\nenabled = yes\ntimeout_ms = 30s\n");
+fn invalid_toml_is_reported_with_its_position() {
+    let reported = |text: &str| parse(text).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let both = reported("[app.bash_tools]\nenabled = yes\ntimeout_ms = 30s\n");
     assert!(both[0].starts_with("line 2, column 11: is not TOML: "), "{both:?}");
-    assert!(both.iter().any(|told| told.starts_with("line 3, column ")), "{both:?}");
-    assert!(told("a = 1\na = 2")[0].starts_with("line 2, column 1: "), "{:?}", told("a = 1\na = 2"));
-    assert!(told("[app.bash_tools")[0].starts_with("line 1, column "));
+    assert!(both.iter().any(|reported| reported.starts_with("line 3, column ")), "{both:?}");
+    assert!(reported("a = 1\na = 2")[0].starts_with("line 2, column 1: "), "{:?}", reported("a = 1\na = 2"));
+    assert!(reported("[app.bash_tools")[0].starts_with("line 1, column "));
 }
 
 #[test]
@@ -224,9 +228,9 @@ fn the_file_is_found_by_the_environment() {
     std::fs::write(&path, file("app.bash_tools", &[])).unwrap();
     assert!(load(&path).unwrap().tools.is_some());
     std::fs::write(&path, file("app.bash_tools", &["timeout_ms = 1", "vcpu = 1"])).unwrap();
-    let told = load(&path).unwrap_err().to_string();
-    assert_eq!(told.lines().count(), 3, "{told}");
-    assert!(told.starts_with(&format!("{} cannot be used:\n  line ", path.display())), "{told}");
+    let reported = load(&path).unwrap_err().to_string();
+    assert_eq!(reported.lines().count(), 3, "{reported}");
+    assert!(reported.starts_with(&format!("{} cannot be used:\n  line ", path.display())), "{reported}");
     std::fs::write(&path, [0xff, 0xfe]).unwrap();
     assert!(matches!(load(&path), Err(config::Error::Unreadable { .. })));
     std::fs::File::create(&path).unwrap().set_len(1 << 30).unwrap();
@@ -236,7 +240,7 @@ fn the_file_is_found_by_the_environment() {
 
 proptest! {
     #[test]
-    fn no_text_is_too_odd(text in "(\\[app\\.bash_tools\\]\n)?([a-z_\\.\\[\\]=\"'0-9{},#\n -]{0,20}|enabled = true\n|ports = ){0,20}") {
+    fn errors_of_unusual_text_are_short(text in "(\\[app\\.bash_tools\\]\n)?([a-z_\\.\\[\\]=\"'0-9{},#\n -]{0,20}|enabled = true\n|ports = ){0,20}") {
         if let Err(faults) = parse(&text) {
             prop_assert!(!faults.is_empty());
             for fault in faults {

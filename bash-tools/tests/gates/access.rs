@@ -1,4 +1,4 @@
-//! What the dialog for the token is told.
+//! Responses of the route behind the token dialog.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ fn report(local: bool, configured: bool, provided: bool, reason: &str) -> Value 
 }
 
 #[tokio::test]
-async fn every_reason_is_told() {
+async fn every_reason_is_reported() {
     let app = App::start(gates(&enabled(""), ON)).await;
     assert_eq!(ask(&app, HERE, None).await, report(true, true, false, "localhost"));
     assert_eq!(ask(&app, HERE, Some("wrong")).await, report(true, true, true, "localhost"));
@@ -46,7 +46,7 @@ async fn every_reason_is_told() {
 }
 
 #[tokio::test]
-async fn without_any_tools_it_still_answers() {
+async fn the_route_works_without_tools() {
     let app = App::start(gates("", ON)).await;
     assert_eq!(ask(&app, HERE, None).await, report(true, true, false, "localhost"));
     assert_eq!(ask(&app, elsewhere(), Some(TOKEN)).await, report(false, true, true, "allowed"));

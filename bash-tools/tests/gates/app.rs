@@ -1,4 +1,4 @@
-//! A chat app with the gates in front of it, and a sandboxd that is well or not, both on real sockets.
+//! A chat app with gates in front of it, and a sandboxd that is healthy or not, both on real sockets.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 pub(crate) const ON: &[(&str, &str)] =
     &[("REMCOCHAT_ENABLE_BASH_TOOL", "1"), ("REMCOCHAT_ADMIN_TOKEN", TOKEN)];
 
-/// Lines of `[app.bash_tools]` for tools that are on, with some more.
+/// Lines of `[app.bash_tools]` for enabled tools, and some more.
 pub(crate) fn enabled(more: &str) -> String {
     format!(
         "[app.bash_tools]\nenabled = true\n{more}\n[app.bash_tools.seed]\ngit_url = 'https://git.lan/x'\n"
@@ -39,7 +39,7 @@ pub(crate) fn gates(file: &str, variables: &[(&str, &str)]) -> Gates {
     Gates::new(tools.as_ref(), &Environment::read(tools.as_ref(), find)).unwrap()
 }
 
-/// What the app answers: `Enabled`, or `Disabled(reason)`.
+/// The response of the app: `Enabled`, or `Disabled(reason)`.
 async fn chat(decision: Decision) -> String {
     format!("{decision:?}")
 }
@@ -50,13 +50,13 @@ pub(crate) fn router(gates: Gates) -> Router {
     routes.layer(BashToolsLayer::new(gates))
 }
 
-/// A chat app on every address of this machine.
+/// A chat app that listens on every address of this machine.
 pub(crate) struct App {
     port: u16,
     client: Client,
 }
 
-/// An answer of the app.
+/// A response of the app.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) decision: String,
@@ -73,7 +73,7 @@ impl App {
         Self { port, client: Client::builder().no_proxy().build().unwrap() }
     }
 
-    /// A request by which the app sees this address as its peer.
+    /// A request whose peer address is this one.
     pub(crate) fn get(&self, by: IpAddr, path: &str) -> RequestBuilder {
         self.client.get(format!("http://{}{path}", SocketAddr::new(by, self.port)))
     }
@@ -96,7 +96,7 @@ pub(crate) async fn answer(request: RequestBuilder) -> Answer {
     Answer { decision: response.text().await.unwrap(), enabled, tools }
 }
 
-/// What an app answers that has tools.
+/// The response of an app with tools.
 pub(crate) fn with_tools() -> Answer {
     Answer {
         decision: "Enabled".into(),
@@ -105,14 +105,14 @@ pub(crate) fn with_tools() -> Answer {
     }
 }
 
-/// What an app answers that has none.
+/// The response of an app without tools.
 pub(crate) fn without_tools(reason: &str) -> Answer {
     Answer { decision: format!("Disabled({reason})"), enabled: Some("0".into()), tools: None }
 }
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// An address of this machine that is not its loopback: the one it would use to reach another. Nothing is sent.
+/// An address of this machine other than loopback: the source address for other hosts. No packet is sent.
 pub(crate) fn elsewhere() -> IpAddr {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).unwrap();
@@ -121,52 +121,52 @@ pub(crate) fn elsewhere() -> IpAddr {
     address
 }
 
-/// How a sandboxd is when asked for its health.
+/// The response of a sandboxd to a health check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mood {
     Well,
     /// 503, with a reason.
     Unwell,
-    /// 200, and nothing of ours.
+    /// 200, with the body of another service.
     Rubbish,
-    /// 200, and JSON that says no.
+    /// 200, and JSON that reports a failure.
     NotOk,
-    /// Nothing, for ever.
+    /// No response.
     Hanging,
-    /// 200, and a body that has no end.
+    /// 200, and an endless body.
     Endless,
-    /// To one that is well.
+    /// A redirect to a healthy one.
     Redirecting,
 }
 
-/// A sandboxd that knows of nothing but its health.
+/// A sandboxd that has only the health route.
 #[derive(Debug, Clone)]
 pub(crate) struct Sandboxd {
     pub(crate) address: SocketAddr,
-    looks: Arc<AtomicUsize>,
+    health_checks: Arc<AtomicUsize>,
 }
 
 impl Sandboxd {
     pub(crate) async fn start(mood: Mood) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let looks = Arc::new(AtomicUsize::new(0));
-        let state = (mood, looks.clone());
+        let health_checks = Arc::new(AtomicUsize::new(0));
+        let state = (mood, health_checks.clone());
         let well = || async { r#"{"ok":true,"engine":"docker","version":"28"}"# };
         let router =
             Router::new().route("/v1/health", get(health).with_state(state)).route("/well", get(well));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { address, looks }
+        Self { address, health_checks }
     }
 
-    /// How often it was asked.
-    pub(crate) fn looks(&self) -> usize {
-        self.looks.load(Ordering::SeqCst)
+    /// Number of health checks it received.
+    pub(crate) fn health_checks(&self) -> usize {
+        self.health_checks.load(Ordering::SeqCst)
     }
 }
 
-async fn health(State((mood, looks)): State<(Mood, Arc<AtomicUsize>)>) -> Response<Body> {
-    looks.fetch_add(1, Ordering::SeqCst);
+async fn health(State((mood, health_checks)): State<(Mood, Arc<AtomicUsize>)>) -> Response<Body> {
+    health_checks.fetch_add(1, Ordering::SeqCst);
     let answer = |status: StatusCode, body: &'static str| {
         Response::builder().status(status).header(LOCATION, "/well").body(body.into()).unwrap()
     };

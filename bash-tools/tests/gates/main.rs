@@ -1,6 +1,6 @@
-//! The gates in front of a real server: each by itself, and what nobody gets past them with.
+//! The gates in front of a real server: each one separately, and attempts to get past them.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod access;
 mod app;
@@ -18,7 +18,7 @@ use bash_tools::gates::{BashToolsLayer, Decision, ENABLED_HEADER, Reason, TOOLS_
 use tower::{Layer, ServiceExt, service_fn};
 
 #[tokio::test]
-async fn with_every_gate_open_there_are_tools() {
+async fn tools_are_enabled_when_every_gate_is_open() {
     let sandboxd = Sandboxd::start(Mood::Well).await;
     let app = App::start(gates(&with_sandboxd(sandboxd.address, ""), ON)).await;
     assert_eq!(app.chat(HERE, &[]).await, with_tools());
@@ -26,7 +26,7 @@ async fn with_every_gate_open_there_are_tools() {
 }
 
 #[tokio::test]
-async fn each_gate_closes_by_itself() {
+async fn each_gate_can_close_separately() {
     let (well, unwell) = (Sandboxd::start(Mood::Well).await, Sandboxd::start(Mood::Unwell).await);
     let all_open = with_sandboxd(well.address, "");
 
@@ -38,11 +38,11 @@ async fn each_gate_closes_by_itself() {
         assert_eq!(app.chat(HERE, &[]).await, without_tools("SwitchedOff"), "{switch}");
     }
 
-    // sandboxd answers nobody without its token, so the tools would only fail later.
+    // sandboxd rejects requests without its token, so the tools would only fail later.
     let app = App::start(gates(&all_open, &ON[..1])).await;
     assert_eq!(app.chat(HERE, &[]).await, without_tools("MissingOrchestratorToken"));
-    let told = Reason::MissingOrchestratorToken.to_string();
-    assert!(told.starts_with("no token for sandboxd: set REMCOCHAT_ADMIN_TOKEN, or "), "{told}");
+    let reported = Reason::MissingOrchestratorToken.to_string();
+    assert!(reported.starts_with("no token for sandboxd: set REMCOCHAT_ADMIN_TOKEN, or "), "{reported}");
 
     let app = App::start(gates(&all_open, ON)).await;
     let peer = app.chat(elsewhere(), &[("host", "localhost")]).await;
@@ -53,7 +53,11 @@ async fn each_gate_closes_by_itself() {
 
     let app = App::start(gates(&with_sandboxd(unwell.address, ""), ON)).await;
     assert_eq!(app.chat(HERE, &[]).await, without_tools("Unhealthy"));
-    assert_eq!((well.looks(), unwell.looks()), (0, 1), "a closed gate asks no further");
+    assert_eq!(
+        (well.health_checks(), unwell.health_checks()),
+        (0, 1),
+        "no later gate is checked after a closed one"
+    );
 }
 
 #[tokio::test]
@@ -76,7 +80,7 @@ async fn no_header_makes_another_machine_local() {
 }
 
 #[tokio::test]
-async fn a_header_can_show_that_a_local_request_is_for_somebody_else() {
+async fn a_header_can_mark_a_local_request_as_forwarded() {
     let app = App::start(gates(&enabled(""), ON)).await;
     for (name, value, reason) in [
         ("x-forwarded-for", "10.0.0.9", "Forwarded"),
@@ -99,7 +103,7 @@ async fn a_header_can_show_that_a_local_request_is_for_somebody_else() {
 }
 
 #[tokio::test]
-async fn a_trusted_proxy_is_believed_and_no_other() {
+async fn only_a_trusted_proxys_headers_are_used() {
     let app = App::start(gates(&enabled(&format!("trusted_proxies = ['{}']", elsewhere())), ON)).await;
     assert_eq!(
         app.chat(elsewhere(), &[("host", "localhost"), ("x-forwarded-for", "127.0.0.1")]).await,
@@ -117,7 +121,7 @@ async fn a_trusted_proxy_is_believed_and_no_other() {
 }
 
 #[tokio::test]
-async fn on_the_lan_every_request_needs_the_token() {
+async fn every_request_on_the_lan_needs_the_token() {
     let app = App::start(gates(&enabled("access = 'lan'"), ON)).await;
     let bearer = format!("Bearer {TOKEN}");
     for by in [HERE, elsewhere()] {
@@ -133,7 +137,7 @@ async fn on_the_lan_every_request_needs_the_token() {
 }
 
 #[tokio::test]
-async fn on_the_lan_a_short_token_of_the_app_is_none() {
+async fn a_short_token_of_the_app_does_not_count_on_the_lan() {
     let short = &TOKEN[1..];
     for token in [short, ""] {
         let variables = [ON[0], ("REMCOCHAT_ADMIN_TOKEN", token)];
@@ -144,7 +148,7 @@ async fn on_the_lan_a_short_token_of_the_app_is_none() {
 }
 
 #[tokio::test]
-async fn who_is_not_told_of_is_not_local() {
+async fn a_request_without_a_peer_address_is_not_local() {
     let request = Request::get("/chat").header("host", "localhost").body(Body::empty()).unwrap();
     let response = app::router(gates(&enabled(""), ON)).oneshot(request).await.unwrap();
     assert_eq!(response.headers()[ENABLED_HEADER], "0");
@@ -153,17 +157,17 @@ async fn who_is_not_told_of_is_not_local() {
 }
 
 #[tokio::test]
-async fn a_decision_is_there_for_whoever_wants_to_ask_without_the_layer() {
+async fn a_decision_is_available_without_the_layer() {
     let mut request = Request::new(());
     request.extensions_mut().insert(ConnectInfo(SocketAddr::new(HERE, 1)));
     let (mut parts, ()) = request.into_parts();
     assert_eq!(gates(&enabled(""), ON).decide(&parts).await, Decision::Enabled);
     let extracted = Decision::from_request_parts(&mut parts, &()).await;
-    assert_eq!(extracted, Ok(Decision::Disabled(Reason::NotAsked)), "nobody put it there");
+    assert_eq!(extracted, Ok(Decision::Disabled(Reason::NotAsked)), "no layer has added the extension");
 }
 
 #[tokio::test]
-async fn a_handler_can_do_without_the_tools_and_cannot_claim_them() {
+async fn a_handler_can_disable_the_tools_and_cannot_enable_them() {
     let answer_of = |file: String, said: &'static str| async move {
         let handler = service_fn(move |_: Request<Body>| async move {
             Response::builder().header(ENABLED_HEADER, said).header(TOOLS_HEADER, "bash").body(())

@@ -1,4 +1,5 @@
-//! A command is seen while it runs, ends in one way that is told, and ends where nobody looks any more.
+//! The bash tool: a command's output appears while it runs, its end is reported once, and it ends when its stream is
+//! dropped.
 
 use std::time::{Duration, Instant};
 
@@ -8,26 +9,30 @@ use test_daemon::until;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::place::{Place, all, command, key, limits, over_each_provider, run, values};
+use crate::fixture::{Fixture, all, command, key, limits, over_each_provider, run, values};
 
 over_each_provider!(
-    a_command_is_seen_from_its_start_to_its_end,
-    output_is_not_held_back_until_more_comes,
-    of_much_output_the_end_is_kept_and_the_rest_counted,
-    a_character_in_pieces_is_one,
-    a_timeout_keeps_what_was_said,
-    a_cancelled_command_says_so_and_is_gone,
-    a_command_nobody_listens_to_is_ended,
-    whole_answers_keep_the_beginning,
-    a_command_is_a_script_of_its_own,
-    servers_in_the_background_hold_nothing_up,
+    a_command_is_reported_from_its_start_to_its_end,
+    output_is_flushed_without_further_output,
+    the_end_of_long_output_is_kept_and_the_rest_counted,
+    a_character_in_several_writes_is_joined,
+    a_timeout_keeps_the_output,
+    a_cancelled_command_reports_it_and_has_ended,
+    a_command_without_a_listener_is_ended,
+    whole_responses_keep_the_beginning,
+    every_command_is_a_separate_script,
+    background_servers_do_not_delay_the_end,
 );
 
-async fn a_command_is_seen_from_its_start_to_its_end(place: &Place) {
-    let tools = place.tools("1");
+async fn a_command_is_reported_from_its_start_to_its_end(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let values = values(&tools, "echo out; echo err >&2; sleep 0.5; echo more; exit 3").await;
     let (last, before) = values.split_last().unwrap();
-    assert_eq!((before[0].exit_code, before[0].stdout.as_str()), (RUNNING, ""), "first that it runs");
+    assert_eq!(
+        (before[0].exit_code, before[0].stdout.as_str()),
+        (RUNNING, ""),
+        "the first value reports that it runs"
+    );
     assert!(before.iter().all(|value| value.exit_code == RUNNING), "{values:?}");
     assert!(before.iter().any(|value| value.stdout == "out\n" && value.stderr == "err\n"), "{values:?}");
     assert_eq!((last.exit_code, last.stdout.as_str(), last.stderr.as_str()), (3, "out\nmore\n", "err\n"));
@@ -35,8 +40,8 @@ async fn a_command_is_seen_from_its_start_to_its_end(place: &Place) {
     assert_eq!(json, serde_json::json!({"stdout": "out\nmore\n", "stderr": "err\n", "exitCode": 3}));
 }
 
-async fn output_is_not_held_back_until_more_comes(place: &Place) {
-    let tools = place.tools("1");
+async fn output_is_flushed_without_further_output(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let mut values =
         Box::pin(tools.bash(command("echo a; sleep 0.01; echo b; exec sleep 10"), CancellationToken::new()));
     let mut seen_at = None;
@@ -50,14 +55,14 @@ async fn output_is_not_held_back_until_more_comes(place: &Place) {
                 return seen_at.unwrap().elapsed();
             }
         }
-        panic!("the command ended without it");
+        panic!("the command ended without both lines");
     };
     let waited = timeout(Duration::from_secs(9), shown).await.expect("both lines while the command sleeps");
     assert!(waited < FLUSH_AFTER * 10, "{waited:?}");
 }
 
-async fn of_much_output_the_end_is_kept_and_the_rest_counted(place: &Place) {
-    let tools = place.tools("1");
+async fn the_end_of_long_output_is_kept_and_the_rest_counted(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let output = run(&tools, "seq 1 200000; yes é | head -n 2000 >&2").await;
     let all: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
     assert_eq!(output.stdout, all[all.len() - 1000..]);
@@ -67,29 +72,29 @@ async fn of_much_output_the_end_is_kept_and_the_rest_counted(place: &Place) {
     assert_eq!(output.exit_code, 0);
 }
 
-async fn a_character_in_pieces_is_one(place: &Place) {
-    let tools = place.tools("1");
+async fn a_character_in_several_writes_is_joined(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let output = run(&tools, r"printf '\xf0\x9f'; sleep 0.3; printf '\x98\x80|\xff|\xe2\x82'").await;
     assert_eq!(output.stdout, "\u{1f600}|\u{fffd}|\u{fffd}");
 }
 
-fn with_timeout(place: &Place, chat: &str, seconds: u64) -> Toolkit {
+fn with_timeout(fixture: &Fixture, chat: &str, seconds: u64) -> Toolkit {
     let mut limits = limits();
     limits.timeout = Duration::from_secs(seconds);
-    Toolkit::new(place.sessions(2), key(chat), limits)
+    Toolkit::new(fixture.sessions(2), key(chat), limits)
 }
 
-async fn a_timeout_keeps_what_was_said(place: &Place) {
-    let tools = with_timeout(place, "1", 1);
+async fn a_timeout_keeps_the_output(fixture: &Fixture) {
+    let tools = with_timeout(fixture, "1", 1);
     let output = run(&tools, "echo so far; echo trouble >&2; sleep 60").await;
     assert_eq!((output.exit_code, output.stdout.as_str()), (TIMED_OUT, "so far\n"));
     assert_eq!(output.stderr, "trouble\nCommand timed out after 1000ms.");
     let own = run(&tools, "exit 124").await;
-    assert_eq!((own.exit_code, own.stderr.as_str()), (124, ""), "its own exit code is no timeout");
+    assert_eq!((own.exit_code, own.stderr.as_str()), (124, ""), "its own exit code is not a timeout");
 }
 
-async fn a_cancelled_command_says_so_and_is_gone(place: &Place) {
-    let tools = place.tools("1");
+async fn a_cancelled_command_reports_it_and_has_ended(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let cancel = CancellationToken::new();
     let mut values =
         Box::pin(tools.bash(command("echo $$ >pid; echo begun; exec sleep 300"), cancel.clone()));
@@ -102,8 +107,8 @@ async fn a_cancelled_command_says_so_and_is_gone(place: &Place) {
     gone(&tools).await;
 }
 
-async fn a_command_nobody_listens_to_is_ended(place: &Place) {
-    let tools = place.tools("1");
+async fn a_command_without_a_listener_is_ended(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let mut values =
         Box::pin(tools.bash(command("echo $$ >pid; echo begun; exec sleep 300"), CancellationToken::new()));
     while values.next().await.unwrap().unwrap().stdout.is_empty() {}
@@ -119,8 +124,8 @@ async fn gone(tools: &Toolkit) {
     .await;
 }
 
-async fn whole_answers_keep_the_beginning(place: &Place) {
-    let tools = place.tools("1");
+async fn whole_responses_keep_the_beginning(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let whole = |script: &str| tools.bash_whole(command(script), CancellationToken::new());
     let output =
         whole("printf 'a%.0s' {1..990}; printf '\\n\\n\\n         bcd'; echo oh >&2; exit 1").await.unwrap();
@@ -130,8 +135,8 @@ async fn whole_answers_keep_the_beginning(place: &Place) {
     assert_eq!(short.stdout, "short\n");
 }
 
-async fn a_command_is_a_script_of_its_own(place: &Place) {
-    let tools = place.tools("1");
+async fn every_command_is_a_separate_script(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     assert_eq!(run(&tools, "pwd").await.stdout, "/vercel/sandbox/workspace\n");
     assert_eq!(run(&tools, "# a comment alone").await.exit_code, 0);
     assert_eq!(run(&tools, "false || echo or").await.stdout, "or\n");
@@ -145,8 +150,8 @@ async fn a_command_is_a_script_of_its_own(place: &Place) {
     assert_eq!(run(&tools, "node").await.stdout, "mine\n");
 }
 
-async fn servers_in_the_background_hold_nothing_up(place: &Place) {
-    let tools = place.tools("1");
+async fn background_servers_do_not_delay_the_end(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let began = Instant::now();
     let output = run(&tools, "sleep 15 >/dev/null 2>&1 & echo started").await;
     assert_eq!((output.exit_code, output.stdout.as_str()), (0, "started\n"));

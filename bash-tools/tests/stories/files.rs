@@ -1,14 +1,14 @@
-//! Files, as the model reads and writes them, and the way to a server.
+//! Files as the model reads and writes them, and URLs of servers.
 
 use bash_tools::provider;
 use bash_tools::tools::{Error, ReadFileInput, SandboxUrlInput, Toolkit, WriteFileInput};
 
-use crate::place::{Place, over_each_provider, run};
+use crate::fixture::{Fixture, over_each_provider, run};
 
 over_each_provider!(
-    what_is_written_is_read,
+    a_written_file_is_read_back,
     a_long_file_is_read_in_parts,
-    what_cannot_be_read_is_told,
+    an_unreadable_file_is_reported,
     only_listed_ports_have_a_url,
 );
 
@@ -22,8 +22,8 @@ async fn read(tools: &Toolkit, path: &str, offset: Option<u64>, limit: Option<u6
     tools.read_file(input).await.map(|file| file.content)
 }
 
-async fn what_is_written_is_read(place: &Place) {
-    let tools = place.tools("1");
+async fn a_written_file_is_read_back(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     write(&tools, "a/b c/d.txt", "é\n\u{1f600}").await;
     assert_eq!(read(&tools, "a/b c/d.txt", None, None).await.unwrap(), "é\n\u{1f600}");
     assert_eq!(
@@ -35,8 +35,8 @@ async fn what_is_written_is_read(place: &Place) {
     assert_eq!(read(&tools, "a/b c/d.txt", None, None).await.unwrap(), "");
 }
 
-async fn a_long_file_is_read_in_parts(place: &Place) {
-    let tools = place.tools("1");
+async fn a_long_file_is_read_in_parts(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(&tools, "seq 1 100000 >numbers; head -c 3000 /dev/zero | tr '\\0' x >line; printf 'a\\nb' >two")
         .await;
     let first = read(&tools, "numbers", None, None).await.unwrap();
@@ -58,8 +58,8 @@ async fn a_long_file_is_read_in_parts(place: &Place) {
     );
 }
 
-async fn what_cannot_be_read_is_told(place: &Place) {
-    let tools = place.tools("1");
+async fn an_unreadable_file_is_reported(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(&tools, "head -c 100 /dev/zero >zeros; printf 'a\\nb\\n' >two; mkdir dir").await;
     let words = |read: Result<String, Error>| read.unwrap_err().to_string();
     let missing = read(&tools, "missing", None, None).await.unwrap_err();
@@ -72,8 +72,8 @@ async fn what_cannot_be_read_is_told(place: &Place) {
     assert!(!words(read(&tools, "dir", None, None).await).is_empty());
 }
 
-async fn only_listed_ports_have_a_url(place: &Place) {
-    let tools = place.tools("1");
+async fn only_listed_ports_have_a_url(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let url = tools.sandbox_url(SandboxUrlInput { port: 3000 }).await.unwrap().url;
     assert!(url.starts_with("http"), "{url}");
     let error = tools.sandbox_url(SandboxUrlInput { port: 4000 }).await.unwrap_err().to_string();

@@ -1,11 +1,11 @@
-//! The crate as a chat app uses it, over each provider: sandboxd itself on the real engine, and what stands in for Vercel.
+//! The crate as a chat app uses it, over each provider: a real sandboxd on a real engine, and a fake of Vercel's API.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a story that cannot continue has failed")]
 
 mod anthropic;
 mod bash;
 mod files;
-mod place;
+mod fixture;
 mod seed;
 mod seed_faults;
 mod seed_git;

@@ -1,4 +1,4 @@
-//! A sandbox to be seeded, and what stories look for there.
+//! A sandbox for workspace seeds, and helpers to inspect it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use bash_tools::session::{SessionLimits, Sessions};
 use futures::StreamExt;
 use test_daemon::{Daemon, Home};
 
-use crate::place::key;
+use crate::fixture::key;
 use crate::seed_server::NAME;
 
-/// A script for a repository with branches, tags, and a commit that has no name. It prints its first two commits.
+/// A script for a repository with branches, tags, and a commit without a name. It prints its first two commits.
 pub(crate) const PROJECT: &str = "
   echo one >file; mkdir -p dir 'a b'; echo run >dir/tool; chmod +x dir/tool; ln -s dir/tool link; echo x >'a b/é'
   git add -A; git commit -qm one; git tag v1; git rev-parse HEAD
@@ -21,7 +21,7 @@ pub(crate) const PROJECT: &str = "
   git checkout -q -b feature/x v1; echo x >file; git commit -qam x; git update-ref refs/pull/7/head HEAD~
   git checkout -q main";
 
-/// A repository of the stories' server.
+/// A repository on the story's git server.
 pub(crate) fn git(path: &str) -> GitSeed {
     GitSeed {
         url: format!("https://{NAME}/{path}"),
@@ -43,17 +43,17 @@ pub(crate) fn with_token(path: &str, token: &str) -> Seed {
     Seed::Git(GitSeed { credentials: Some(GitCredentials::token(token.into())), ..git(path) })
 }
 
-/// A provider for sandboxes with a network.
-pub(crate) struct Ground {
+/// A provider of sandboxes with a network.
+pub(crate) struct SeedFixture {
     pub(crate) provider: Arc<dyn Provider>,
-    /// What must live as long.
+    /// Resources that must live as long.
     _daemon: Daemon,
 }
 
-impl Ground {
+impl SeedFixture {
     pub(crate) async fn in_home(home: Home) -> Self {
         let daemon = Daemon::start_in(home).await;
-        let wish = DockerWish {
+        let request = DockerWish {
             runtime: "node24".into(),
             idle_ttl: Duration::from_secs(600),
             vcpus: 1,
@@ -61,30 +61,34 @@ impl Ground {
             network: NetworkPolicy::default(),
             ports: Vec::new(),
         };
-        Self { provider: Arc::new(Docker::new(daemon.client.clone(), wish)), _daemon: daemon }
+        Self { provider: Arc::new(Docker::new(daemon.client.clone(), request)), _daemon: daemon }
     }
 
-    /// Sessions of an app.
+    /// Sessions of one app.
     pub(crate) fn sessions(&self, seed: &Seed) -> Sessions {
         let limits = SessionLimits { max_open: 2, idle_ttl: Duration::from_secs(600) };
         Sessions::new(Arc::clone(&self.provider), Some(seed.clone()), limits)
     }
 
-    /// A sandbox with nothing in it.
+    /// An empty sandbox.
     pub(crate) async fn sandbox(&self, chat: &str) -> SandboxId {
         self.provider.open(&key(chat)).await.unwrap().sandbox
     }
 
     pub(crate) async fn plant(&self, sandbox: &SandboxId, seed: &Seed) -> Result<()> {
-        self.plant_telling(sandbox, seed).await.0
+        self.plant_with_steps(sandbox, seed).await.0
     }
 
-    /// How it went, and the steps that were told.
-    pub(crate) async fn plant_telling(&self, sandbox: &SandboxId, seed: &Seed) -> (Result<()>, Vec<String>) {
-        let told = Mutex::new(Vec::new());
-        let tell = |step| told.lock().unwrap().push(step);
+    /// The result, and the reported steps.
+    pub(crate) async fn plant_with_steps(
+        &self,
+        sandbox: &SandboxId,
+        seed: &Seed,
+    ) -> (Result<()>, Vec<String>) {
+        let reported = Mutex::new(Vec::new());
+        let tell = |step| reported.lock().unwrap().push(step);
         let planted = seed.plant(&*self.provider, sandbox, true, &tell).await;
-        (planted, told.into_inner().unwrap())
+        (planted, reported.into_inner().unwrap())
     }
 
     /// A script's standard output.
@@ -100,7 +104,7 @@ impl Ground {
         String::from_utf8(output).unwrap()
     }
 
-    /// What a model would find in the workspace.
+    /// The files that a model would find in the workspace.
     pub(crate) async fn files(&self, sandbox: &SandboxId) -> String {
         self.output(sandbox, "ls -A | grep -v '^.remcochat$' | tr '\\n' ' '").await
     }

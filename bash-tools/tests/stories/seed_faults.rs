@@ -1,22 +1,22 @@
-//! Repositories that a chat cannot begin with.
+//! Repositories that cannot seed a workspace.
 
 use std::time::Duration;
 
 use bash_tools::seed::{Error, GitSeed, GitUrlFault, Seed};
 
-use crate::place::{Place, key};
-use crate::seed::{Ground, PROJECT, at, git, with_token};
+use crate::fixture::{Fixture, key};
+use crate::seed::{PROJECT, SeedFixture, at, git, with_token};
 use crate::seed_server::{GitServer, NAME};
 
-/// Whether it is the error that a case is about.
+/// Whether it is the expected error.
 type Wanted = fn(&Error) -> bool;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_git_must_not_see_is_refused_before_anything_runs() {
+async fn dangerous_git_arguments_are_rejected_before_anything_runs() {
     let Some(server) = GitServer::start().await else { return };
     server.repository("project", PROJECT).await;
-    let ground = Ground::in_home(server.home()).await;
-    let sandbox = ground.sandbox("1").await;
+    let fixture = SeedFixture::in_home(server.home()).await;
+    let sandbox = fixture.sandbox("1").await;
     let urls = [
         ("--upload-pack=touch pwned", GitUrlFault::OddCharacter),
         ("--upload-pack=touch", GitUrlFault::NoUrl),
@@ -32,33 +32,33 @@ async fn what_git_must_not_see_is_refused_before_anything_runs() {
     ];
     for (url, wanted) in urls {
         let seed = Seed::Git(GitSeed { url: url.into(), ..git("") });
-        let error = ground.plant(&sandbox, &seed).await.unwrap_err();
+        let error = fixture.plant(&sandbox, &seed).await.unwrap_err();
         assert!(matches!(error, Error::BadGitUrl { fault } if fault == wanted), "{url}: {error:?}");
         assert!(error.to_string().contains("git_url") && !error.to_string().contains("hunter2"), "{error}");
     }
     for revision in ["--upload-pack=touch pwned", "$(touch pwned)", "main\ntouch pwned", "a'b", "main..x"] {
-        let error = ground.plant(&sandbox, &at("project.git", revision)).await.unwrap_err();
+        let error = fixture.plant(&sandbox, &at("project.git", revision)).await.unwrap_err();
         assert!(error.to_string().contains("git_revision"), "{error}");
     }
-    assert_eq!(ground.output(&sandbox, "ls -A").await, "");
-    assert!(server.asked().is_empty());
+    assert_eq!(fixture.output(&sandbox, "ls -A").await, "");
+    assert!(server.requests().is_empty());
 
-    // What a shell would make something of, and git does not.
+    // Text that a shell would interpret and git does not.
     let seed = Seed::Git(GitSeed { url: format!("https://{NAME}/$(touch${{IFS}}pwned);touch"), ..git("") });
-    assert!(matches!(ground.plant(&sandbox, &seed).await, Err(Error::BadGitUrl { .. })));
+    assert!(matches!(fixture.plant(&sandbox, &seed).await, Err(Error::BadGitUrl { .. })));
     let seed = Seed::Git(git("$(touch);touch&touch%20touch.git"));
-    let error = ground.plant(&sandbox, &seed).await.unwrap_err();
+    let error = fixture.plant(&sandbox, &seed).await.unwrap_err();
     assert!(matches!(error, Error::NoRepository), "{error:?}");
-    assert_eq!(ground.files(&sandbox).await, "");
+    assert_eq!(fixture.files(&sandbox).await, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_cloned_says_why_and_leaves_nothing() {
+async fn a_failed_clone_reports_why_and_leaves_nothing() {
     let Some(server) = GitServer::start().await else { return };
     let commits = server.repository("project", PROJECT).await;
     server.repository("empty", "").await;
-    let ground = Ground::in_home(server.home()).await;
-    let sandbox = ground.sandbox("1").await;
+    let fixture = SeedFixture::in_home(server.home()).await;
+    let sandbox = fixture.sandbox("1").await;
     let unknown = commits.lines().next().unwrap().replace(|digit: char| digit.is_ascii_digit(), "f");
     let closed = Seed::Git(GitSeed { url: "https://198.51.100.7/x".into(), ..git("") });
     let slow = Seed::Git(GitSeed { timeout: Duration::from_secs(2), ..git("slow/project.git") });
@@ -80,65 +80,65 @@ async fn what_cannot_be_cloned_says_why_and_leaves_nothing() {
         ("slow", slow, |it| matches!(it, Error::TimedOut { .. })),
     ];
     for (case, seed, is_right) in cases {
-        let error = ground.plant(&sandbox, &seed).await.unwrap_err();
+        let error = fixture.plant(&sandbox, &seed).await.unwrap_err();
         assert!(is_right(&error), "{case}: {error:?}");
-        assert_eq!(ground.files(&sandbox).await, "", "{case}");
+        assert_eq!(fixture.files(&sandbox).await, "", "{case}");
     }
-    // By https to http is a way that the operator has not opened.
-    let error = ground.plant(&sandbox, &Seed::Git(git("plain/project.git"))).await.unwrap_err();
+    // The operator has not allowed a redirect from https to http.
+    let error = fixture.plant(&sandbox, &Seed::Git(git("plain/project.git"))).await.unwrap_err();
     assert!(matches!(error, Error::Git { .. }), "{error:?}");
-    assert_eq!(ground.files(&sandbox).await, "");
-    // And none of it is in the way of what can be.
-    ground.plant(&sandbox, &Seed::Git(git("project.git"))).await.unwrap();
-    assert_eq!(ground.output(&sandbox, "cat file; ls -A .remcochat").await, "three\nlock\nseeded\n");
+    assert_eq!(fixture.files(&sandbox).await, "");
+    // The failures do not affect a later clone.
+    fixture.plant(&sandbox, &Seed::Git(git("project.git"))).await.unwrap();
+    assert_eq!(fixture.output(&sandbox, "cat file; ls -A .remcochat").await, "three\nlock\nseeded\n");
 
-    let sandbox = ground.sandbox("2").await;
+    let sandbox = fixture.sandbox("2").await;
     let plain = GitSeed { allow_http: true, url: format!("http://{NAME}/project.git"), ..git("") };
-    ground.plant(&sandbox, &Seed::Git(plain)).await.unwrap();
-    assert_eq!(ground.output(&sandbox, "cat file").await, "three\n");
+    fixture.plant(&sandbox, &Seed::Git(plain)).await.unwrap();
+    assert_eq!(fixture.output(&sandbox, "cat file").await, "three\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repository_that_is_too_large_is_given_up_in_time() {
+async fn a_repository_that_is_too_large_is_abandoned_in_time() {
     let Some(server) = GitServer::start().await else { return };
     server.repository("packed", "head -c 3000000 /dev/urandom >noise; git add -A; git commit -qm x").await;
     server.repository("bomb", "head -c 30000000 /dev/zero >zeros; git add -A; git commit -qm x").await;
-    // A million files of the same nothing, in a few hundred bytes.
+    // A million identical empty files, in a few hundred bytes.
     let trees = "tree=$(printf '100644 blob %s\\tf\\n' $(git hash-object -w /dev/null) | git mktree)
       for level in 1 2 3 4 5 6; do
         tree=$(for i in 0 1 2 3 4 5 6 7 8 9; do printf '040000 tree %s\\t%s\\n' $tree $i; done | git mktree)
       done
       git update-ref refs/heads/main $(git commit-tree -m x $tree)";
     server.repository("trees", trees).await;
-    // Small as it is, and not with all that it was.
+    // Only the small current content counts, not its large history.
     let history = "head -c 3000000 /dev/urandom >noise; git add -A; git commit -qm x; git rm -q noise
       echo small >file; git add -A; git commit -qm y; git rev-parse --short HEAD";
     let short = server.repository("history", history).await;
-    let ground = Ground::in_home(server.home()).await;
-    let sandbox = ground.sandbox("1").await;
+    let fixture = SeedFixture::in_home(server.home()).await;
+    let sandbox = fixture.sandbox("1").await;
     for repository in ["packed", "bomb", "trees"] {
-        let error = ground.plant(&sandbox, &Seed::Git(git(&format!("{repository}.git")))).await.unwrap_err();
+        let error = fixture.plant(&sandbox, &Seed::Git(git(&format!("{repository}.git")))).await.unwrap_err();
         assert!(
             matches!(error, Error::RepositoryTooLarge { limit_bytes: 1_048_576, .. }),
             "{repository}: {error:?}"
         );
         assert!(error.to_string().contains("max_bytes"), "{error}");
-        assert_eq!(ground.files(&sandbox).await, "", "{repository}");
+        assert_eq!(fixture.files(&sandbox).await, "", "{repository}");
     }
-    let error = ground.plant(&sandbox, &at("history.git", short.trim())).await.unwrap_err();
+    let error = fixture.plant(&sandbox, &at("history.git", short.trim())).await.unwrap_err();
     assert!(matches!(error, Error::RepositoryTooLarge { .. }), "{error:?}");
-    let most = ground.output(&sandbox, "du -s .remcochat | cut -f1").await;
+    let most = fixture.output(&sandbox, "du -s .remcochat | cut -f1").await;
     assert!(most.trim().parse::<u64>().unwrap() < 2048, "KiB: {most}");
     let packed = GitSeed { max_bytes: 3_100_000, ..git("packed.git") };
-    ground.plant(&sandbox, &Seed::Git(packed)).await.unwrap();
-    assert_eq!(ground.output(&sandbox, "stat -c %s noise; ls .remcochat").await, "3000000\nlock\nseeded\n");
+    fixture.plant(&sandbox, &Seed::Git(packed)).await.unwrap();
+    assert_eq!(fixture.output(&sandbox, "stat -c %s noise; ls .remcochat").await, "3000000\nlock\nseeded\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_network_no_repository_is_reached() {
-    let place = Place::docker().await;
-    let sandbox = place.provider.open(&key("1")).await.unwrap().sandbox;
+async fn without_a_network_no_repository_is_cloned() {
+    let fixture = Fixture::docker().await;
+    let sandbox = fixture.provider.open(&key("1")).await.unwrap().sandbox;
     let error =
-        Seed::Git(git("project.git")).plant(&*place.provider, &sandbox, true, &drop).await.unwrap_err();
+        Seed::Git(git("project.git")).plant(&*fixture.provider, &sandbox, true, &drop).await.unwrap_err();
     assert!(matches!(error, Error::NotReached { .. }), "{error:?}");
 }

@@ -1,8 +1,7 @@
-//! A git server on this machine that sandboxes reach: git's own `http-backend`, by https and http.
-//!
-//! What asks is noted, so a story need not believe what git says of itself. The first part of a path says how the server is:
-//! `/` as usual, `/private/` wants a token, `/old/` knows git's first protocol alone, `/away/` leads to another name's
-//! `/private/`, `/plain/` leads from https to http, and `/slow/` never answers.
+//! A git server on this machine that sandboxes reach: git's own `http-backend`, over https and http. It records its
+//! requests, so that a story need not trust git. The first part of a path selects its behaviour: `/` is normal,
+//! `/private/` requires a token, `/old/` speaks only git's first protocol, `/away/` redirects to `/private/` on another
+//! name, `/plain/` redirects from https to http, and `/slow/` never responds.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -32,7 +31,7 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 pub(crate) const NAME: &str = "git.example";
 /// Another name of it.
 pub(crate) const ELSEWHERE: &str = "elsewhere.example";
-/// What `/private/` wants as password, under any name.
+/// The password of `/private/`, with any user name.
 pub(crate) const TOKEN: &str = "hunter2-hunter2-hunter2";
 
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -50,7 +49,8 @@ pub(crate) struct GitServer {
 }
 
 impl GitServer {
-    /// One that does not serve yet. `None`, with a word about it, where nobody may listen on ports that every sandbox reaches.
+    /// Creates a server that does not serve yet. Returns `None` and skips the test if this user may not listen on ports
+    /// that every sandbox reaches.
     pub(crate) async fn prepare() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed) * 7919);
@@ -65,7 +65,7 @@ impl GitServer {
         Some(Self { dir, address, tls, asked: Arc::default(), serving: JoinSet::new() })
     }
 
-    /// One that serves.
+    /// A server that serves.
     pub(crate) async fn start() -> Option<Self> {
         let mut server = Self::prepare().await?;
         server.serve().await;
@@ -103,8 +103,8 @@ impl GitServer {
             .set("SANDBOXD_CA_BUNDLE", self.dir.path().join("ca.pem").to_str().unwrap())
     }
 
-    /// What has been asked for so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    /// All requests so far.
+    pub(crate) fn requests(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -112,7 +112,7 @@ impl GitServer {
         self.dir.path()
     }
 
-    /// Makes a repository by a script in a work tree, which is on `main` and has nothing. What it prints.
+    /// Creates a repository with a script that runs in an empty work tree on `main`. Returns the script's output.
     pub(crate) async fn repository(&self, name: &str, script: &str) -> String {
         let work = self.root().join("work").join(name);
         tokio::fs::create_dir_all(&work).await.unwrap();
@@ -135,7 +135,7 @@ impl GitServer {
     }
 }
 
-/// A certificate for the names, whose authority is written down for those who are to trust it.
+/// A certificate for the names. Its authority is written to a file for clients.
 fn tls(authority: &Path) -> TlsAcceptor {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -209,7 +209,7 @@ fn redirect(to: &str) -> Response<Body> {
     axum::response::IntoResponse::into_response((StatusCode::FOUND, [(header::LOCATION, to.to_owned())]))
 }
 
-/// git-http-backend(1), by CGI (RFC 3875).
+/// git-http-backend(1), over CGI (RFC 3875).
 async fn backend(
     root: &Path,
     method: &str,

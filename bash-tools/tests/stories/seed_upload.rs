@@ -1,4 +1,4 @@
-//! A chat begins with a directory of the app's machine.
+//! Workspaces seeded from a directory of the app's machine.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,8 +13,8 @@ use futures::future::join_all;
 use tempfile::TempDir;
 use test_daemon::{Home, until};
 
-use crate::place::{key, limits, run};
-use crate::seed::Ground;
+use crate::fixture::{key, limits, run};
+use crate::seed::SeedFixture;
 
 fn upload(root: &Path) -> UploadSeed {
     UploadSeed {
@@ -32,7 +32,7 @@ fn write(root: &TempDir, path: &str, content: impl AsRef<[u8]>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_arrives_as_it_is_without_what_is_secret() {
+async fn a_directory_is_uploaded_unchanged_without_secrets() {
     let root = tempfile::tempdir().unwrap();
     let long = format!("{}/{}", "d".repeat(120), "f".repeat(120));
     let noise: Vec<u8> =
@@ -61,12 +61,12 @@ async fn a_directory_arrives_as_it_is_without_what_is_secret() {
     symlink("/etc/passwd", root.path().join("out")).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(root.path().join("fifo")).status().unwrap().success());
 
-    let ground = Ground::in_home(Home::new()).await;
-    let sandbox = ground.sandbox("1").await;
-    let (planted, told) = ground.plant_telling(&sandbox, &Seed::Upload(upload(root.path()))).await;
+    let fixture = SeedFixture::in_home(Home::new()).await;
+    let sandbox = fixture.sandbox("1").await;
+    let (planted, reported) = fixture.plant_with_steps(&sandbox, &Seed::Upload(upload(root.path()))).await;
     planted.unwrap();
-    assert_eq!(told[1], "uploading 11 files with 3000298 bytes", "{told:?}");
-    let found = ground
+    assert_eq!(reported[1], "uploading 11 files with 3000298 bytes", "{reported:?}");
+    let found = fixture
         .output(&sandbox, "find . -mindepth 1 -not -path './.remcochat*' -not -type d | LC_ALL=C sort")
         .await;
     let long_there = format!("./{long}");
@@ -91,54 +91,54 @@ async fn a_directory_arrives_as_it_is_without_what_is_secret() {
     let digest: String = sha2::Sha256::digest(&noise).iter().map(|byte| format!("{byte:02x}")).collect();
     let time = fs::metadata(root.path().join("tool")).unwrap().mtime();
     let wanted = format!("750\n444\n../tool\ntool\n{digest}\n{time}\n");
-    assert_eq!(ground.output(&sandbox, look).await, wanted);
-    assert_eq!(ground.output(&sandbox, "grep -rl hunter2 . ; ls -A .remcochat").await, "lock\nseeded\n");
-    let mark = ground.output(&sandbox, "cat .remcochat/seeded").await;
-    assert!(mark.starts_with("upload ") && !mark.contains("tmp"), "no place of this machine: {mark}");
+    assert_eq!(fixture.output(&sandbox, look).await, wanted);
+    assert_eq!(fixture.output(&sandbox, "grep -rl hunter2 . ; ls -A .remcochat").await, "lock\nseeded\n");
+    let mark = fixture.output(&sandbox, "cat .remcochat/seeded").await;
+    assert!(mark.starts_with("upload ") && !mark.contains("tmp"), "it names a path of this machine: {mark}");
 
-    // What the model does with them stays, also where the directory has changed meanwhile.
-    ground.output(&sandbox, "rm -f noise; echo mine >tool").await;
+    // The model's changes stay, even if the directory has changed meanwhile.
+    fixture.output(&sandbox, "rm -f noise; echo mine >tool").await;
     write(&root, "new", "new");
-    ground.plant(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap();
-    assert_eq!(ground.output(&sandbox, "cat tool; ls noise new 2>/dev/null").await, "mine\n");
+    fixture.plant(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap();
+    assert_eq!(fixture.output(&sandbox, "cat tool; ls noise new 2>/dev/null").await, "mine\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_much_is_counted_before_anything_is_sent() {
+async fn limits_are_checked_before_anything_is_sent() {
     let root = tempfile::tempdir().unwrap();
     (0..2001).for_each(|number| write(&root, &format!("{}/{number}.txt", number % 10), "x"));
     write(&root, "a.ts", "1234");
     write(&root, "b.json", "1");
-    let ground = Ground::in_home(Home::new()).await;
-    let sandbox = ground.sandbox("1").await;
-    let error = ground.plant(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap_err();
-    let told = error.to_string();
+    let fixture = SeedFixture::in_home(Home::new()).await;
+    let sandbox = fixture.sandbox("1").await;
+    let error = fixture.plant(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap_err();
+    let reported = error.to_string();
     assert!(
-        told.contains("2003 files") && told.contains("2000") && told.contains("upload_include"),
-        "{told}"
+        reported.contains("2003 files") && reported.contains("2000") && reported.contains("upload_include"),
+        "{reported}"
     );
     let narrow = |include: &str, max_bytes| {
         Seed::Upload(UploadSeed { include: include.into(), max_bytes, ..upload(root.path()) })
     };
-    let error = ground.plant(&sandbox, &narrow("*", 4)).await.unwrap_err();
+    let error = fixture.plant(&sandbox, &narrow("*", 4)).await.unwrap_err();
     assert!(matches!(error, Error::TooManyBytes { limit: 4, found: 5 }), "{error:?}");
-    let error = ground.plant(&sandbox, &narrow("nowhere/**", 4)).await.unwrap_err();
+    let error = fixture.plant(&sandbox, &narrow("nowhere/**", 4)).await.unwrap_err();
     assert!(matches!(error, Error::NothingIncluded { candidates: 2003, .. }), "{error:?}");
-    assert_eq!(ground.output(&sandbox, "ls -A").await, "", "nothing was sent");
-    ground.plant(&sandbox, &narrow("*.{ts,json}", 5)).await.unwrap();
-    assert_eq!(ground.files(&sandbox).await, "a.ts b.json ");
+    assert_eq!(fixture.output(&sandbox, "ls -A").await, "", "nothing was sent");
+    fixture.plant(&sandbox, &narrow("*.{ts,json}", 5)).await.unwrap();
+    assert_eq!(fixture.files(&sandbox).await, "a.ts b.json ");
 
-    let sandbox = ground.sandbox("2").await;
-    ground.plant(&sandbox, &narrow("{3,4}/**", 4000)).await.unwrap();
-    assert_eq!(ground.output(&sandbox, "ls; ls 3 4 | grep -c txt").await, "3\n4\n400\n");
+    let sandbox = fixture.sandbox("2").await;
+    fixture.plant(&sandbox, &narrow("{3,4}/**", 4000)).await.unwrap();
+    assert_eq!(fixture.output(&sandbox, "ls; ls 3 4 | grep -c txt").await, "3\n4\n400\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_root_is_told_and_looked_for_again_by_the_next_call() {
+async fn a_missing_root_is_reported_and_retried_by_the_next_call() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().join("project");
-    let ground = Ground::in_home(Home::new()).await;
-    let sessions = ground.sessions(&Seed::Upload(upload(&root)));
+    let fixture = SeedFixture::in_home(Home::new()).await;
+    let sessions = fixture.sessions(&Seed::Upload(upload(&root)));
     let tools = Toolkit::new(sessions.clone(), key("1"), limits());
     let read =
         || tools.read_file(bash_tools::tools::ReadFileInput { path: "a".into(), ..Default::default() });
@@ -159,18 +159,18 @@ async fn a_missing_root_is_told_and_looked_for_again_by_the_next_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_grows_meanwhile_arrives_as_it_was_counted() {
+async fn a_growing_file_is_uploaded_with_its_counted_size() {
     let root = tempfile::tempdir().unwrap();
     write(&root, "log", "");
     write(&root, "z", "z");
-    let ground = Ground::in_home(Home::new()).await;
-    let sandbox = ground.sandbox("1").await;
+    let fixture = SeedFixture::in_home(Home::new()).await;
+    let sandbox = fixture.sandbox("1").await;
     static IS_OVER: AtomicBool = AtomicBool::new(false);
     let path = root.path().join("log");
     let writer = std::thread::spawn(move || {
         use std::io::Write;
         let mut log = fs::File::options().append(true).open(path).unwrap();
-        // Enough for as long as it takes, and not for ever.
+        // It grows for as long as the upload takes, but not forever.
         for line in 0..20_000_000 {
             if IS_OVER.load(Ordering::Relaxed) {
                 return;
@@ -179,48 +179,48 @@ async fn a_file_that_grows_meanwhile_arrives_as_it_was_counted() {
         }
     });
     until("it grows", || async { fs::metadata(root.path().join("log")).unwrap().len() > 0 }).await;
-    let planted = ground.plant(&sandbox, &Seed::Upload(upload(root.path()))).await;
+    let planted = fixture.plant(&sandbox, &Seed::Upload(upload(root.path()))).await;
     IS_OVER.store(true, Ordering::Relaxed);
     writer.join().unwrap();
     planted.unwrap();
     let look = "head -n -1 log | awk '$1 != NR - 1' | wc -l; cat z; echo; stat -c %s log";
-    let found = ground.output(&sandbox, look).await;
+    let found = fixture.output(&sandbox, look).await;
     let arrived = found.strip_prefix("0\nz\n").unwrap_or_else(|| panic!("{found}"));
     let arrived: u64 = arrived.trim().parse().unwrap();
     assert!(arrived > 0 && arrived < fs::metadata(root.path().join("log")).unwrap().len(), "{arrived}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_broke_off_leaves_nothing_and_begins_anew() {
+async fn an_interrupted_upload_leaves_nothing_and_restarts() {
     let root = tempfile::tempdir().unwrap();
     write(&root, "a", "a");
     write(&root, "dir/b", "b");
     let seed = Seed::Upload(upload(root.path()));
-    let ground = Ground::in_home(Home::new()).await;
-    let sandbox = ground.sandbox("1").await;
+    let fixture = SeedFixture::in_home(Home::new()).await;
+    let sandbox = fixture.sandbox("1").await;
     let broken: Content = Box::pin(futures::stream::iter([
         Ok(bytes::Bytes::from_static(&[0x1f, 0x8b, 8, 0])),
         Err(std::io::Error::other("the file was gone")),
     ]));
-    let error = ground.provider.unpack(&sandbox, broken).await.unwrap_err();
+    let error = fixture.provider.unpack(&sandbox, broken).await.unwrap_err();
     assert!(matches!(error, ProviderError::Broken(_) | ProviderError::Unreadable(_)), "{error:?}");
 
-    // What may be left of one whose app was killed: sent, and half put in place.
+    // Possible leftovers of a killed app: uploaded, and partly moved into fixture.
     let half = "mkdir -p .remcochat/seed.old/dir a; echo upload >.remcochat/seeding; echo old >a/x; echo c >.remcochat/seed.old/c";
-    ground.output(&sandbox, half).await;
-    ground.plant(&sandbox, &seed).await.unwrap();
+    fixture.output(&sandbox, half).await;
+    fixture.plant(&sandbox, &seed).await.unwrap();
     let look = "find . -type f | LC_ALL=C sort | tr '\\n' ' '; cat a dir/b";
-    assert_eq!(ground.output(&sandbox, look).await, "./.remcochat/lock ./.remcochat/seeded ./a ./dir/b ab");
+    assert_eq!(fixture.output(&sandbox, look).await, "./.remcochat/lock ./.remcochat/seeded ./a ./dir/b ab");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn apps_that_upload_at_once_do_not_undo_what_a_model_did() {
+async fn concurrent_uploads_do_not_undo_changes_of_a_model() {
     let root = tempfile::tempdir().unwrap();
     (0..200).for_each(|number| write(&root, &format!("{number}"), "x"));
     let seed = Seed::Upload(upload(root.path()));
-    let ground = Ground::in_home(Home::new()).await;
-    let apps: Vec<_> = (0..4).map(|_| ground.sessions(&seed)).collect();
-    // Each begins to work as soon as it may, while others may not be done.
+    let fixture = SeedFixture::in_home(Home::new()).await;
+    let apps: Vec<_> = (0..4).map(|_| fixture.sessions(&seed)).collect();
+    // Each starts to work as soon as it may, while others may not be done.
     let chat = key("1");
     let works = apps.iter().enumerate().map(|(number, app)| {
         let tools = Toolkit::new(app.clone(), chat.clone(), limits());

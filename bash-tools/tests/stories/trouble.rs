@@ -1,4 +1,4 @@
-//! What a chat is told where sandboxd is full, away, unwell or silent, and what comes of streams nobody reads to their end.
+//! Errors when sandboxd is full, away, unhealthy or silent, and streams that are not read to their end.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::place::{Place, command, key, limits, over_each_provider, run, sandboxd};
+use crate::fixture::{Fixture, command, key, limits, over_each_provider, run, sandboxd};
 
 over_each_provider!(
-    a_stream_may_be_dropped_at_any_moment,
-    who_leaves_while_a_command_starts_ends_it,
+    a_stream_can_be_dropped_at_any_time,
+    a_caller_that_disconnects_during_the_start_ends_the_command,
     two_turns_of_a_chat_do_not_disturb_each_other,
 );
 
-async fn who_leaves_while_a_command_starts_ends_it(place: &Place) {
-    let tools = place.tools("1");
+async fn a_caller_that_disconnects_during_the_start_ends_the_command(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(&tools, "true").await;
     for after_ms in [0, 1, 2, 3, 5, 8, 12, 20].repeat(3) {
         let values = tools.bash(command("exec sleep 987.25"), CancellationToken::new());
         let _ = timeout(Duration::from_millis(after_ms), values.collect::<Vec<_>>()).await;
     }
     let count = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '987[.]25'";
-    until("none of them runs any more", || async { run(&tools, count).await.stdout == "0\n" }).await;
+    until("all commands have ended", || async { run(&tools, count).await.stdout == "0\n" }).await;
 }
 
-async fn a_stream_may_be_dropped_at_any_moment(place: &Place) {
-    let sessions = place.sessions(1);
+async fn a_stream_can_be_dropped_at_any_time(fixture: &Fixture) {
+    let sessions = fixture.sessions(1);
     let tools = Toolkit::new(sessions.clone(), key("1"), limits());
     for taken in 0..4 {
         let mut values =
             Box::pin(tools.bash(command("echo 1; sleep 0.3; echo 2; exit 3"), CancellationToken::new()));
         if taken == 0 {
-            assert!(values.next().now_or_never().is_none(), "the sandbox is not there at once");
+            assert!(values.next().now_or_never().is_none(), "the sandbox is not ready at once");
         }
         for _ in 0..taken {
             values.next().await.unwrap().unwrap();
@@ -49,11 +49,11 @@ async fn a_stream_may_be_dropped_at_any_moment(place: &Place) {
     }
     drop(tools.bash(command("echo never asked for >file"), CancellationToken::new()));
     assert_eq!(run(&tools, "ls").await.stdout, "");
-    until("no stream holds its session any more", || async { sessions.lease(&key("2")).await.is_ok() }).await;
+    until("no stream holds its session", || async { sessions.lease(&key("2")).await.is_ok() }).await;
 }
 
-async fn two_turns_of_a_chat_do_not_disturb_each_other(place: &Place) {
-    let tools = place.tools("1");
+async fn two_turns_of_a_chat_do_not_disturb_each_other(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let (first, second) = (run(&tools, "sleep 0.5; echo first"), run(&tools, "echo second; exit 2"));
     let (first, second) = tokio::join!(first, second);
     assert_eq!((first.stdout.as_str(), first.exit_code), ("first\n", 0));
@@ -63,11 +63,11 @@ async fn two_turns_of_a_chat_do_not_disturb_each_other(place: &Place) {
 fn tools_at(client: Client, chat: &str) -> (Sessions, Toolkit) {
     let limits = SessionLimits { max_open: 3, idle_ttl: Duration::from_secs(600) };
     let sessions = Sessions::new(sandboxd(client), None, limits);
-    (sessions.clone(), Toolkit::new(sessions, key(chat), crate::place::limits()))
+    (sessions.clone(), Toolkit::new(sessions, key(chat), crate::fixture::limits()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_with_less_room_than_the_app_is_named() {
+async fn a_daemon_with_a_lower_limit_than_the_app_is_named() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_MAX_CONCURRENT", "1")).await;
     let (sessions, tools) = tools_at(daemon.client.clone(), "1");
     let mut values = Box::pin(tools.bash(command("echo begun; exec sleep 100"), CancellationToken::new()));
@@ -81,11 +81,11 @@ async fn a_daemon_with_less_room_than_the_app_is_named() {
     );
     assert!(matches!(sessions.state(&key("2")), SessionState::Failed { .. }));
     drop(values);
-    until("there is room", || async { sessions.lease(&key("2")).await.is_ok() }).await;
+    until("another session can start", || async { sessions.lease(&key("2")).await.is_ok() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_is_started_anew_has_the_chats_sandbox() {
+async fn a_restarted_daemon_has_the_chats_sandbox() {
     let home = Home::new();
     let daemon = Daemon::start_in(home).await;
     let (_, tools) = tools_at(daemon.client.clone(), "1");
@@ -100,7 +100,7 @@ async fn a_daemon_that_is_started_anew_has_the_chats_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_is_unwell_is_told_and_asked_again() {
+async fn an_unhealthy_daemon_is_reported_and_retried() {
     let answer = || async {
         let body =
             r#"{"error":"the engine does not answer","code":"unavailable","details":{},"requestId":"req_1"}"#;
@@ -111,23 +111,24 @@ async fn a_daemon_that_is_unwell_is_told_and_asked_again() {
     tokio::spawn(axum::serve(listener, Router::new().fallback(answer)).into_future());
     let (sessions, tools) = tools_at(Client::new(base, TOKEN).unwrap(), "1");
     for _ in 0..2 {
-        let told = tools.read_file(Default::default()).await.unwrap_err();
-        assert!(told.to_string().contains("the engine does not answer"), "{told}");
+        let reported = tools.read_file(Default::default()).await.unwrap_err();
+        assert!(reported.to_string().contains("the engine does not answer"), "{reported}");
     }
     assert!(matches!(sessions.state(&key("1")), SessionState::Failed { .. }));
 }
 
-/// Time runs as fast as nothing happens.
+/// With paused time, which advances whenever all tasks are idle.
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_never_answers_is_not_waited_for_for_ever() {
+async fn a_daemon_that_never_responds_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", silent.local_addr().unwrap());
     let (_, tools) = tools_at(Client::new(base, TOKEN).unwrap(), "1");
     let cancel = CancellationToken::new();
     let values = tools.bash(command("true"), cancel.clone()).collect::<Vec<_>>().await;
     assert!(matches!(values[..], [Err(Error::Session(SessionError::Provider(_)))]), "{values:?}");
-    let nobody = format!("http://127.0.0.1:{}", free_port());
-    let (_, tools) = tools_at(Client::new(nobody, TOKEN).unwrap(), "1");
-    let told = tools.write_file(bash_tools::tools::WriteFileInput { path: "a".into(), content: "b".into() });
-    assert!(matches!(told.await, Err(Error::Session(SessionError::Provider(_)))));
+    let unreachable = format!("http://127.0.0.1:{}", free_port());
+    let (_, tools) = tools_at(Client::new(unreachable, TOKEN).unwrap(), "1");
+    let reported =
+        tools.write_file(bash_tools::tools::WriteFileInput { path: "a".into(), content: "b".into() });
+    assert!(matches!(reported.await, Err(Error::Session(SessionError::Provider(_)))));
 }

@@ -1,4 +1,4 @@
-// What Vercel's own client makes of the stand-in. Usage: node vercel_npm.mjs BASE TOKEN TEAM PROJECT
+// Runs Vercel's own client against the fake. Usage: node vercel_npm.mjs BASE TOKEN TEAM PROJECT
 import assert from "node:assert/strict";
 import { Sandbox } from "@vercel/sandbox";
 

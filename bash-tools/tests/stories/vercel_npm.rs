@@ -1,16 +1,16 @@
-//! Whether the stand-in is one: Vercel's own client works with it, and checks every field of what it answers.
+//! Checks the fake: Vercel's own client works with it, and validates every field of its responses.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::vercel_fake::{Fake, PROJECT, TEAM, TOKEN};
 
-/// The client that the stand-in was written after.
+/// The client version that the fake was written for.
 const CLIENT: &str = "@vercel/sandbox@3.5.0";
 
 const SCRIPT: &str = include_str!("vercel_npm.mjs");
 
-/// Where the client can be had, none where there is no npm or no registry.
+/// The directory of the client, or `None` without npm or the registry.
 fn client() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vercel-npm");
     std::fs::create_dir_all(&home).unwrap();
@@ -22,7 +22,7 @@ fn client() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_client_of_vercel_takes_the_stand_in_for_vercel() {
+async fn vercels_client_works_with_the_fake() {
     let Some(home) = tokio::task::spawn_blocking(client).await.unwrap() else {
         test_daemon::skip(format!("{CLIENT} cannot be installed here"));
         return;

@@ -1,4 +1,4 @@
-//! A chat's sandbox, as its person sees it.
+//! A chat's sandbox, as its user sees it.
 
 use bash_tools::Workspace;
 use bash_tools::provider::{self, Content, FileKind, SandboxState};
@@ -10,17 +10,17 @@ use serde_json::json;
 use std::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::place::{Place, command, key, limits, over_each_provider, run};
+use crate::fixture::{Fixture, command, key, limits, over_each_provider, run};
 
 over_each_provider!(
     a_directory_is_listed_page_by_page,
-    files_go_up_and_down,
-    what_is_removed_is_gone,
-    to_look_makes_no_sandbox,
-    a_sandbox_rests_when_its_person_says_so,
-    a_chat_that_is_deleted_while_it_opens_leaves_nothing_to_the_next,
-    a_models_words_become_a_call,
-    whoever_opens_hears_how_far_it_is,
+    files_are_uploaded_and_downloaded,
+    removed_files_are_gone,
+    reading_creates_no_sandbox,
+    a_user_can_park_the_sandbox,
+    a_chat_deleted_while_it_opens_leaves_nothing_for_the_next,
+    a_models_arguments_become_a_call,
+    every_caller_that_opens_gets_the_progress,
 );
 
 fn both(sessions: &Sessions, chat: &str) -> (Workspace, Toolkit) {
@@ -41,11 +41,11 @@ async fn read(workspace: &Workspace, path: &str) -> Result<String, Error> {
     Ok(String::from_utf8(whole).unwrap())
 }
 
-async fn a_directory_is_listed_page_by_page(place: &Place) {
-    let (workspace, tools) = both(&place.sessions(1), "1");
+async fn a_directory_is_listed_page_by_page(fixture: &Fixture) {
+    let (workspace, tools) = both(&fixture.sessions(1), "1");
     run(&tools, "mkdir -p 'd/a b' && cd d && echo four >.hidden && ln -s /etc link && mkfifo pipe && mkdir many && touch many/{0001..1203}").await;
     let page = workspace.list("d", None).await.unwrap().unwrap();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         page.entries.iter().map(|entry| (entry.name.as_str(), entry.kind, entry.bytes)).collect();
     let expected = [
         (".hidden", FileKind::File, Some(5)),
@@ -54,7 +54,7 @@ async fn a_directory_is_listed_page_by_page(place: &Place) {
         ("many", FileKind::Directory, None),
         ("pipe", FileKind::Other, None),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(page.next_cursor.is_none() && page.entries[0].modified_at.is_some());
     assert_eq!(workspace.list("d/a b", None).await.unwrap().unwrap().entries, []);
 
@@ -72,11 +72,11 @@ async fn a_directory_is_listed_page_by_page(place: &Place) {
     assert!(names.is_sorted());
     let error = workspace.list("none", None).await.unwrap_err();
     assert!(matches!(error, Error::Provider(provider::Error::NoFile { .. })), "{error:?}");
-    assert!(workspace.list("d/.hidden", None).await.is_err(), "a file is no directory");
+    assert!(workspace.list("d/.hidden", None).await.is_err(), "a file is not a directory");
 }
 
-async fn files_go_up_and_down(place: &Place) {
-    let (workspace, tools) = both(&place.sessions(1), "1");
+async fn files_are_uploaded_and_downloaded(fixture: &Fixture) {
+    let (workspace, tools) = both(&fixture.sessions(1), "1");
     workspace.upload("new/-dir/ä b.txt", 5, content("hello")).await.unwrap();
     assert_eq!(run(&tools, "cat 'new/-dir/ä b.txt'").await.stdout, "hello");
     assert_eq!(read(&workspace, "new/-dir/ä b.txt").await.unwrap(), "hello");
@@ -86,8 +86,8 @@ async fn files_go_up_and_down(place: &Place) {
     assert!(matches!(error, Error::Provider(provider::Error::NoFile { .. })), "{error:?}");
 }
 
-async fn what_is_removed_is_gone(place: &Place) {
-    let (workspace, tools) = both(&place.sessions(1), "1");
+async fn removed_files_are_gone(fixture: &Fixture) {
+    let (workspace, tools) = both(&fixture.sessions(1), "1");
     run(&tools, "mkdir -p d/e && touch d/e/f -- -f && ln -s d link").await;
     workspace.remove("link").await.unwrap();
     workspace.remove("-f").await.unwrap();
@@ -98,19 +98,19 @@ async fn what_is_removed_is_gone(place: &Place) {
     assert!(matches!(error, Error::Provider(provider::Error::NoFile { .. })), "{error:?}");
 }
 
-async fn to_look_makes_no_sandbox(place: &Place) {
-    let (workspace, _) = both(&place.sessions(1), "1");
+async fn reading_creates_no_sandbox(fixture: &Fixture) {
+    let (workspace, _) = both(&fixture.sessions(1), "1");
     assert_eq!(workspace.state(), SessionState::Closed);
     assert_eq!(workspace.status().await.unwrap(), None);
     assert_eq!(workspace.list("", None).await.unwrap(), None);
     assert!(workspace.download("a").await.is_err() && workspace.remove("a").await.is_err());
     workspace.park().await.unwrap();
     workspace.delete().await.unwrap();
-    assert_eq!(place.provider.find(&key("1")).await.unwrap(), None);
+    assert_eq!(fixture.provider.find(&key("1")).await.unwrap(), None);
 }
 
-async fn a_sandbox_rests_when_its_person_says_so(place: &Place) {
-    let (workspace, tools) = both(&place.sessions(1), "1");
+async fn a_user_can_park_the_sandbox(fixture: &Fixture) {
+    let (workspace, tools) = both(&fixture.sessions(1), "1");
     run(&tools, "echo kept >file").await;
     let mut values = Box::pin(tools.bash(command("exec sleep 100"), CancellationToken::new()));
     values.next().await.unwrap().unwrap();
@@ -127,12 +127,12 @@ async fn a_sandbox_rests_when_its_person_says_so(place: &Place) {
     assert_eq!(workspace.status().await.unwrap().unwrap().state, SandboxState::Running);
 }
 
-async fn a_chat_that_is_deleted_while_it_opens_leaves_nothing_to_the_next(place: &Place) {
-    let sessions = place.sessions(1);
+async fn a_chat_deleted_while_it_opens_leaves_nothing_for_the_next(fixture: &Fixture) {
+    let sessions = fixture.sessions(1);
     let (workspace, tools) = both(&sessions, "1");
     run(&tools, "echo old >file").await;
     let before = sessions.lease(&key("1")).await.unwrap().sandbox().clone();
-    let fresh = place.sessions(1);
+    let fresh = fixture.sessions(1);
     fresh.prewarm(&key("1"));
     let chat = key("1");
     let (gone, next) = tokio::join!(fresh.delete(&chat), async {
@@ -140,14 +140,14 @@ async fn a_chat_that_is_deleted_while_it_opens_leaves_nothing_to_the_next(place:
         fresh.lease(&chat).await.map(|lease| lease.sandbox().clone())
     });
     gone.unwrap();
-    assert_ne!(next.unwrap(), before, "who comes after has a new one");
+    assert_ne!(next.unwrap(), before, "the next chat has a new sandbox");
     let (_, tools) = both(&fresh, "1");
     assert_eq!(run(&tools, "ls").await.stdout, "");
     workspace.delete().await.unwrap();
 }
 
-async fn a_models_words_become_a_call(place: &Place) {
-    let (_, tools) = both(&place.sessions(1), "1");
+async fn a_models_arguments_become_a_call(fixture: &Fixture) {
+    let (_, tools) = both(&fixture.sessions(1), "1");
     let call = |name: &str, input| {
         let call = Call::of(name, input).unwrap();
         let tools = tools.clone();
@@ -164,13 +164,13 @@ async fn a_models_words_become_a_call(place: &Place) {
     assert!(matches!(&url[..], [Answer::Url(url)] if url.url.starts_with("http")));
 }
 
-async fn whoever_opens_hears_how_far_it_is(place: &Place) {
-    let (_, tools) = both(&place.sessions(1), "1");
-    let heard = Mutex::new(Vec::new());
-    let lease = tools.open(|state| heard.lock().unwrap().push(state.clone())).await.unwrap();
-    assert_eq!(heard.lock().unwrap().first(), Some(&SessionState::Opening));
+async fn every_caller_that_opens_gets_the_progress(fixture: &Fixture) {
+    let (_, tools) = both(&fixture.sessions(1), "1");
+    let received = Mutex::new(Vec::new());
+    let lease = tools.open(|state| received.lock().unwrap().push(state.clone())).await.unwrap();
+    assert_eq!(received.lock().unwrap().first(), Some(&SessionState::Opening));
     drop(lease);
-    heard.lock().unwrap().clear();
-    tools.open(|state| heard.lock().unwrap().push(state.clone())).await.unwrap();
-    assert!(heard.lock().unwrap().is_empty(), "it is open");
+    received.lock().unwrap().clear();
+    tools.open(|state| received.lock().unwrap().push(state.clone())).await.unwrap();
+    assert!(received.lock().unwrap().is_empty(), "it is open");
 }

@@ -1,4 +1,4 @@
-//! The same command without the chat.
+//! The same command without the chat app.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use sandbox_api::command::Record;
 use sandbox_client::Client;
 use test_daemon::{Daemon, docker, script};
 
-/// sandboxd by its own client.
+/// sandboxd through its own client.
 pub(crate) struct Bare<'a> {
     client: &'a Client,
     sandbox: &'a SandboxId,
 }
 
-/// The engine's exec in the same container: what a chat app does that has Docker and nothing else.
+/// The engine's exec in the same container: what a chat app with only Docker does.
 pub(crate) struct Engine {
     docker: Docker,
     container: String,
@@ -28,7 +28,7 @@ impl<'a> Bare<'a> {
         Self { client: &daemon.client, sandbox }
     }
 
-    /// Until it has said it; it is read to its end.
+    /// Time until the output arrives. The stream is read to its end.
     pub(crate) async fn echo(&self) -> Duration {
         let began = Instant::now();
         let mut records = self.client.run(self.sandbox, &script("echo hi")).await.unwrap();
@@ -47,7 +47,7 @@ impl Engine {
         Self { docker: docker().await, container: format!("remcochat-sandbox-{sandbox}") }
     }
 
-    /// Until it has said it; it is read to its end.
+    /// Time until the output arrives. The stream is read to its end.
     pub(crate) async fn echo(&self) -> Duration {
         let began = Instant::now();
         let config = ExecConfig {

@@ -1,46 +1,46 @@
-//! How fast the chat is, each number beside a rival's in the same run. Nothing here fails on a number: it prints them with the goal
-//! beside.
+//! Speed of the chat app, each number beside a competitor's from the same run. No number makes the benchmark fail: it
+//! prints each with its goal.
 
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a bench prints its table and ends where it cannot go on"
+    reason = "a bench prints its table and ends if it cannot continue"
 )]
 
 mod contenders;
 #[expect(dead_code, reason = "the stories use all of it")]
-#[path = "../../tests/stories/place.rs"]
-mod place;
+#[path = "../../tests/stories/test_app.rs"]
+mod test_app;
 
 use std::time::{Duration, Instant};
 
 use contenders::{Bare, Engine};
-use place::{Place, Told};
+use test_app::{Chunks, TestApp};
 
-/// Turns of one chat, which grows meanwhile as a person's does.
+/// Turns of one chat, which grows as a user's does.
 const TURNS: usize = 25;
 const ROUNDS: usize = 8;
 
-/// After the engine's turn: its shims are busy for a while after their answer.
+/// Pause after the engine's turn: its shims are busy for a while after their response.
 const SETTLE: Duration = Duration::from_millis(300);
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` passes this; there is nothing to test in a bench.
+    // `cargo test --benches` passes this. A benchmark has no tests.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
-    let place = Place::start().await;
+    let app = TestApp::start().await;
     let chat = format!("bench-{}", std::process::id());
-    place.said(&chat, "/bash echo hi").await;
-    let (_, sandbox) = place.get(&format!("/api/chats/{chat}/sandbox")).await;
+    app.said(&chat, "/bash echo hi").await;
+    let (_, sandbox) = app.get(&format!("/api/chats/{chat}/sandbox")).await;
     let sandbox = sandbox["sandboxId"].as_str().unwrap().parse().unwrap();
-    let bare = Bare::new(&place.daemon, &sandbox);
+    let bare = Bare::new(&app.daemon, &sandbox);
     let engine = Engine::new(&sandbox).await;
     let (mut chunks, mut outputs, mut bares, mut engines) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         for _ in 0..TURNS {
-            let (chunk, output) = turn(&place, &chat).await;
+            let (chunk, output) = turn(&app, &chat).await;
             chunks.push(chunk);
             outputs.push(output);
         }
@@ -61,16 +61,16 @@ async fn main() {
         "  goal: at most 10 ms until the first chunk; {:.1} times as fast as docker exec",
         engine / ours
     );
-    place.daemon.stop().await;
+    app.daemon.stop().await;
 }
 
-/// Sends it as a page does; how long until the tool's first chunk, and until its output.
-async fn turn(place: &Place, chat: &str) -> (Duration, Duration) {
-    let request = place.say(chat, "/bash echo hi");
+/// Sends a message as a page does. Returns the times until the tool's first chunk and until its output.
+async fn turn(app: &TestApp, chat: &str) -> (Duration, Duration) {
+    let request = app.say(chat, "/bash echo hi");
     let began = Instant::now();
-    let mut told = Told::new(request.send().await.unwrap());
+    let mut chunks = Chunks::new(request.send().await.unwrap());
     let (mut chunk, mut output) = (None, None);
-    while let Some(piece) = told.next().await {
+    while let Some(piece) = chunks.next().await {
         if piece["type"] == "tool-output-available" {
             chunk.get_or_insert_with(|| began.elapsed());
             if piece["output"]["stdout"] == "hi\n" {
@@ -81,7 +81,7 @@ async fn turn(place: &Place, chat: &str) -> (Duration, Duration) {
     (chunk.unwrap(), output.unwrap())
 }
 
-/// Prints a line of times; their median in milliseconds.
+/// Prints a line of times and returns their median in milliseconds.
 fn row(name: &str, mut times: Vec<Duration>) -> f64 {
     times.sort();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;

@@ -1,12 +1,12 @@
-//! What Anthropic's messages say, and what is asked with them.
+//! Anthropic's messages API: responses and requests.
 
 use chat::model::{Block, Thinking, ToolCall, ToolResult, Turn};
 use serde_json::{Value, json};
 
-use crate::heard::{KEY, anthropic, anthropic_at, ask, conversation, question};
+use crate::received::{KEY, anthropic, anthropic_at, ask, conversation, question};
 use crate::scripted_model::{Reply, ScriptedModel};
 
-/// Plays an answer whole and cut into small pieces, and says what is heard of both.
+/// Plays a response whole and in small pieces, and returns the pieces that the client reports for both.
 async fn lines_of(events: &'static str) -> Vec<String> {
     let whole = anthropic(Reply::stream(events)).await.lines();
     assert_eq!(whole, anthropic(Reply::in_pieces(events, 7)).await.lines());
@@ -14,13 +14,13 @@ async fn lines_of(events: &'static str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn text_comes_as_it_is_said() {
+async fn text_is_streamed_as_it_arrives() {
     let lines = lines_of(include_str!("fixtures/anthropic_text.sse")).await;
     assert_eq!(lines, ["text Grüße, 世界 👋", "end Stop"]);
 }
 
 #[tokio::test]
-async fn thoughts_are_signed_and_calls_come_in_parallel() {
+async fn thinking_has_a_signature_and_calls_can_be_parallel() {
     let lines = lines_of(include_str!("fixtures/anthropic_calls.sse")).await;
     assert_eq!(
         lines,
@@ -39,7 +39,7 @@ async fn thoughts_are_signed_and_calls_come_in_parallel() {
 }
 
 #[tokio::test]
-async fn a_hidden_thought_is_a_thought() {
+async fn redacted_thinking_is_thinking() {
     let lines = lines_of(include_str!("fixtures/anthropic_redacted.sse")).await;
     assert_eq!(
         lines,
@@ -48,7 +48,7 @@ async fn a_hidden_thought_is_a_thought() {
 }
 
 #[tokio::test]
-async fn every_reason_to_end_is_told() {
+async fn every_finish_reason_is_reported() {
     for (reason, wanted) in [
         ("end_turn", "Stop"),
         ("stop_sequence", "Stop"),
@@ -66,7 +66,7 @@ async fn every_reason_to_end_is_told() {
 }
 
 #[tokio::test]
-async fn half_a_block_is_none() {
+async fn an_incomplete_block_is_ignored() {
     let block = json!({"type": "tool_use", "id": "a", "name": "bash", "input": {}});
     let start = json!({"type": "content_block_start", "index": 0, "content_block": block});
     let stop = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
@@ -75,7 +75,7 @@ async fn half_a_block_is_none() {
 }
 
 #[tokio::test]
-async fn an_answer_in_one_piece_is_an_answer() {
+async fn a_response_without_streaming_is_accepted() {
     let answer = json!({"type": "message", "role": "assistant", "stop_reason": "tool_use", "content": [
         {"type": "thinking", "thinking": "hm", "signature": ""},
         {"type": "text", "text": "Now."},
@@ -95,7 +95,7 @@ async fn an_answer_in_one_piece_is_an_answer() {
 }
 
 #[tokio::test]
-async fn the_conversation_is_told_as_the_interface_has_it() {
+async fn the_conversation_is_sent_in_the_apis_format() {
     let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/anthropic_text.sse"))]).await;
     let call = |id: &str, name: &str, input| {
         Block::Call(ToolCall { id: id.into(), name: name.into(), input, opaque: None })
@@ -126,7 +126,7 @@ async fn the_conversation_is_told_as_the_interface_has_it() {
         Turn::Person("Well?".into()),
     ]);
     assert!(ask(&anthropic_at(&server.base), request).await.error.is_none());
-    let asked = server.asked().remove(0);
+    let asked = server.requests().remove(0);
     let golden: Value = serde_json::from_str(include_str!("fixtures/anthropic_request.json")).unwrap();
     assert_eq!(asked.body, golden, "{:#}", asked.body);
     assert_eq!(asked.path, "/some/path/v1/messages");
@@ -136,7 +136,7 @@ async fn the_conversation_is_told_as_the_interface_has_it() {
 }
 
 #[tokio::test]
-async fn results_come_before_what_the_person_said_meanwhile() {
+async fn tool_results_come_before_later_user_messages() {
     let server = ScriptedModel::start([Reply::stream("data: {\"type\": \"message_stop\"}\n\n")]).await;
     let call = ToolCall { id: "a".into(), name: "bash".into(), input: Ok(json!({})), opaque: None };
     let result = ToolResult { call_id: "a".into(), content: "ok".into(), is_error: false };
@@ -147,12 +147,12 @@ async fn results_come_before_what_the_person_said_meanwhile() {
         Turn::Tools(vec![result]),
     ];
     ask(&anthropic_at(&server.base), conversation(turns)).await;
-    let last = &server.asked()[0].body["messages"][2]["content"];
+    let last = &server.requests()[0].body["messages"][2]["content"];
     assert_eq!((&last[0]["type"], &last[1]["type"]), (&json!("tool_result"), &json!("text")), "{last:#}");
 }
 
 #[tokio::test]
-async fn thoughts_go_back_exactly_as_they_came() {
+async fn thinking_is_sent_back_unchanged() {
     for (events, wanted) in [
         (
             include_str!("fixtures/anthropic_calls.sse"),
@@ -168,13 +168,13 @@ async fn thoughts_go_back_exactly_as_they_came() {
         let first = ask(&client, question("go")).await;
         let turns = vec![Turn::Person("go".into()), first.turn(), Turn::Person("on".into())];
         ask(&client, conversation(turns)).await;
-        let body = server.asked().remove(1).body;
+        let body = server.requests().remove(1).body;
         assert_eq!(body["messages"][1]["content"][0], wanted, "{body:#}");
     }
 }
 
 #[tokio::test]
-async fn the_version_in_an_address_is_not_said_twice() {
+async fn a_version_in_the_base_url_is_not_repeated() {
     for (path, wanted) in [
         ("/v1", "/v1/messages"),
         ("/v1/", "/v1/messages"),
@@ -183,6 +183,6 @@ async fn the_version_in_an_address_is_not_said_twice() {
     ] {
         let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/anthropic_text.sse"))]).await;
         ask(&anthropic_at(&server.base.join(path).unwrap()), question("hi")).await;
-        assert_eq!(server.asked()[0].path, wanted, "{path}");
+        assert_eq!(server.requests()[0].path, wanted, "{path}");
     }
 }

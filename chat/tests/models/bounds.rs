@@ -1,15 +1,15 @@
-//! Servers that say too much.
+//! Servers that send too much.
 
 use chat::model::{Error, Piece};
 use serde_json::json;
 
-use crate::heard::{anthropic, anthropic_at, ask, both_at, fault, openai, openai_at, question};
+use crate::received::{anthropic, anthropic_at, ask, both_at, fault, openai, openai_at, question};
 use crate::scripted_model::{Reply, ScriptedModel, Step};
 
 const MIB: usize = 1024 * 1024;
 
 #[tokio::test]
-async fn a_line_has_an_end() {
+async fn the_length_of_a_line_is_limited() {
     let endless = Reply::stream("data: ").then(Step::Repeat(vec![b'x'; MIB].into(), 100));
     let whole = Reply::text(200, "application/json", "[").then(Step::Repeat(vec![b' '; MIB].into(), 100));
     for reply in [endless, whole] {
@@ -23,7 +23,7 @@ async fn a_line_has_an_end() {
 }
 
 #[tokio::test]
-async fn an_answer_of_100_mb_is_not_taken() {
+async fn a_response_of_100_mb_is_rejected() {
     let text = "x".repeat(MIB);
     let chunk = json!({"choices": [{"delta": {"content": text}}]});
     let delta =
@@ -34,29 +34,29 @@ async fn an_answer_of_100_mb_is_not_taken() {
     let server = ScriptedModel::start([flood(&chunk), flood(&delta)]).await;
     let openai = ask(&openai_at(&server.base), question("hi")).await;
     let anthropic = ask(&anthropic_at(&server.base), question("hi")).await;
-    for heard in [openai, anthropic] {
-        let texts = heard.pieces.iter().filter(|piece| matches!(piece, Piece::Text(_))).count();
-        assert_eq!(texts, 63, "what came before is told");
+    for received in [openai, anthropic] {
+        let texts = received.pieces.iter().filter(|piece| matches!(piece, Piece::Text(_))).count();
+        assert_eq!(texts, 63, "the text before it is reported");
         assert!(
-            matches!(heard.error, Some(Error::TooLong { limit }) if limit == 64 * MIB),
+            matches!(received.error, Some(Error::TooLong { limit }) if limit == 64 * MIB),
             "{:?}",
-            heard.error
+            received.error
         );
     }
     server.until_left().await;
 }
 
 #[tokio::test]
-async fn an_input_has_a_limit() {
+async fn the_length_of_an_input_is_limited() {
     let part = "x".repeat(MIB);
     let call = json!({"index": 0, "id": "a", "function": {"name": "bash", "arguments": part}});
     let chunk = json!({"choices": [{"delta": {"tool_calls": [call]}}]});
     let more = Step::Repeat(format!("data: {chunk}\n\n").into(), 9);
-    let heard = openai(Reply::stream("").then(more)).await;
+    let received = openai(Reply::stream("").then(more)).await;
     assert!(
-        matches!(heard.error, Some(Error::InputTooLong { limit }) if limit == 8 * MIB),
+        matches!(received.error, Some(Error::InputTooLong { limit }) if limit == 8 * MIB),
         "{:?}",
-        heard.error
+        received.error
     );
 
     let block = json!({"type": "tool_use", "id": "a", "name": "bash", "input": {}});
@@ -64,16 +64,16 @@ async fn an_input_has_a_limit() {
     let delta = json!({"type": "input_json_delta", "partial_json": part});
     let delta = json!({"type": "content_block_delta", "index": 0, "delta": delta});
     let more = Step::Repeat(format!("data: {delta}\n\n").into(), 9);
-    let heard = anthropic(Reply::stream(format!("data: {start}\n\n")).then(more)).await;
+    let received = anthropic(Reply::stream(format!("data: {start}\n\n")).then(more)).await;
     assert!(
-        matches!(heard.error, Some(Error::InputTooLong { limit }) if limit == 8 * MIB),
+        matches!(received.error, Some(Error::InputTooLong { limit }) if limit == 8 * MIB),
         "{:?}",
-        heard.error
+        received.error
     );
 }
 
 #[tokio::test]
-async fn calls_have_a_limit() {
+async fn the_number_of_calls_is_limited() {
     let calls = |count: u64| {
         let call =
             |index: u64| json!({"index": index, "id": format!("id{index}"), "function": {"name": "bash"}});
@@ -92,7 +92,7 @@ async fn calls_have_a_limit() {
         format!("data: {start}\n\ndata: {stop}\n\n")
     };
     let events: String = (0..65).map(block).collect();
-    let heard = anthropic(Reply::stream(events)).await;
-    assert_eq!(heard.calls().len(), 64);
-    assert!(matches!(heard.error, Some(Error::TooManyCalls { limit: 64 })), "{:?}", heard.error);
+    let received = anthropic(Reply::stream(events)).await;
+    assert_eq!(received.calls().len(), 64);
+    assert!(matches!(received.error, Some(Error::TooManyCalls { limit: 64 })), "{:?}", received.error);
 }

@@ -1,4 +1,4 @@
-//! Servers that refuse, break off, fall silent or talk nonsense.
+//! Servers that return errors, close the connection, fall silent or send garbage.
 
 use chat::model::{Anthropic, Error, ModelClient, OpenAi, Piece};
 use futures::StreamExt;
@@ -7,29 +7,29 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use url::Url;
 
-use crate::heard::{PATIENCE, anthropic, ask, both_at, fault, openai, question};
+use crate::received::{PATIENCE, anthropic, ask, both_at, fault, openai, question};
 use crate::scripted_model::{Reply, ScriptedModel, Step};
 
-/// Lets each client meet an answer, and checks what it makes of it.
+/// Plays a response to each client, and checks the result.
 async fn meet(reply: Reply, check: impl Fn(&str, &Error)) {
     let server = ScriptedModel::start([reply.clone(), reply]).await;
     for (name, client) in both_at(&server.base) {
         check(name, &fault(&*client).await);
     }
-    assert_eq!(server.asked().len(), 2, "nothing is asked twice");
+    assert_eq!(server.requests().len(), 2, "no request is repeated");
 }
 
 #[tokio::test]
-async fn an_error_in_the_middle_ends_the_answer() {
-    let heard = openai(Reply::stream(include_str!("fixtures/openai_error.sse"))).await;
+async fn an_error_in_the_stream_ends_the_response() {
+    let received = openai(Reply::stream(include_str!("fixtures/openai_error.sse"))).await;
     let wanted = "error the model's server reports: The server had an error while processing [key]";
-    assert_eq!(heard.lines(), ["text So far", wanted]);
-    let heard = anthropic(Reply::stream(include_str!("fixtures/anthropic_overloaded.sse"))).await;
-    assert_eq!(heard.lines(), ["text So far", "error the model's server reports: Overloaded: [key]"]);
+    assert_eq!(received.lines(), ["text So far", wanted]);
+    let received = anthropic(Reply::stream(include_str!("fixtures/anthropic_overloaded.sse"))).await;
+    assert_eq!(received.lines(), ["text So far", "error the model's server reports: Overloaded: [key]"]);
 }
 
 #[tokio::test]
-async fn an_error_is_one_however_it_is_written() {
+async fn an_error_is_recognised_in_every_format() {
     let odd = [
         "data: {\"error\":\"no memory\"}\n\n",
         "data: {\"object\":\"error\",\"message\":\"no memory\",\"code\":500}\n\n",
@@ -47,7 +47,7 @@ async fn an_error_is_one_however_it_is_written() {
 }
 
 #[tokio::test]
-async fn of_an_answer_that_breaks_off_nothing_is_called() {
+async fn an_interrupted_response_makes_no_calls() {
     let wanted = "error the model's answer broke off";
     let openai_cut = include_str!("fixtures/openai_cut.sse");
     let anthropic_cut = include_str!("fixtures/anthropic_cut.sse");
@@ -73,13 +73,13 @@ async fn of_an_answer_that_breaks_off_nothing_is_called() {
 }
 
 #[tokio::test]
-async fn what_is_no_utf8_is_replaced() {
+async fn invalid_utf8_is_replaced() {
     let bytes = b"data: {\"choices\":[{\"delta\":{\"content\":\"a\xff\xe2\x82b\"}}]}\n\ndata: [DONE]\n\n";
     assert_eq!(openai(Reply::stream(&bytes[..])).await.lines(), ["text a\u{fffd}\u{fffd}b", "end Stop"]);
 }
 
 #[tokio::test]
-async fn nonsense_is_told_as_such() {
+async fn garbage_is_reported_as_unreadable() {
     for events in ["data: garbage\n\n", "data: [1, 2]\n\n", "data: {\"type\": 7, \"choices\": 7}\n\n"] {
         meet(Reply::stream(events), |name, error| {
             assert!(matches!(error, Error::Garbage { .. }), "{name}, {events}: {error:?}");
@@ -101,7 +101,7 @@ async fn nonsense_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_why_and_what_to_do() {
+async fn an_error_says_why_and_what_to_do() {
     for (status, words) in [
         (401, "check the key"),
         (403, "what the key may be used for"),
@@ -110,9 +110,9 @@ async fn a_refusal_says_why_and_what_to_do() {
         (529, "try again later"),
     ] {
         meet(Reply::json(status, &json!({"error": {"message": "because"}})), |name, error| {
-            let told = error.to_string();
-            assert!(told.contains(&format!("(status {status}): because; ")), "{name}: {told}");
-            assert!(told.contains(words), "{name}: {told}");
+            let reported = error.to_string();
+            assert!(reported.contains(&format!("(status {status}): because; ")), "{name}: {reported}");
+            assert!(reported.contains(words), "{name}: {reported}");
         })
         .await;
     }
@@ -133,7 +133,7 @@ async fn a_refusal_says_why_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn silence_has_an_end() {
+async fn silence_times_out() {
     let begun = Reply::stream(": hello\n\n").then(Step::StaySilent);
     for reply in [Reply::never(), begun] {
         meet(reply, |name, error| {
@@ -145,15 +145,15 @@ async fn silence_has_an_end() {
         reply.then(Step::Pause(PATIENCE * 3 / 5)).then_say(": still here\n\n")
     });
     let slow = slow.then_say("data: [DONE]\n\n");
-    assert_eq!(openai(slow).await.lines(), ["end Stop"], "whoever says something is not silent");
+    assert_eq!(openai(slow).await.lines(), ["end Stop"], "a server that sends something does not time out");
 }
 
 #[tokio::test]
-async fn who_does_not_answer_is_named() {
+async fn an_unreachable_server_is_named() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let host = listener.local_addr().unwrap().to_string();
     let base: Url = format!("http://{host}").parse().unwrap();
-    let hangs_up = tokio::spawn(async move {
+    let closes = tokio::spawn(async move {
         for _ in 0..2 {
             let (mut connection, _) = listener.accept().await.unwrap();
             let _ = connection.read(&mut [0; 64]).await;
@@ -163,17 +163,17 @@ async fn who_does_not_answer_is_named() {
         let error = fault(&*client).await;
         assert_eq!(error.to_string(), format!("the model's server at {host} does not answer"), "{name}");
     }
-    hangs_up.await.unwrap();
+    closes.await.unwrap();
     for (name, client) in both_at(&base) {
         let error = fault(&*client).await;
         assert!(matches!(error, Error::Unreachable { .. }), "{name}: {error:?}");
-        let told = error.to_string();
-        assert!(told.contains(&host) && told.contains("is it running"), "{name}: {told}");
+        let reported = error.to_string();
+        assert!(reported.contains(&host) && reported.contains("is it running"), "{name}: {reported}");
     }
 }
 
 #[tokio::test]
-async fn whoever_stops_listening_ends_the_request() {
+async fn dropping_the_stream_ends_the_request() {
     let chunk = json!({"choices": [{"delta": {"content": "a"}}]});
     let block = json!({"type": "text", "text": "a"});
     let event = json!({"type": "content_block_start", "index": 0, "content_block": block});
@@ -193,13 +193,13 @@ async fn whoever_stops_listening_ends_the_request() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again() {
+async fn a_connection_is_reused() {
     let events = include_str!("fixtures/openai_text.sse");
     let server = ScriptedModel::start([Reply::stream(events), Reply::stream(events)]).await;
     let (_, client) = both_at(&server.base).into_iter().next().unwrap();
     for _ in 0..2 {
         assert!(ask(&*client, question("hi")).await.error.is_none());
     }
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked[0].peer, asked[1].peer);
 }

@@ -1,13 +1,13 @@
-//! What the servers say that speak OpenAI's chat completions.
+//! OpenAI's chat completions API: responses of compatible servers.
 
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::heard::openai;
+use crate::received::openai;
 use crate::scripted_model::Reply;
 
-/// Plays an answer whole and cut into small pieces, and says what is heard of both.
+/// Plays a response whole and in small pieces, and returns the pieces that the client reports for both.
 async fn lines_of(events: &'static str) -> Vec<String> {
     let whole = openai(Reply::stream(events)).await.lines();
     let in_pieces = openai(Reply::in_pieces(events, 7)).await.lines();
@@ -15,7 +15,7 @@ async fn lines_of(events: &'static str) -> Vec<String> {
     whole
 }
 
-/// Ids that are made here differ from answer to answer.
+/// Generated ids differ between responses.
 fn without_made_ids(lines: &[String]) -> Vec<String> {
     let is_made = |word: &str| word.len() == 37 && word.starts_with("call_");
     let plain = |line: &String| {
@@ -24,7 +24,7 @@ fn without_made_ids(lines: &[String]) -> Vec<String> {
     lines.iter().map(plain).collect()
 }
 
-/// A stream of one choice's deltas, and its end.
+/// A stream of one choice's deltas, with its end.
 fn stream_of(deltas: &[Value], finish_reason: &str) -> String {
     let choice =
         |delta: &Value, reason: Value| json!({"choices": [{"delta": delta, "finish_reason": reason}]});
@@ -38,7 +38,7 @@ async fn lines_of_deltas(deltas: &[Value]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn text_comes_as_it_is_said() {
+async fn text_is_streamed_as_it_arrives() {
     let lines = lines_of(include_str!("fixtures/openai_text.sse")).await;
     assert_eq!(lines, ["text Grüße, 世界 👋", "end Stop"]);
 }
@@ -100,9 +100,9 @@ async fn a_call_keeps_its_first_id() {
 
 #[tokio::test]
 async fn calls_without_index_or_id_are_whole_and_get_ids() {
-    let heard = openai(Reply::stream(include_str!("fixtures/gemini_calls.sse"))).await;
+    let received = openai(Reply::stream(include_str!("fixtures/gemini_calls.sse"))).await;
     assert_eq!(
-        without_made_ids(&heard.lines()),
+        without_made_ids(&received.lines()),
         [
             "text Looking.",
             "begun made bash",
@@ -114,12 +114,12 @@ async fn calls_without_index_or_id_are_whole_and_get_ids() {
             "end ToolCalls",
         ]
     );
-    let ids: HashSet<_> = heard.calls().into_iter().map(|call| call.id).collect();
+    let ids: HashSet<_> = received.calls().into_iter().map(|call| call.id).collect();
     assert_eq!(ids.len(), 2);
 }
 
 #[tokio::test]
-async fn odd_deltas_are_understood() {
+async fn unusual_deltas_are_understood() {
     let call = |call: Value| json!({"tool_calls": [call]});
     let cases: [(Vec<Value>, Vec<&str>); 10] = [
         (vec![json!({"role": "", "content": "a", "refusal": {"odd": true}})], vec!["text a"]),
@@ -177,7 +177,7 @@ async fn odd_deltas_are_understood() {
 }
 
 #[tokio::test]
-async fn every_reason_to_end_is_told() {
+async fn every_finish_reason_is_reported() {
     for (reason, wanted) in [
         ("stop", "Stop"),
         ("tool_calls", "Stop"),
@@ -191,7 +191,7 @@ async fn every_reason_to_end_is_told() {
 }
 
 #[tokio::test]
-async fn either_mark_of_the_end_is_enough() {
+async fn either_end_marker_is_enough() {
     let said = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
     let finished = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n";
     for (events, wanted) in [
@@ -204,7 +204,7 @@ async fn either_mark_of_the_end_is_enough() {
 }
 
 #[tokio::test]
-async fn an_answer_in_one_piece_is_an_answer() {
+async fn a_response_without_streaming_is_accepted() {
     let call = json!({"id": "a", "type": "function", "function": {"name": "bash", "arguments": "{}"}});
     let message = json!({"role": "assistant", "content": "Now.", "reasoning": "hm", "tool_calls": [call]});
     let answer = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});

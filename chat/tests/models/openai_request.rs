@@ -1,13 +1,13 @@
-//! What the servers are asked that speak OpenAI's chat completions.
+//! OpenAI's chat completions API: requests.
 
 use chat::model::{Block, Piece, Thinking, ToolCall, ToolResult, Turn};
 use serde_json::{Value, json};
 
-use crate::heard::{KEY, ask, conversation, openai_at, question};
+use crate::received::{KEY, ask, conversation, openai_at, question};
 use crate::scripted_model::{Reply, ScriptedModel};
 
 #[tokio::test]
-async fn the_conversation_is_told_as_the_interface_has_it() {
+async fn the_conversation_is_sent_in_the_apis_format() {
     let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/openai_text.sse"))]).await;
     let call = |id: &str, name: &str, input| {
         let foreign = Some(json!({"host": "other.example", "content": {"x": 1}}));
@@ -40,7 +40,7 @@ async fn the_conversation_is_told_as_the_interface_has_it() {
         Turn::Person("And now?".into()),
     ]);
     assert!(ask(&openai_at(&server.base), request).await.error.is_none());
-    let asked = server.asked().remove(0);
+    let asked = server.requests().remove(0);
     let golden: Value = serde_json::from_str(include_str!("fixtures/openai_request.json")).unwrap();
     assert_eq!(asked.body, golden, "{:#}", asked.body);
     assert_eq!(asked.path, "/some/path/chat/completions");
@@ -49,7 +49,7 @@ async fn the_conversation_is_told_as_the_interface_has_it() {
 }
 
 #[tokio::test]
-async fn what_has_nothing_in_it_is_not_sent() {
+async fn empty_parts_are_not_sent() {
     let server = ScriptedModel::start([Reply::stream("data: [DONE]\n\n")]).await;
     let mut request = question("hi");
     request.system.clear();
@@ -57,26 +57,26 @@ async fn what_has_nothing_in_it_is_not_sent() {
     ask(&openai_at(&server.base), request).await;
     let golden =
         json!({"model": "some-model", "stream": true, "messages": [{"role": "user", "content": "hi"}]});
-    assert_eq!(server.asked()[0].body, golden);
+    assert_eq!(server.requests()[0].body, golden);
 }
 
-/// Asks, answers all calls, and asks again; what the second request has.
+/// Sends a request, answers all calls, and sends the second request. Returns its body.
 async fn second_request(events: &'static str) -> Value {
     let server = ScriptedModel::start([Reply::stream(events), Reply::stream("data: [DONE]\n\n")]).await;
     let client = openai_at(&server.base);
-    let heard = ask(&client, question("go")).await;
-    let results = heard.calls().into_iter().map(|call| ToolResult {
+    let received = ask(&client, question("go")).await;
+    let results = received.calls().into_iter().map(|call| ToolResult {
         call_id: call.id,
         content: "ok".into(),
         is_error: false,
     });
-    let turns = vec![Turn::Person("go".into()), heard.turn(), Turn::Tools(results.collect())];
+    let turns = vec![Turn::Person("go".into()), received.turn(), Turn::Tools(results.collect())];
     ask(&client, conversation(turns)).await;
-    server.asked().remove(1).body
+    server.requests().remove(1).body
 }
 
 #[tokio::test]
-async fn a_server_gets_back_what_is_its_own() {
+async fn a_server_gets_its_own_fields_back() {
     let body = second_request(include_str!("fixtures/gemini_calls.sse")).await;
     let calls = &body["messages"][2]["tool_calls"];
     assert_eq!(calls[0]["extra_content"], json!({"google": {"thought_signature": "c2lnbmVk"}}), "{body:#}");
@@ -90,18 +90,18 @@ async fn a_server_gets_back_what_is_its_own() {
 }
 
 #[tokio::test]
-async fn an_id_of_the_conversation_is_not_given_again() {
+async fn an_id_of_the_conversation_is_not_reused() {
     let events = include_str!("fixtures/openai_parallel_calls.sse");
     let server = ScriptedModel::start([Reply::stream(events)]).await;
     let old = ToolCall { id: "call_a".into(), name: "bash".into(), input: Ok(json!({})), opaque: None };
     let result = ToolResult { call_id: "call_a".into(), content: String::new(), is_error: false };
     let turns =
         vec![Turn::Person("go".into()), Turn::Model(vec![Block::Call(old)]), Turn::Tools(vec![result])];
-    let heard = ask(&openai_at(&server.base), conversation(turns)).await;
-    let ids: Vec<_> = heard.calls().into_iter().map(|call| call.id).collect();
+    let received = ask(&openai_at(&server.base), conversation(turns)).await;
+    let ids: Vec<_> = received.calls().into_iter().map(|call| call.id).collect();
     assert_eq!((ids.len(), ids[1].as_str()), (2, "call_b"));
     assert_ne!(ids[0], "call_a");
-    let begun = heard.pieces.iter().find_map(|piece| match piece {
+    let begun = received.pieces.iter().find_map(|piece| match piece {
         Piece::CallBegun { id, .. } => Some(id),
         _ => None,
     });
@@ -109,11 +109,11 @@ async fn an_id_of_the_conversation_is_not_given_again() {
 }
 
 #[tokio::test]
-async fn what_was_never_answered_is_told_with_what_came_after_it() {
+async fn an_unanswered_message_is_sent_with_the_next_one() {
     let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/openai_text.sse"))]).await;
     let turns = vec![Turn::Person("one".into()), Turn::Person("two".into())];
     ask(&openai_at(&server.base), conversation(turns)).await;
-    let messages = &server.asked()[0].body["messages"];
+    let messages = &server.requests()[0].body["messages"];
     assert_eq!(messages[1], json!({ "role": "user", "content": "one\n\ntwo" }));
     assert_eq!(messages.as_array().unwrap().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! The key is for the model's server alone.
+//! Only the model's server receives the key.
 
 use std::error::Error as _;
 use std::process::Command;
@@ -6,18 +6,18 @@ use std::process::Command;
 use chat::model::{Anthropic, Error, OpenAi};
 use serde_json::json;
 
-use crate::heard::{KEY, ask, both_at, fault, openai_at, question};
+use crate::received::{KEY, ask, both_at, fault, openai_at, question};
 use crate::scripted_model::{Reply, ScriptedModel};
 
-/// Everything that can be logged of an error.
+/// All text that could be logged for an error.
 fn all_of(error: &Error) -> String {
-    let mut told = format!("{error} {error:?}");
+    let mut reported = format!("{error} {error:?}");
     let mut source = error.source();
     while let Some(cause) = source {
-        told.push_str(&format!(" {cause} {cause:?}"));
+        reported.push_str(&format!(" {cause} {cause:?}"));
         source = cause.source();
     }
-    told
+    reported
 }
 
 #[tokio::test]
@@ -50,19 +50,19 @@ async fn no_redirect_is_followed() {
         let server = ScriptedModel::start([reply.clone(), reply]).await;
         for (name, client) in both_at(&server.base) {
             let error = fault(&*client).await;
-            let is_told = matches!(error, Error::Refused { status: told, .. } if told == status);
-            assert!(is_told, "{name}: {error:?}");
+            let is_reported = matches!(error, Error::Refused { status: reported, .. } if reported == status);
+            assert!(is_reported, "{name}: {error:?}");
         }
     }
-    assert_eq!(other.asked().len(), 0);
+    assert_eq!(other.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn without_a_key_none_is_sent() {
+async fn without_a_key_no_header_is_sent() {
     let server = ScriptedModel::start([Reply::stream("data: [DONE]\n\n"), Reply::stream("")]).await;
     ask(&OpenAi::new(server.base.clone(), None).unwrap(), question("hi")).await;
     ask(&Anthropic::new(server.base.clone(), None).unwrap(), question("hi")).await;
-    for asked in server.asked() {
+    for asked in server.requests() {
         assert!(!asked.headers.contains_key("authorization"), "{:?}", asked.headers);
         assert!(!asked.headers.contains_key("x-api-key"), "{:?}", asked.headers);
     }
@@ -72,39 +72,39 @@ async fn without_a_key_none_is_sent() {
 fn a_client_does_not_show_its_key() {
     for (name, shown) in [
         ("openai", format!("{:?}", openai_at(&"http://one.example".parse().unwrap()))),
-        ("anthropic", format!("{:?}", crate::heard::anthropic_at(&"http://one.example".parse().unwrap()))),
+        ("anthropic", format!("{:?}", crate::received::anthropic_at(&"http://one.example".parse().unwrap()))),
     ] {
         assert!(!shown.contains(KEY), "{name}: {shown}");
     }
 }
 
-/// Only as a program of its own can it have an environment of its own.
+/// A separate program, because it needs its own environment.
 #[test]
-fn a_proxy_stands_between_us_and_others_but_not_this_machine() {
+fn the_proxy_is_used_for_other_hosts_and_not_for_this_machine() {
     let asked = |test: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "--ignored", test]);
-        // Nothing listens on the discard port, so whatever goes there fails.
+        // Nothing listens on the discard port, so requests through the proxy fail.
         command.env("http_proxy", "http://127.0.0.1:9").env_remove("no_proxy").env_remove("NO_PROXY");
         let done = command.output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
         assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));
     };
-    asked("privacy::this_machine_is_asked_itself");
-    asked("privacy::others_are_asked_through_the_proxy");
+    asked("privacy::this_machine_is_reached_directly");
+    asked("privacy::other_hosts_are_reached_through_the_proxy");
 }
 
 #[tokio::test]
 #[ignore = "runs in the environment that another test makes for it"]
-async fn this_machine_is_asked_itself() {
+async fn this_machine_is_reached_directly() {
     let server = ScriptedModel::start([Reply::stream("data: [DONE]\n\n")]).await;
     assert!(ask(&openai_at(&server.base), question("hi")).await.error.is_none());
 }
 
 #[tokio::test]
 #[ignore = "runs in the environment that another test makes for it"]
-async fn others_are_asked_through_the_proxy() {
-    // The name does not exist, which only a proxy would have to know.
+async fn other_hosts_are_reached_through_the_proxy() {
+    // The name does not exist. Only a proxy would resolve it.
     let error = fault(&openai_at(&"http://model.invalid".parse().unwrap())).await;
     assert!(all_of(&error).contains("Connection refused"), "{}", all_of(&error));
 }

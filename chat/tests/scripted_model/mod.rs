@@ -1,6 +1,5 @@
-//! What stands in for a model's server: it gives the answers it was told to, one a request, and keeps what it was asked.
-//!
-//! It answers under every path, so one serves both kinds of interface.
+//! A fake model server. It gives its scripted responses, one per request, and records the requests. It accepts every
+//! path, so it serves both APIs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,64 +18,64 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use url::Url;
 
-/// How long a test waits for what must happen.
+/// Time limit for expected events.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// A server of one test's own.
+/// A server for one test.
 pub(crate) struct ScriptedModel {
-    /// Its address, with a path.
+    /// Its URL, with a path.
     pub(crate) base: Url,
     shared: Arc<Shared>,
 }
 
-/// A request that came.
+/// A request that arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// Where the client's end of the connection is.
+    /// The client's address.
     pub(crate) peer: SocketAddr,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
 }
 
-/// An answer to give.
+/// A scripted response.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     status: StatusCode,
     headers: Vec<(&'static str, String)>,
-    /// Whether it is begun at all.
+    /// Whether the response starts at all.
     has_head: bool,
     steps: VecDeque<Step>,
 }
 
-/// A part of an answer.
+/// A part of a response.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Say(Bytes),
-    /// The same again and again.
+    /// The same bytes, repeated without end.
     Repeat(Bytes, usize),
     Pause(Duration),
-    /// Nothing more, and no end either.
+    /// Nothing more, and no end.
     StaySilent,
-    /// The connection breaks.
+    /// The connection is closed.
     HangUp,
 }
 
 struct Shared {
     replies: Mutex<VecDeque<Reply>>,
     asked: Mutex<Vec<Asked>>,
-    /// How many clients left in the middle of their answer.
+    /// The number of clients that disconnected during their response.
     left: watch::Sender<usize>,
 }
 
-/// An answer on its way. Dropped before it is over, its client has left.
+/// A response in progress. If it is dropped before its end, its client has disconnected.
 struct Visit {
     shared: Arc<Shared>,
     is_over: bool,
 }
 
 impl ScriptedModel {
-    /// Gives these answers, one after the other.
+    /// Starts a server with these responses, in order.
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let shared = Arc::new(Shared {
             replies: Mutex::new(replies.into_iter().collect()),
@@ -91,26 +90,26 @@ impl ScriptedModel {
         Self { base: base.parse().unwrap(), shared }
     }
 
-    /// What it was asked so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    /// All requests so far.
+    pub(crate) fn requests(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap().clone()
     }
 
-    /// Returns once a client has left in the middle of its answer.
+    /// Returns when a client has disconnected during its response.
     pub(crate) async fn until_left(&self) {
         let mut left = self.shared.left.subscribe();
         let left = tokio::time::timeout(SOON, left.wait_for(|count| *count > 0)).await;
-        left.expect("the client leaves soon").unwrap();
+        left.expect("the client does not disconnect").unwrap();
     }
 }
 
 impl Reply {
-    /// Server-sent events, as they are written.
+    /// Server-sent events, as written.
     pub(crate) fn stream(events: impl Into<Bytes>) -> Self {
         Self::text(200, "text/event-stream; charset=utf-8", events)
     }
 
-    /// The same, so many bytes at a time.
+    /// The same, in pieces of this number of bytes.
     pub(crate) fn in_pieces(events: impl Into<Bytes>, bytes: usize) -> Self {
         let events = events.into();
         let steps = events.chunks(bytes).map(|piece| Step::Say(Bytes::copy_from_slice(piece)));
@@ -130,7 +129,7 @@ impl Reply {
         }
     }
 
-    /// None at all.
+    /// No response.
     pub(crate) fn never() -> Self {
         Self { has_head: false, ..Self::stream("") }
     }
@@ -197,10 +196,10 @@ async fn step((mut steps, mut visit): Steps) -> Option<(io::Result<Bytes>, Steps
             Step::Pause(pause) => tokio::time::sleep(pause).await,
             Step::StaySilent => std::future::pending().await,
             Step::HangUp => {
-                // What was said before goes out while nothing more is at hand.
+                // The previous parts are flushed before a pause.
                 tokio::task::yield_now().await;
                 visit.is_over = true;
-                return Some((Err(io::Error::other("hangs up")), (steps, visit)));
+                return Some((Err(io::Error::other("connection closed by the test")), (steps, visit)));
             }
         }
     }

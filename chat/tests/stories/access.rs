@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Access control.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::place::{Place, answer};
+use crate::test_app::{TestApp, answer};
 
 const PRIVATE: [(&str, &str); 13] = [
     ("POST", "/api/chat"),
@@ -28,13 +28,13 @@ const PRIVATE: [(&str, &str); 13] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_a_network_everything_private_needs_the_token() {
-    let place = Place::with("lan", "", Vec::new()).await;
-    // Of wrong tokens an address has ten at once, whatever it asks for.
+async fn private_routes_need_the_token_over_a_network() {
+    let app = TestApp::with("lan", "", Vec::new()).await;
+    // An address may send ten wrong tokens at once, on any routes.
     let mut wrong = 0;
     for (method, path) in PRIVATE {
         for token in [None, Some("a-wrong-token-of-more-than-32-characters")] {
-            let request = place.ask(method.parse().unwrap(), path);
+            let request = app.ask(method.parse().unwrap(), path);
             let request =
                 token.iter().fold(request, |it, token| it.header("x-remcochat-admin-token", *token));
             wrong += usize::from(token.is_some());
@@ -44,22 +44,22 @@ async fn over_a_network_everything_private_needs_the_token() {
             assert_eq!((status.as_u16(), error["code"].as_str()), wanted, "{method} {path}");
         }
     }
-    assert!(wrong > 10, "there are enough routes");
-    let guess = place.ask(Method::GET, "/api/app").header("authorization", "Bearer guessed");
+    assert!(wrong > 10, "the test has enough routes");
+    let guess = app.ask(Method::GET, "/api/app").header("authorization", "Bearer guessed");
     let refused = guess.send().await.unwrap();
-    assert_eq!(refused.status(), 429, "an open route is no way to guess");
+    assert_eq!(refused.status(), 429, "an open route cannot be used to guess the token");
     assert!(refused.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
-    let (_, app) = place.get("/api/app").await;
+    let (_, settings) = app.get("/api/app").await;
     assert_eq!(
-        (&app["access"], &app["mayUse"], &app["tools"]["enabled"]),
+        (&settings["access"], &settings["mayUse"], &settings["tools"]["enabled"]),
         (&json!("lan"), &json!(false), &json!(false))
     );
-    let (_, access) = place.get("/api/admin/access").await;
+    let (_, access) = app.get("/api/admin/access").await;
     assert_eq!((&access["allowed"], &access["reason"]), (&json!(false), &json!("missing_client_token")));
-    let with = |method: Method, path: &str| place.ask(method, path).header("x-remcochat-admin-token", TOKEN);
+    let with = |method: Method, path: &str| app.ask(method, path).header("x-remcochat-admin-token", TOKEN);
     assert_eq!(answer(with(Method::GET, "/api/chats")).await.0, 200);
     assert_eq!(answer(with(Method::GET, "/api/app")).await.1["mayUse"], true);
-    let said = place
+    let said = app
         .say("1", "/bash echo in")
         .header("authorization", format!("Bearer {TOKEN}"))
         .send()
@@ -70,8 +70,8 @@ async fn over_a_network_everything_private_needs_the_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_other_page_changes_anything() {
-    let place = Place::start().await;
+async fn other_pages_cannot_change_anything() {
+    let app = TestApp::start().await;
     for (method, path) in PRIVATE.iter().filter(|(method, _)| *method != "GET") {
         for (name, value) in [
             ("origin", "https://evil.example"),
@@ -81,20 +81,20 @@ async fn no_other_page_changes_anything() {
             ("sec-fetch-site", "same-site"),
             ("host", "rebound.example"),
         ] {
-            let (status, error) = answer(place.ask(method.parse().unwrap(), path).header(name, value)).await;
+            let (status, error) = answer(app.ask(method.parse().unwrap(), path).header(name, value)).await;
             let got = (status.as_u16(), error["code"].as_str());
             assert_eq!(got, (403, Some("foreign_origin")), "{method} {path} {name}: {value}");
         }
     }
-    let rebound = place.ask(Method::GET, "/api/chats").header("host", "rebound.example");
+    let rebound = app.ask(Method::GET, "/api/chats").header("host", "rebound.example");
     assert_eq!(answer(rebound).await.0, 403);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_tells_browsers_to_be_careful() {
-    let place = Place::start().await;
+async fn every_response_has_security_headers() {
+    let app = TestApp::start().await;
     for path in ["/", "/c/1", "/api/health", "/api/chats", "/none"] {
-        let response = place.ask(Method::GET, path).send().await.unwrap();
+        let response = app.ask(Method::GET, path).send().await.unwrap();
         let policy = response.headers()["content-security-policy"].to_str().unwrap();
         assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}");
         assert!(!policy.contains("unsafe"), "{policy}");
@@ -104,22 +104,23 @@ async fn every_answer_tells_browsers_to_be_careful() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_connects_keeps_nobody_out() {
-    let place = Place::start().await;
-    let address = place.base.strip_prefix("http://").unwrap().to_owned();
+async fn idle_connections_do_not_block_others() {
+    let app = TestApp::start().await;
+    let address = app.base.strip_prefix("http://").unwrap().to_owned();
     let mut idle = Vec::new();
     for _ in 0..600 {
         let mut stream = TcpStream::connect(&address).await.unwrap();
         stream.write_all(b"GET /api/health HTTP/1.1\r\nhost: localh").await.unwrap();
         idle.push(stream);
     }
-    let (status, _) = timeout(Duration::from_secs(20), place.get("/api/health")).await.expect("it answers");
+    let (status, _) =
+        timeout(Duration::from_secs(20), app.get("/api/health")).await.expect("the server responds");
     assert_eq!(status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_said_once_or_twice_the_same() {
-    let place = Place::with("lan", "", Vec::new()).await;
+async fn a_token_in_two_headers_must_be_the_same() {
+    let app = TestApp::with("lan", "", Vec::new()).await;
     let wrong = "Bearer a-wrong-token-of-more-than-32-characters";
     let right = format!("Bearer {TOKEN}");
     let own = ("x-remcochat-admin-token", TOKEN);
@@ -128,21 +129,21 @@ async fn a_token_is_said_once_or_twice_the_same() {
         (vec![own, ("authorization", wrong)], 401),
         (vec![own, own], 401),
     ] {
-        let ask = place.ask(Method::GET, "/api/chats");
+        let ask = app.ask(Method::GET, "/api/chats");
         let ask = headers.iter().fold(ask, |ask, (name, value)| ask.header(*name, *value));
         assert_eq!(answer(ask).await.0, status, "{headers:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_is_taken_only_as_json() {
-    let place = Place::start().await;
+async fn json_needs_its_content_type() {
+    let app = TestApp::start().await;
     for (method, path, body) in [
         (Method::POST, "/api/chat", r#"{"id":"1","messages":[]}"#),
         (Method::PATCH, "/api/chats/1", r#"{"title":"a"}"#),
     ] {
         for kind in ["text/plain", "application/merge-patch+json", "application/jsonx", ""] {
-            let ask = place.ask(method.clone(), path).header("content-type", kind).body(body);
+            let ask = app.ask(method.clone(), path).header("content-type", kind).body(body);
             let (status, error) = answer(ask).await;
             let got = (status.as_u16(), error["code"].as_str());
             assert_eq!(got, (415, Some("unsupported_media_type")), "{method} {kind}");
@@ -151,9 +152,9 @@ async fn json_is_taken_only_as_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_in_two_ways_is_refused_behind_a_valid_request_too() {
-    let place = Place::start().await;
-    let address = place.base.strip_prefix("http://").unwrap().to_owned();
+async fn an_ambiguous_request_after_a_valid_one_is_rejected() {
+    let app = TestApp::start().await;
+    let address = app.base.strip_prefix("http://").unwrap().to_owned();
     let fine = format!("GET /api/health HTTP/1.1\r\nhost: {address}\r\n\r\n");
     let post = |headers: &str| format!("POST /api/chat HTTP/1.1\r\nhost: {address}\r\n{headers}\r\n");
     for odd in [
@@ -167,12 +168,12 @@ async fn what_is_read_in_two_ways_is_refused_behind_a_valid_request_too() {
         for (before, wanted) in [("", &["400"][..]), (&fine, &["200", "400"])] {
             let mut stream = TcpStream::connect(&address).await.unwrap();
             stream.write_all(format!("{before}{odd}{fine}").as_bytes()).await.unwrap();
-            let mut heard = Vec::new();
-            // A reset is one way to hang up.
-            let _ = timeout(SOON, stream.read_to_end(&mut heard)).await.expect("it hangs up");
-            let heard = String::from_utf8_lossy(&heard);
-            let statuses: Vec<_> = heard.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
-            assert_eq!(statuses, wanted, "{before:?} {odd:?}: {heard}");
+            let mut received = Vec::new();
+            // A reset counts as closed.
+            let _ = timeout(SOON, stream.read_to_end(&mut received)).await.expect("the connection is closed");
+            let received = String::from_utf8_lossy(&received);
+            let statuses: Vec<_> = received.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+            assert_eq!(statuses, wanted, "{before:?} {odd:?}: {received}");
         }
     }
 }

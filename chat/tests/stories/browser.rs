@@ -1,4 +1,4 @@
-//! The page in a real browser, with the server and its sandboxes behind it.
+//! The page in a real browser, with the server and its sandboxes.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -8,13 +8,13 @@ use chat::model::{ModelClient, OpenAi};
 use serde_json::json;
 use test_daemon::TOKEN;
 
-use crate::place::Place;
 use crate::scripted_model::{Reply, ScriptedModel};
+use crate::test_app::TestApp;
 use crate::turns::{calls, text};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/web");
 
-/// Why the page cannot be tried here, where it cannot.
+/// The reason why the page cannot be tested here, if any.
 fn missing() -> Option<&'static str> {
     let is_there = |path: &str| Path::new(PAGE).join(path).exists();
     match () {
@@ -27,8 +27,8 @@ fn missing() -> Option<&'static str> {
     }
 }
 
-/// For the first line of a story that needs the page and a browser; says why it is left out.
-pub(crate) fn is_left_out() -> bool {
+/// For the first line of a story that needs the page and a browser. Prints why the story is skipped.
+pub(crate) fn is_skipped() -> bool {
     let Some(reason) = missing() else { return false };
     test_daemon::skip(reason);
     true
@@ -49,20 +49,20 @@ fn script() -> [Reply; 5] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_works_with_the_page() {
-    if is_left_out() {
+async fn a_user_works_with_the_page() {
+    if is_skipped() {
         return;
     }
     let model = ScriptedModel::start(script()).await;
     let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
-    let local = Place::with("localhost", "max_concurrent_sandboxes = 10", vec![client]).await;
-    let lan = Place::with("lan", "", Vec::new()).await;
-    let listed = Place::with_docker("network_mode = 'allowlist'").await;
+    let local = TestApp::with("localhost", "max_concurrent_sandboxes = 10", vec![client]).await;
+    let lan = TestApp::with("lan", "", Vec::new()).await;
+    let listed = TestApp::with_docker("network_mode = 'allowlist'").await;
     tell("story", &[&local.base, &lan.base, &listed.base, TOKEN]).await;
 }
 
-/// Has a script of `web/e2e` tell its story in the browser, with a directory for pictures as its last argument.
-#[expect(clippy::print_stderr, reason = "what was measured is told")]
+/// Runs a script of `web/e2e` in the browser, with a directory for screenshots as its last argument.
+#[expect(clippy::print_stderr, reason = "it prints measurements")]
 pub(crate) async fn tell(script: &str, args: &[&str]) {
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../screenshots");
     std::fs::create_dir_all(&pictures).unwrap();

@@ -1,6 +1,5 @@
-//! Cables between the page, the chat server and what it asks, which a story in the browser can pull out and put back.
-//!
-//! One that is out is nobody at its address: connections break, and new ones are refused.
+//! Proxies between the page, the chat server and its backends, which a story in the browser can disconnect and
+//! reconnect. While one is disconnected, connections break and new ones are refused.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// A way to a server. Dropped, it is pulled out.
+/// A proxy to a server. Dropping it disconnects it.
 pub(crate) struct Cable {
     address: SocketAddr,
     target: SocketAddr,
@@ -23,7 +22,7 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    /// To a URL's server, and put in.
+    /// A connected proxy to a URL's server.
     pub(crate) async fn to(base: &str) -> Self {
         let target = address_of(base);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -31,12 +30,12 @@ impl Cable {
         Self { address, target, other: target, carrying: Some(carry(listener, target)) }
     }
 
-    /// Its own end.
+    /// Its own URL.
     pub(crate) fn base(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// With another server that it can be put into.
+    /// Sets another server that it can be connected to.
     pub(crate) fn or(self, base: &str) -> Self {
         Self { other: address_of(base), ..self }
     }
@@ -62,7 +61,7 @@ fn address_of(base: &str) -> SocketAddr {
 fn carry(listener: TcpListener, target: SocketAddr) -> JoinSet<()> {
     let mut carrying = JoinSet::new();
     carrying.spawn(async move {
-        // Dropped with this task, and so all of them break when it is aborted.
+        // All connections are dropped with this task, so aborting it breaks them.
         let mut connections = JoinSet::new();
         while let Ok((mut near, _)) = listener.accept().await {
             connections.spawn(async move {
@@ -78,7 +77,7 @@ fn carry(listener: TcpListener, target: SocketAddr) -> JoinSet<()> {
 
 type Cables = Arc<HashMap<&'static str, Mutex<Cable>>>;
 
-/// `POST /<cable>/out`, `/<cable>/in` and `/<cable>/other` at the address that it answers.
+/// Serves `POST /<cable>/out`, `/<cable>/in` and `/<cable>/other`. Returns its URL.
 pub(crate) async fn board(cables: impl IntoIterator<Item = (&'static str, Cable)>) -> String {
     let cables: Cables =
         Arc::new(cables.into_iter().map(|(name, cable)| (name, Mutex::new(cable))).collect());

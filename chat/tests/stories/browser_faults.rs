@@ -1,22 +1,22 @@
-//! The page while what is behind it is away: sandboxd, the model's server, the chat server itself.
+//! The page while sandboxd, the model server or the chat server is away.
 
 use std::sync::Arc;
 
 use chat::model::{ModelClient, OpenAi};
 use test_daemon::Daemon;
 
-use crate::browser::{is_left_out, tell};
+use crate::browser::{is_skipped, tell};
 use crate::browser_cable::{Cable, board};
-use crate::place::Place;
 use crate::scripted_model::{Reply, ScriptedModel, Step};
+use crate::test_app::TestApp;
 use crate::turns::text;
 
-/// Of an answer that never ends.
+/// The first half of an endless response.
 const HALF: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Half an answer\"},\"finish_reason\":null}]}\n\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_away_is_said_and_comes_back() {
-    if is_left_out() {
+async fn an_unavailable_service_is_reported_and_recovers() {
+    if is_skipped() {
         return;
     }
     let replies = [text("Back again."), Reply::stream(HALF).then(Step::StaySilent), text("All of it.")];
@@ -26,8 +26,8 @@ async fn what_is_away_is_said_and_comes_back() {
     let to_model = Cable::to(model.base.as_str()).await;
     let base = format!("{}/v1", to_model.base()).parse().unwrap();
     let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(base, None).unwrap());
-    let place = Place::by_way_of(&to_daemon.base(), first, vec![client]).await;
-    let to_chat = Cable::to(&place.base).await;
+    let app = TestApp::by_way_of(&to_daemon.base(), first, vec![client]).await;
+    let to_chat = Cable::to(&app.base).await;
     let (page, server) = (to_chat.base(), to_model.base());
     let board = board([("daemon", to_daemon), ("model", to_model), ("chat", to_chat)]).await;
     tell("faults", &[&page, &board, &server]).await;

@@ -1,13 +1,13 @@
-//! The page while a command writes as much as it can: a megabyte a second for a minute.
+//! The page during heavy command output: a megabyte per second for a minute.
 
-use crate::browser::{is_left_out, tell};
-use crate::place::Place;
+use crate::browser::{is_skipped, tell};
+use crate::test_app::TestApp;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_minute_of_flood_leaves_the_page_quick() {
-    if is_left_out() {
+async fn a_minute_of_heavy_output_keeps_the_page_responsive() {
+    if is_skipped() {
         return;
     }
-    let place = Place::with("localhost", "timeout_ms = 120000", Vec::new()).await;
-    tell("flood", &[&place.base]).await;
+    let app = TestApp::with("localhost", "timeout_ms = 120000", Vec::new()).await;
+    tell("flood", &[&app.base]).await;
 }

@@ -1,16 +1,16 @@
-//! The page and what means it harm, or is merely odd: output, names, texts and haste.
+//! The page with hostile or unusual input: output, names, texts and very fast users.
 
 use std::sync::Arc;
 
 use chat::model::{ModelClient, OpenAi};
 use serde_json::json;
 
-use crate::browser::{is_left_out, tell};
-use crate::place::Place;
+use crate::browser::{is_skipped, tell};
 use crate::scripted_model::{Reply, ScriptedModel};
+use crate::test_app::TestApp;
 use crate::turns::{calls, text};
 
-/// What an attacker has a model say.
+/// Text that an attacker makes a model write.
 const WORDS: &str = "<img src=x onerror=window.__xss=1> <script>window.__xss=1</script>\n\n\
     <iframe srcdoc='<script>parent.__xss=1</script>'></iframe> <svg onload=window.__xss=1></svg>\n\n\
     [one](javascript:window.__xss=1) [two](JaVaScRiPt:window.__xss=1) [three](data:text/html,<script>opener.__xss=1</script>)\n\n\
@@ -18,7 +18,7 @@ const WORDS: &str = "<img src=x onerror=window.__xss=1> <script>window.__xss=1</
     [seven]: javascript:window.__xss=1\n[seven] [eight](&#106;avascript:window.__xss=1) [nine](https://example.org)\n\n\
     ```html\n<img src=x onerror=window.__xss=1>\n```\n\nharmless";
 
-/// A page in the preview that wants out of its frame.
+/// A page in the preview that tries to leave its frame.
 const ESCAPE: &str = "<!doctype html><h1>Wants out</h1><script>\
     for (const way of [() => { parent.__xss = 1 }, () => { parent.document.title = 'mine' }, () => { top.location = 'about:blank' }, \
     () => parent.fetch('/api/chats'), () => { parent.localStorage.clear() }, () => { window.name = parent.document.body.textContent }]) \
@@ -49,21 +49,21 @@ fn script() -> [Reply; 7] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_from_outside_runs_or_misleads() {
-    if is_left_out() {
+async fn untrusted_content_neither_runs_nor_misleads() {
+    if is_skipped() {
         return;
     }
     let model = ScriptedModel::start(script()).await;
     let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
-    let place = Place::with("localhost", "max_concurrent_sandboxes = 10", vec![client]).await;
-    tell("hostile", &[&place.base]).await;
+    let app = TestApp::with("localhost", "max_concurrent_sandboxes = 10", vec![client]).await;
+    tell("hostile", &[&app.base]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn haste_and_two_windows_lose_nothing() {
-    if is_left_out() {
+async fn fast_actions_and_two_windows_lose_nothing() {
+    if is_skipped() {
         return;
     }
-    let place = Place::with("localhost", "max_concurrent_sandboxes = 10", Vec::new()).await;
-    tell("haste", &[&place.base]).await;
+    let app = TestApp::with("localhost", "max_concurrent_sandboxes = 10", Vec::new()).await;
+    tell("haste", &[&app.base]).await;
 }

@@ -1,75 +1,75 @@
-//! Chats that are kept, and those that are not.
+//! Kept chats and temporary chats.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::place::{Place, answer};
+use crate::test_app::{TestApp, answer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chats_are_kept_listed_renamed_and_deleted_with_their_sandboxes() {
-    let place = Place::start().await;
-    place.said("first", "/bash echo mine >file; cat file").await;
-    place.said("second", "/bash ls").await;
-    let (_, page) = place.get("/api/chats?limit=1").await;
+    let app = TestApp::start().await;
+    app.said("first", "/bash echo mine >file; cat file").await;
+    app.said("second", "/bash ls").await;
+    let (_, page) = app.get("/api/chats?limit=1").await;
     assert_eq!(page["chats"][0]["id"], "second");
-    let (_, page) = place.get(&format!("/api/chats?cursor={}", page["nextCursor"].as_str().unwrap())).await;
+    let (_, page) = app.get(&format!("/api/chats?cursor={}", page["nextCursor"].as_str().unwrap())).await;
     assert_eq!(
         (&page["chats"][0]["title"], &page["nextCursor"]),
         (&json!("/bash echo mine >file; cat file"), &Value::Null)
     );
 
-    let place = place.again().await;
-    let (status, chat) = place.get("/api/chats/first").await;
+    let app = app.again().await;
+    let (status, chat) = app.get("/api/chats/first").await;
     assert_eq!(status, 200);
     assert_eq!(chat["messages"][0]["parts"][0]["text"], "/bash echo mine >file; cat file");
     assert_eq!(chat["messages"][1]["parts"][1]["output"]["stdout"], "mine\n");
-    assert_eq!(place.output("first", "/bash cat file").await["stdout"], "mine\n", "its files are there");
-    assert_eq!(place.output("second", "/bash ls").await["stdout"], "", "and nobody else's");
+    assert_eq!(app.output("first", "/bash cat file").await["stdout"], "mine\n", "its files are kept");
+    assert_eq!(app.output("second", "/bash ls").await["stdout"], "", "no other chat's files are there");
 
-    let rename = |title: &str| place.ask(Method::PATCH, "/api/chats/first").json(&json!({ "title": title }));
+    let rename = |title: &str| app.ask(Method::PATCH, "/api/chats/first").json(&json!({ "title": title }));
     assert_eq!(answer(rename("New")).await.1["title"], "New");
     for bad in ["", "  ", "a\nb", &"x".repeat(201)] {
         let (status, error) = answer(rename(bad)).await;
         assert_eq!((status, error["code"].as_str().unwrap()), (StatusCode::BAD_REQUEST, "invalid_request"));
     }
     let sandboxes = || async {
-        let all = place.daemon.client.list(&Default::default()).await.unwrap().sandboxes;
+        let all = app.daemon.client.list(&Default::default()).await.unwrap().sandboxes;
         all.into_iter().map(|it| it.session_key).collect::<Vec<_>>()
     };
     assert_eq!(sandboxes().await.len(), 2);
-    let delete = || place.ask(Method::DELETE, "/api/chats/first").send();
+    let delete = || app.ask(Method::DELETE, "/api/chats/first").send();
     assert_eq!(delete().await.unwrap().status(), 204);
     assert_eq!(sandboxes().await, ["chat:second"]);
-    assert_eq!(place.get("/api/chats/first").await.0, 404);
-    assert_eq!(delete().await.unwrap().status(), 204, "safe to repeat");
+    assert_eq!(app.get("/api/chats/first").await.0, 404);
+    assert_eq!(delete().await.unwrap().status(), 204, "the request is idempotent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chat_that_is_deleted_while_it_answers_is_gone() {
-    let place = Place::start().await;
-    let mut told =
-        crate::place::Told::new(place.say("1", "/bash echo begun; sleep 100").send().await.unwrap());
-    while told.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
-    assert_eq!(place.ask(Method::DELETE, "/api/chats/1").send().await.unwrap().status(), 204);
-    assert_eq!(place.get("/api/chats/1").await.0, 404);
-    while told.next().await.is_some() {}
-    assert!(told.is_done, "its page is told the end");
+async fn a_chat_deleted_during_an_answer_is_gone() {
+    let app = TestApp::start().await;
+    let mut reported =
+        crate::test_app::Chunks::new(app.say("1", "/bash echo begun; sleep 100").send().await.unwrap());
+    while reported.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
+    assert_eq!(app.ask(Method::DELETE, "/api/chats/1").send().await.unwrap().status(), 204);
+    assert_eq!(app.get("/api/chats/1").await.0, 404);
+    while reported.next().await.is_some() {}
+    assert!(reported.is_done, "its page receives the end");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_is_asked_for_anew_and_a_message_is_edited() {
-    let place = Place::start().await;
+async fn an_answer_can_be_regenerated_and_a_message_edited() {
+    let app = TestApp::start().await;
     for n in 1..=3 {
-        place.said("1", &format!("/bash echo {n} >>file; cat file | tr '\\n' ' '")).await;
+        app.said("1", &format!("/bash echo {n} >>file; cat file | tr '\\n' ' '")).await;
     }
-    let messages = || async { place.get("/api/chats/1").await.1["messages"].as_array().unwrap().clone() };
+    let messages = || async { app.get("/api/chats/1").await.1["messages"].as_array().unwrap().clone() };
     let before = messages().await;
     let again = |id: &Value, text: &str, trigger: &str, message_id: Option<&Value>| {
         let message = json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] });
         let body = json!({ "id": "1", "messages": [message], "trigger": trigger, "messageId": message_id });
-        place.ask(Method::POST, "/api/chat").json(&body)
+        app.ask(Method::POST, "/api/chat").json(&body)
     };
-    // What the page says of the question does not count: the app has it.
+    // The page's copy of the question is ignored. The app uses its own.
     let regenerate =
         again(&before[4]["id"], "/bash echo forged", "regenerate-message", Some(&before[5]["id"]));
     let text = regenerate.send().await.unwrap().text().await.unwrap();
@@ -92,12 +92,12 @@ async fn an_answer_is_asked_for_anew_and_a_message_is_edited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_temporary_chat_is_kept_nowhere_and_needs_its_ticket() {
-    let place = Place::start().await;
-    let (_, begun) = answer(place.ask(Method::POST, "/api/temporary")).await;
+async fn a_temporary_chat_is_not_stored_and_needs_its_ticket() {
+    let app = TestApp::start().await;
+    let (_, begun) = answer(app.ask(Method::POST, "/api/temporary")).await;
     let (id, ticket) = (begun["id"].as_str().unwrap(), begun["ticket"].as_str().unwrap());
     let say = |ticket: &str| {
-        place.say(id, "/bash echo mine >>file; cat file").header("x-chat-ticket", ticket.to_owned())
+        app.say(id, "/bash echo mine >>file; cat file").header("x-chat-ticket", ticket.to_owned())
     };
     for _ in 0..2 {
         let response = say(ticket).send().await.unwrap();
@@ -107,24 +107,24 @@ async fn a_temporary_chat_is_kept_nowhere_and_needs_its_ticket() {
     }
     let text = say(ticket).send().await.unwrap().text().await.unwrap();
     assert!(text.contains(r"mine\nmine\nmine\n"), "{text}");
-    assert_eq!(place.get("/api/chats").await.1["chats"], json!([]));
+    assert_eq!(app.get("/api/chats").await.1["chats"], json!([]));
     let forged = format!("{ticket}x");
     let (status, error) = answer(say(&forged)).await;
     assert_eq!((status, error["code"].as_str().unwrap()), (StatusCode::NOT_FOUND, "not_found"));
     let files = |ticket: &str| {
-        place.ask(Method::GET, &format!("/api/chats/{id}/files")).header("x-chat-ticket", ticket.to_owned())
+        app.ask(Method::GET, &format!("/api/chats/{id}/files")).header("x-chat-ticket", ticket.to_owned())
     };
     assert_eq!(answer(files(ticket)).await.1["entries"][0]["name"], "file");
     assert_eq!(answer(files(&forged)).await.0, 404);
-    let (status, _) = answer(place.ask(Method::GET, &format!("/api/chats/{id}/files"))).await;
-    assert_eq!(status, 404, "without the ticket it is another chat, which nobody has begun");
+    let (status, _) = answer(app.ask(Method::GET, &format!("/api/chats/{id}/files"))).await;
+    assert_eq!(status, 404, "without the ticket it is another chat, which does not exist");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_request_is_told() {
-    let place = Place::start().await;
+async fn invalid_requests_are_reported() {
+    let app = TestApp::start().await;
     let post = |body: String| {
-        place.ask(Method::POST, "/api/chat").header("content-type", "application/json").body(body)
+        app.ask(Method::POST, "/api/chat").header("content-type", "application/json").body(body)
     };
     let message =
         |text: &str| json!({ "id": "m", "role": "user", "parts": [{ "type": "text", "text": text }] });
@@ -156,16 +156,16 @@ async fn what_is_no_request_is_told() {
         assert_eq!((got.as_u16(), error["code"].as_str()), (status, Some(code)), "{body:.80}: {error}");
     }
     let (status, _) =
-        answer(place.ask(Method::POST, "/api/chat").body(of("1", json!([message("/bash ls")])))).await;
+        answer(app.ask(Method::POST, "/api/chat").body(of("1", json!([message("/bash ls")])))).await;
     assert_eq!(status, 415, "without its content type");
-    assert_eq!(place.get("/api/chats").await.1["chats"], json!([]), "nothing of it is kept");
+    assert_eq!(app.get("/api/chats").await.1["chats"], json!([]), "nothing of it is stored");
     for (path, status) in
         [("/api/chats/none", 404), ("/api/none", 404), ("/api/chats?limit=x", 400), ("/api/chat", 405)]
     {
-        let (got, error) = place.get(path).await;
+        let (got, error) = app.get(path).await;
         assert_eq!(got.as_u16(), status, "{path}");
         assert!(error["error"].is_string() && error["code"].is_string(), "{path}: {error}");
     }
-    let wrong = place.ask(Method::GET, "/api/chat").send().await.unwrap();
+    let wrong = app.ask(Method::GET, "/api/chat").send().await.unwrap();
     assert_eq!(wrong.headers()["allow"], "POST", "RFC 9110 section 15.5.6");
 }

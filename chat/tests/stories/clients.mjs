@@ -1,4 +1,4 @@
-// One major of the AI SDK as a page uses it, against the chat app: text, a tool while it works, a fault, and a page that leaves.
+// One major version of the AI SDK as a page uses it, against the chat app: text, a running tool, an error, and a closed page.
 import assert from 'node:assert/strict';
 
 const [major, base, chat] = process.argv.slice(2);

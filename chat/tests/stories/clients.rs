@@ -1,4 +1,4 @@
-//! The pages that people have: the AI SDK's own client, in each of its majors, understands what is streamed.
+//! Published clients: every major version of the AI SDK understands the stream.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,18 +8,18 @@ use chat::model::{ModelClient, OpenAi};
 use serde_json::json;
 use test_daemon::until;
 
-use crate::place::Place;
 use crate::scripted_model::{Reply, ScriptedModel};
+use crate::test_app::TestApp;
 
-/// The majors, under names of their own.
+/// The major versions, installed under separate names.
 const CLIENTS: [&str; 3] = ["ai5@npm:ai@5.0.277", "ai6@npm:ai@6.0.326", "ai7@npm:ai@7.0.173"];
 
-/// The newest of them wants Node 22, wherever an older one is installed.
+/// The newest needs Node 22, which is installed beside an older one.
 const NODE: &str = "22.19.0";
 
 const SCRIPT: &str = include_str!("clients.mjs");
 
-/// Where the clients and their Node can be had, none where there is no npm or no registry.
+/// The directory of the clients and their Node, or `None` without npm or the registry.
 fn clients() -> Option<(PathBuf, PathBuf)> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ai-npm");
     std::fs::create_dir_all(&home).unwrap();
@@ -42,7 +42,7 @@ fn fault() -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_major_of_the_ai_sdk_reads_what_is_streamed() {
+async fn every_major_of_the_ai_sdk_reads_the_stream() {
     let Some((home, node)) = tokio::task::spawn_blocking(clients).await.unwrap() else {
         test_daemon::skip(format!("{CLIENTS:?} cannot be installed here"));
         return;
@@ -51,18 +51,17 @@ async fn each_major_of_the_ai_sdk_reads_what_is_streamed() {
     let replies = CLIENTS.iter().flat_map(|_| [text(), fault()]);
     let model = ScriptedModel::start(replies).await;
     let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
-    let place = Place::with("localhost", "", vec![client]).await;
+    let app = TestApp::with("localhost", "", vec![client]).await;
     for major in ["5", "6", "7"] {
-        let (home, node, base) = (home.clone(), node.clone(), place.base.clone());
+        let (home, node, base) = (home.clone(), node.clone(), app.base.clone());
         let run =
             move || Command::new(node).current_dir(home).args(["story.mjs", major, &base, major]).output();
         let Output { status, stdout, stderr } = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
         assert!(status.success() && said.contains("as the AI SDK"), "major {major}: {said}");
         let path = format!("/api/chats/{major}");
-        until("its command has ended with it", || async { place.get(&path).await.1["running"] == false })
-            .await;
-        let (_, kept) = place.get(&path).await;
+        until("its command has ended", || async { app.get(&path).await.1["running"] == false }).await;
+        let (_, kept) = app.get(&path).await;
         let last = kept["messages"].as_array().unwrap().last().unwrap();
         assert_eq!(last["parts"][1]["output"]["exitCode"], 130, "{last}");
     }

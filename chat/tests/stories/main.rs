@@ -1,6 +1,6 @@
-//! The chat app over HTTP, with sandboxd itself on the real engine behind it.
+//! The chat app over HTTP, with a real sandboxd on a real engine.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a story that cannot continue has failed")]
 
 mod access;
 mod browser;
@@ -14,8 +14,8 @@ mod commands;
 mod faults;
 mod files;
 mod network;
-mod place;
 #[path = "../scripted_model/mod.rs"]
 #[expect(dead_code, reason = "the tests of the models use all of it")]
 mod scripted_model;
+mod test_app;
 mod turns;

@@ -1,4 +1,4 @@
-//! Turns with a model: what it calls for is done and told to it, whatever it does.
+//! Turns with a model: its tool calls are carried out, and it receives the results.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use test_daemon::until;
 
-use crate::place::{Place, Told};
 use crate::scripted_model::{Reply, ScriptedModel, Step};
+use crate::test_app::{Chunks, TestApp};
 
 /// A chunk of OpenAI's stream.
 pub(crate) fn chunk(delta: Value, finish: Option<&str>) -> String {
@@ -22,34 +22,34 @@ pub(crate) fn text(words: &str) -> Reply {
     )
 }
 
-/// Calls of tools, each with its input as the model writes it. The server numbers them from 0 each time.
+/// Tool calls, each with its input as the model writes it. The server numbers them from 0 each time.
 pub(crate) fn calls(all: &[(&str, &str)]) -> Reply {
     let call = |(index, (name, input)): (usize, &(&str, &str))| {
         let call = json!({ "index": index, "id": format!("call_{index}"), "type": "function",
             "function": { "name": name, "arguments": input } });
         chunk(json!({ "tool_calls": [call] }), None)
     };
-    let told: String = all.iter().enumerate().map(call).collect();
-    Reply::stream(told + &chunk(json!({}), Some("tool_calls")) + "data: [DONE]\n\n")
+    let reported: String = all.iter().enumerate().map(call).collect();
+    Reply::stream(reported + &chunk(json!({}), Some("tool_calls")) + "data: [DONE]\n\n")
 }
 
-pub(crate) async fn with(replies: impl IntoIterator<Item = Reply>) -> (Place, ScriptedModel) {
+pub(crate) async fn with(replies: impl IntoIterator<Item = Reply>) -> (TestApp, ScriptedModel) {
     let model = ScriptedModel::start(replies).await;
     let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
-    (Place::with("localhost", "", vec![client]).await, model)
+    (TestApp::with("localhost", "", vec![client]).await, model)
 }
 
-pub(crate) fn of_type<'a>(told: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    told.iter().filter(|chunk| chunk["type"] == kind).collect()
+pub(crate) fn of_type<'a>(reported: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    reported.iter().filter(|chunk| chunk["type"] == kind).collect()
 }
 
-pub(crate) fn said_text(told: &[Value]) -> String {
-    of_type(told, "text-delta").iter().map(|chunk| chunk["delta"].as_str().unwrap()).collect()
+pub(crate) fn said_text(reported: &[Value]) -> String {
+    of_type(reported, "text-delta").iter().map(|chunk| chunk["delta"].as_str().unwrap()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_calls_tools_and_is_told_what_they_answer() {
-    let (place, model) = with([
+async fn a_model_calls_tools_and_gets_their_results() {
+    let (app, model) = with([
         calls(&[
             ("writeFile", r#"{"path":"site/index.html","content":"<h1>hi</h1>"}"#),
             ("bash", r#"{"command":"echo out; echo err >&2; exit 4"}"#),
@@ -59,28 +59,28 @@ async fn a_model_calls_tools_and_is_told_what_they_answer() {
         text("You are welcome."),
     ])
     .await;
-    let told = place.said("1", "build me a page").await;
-    assert_eq!(said_text(&told), "Here it is.");
-    let last_of = |told: &[Value], id: &Value| {
-        let all: Vec<_> = of_type(told, "tool-output-available")
+    let reported = app.said("1", "build me a page").await;
+    assert_eq!(said_text(&reported), "Here it is.");
+    let last_of = |reported: &[Value], id: &Value| {
+        let all: Vec<_> = of_type(reported, "tool-output-available")
             .into_iter()
             .filter(|it| it["toolCallId"] == *id)
             .cloned()
             .collect();
         all.last().unwrap()["output"].clone()
     };
-    let inputs = of_type(&told, "tool-input-available");
+    let inputs = of_type(&reported, "tool-input-available");
     assert_eq!(inputs.len(), 4);
     assert_eq!(
-        last_of(&told, &inputs[1]["toolCallId"]),
+        last_of(&reported, &inputs[1]["toolCallId"]),
         json!({ "stdout": "out\n", "stderr": "err\n", "exitCode": 4 })
     );
-    assert_eq!(last_of(&told, &inputs[2]["toolCallId"])["stdout"], "<h1>hi</h1>");
-    assert!(last_of(&told, &inputs[3]["toolCallId"])["url"].as_str().unwrap().starts_with("http"));
-    assert_eq!(of_type(&told, "start-step").len(), 3);
-    assert_eq!(told.last().unwrap(), &json!({ "type": "finish", "finishReason": "stop" }));
+    assert_eq!(last_of(&reported, &inputs[2]["toolCallId"])["stdout"], "<h1>hi</h1>");
+    assert!(last_of(&reported, &inputs[3]["toolCallId"])["url"].as_str().unwrap().starts_with("http"));
+    assert_eq!(of_type(&reported, "start-step").len(), 3);
+    assert_eq!(reported.last().unwrap(), &json!({ "type": "finish", "finishReason": "stop" }));
 
-    let asked = model.asked();
+    let asked = model.requests();
     assert_eq!(asked[0].body["messages"].as_array().unwrap().last().unwrap()["content"], "build me a page");
     assert_eq!(asked[0].body["tools"].as_array().unwrap().len(), 4);
     let results: Vec<_> =
@@ -88,56 +88,56 @@ async fn a_model_calls_tools_and_is_told_what_they_answer() {
     assert_eq!(results.len(), 2);
     assert!(results[1]["content"].as_str().unwrap().contains(r#""exitCode":4"#));
 
-    // What was kept says the same to the model as what was told in the turn.
-    place.said("1", "thank you").await;
-    let (before, after) = (&model.asked()[2].body["messages"], &model.asked()[3].body["messages"]);
+    // The stored messages and those of the turn are the same for the model.
+    app.said("1", "thank you").await;
+    let (before, after) = (&model.requests()[2].body["messages"], &model.requests()[3].body["messages"]);
     let (before, after) = (before.as_array().unwrap(), after.as_array().unwrap());
     assert_eq!(after[..before.len()], before[..]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_leaves_ends_the_model_s_answer_and_its_commands() {
-    let (place, model) = with([
+async fn closing_the_page_ends_the_models_answer_and_its_commands() {
+    let (app, model) = with([
         Reply::stream(chunk(json!({ "content": "Thinking" }), None)).then(Step::StaySilent),
         calls(&[("bash", r#"{"command":"echo begun; exec sleep 987.5"}"#)]),
         text("Back."),
     ])
     .await;
-    let mut told = Told::new(place.say("1", "think").send().await.unwrap());
-    while told.next().await.unwrap()["type"] != "text-delta" {}
-    drop(told);
+    let mut reported = Chunks::new(app.say("1", "think").send().await.unwrap());
+    while reported.next().await.unwrap()["type"] != "text-delta" {}
+    drop(reported);
     model.until_left().await;
 
-    let is_free = || async { place.get("/api/chats/1").await.1["running"] == false };
+    let is_free = || async { app.get("/api/chats/1").await.1["running"] == false };
     until("the turn has ended", is_free).await;
-    let mut told = Told::new(place.say("1", "run").send().await.unwrap());
-    while told.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
-    drop(told);
+    let mut reported = Chunks::new(app.say("1", "run").send().await.unwrap());
+    while reported.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
+    drop(reported);
     until("the turn has ended", is_free).await;
     let count = "/bash cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '987[.]5'";
-    until("the command runs no more", || async { place.output("1", count).await["stdout"] == "0\n" }).await;
-    assert_eq!(said_text(&place.said("1", "and now?").await), "Back.");
-    assert_eq!(model.asked().len(), 3, "nothing was asked for a page that had left");
+    until("the command has ended", || async { app.output("1", count).await["stdout"] == "0\n" }).await;
+    assert_eq!(said_text(&app.said("1", "and now?").await), "Back.");
+    assert_eq!(model.requests().len(), 3, "no request was sent for a closed page");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thoughts_of_anthropic_s_come_back_to_it_with_their_signature() {
+async fn anthropics_thinking_is_sent_back_with_its_signature() {
     let events = include_str!("../models/fixtures/anthropic_calls.sse");
     let end = include_str!("../models/fixtures/anthropic_text.sse");
     let model = ScriptedModel::start([Reply::stream(events), Reply::stream(end), Reply::stream(end)]).await;
     let client: Arc<dyn ModelClient> = Arc::new(Anthropic::new(model.base.clone(), None).unwrap());
-    let place = Place::with("localhost", "", vec![client]).await;
-    place.said("1", "look").await;
-    place.said("1", "again").await;
-    for asked in &model.asked()[1..] {
+    let app = TestApp::with("localhost", "", vec![client]).await;
+    app.said("1", "look").await;
+    app.said("1", "again").await;
+    for asked in &model.requests()[1..] {
         assert!(asked.body.to_string().contains("EqQBCgIYAhIM"), "{}", asked.body);
     }
-    assert_eq!(place.ask(Method::GET, "/api/chats/1").send().await.unwrap().status(), 200);
+    assert_eq!(app.ask(Method::GET, "/api/chats/1").send().await.unwrap().status(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_of_a_chat_has_the_id_of_another() {
-    let (place, model) = with([
+async fn call_ids_are_unique_in_a_chat() {
+    let (app, model) = with([
         calls(&[("bash", r#"{"command":"true"}"#)]),
         calls(&[("bash", r#"{"command":"true"}"#)]),
         text("Done."),
@@ -145,9 +145,9 @@ async fn no_call_of_a_chat_has_the_id_of_another() {
         text("Done again."),
     ])
     .await;
-    place.said("1", "do it").await;
-    place.said("1", "again").await;
-    let asked = model.asked().pop().unwrap().body;
+    app.said("1", "do it").await;
+    app.said("1", "again").await;
+    let asked = model.requests().pop().unwrap().body;
     let messages = asked["messages"].as_array().unwrap();
     let called = messages.iter().filter_map(|message| message["tool_calls"].as_array()).flatten();
     let ids: HashSet<_> = called.map(|call| call["id"].as_str().unwrap()).collect();
@@ -159,37 +159,37 @@ async fn no_call_of_a_chat_has_the_id_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn steps_that_are_done_are_kept_while_the_turn_goes_on() {
-    let (place, _model) = with([
+async fn finished_steps_are_stored_during_the_turn() {
+    let (app, _model) = with([
         calls(&[("bash", r#"{"command":"echo done"}"#)]),
         Reply::stream(chunk(json!({ "content": "And n" }), None)).then(Step::StaySilent),
     ])
     .await;
-    let mut told = Told::new(place.say("1", "go").send().await.unwrap());
-    while told.next().await.unwrap()["type"] != "text-delta" {}
-    let (_, chat) = place.get("/api/chats/1").await;
+    let mut reported = Chunks::new(app.say("1", "go").send().await.unwrap());
+    while reported.next().await.unwrap()["type"] != "text-delta" {}
+    let (_, chat) = app.get("/api/chats/1").await;
     assert_eq!(chat["running"], true);
     assert_eq!(chat["messages"][1]["parts"][1]["output"]["stdout"], "done\n");
-    drop(told);
-    until("the rest is kept", || async {
-        let (_, chat) = place.get("/api/chats/1").await;
+    drop(reported);
+    until("the rest is stored", || async {
+        let (_, chat) = app.get("/api/chats/1").await;
         chat["messages"][1]["parts"][3]["text"] == "And n" && chat["messages"].as_array().unwrap().len() == 2
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_ends_without_a_word_after_its_tools_is_asked_once() {
+async fn a_model_that_ends_silently_after_its_tools_gets_one_more_request() {
     let call = || calls(&[("bash", r#"{"command":"true"}"#)]);
-    let (place, model) = with([call(), text(""), text("It is done."), call(), text(""), text("")]).await;
-    let told = place.said("1", "do it").await;
-    assert_eq!(said_text(&told), "It is done.");
-    let asked = model.asked().remove(2).body;
+    let (app, model) = with([call(), text(""), text("It is done."), call(), text(""), text("")]).await;
+    let reported = app.said("1", "do it").await;
+    assert_eq!(said_text(&reported), "It is done.");
+    let asked = model.requests().remove(2).body;
     assert_eq!(
         asked["messages"].as_array().unwrap().last().unwrap()["content"],
         "Say in a few words what came of that."
     );
-    let told = place.said("1", "again").await;
-    assert_eq!(told.last().unwrap()["finishReason"], "stop");
-    assert_eq!(model.asked().len(), 6);
+    let reported = app.said("1", "again").await;
+    assert_eq!(reported.last().unwrap()["finishReason"], "stop");
+    assert_eq!(model.requests().len(), 6);
 }

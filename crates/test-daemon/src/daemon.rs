@@ -1,4 +1,4 @@
-//! A daemon, in the test's own process or in one that can be killed.
+//! A daemon in the test's process, or in a separate process that can be killed.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::{Home, Outcome, TOKEN, outcome, until};
 
 /// A daemon in this process.
 pub struct Daemon {
-    /// For it, with its token.
+    /// A client with its token.
     pub client: Client,
     /// Its URL.
     pub base: String,
-    // Dropped in this order: what is removed with the home must not be made anew by a daemon that goes on.
+    // Dropped in this order: a daemon that still runs must not recreate what the home's drop removes.
     shutdown: DropGuard,
     ended: Ended,
-    /// Where it keeps its things.
+    /// Its directories and settings.
     pub home: Home,
     task: tokio::task::JoinHandle<Result<(), sandboxd::Error>>,
 }
 
-/// How long a daemon that is only dropped may take to end.
+/// Time in which a dropped daemon may end.
 const LAST_ACTS: Duration = Duration::from_secs(3);
 
 /// Its drop waits until the daemon has ended.
@@ -35,18 +35,18 @@ struct Ended(Mutex<mpsc::Receiver<()>>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // Nothing is ever sent: it ends with the drop of the sender.
+        // Nothing is ever sent. The wait ends when the sender is dropped.
         let _ = self.0.get_mut().map(|ended| ended.recv_timeout(LAST_ACTS));
     }
 }
 
 impl Daemon {
-    /// In a home of its own.
+    /// Starts in a new home.
     pub async fn start() -> Self {
         Self::start_in(Home::new()).await
     }
 
-    /// In a home where one may have run before. Answers when it is ready.
+    /// Starts in a home that an earlier daemon may have used. Returns when the daemon is ready.
     pub async fn start_in(home: Home) -> Self {
         let config = home.config();
         sandboxd::telemetry::init(&config.log_filter, false);
@@ -65,7 +65,7 @@ impl Daemon {
         Self { client, base, shutdown: shutdown.drop_guard(), ended: Ended(Mutex::new(ended)), home, task }
     }
 
-    /// Asks the daemon to stop; its sandboxes stay for a daemon in the same home.
+    /// Stops the daemon. Its sandboxes are kept for the next daemon in the same home.
     pub async fn stop(self) -> Home {
         let Self { shutdown, ended, home, task, .. } = self;
         drop(shutdown);
@@ -76,16 +76,16 @@ impl Daemon {
 
     /// The sandbox of a session.
     pub async fn sandbox(&self, key: &str) -> SandboxId {
-        let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-        self.client.create_or_reconnect(&wish).await.unwrap().sandbox_id
+        let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+        self.client.create_or_reconnect(&request).await.unwrap().sandbox_id
     }
 
-    /// Runs a script to its end, whatever that is.
+    /// Runs a script to its end, with any result.
     pub async fn run(&self, sandbox: &SandboxId, script: &str) -> Outcome {
         outcome(self.client.run(sandbox, &crate::script(script)).await.unwrap()).await
     }
 
-    /// A script that must succeed; what it wrote to standard output.
+    /// Runs a script that must succeed, and returns its standard output.
     pub async fn output(&self, sandbox: &SandboxId, script: &str) -> String {
         let outcome = self.run(sandbox, script).await;
         assert_eq!((outcome.exit_code, outcome.reason), (0, EndReason::Exited), "{script}: {outcome:?}");
@@ -93,16 +93,16 @@ impl Daemon {
     }
 }
 
-/// A daemon in a process of its own, to be killed.
+/// A daemon in a separate process, which can be killed.
 pub struct DaemonProcess {
-    /// For it, with its token.
+    /// A client with its token.
     pub client: Client,
     /// Its process.
     pub child: Child,
 }
 
 impl DaemonProcess {
-    /// Answers when it is ready.
+    /// Returns when it is ready.
     pub async fn start(home: &Home, port: u16) -> Self {
         let child = home.program(&["serve"]).env("SANDBOXD_PORT", port.to_string()).spawn().unwrap();
         let client = Client::new(format!("http://127.0.0.1:{port}"), TOKEN).unwrap();

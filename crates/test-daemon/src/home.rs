@@ -1,4 +1,4 @@
-//! A place for a daemon, of which nothing is left at the end.
+//! Directories and settings of a test daemon. Dropping them removes everything, also from the engine.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 use crate::{POLL, SOON, TOKEN, docker, runtime};
 
-/// Where a daemon of this test keeps its things.
+/// Directories and settings of a test's daemon.
 pub struct Home {
     dir: TempDir,
     settings: Vec<(String, String)>,
@@ -29,7 +29,7 @@ impl Default for Home {
 }
 
 impl Home {
-    /// With settings for a daemon beside others, and nothing in it.
+    /// Default settings for a daemon that runs beside others, in empty directories.
     pub fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("sbx").tempdir_in("/tmp").unwrap();
         let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
@@ -39,7 +39,7 @@ impl Home {
             ("SANDBOXD_ADMIN_TOKEN", TOKEN.to_owned()),
             ("SANDBOXD_AGENT_PATH", agent_program().to_string_lossy().into_owned()),
             ("SANDBOXD_AGENT_TRANSPORT", "socket".to_owned()),
-            // Any free port, because stories run side by side.
+            // Any free port, because stories run in parallel.
             ("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0".to_owned()),
             ("SANDBOXD_LOG", std::env::var("SANDBOXD_LOG").unwrap_or("warn".into())),
         ];
@@ -51,14 +51,14 @@ impl Home {
         }
     }
 
-    /// With a setting of the daemon, by its environment variable.
+    /// Adds a setting of the daemon, by its environment variable.
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.settings.retain(|(known, _)| known != name);
         self.settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The directory that everything is in.
+    /// The directory that contains everything.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -72,14 +72,14 @@ impl Home {
         Config::load(|name| self.get(name), Vec::new()).0.unwrap()
     }
 
-    /// The instance of a daemon that has run here.
+    /// The instance of a daemon that has run in this home.
     pub fn instance(&self) -> Option<Instance> {
         let key = std::fs::read(Path::new(&self.get("SANDBOXD_STATE_DIR")?).join("instance.key")).ok()?;
         Some(Instance::new(key.try_into().ok()?))
     }
 
-    /// sandboxd's program with this home's settings and no others: the one that `SANDBOXD_TEST_PROGRAM` names, or the
-    /// one that cargo built. Only its own tests have it built.
+    /// The `sandboxd` program with only this home's settings: the one that `SANDBOXD_TEST_PROGRAM` names, or the one
+    /// that cargo built. Cargo builds it only for tests of its own package.
     pub fn program(&self, args: &[&str]) -> Command {
         let program = std::env::var_os("SANDBOXD_TEST_PROGRAM").map(PathBuf::from);
         let mut command = Command::new(program.unwrap_or_else(|| programs().join("sandboxd")));
@@ -90,7 +90,7 @@ impl Home {
 }
 
 impl Drop for Home {
-    /// Removes whatever a daemon of this home left on the engine, also when the test failed.
+    /// Removes the leftovers of this home's daemons from the engine, also after a failed test.
     fn drop(&mut self) {
         let Some(instance) = self.instance() else { return };
         let clean = move || {
@@ -101,7 +101,7 @@ impl Drop for Home {
     }
 }
 
-/// Removes whatever the engine has of an instance: containers, networks, volumes.
+/// Removes all objects of an instance from the engine: containers, networks, volumes.
 pub async fn remove_all(instance: &str) {
     let docker = docker().await;
     let filters = HashMap::from([("label".to_owned(), vec![format!("sandboxd.instance={instance}")])]);
@@ -114,7 +114,7 @@ pub async fn remove_all(instance: &str) {
     for network in docker.list_networks(Some(options)).await.unwrap_or_default() {
         let _ = docker.remove_network(&network.id.unwrap_or_default()).await;
     }
-    // The disks' helper removes itself, and until then it has the volume of disks.
+    // The disks' helper removes itself. Until then it uses the disks' volume.
     let deadline = Instant::now() + SOON;
     while Instant::now() < deadline {
         let options = ListVolumesOptions { filters: Some(filters.clone()) };
@@ -141,7 +141,7 @@ pub fn agent_program() -> PathBuf {
     path
 }
 
-/// Where cargo puts programs: above `deps`, which has the tests.
+/// The directory in which cargo puts programs: the parent of `deps`, which contains the tests.
 fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().to_owned()

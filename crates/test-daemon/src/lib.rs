@@ -1,7 +1,6 @@
-//! A daemon for one test: its own state, run dir and instance, on the machine's engine, and nothing left there at the end.
-//!
-//! For tests alone; everything here panics where a test cannot go on.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+//! A daemon for one test: its own state, run directory and instance, on the machine's engine, all of which is removed
+//! at the end. Only for tests: everything here panics on errors.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue ends")]
 
 mod daemon;
 mod home;
@@ -20,31 +19,31 @@ pub use daemon::{Daemon, DaemonProcess};
 pub use home::{Home, agent_program, remove_all};
 pub use outcome::{Collected, Outcome, outcome, script};
 
-/// The token of every daemon here.
+/// The token of every test daemon.
 pub const TOKEN: &str = "a-token-for-tests-of-at-least-32-characters";
 
-/// Bound of every wait for a condition.
+/// Time limit of every wait for a condition.
 pub const SOON: Duration = Duration::from_secs(30);
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// The engine, for looking behind the daemon's back.
+/// A client of the engine, for changes behind the daemon's back.
 pub async fn docker() -> Docker {
     Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap()
 }
 
-/// The OCI runtime the stories are about, where it is not the engine's default; `make test-gvisor` sets it.
+/// The OCI runtime to test, if it is not the engine's default. `make test-gvisor` sets it.
 fn runtime() -> Option<String> {
     std::env::var("SANDBOXD_TEST_RUNTIME").ok().filter(|runtime| !runtime.is_empty())
 }
 
-/// Whether the sandboxes have a kernel of their own.
+/// Whether each sandbox has its own kernel.
 pub fn under_gvisor() -> bool {
     runtime().is_some_and(|runtime| runtime.starts_with("runsc"))
 }
 
-/// Says that a test is skipped because this machine lacks something. Continuous integration installs everything that
-/// tests need, so there it is a failure.
+/// Reports that a test is skipped because this machine lacks something. Fails in continuous integration, which installs
+/// everything that tests need.
 #[expect(clippy::print_stderr, reason = "a skipped test must not look like one that passed")]
 #[track_caller]
 pub fn skip(reason: impl std::fmt::Display) {
@@ -52,9 +51,9 @@ pub fn skip(reason: impl std::fmt::Display) {
     eprintln!("skipped: {reason}");
 }
 
-/// For the first line of a story that cannot hold under gVisor; says why it is left out.
-#[expect(clippy::print_stderr, reason = "a story that is left out is not to look like one that held")]
-pub fn left_out_under_gvisor(reason: &str) -> bool {
+/// For the first line of a story that cannot hold under gVisor. Prints why it is skipped.
+#[expect(clippy::print_stderr, reason = "a skipped story must not look like one that passed")]
+pub fn skipped_under_gvisor(reason: &str) -> bool {
     if under_gvisor() {
         eprintln!("left out under gVisor: {reason}");
     }
@@ -94,7 +93,7 @@ fn reserve(port: u16) -> Option<UnixListener> {
     TcpListener::bind(("0.0.0.0", port)).ok().map(|_| reservation)
 }
 
-/// Waits for a condition, but not for ever.
+/// Waits for a condition, with a time limit.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let deadline = Instant::now() + SOON;
     while !condition().await {

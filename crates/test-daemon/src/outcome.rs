@@ -1,4 +1,4 @@
-//! What a command's stream told.
+//! The result of a command's stream.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -6,17 +6,17 @@ use futures::StreamExt;
 use sandbox_api::command::{EndReason, Output, Record, StartCommand};
 use sandbox_client::Records;
 
-/// A script with everything else by default.
+/// A script, with defaults for everything else.
 pub fn script(script: &str) -> StartCommand {
     StartCommand { script: Some(script.into()), ..StartCommand::default() }
 }
 
-/// Everything a stream told.
+/// All results of a stream.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Its bytes.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// Its bytes.
+    /// Standard error.
     pub stderr: Vec<u8>,
     /// Numbers of the records with output, in order.
     pub seqs: Vec<u64>,
@@ -24,13 +24,13 @@ pub struct Outcome {
     pub dropped_bytes: u64,
     /// As a shell would report it.
     pub exit_code: i32,
-    /// Why it ended.
+    /// Why the command ended.
     pub reason: EndReason,
-    /// Which ended it.
+    /// The signal that ended it, if any.
     pub signal: Option<String>,
-    /// What ended it together with others.
+    /// The event that ended it together with other commands, if any.
     pub killed_by: Option<String>,
-    /// From start to end.
+    /// Time from start to end.
     pub duration_ms: u64,
 }
 
@@ -52,10 +52,10 @@ pub async fn outcome(mut records: Records) -> Outcome {
     panic!("the stream has no end record");
 }
 
-/// What a stream told so far.
+/// The results of a stream so far.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// Its bytes.
+    /// Standard output.
     pub stdout: Vec<u8>,
     stderr: Vec<u8>,
     /// Numbers of the records with output, in order.
@@ -64,7 +64,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Adds a record; all of it at the end.
+    /// Adds a record. Returns everything at the end.
     pub fn take(&mut self, record: Record) -> Option<Outcome> {
         match record {
             Record::Stdout(output) => {

@@ -1,4 +1,4 @@
-//! A command: how soon it has run, and how fast it may write.
+//! Commands: latency of a short command, and throughput of output.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ const STREAM_ROUNDS: usize = 3;
 pub(crate) async fn measure() {
     let mut home = Home::new();
     home.start().await;
-    let wish = CreateSandbox { session_key: "bench:1".into(), ..CreateSandbox::default() };
-    let sandbox = home.client().create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "bench:1".into(), ..CreateSandbox::default() };
+    let sandbox = home.client().create_or_reconnect(&request).await.unwrap().sandbox_id;
     let agent = agent_pid(&sandbox).await;
     println!(
         "idle with a sandbox: daemon {} KiB resident, agent {} KiB",

@@ -1,4 +1,4 @@
-//! A command, run by sandboxd and by its rivals.
+//! A command, run by sandboxd and by its competitors.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn writer(bytes: u64) -> String {
     format!("yes 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde | head -c {bytes}")
 }
 
-/// sandboxd over one kept connection.
+/// sandboxd, over one kept-alive connection.
 pub(crate) struct Api {
     sender: SendRequest<Full<Bytes>>,
     host: String,
@@ -50,11 +50,11 @@ impl Api {
         took
     }
 
-    /// Reads the whole stream, as bytes: a rival is not parsed either.
+    /// Reads the whole stream as bytes. The competitors' output is not parsed either.
     pub(crate) async fn stream(&mut self, sandbox: &SandboxId, bytes: u64) -> Duration {
         let began = Instant::now();
-        let wish = format!(r#"{{"script":"{}","timeoutMs":300000}}"#, writer(bytes));
-        let mut body = self.run(sandbox, wish).await;
+        let request = format!(r#"{{"script":"{}","timeoutMs":300000}}"#, writer(bytes));
+        let mut body = self.run(sandbox, request).await;
         let mut last = Bytes::new();
         while let Some(frame) = body.frame().await {
             last = frame.unwrap().into_data().unwrap();
@@ -65,21 +65,21 @@ impl Api {
         took
     }
 
-    /// One answer to its end, as bytes.
+    /// Reads one response to its end, as bytes.
     pub(crate) async fn get(&mut self, path: &str) -> (Duration, Bytes) {
         let began = Instant::now();
         let body = self.send("GET", path, Bytes::new()).await.collect().await.unwrap().to_bytes();
         (began.elapsed(), body)
     }
 
-    /// A body that is sent, and the answer to it.
+    /// Sends a body and reads the response.
     pub(crate) async fn put(&mut self, path: &str, body: Bytes) -> Duration {
         let began = Instant::now();
         self.send("PUT", path, body).await.collect().await.unwrap();
         began.elapsed()
     }
 
-    /// An answer that is not kept; how long it was.
+    /// Reads a response and returns its length.
     pub(crate) async fn drain(&mut self, path: &str) -> (Duration, usize) {
         let began = Instant::now();
         let mut body = self.send("GET", path, Bytes::new()).await;
@@ -90,18 +90,18 @@ impl Api {
         (began.elapsed(), bytes)
     }
 
-    /// A script that must succeed.
+    /// Runs a script that must succeed.
     pub(crate) async fn script(&mut self, sandbox: &SandboxId, script: &str) -> Duration {
         let began = Instant::now();
-        let wish = serde_json::json!({ "script": script, "timeoutMs": 120_000 }).to_string();
-        let body = self.run(sandbox, wish).await.collect().await.unwrap().to_bytes();
+        let request = serde_json::json!({ "script": script, "timeoutMs": 120_000 }).to_string();
+        let body = self.run(sandbox, request).await.collect().await.unwrap().to_bytes();
         let took = began.elapsed();
         assert!(body.windows(12).any(|part| part == b"\"exitCode\":0"), "{}", String::from_utf8_lossy(&body));
         took
     }
 
-    async fn run(&mut self, sandbox: &SandboxId, wish: String) -> Incoming {
-        self.send("POST", &format!("/v1/sandboxes/{sandbox}/commands"), wish).await
+    async fn run(&mut self, sandbox: &SandboxId, request: String) -> Incoming {
+        self.send("POST", &format!("/v1/sandboxes/{sandbox}/commands"), request).await
     }
 
     async fn send(&mut self, method: &str, path: &str, body: impl Into<Bytes>) -> Incoming {
@@ -132,7 +132,7 @@ impl EngineExec {
         Self { docker: docker().await, container: container_name(sandbox) }
     }
 
-    /// Create, start, read to the end, and ask for the exit code.
+    /// Create, start, read to the end, and query the exit code.
     pub(crate) async fn run_true(&mut self) -> Duration {
         let began = Instant::now();
         let id = self.create("true").await;
@@ -147,7 +147,7 @@ impl EngineExec {
         took
     }
 
-    /// Reads the hijacked connection raw, frames and all, which is the best a client of the engine can do.
+    /// Reads the hijacked connection raw, including the frames: the fastest way for a client of the engine.
     pub(crate) async fn stream(&mut self, bytes: u64) -> Duration {
         let began = Instant::now();
         let id = self.create(&writer(bytes)).await;
@@ -182,7 +182,7 @@ impl EngineExec {
     }
 }
 
-/// The floor: a process on the host, without container, network or output.
+/// The lower bound: a process on the host, without container, network or output.
 pub(crate) fn fork_true() -> Duration {
     let began = Instant::now();
     let status = Command::new("bash")

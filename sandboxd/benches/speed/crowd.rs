@@ -1,5 +1,4 @@
-//! Many sandboxes: what they take of the daemon's memory, how soon a daemon that has them is ready, and how
-//! fast it lists them.
+//! Many sandboxes: the daemon's memory, its start time, and the time to list them.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -29,13 +28,13 @@ const LISTED: usize = 1000;
 const LISTS: usize = 200;
 const STARTS: usize = 3;
 
-/// Sandboxes that are made side by side.
+/// Sandboxes that are created in parallel.
 const AT_ONCE: usize = 3;
 
-/// Until a daemon has given back what it needed for a moment.
+/// Time after which a daemon has freed its temporary memory.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Longer than the bench, so that nothing is parked by itself.
+/// Longer than the benchmark, so that no sandbox is parked.
 const IDLE_TTL_MS: u64 = 6 * 3600 * 1000;
 
 pub(crate) async fn measure() {
@@ -74,7 +73,7 @@ pub(crate) async fn measure() {
     list(&home).await;
 }
 
-/// Starts the daemon again and again; how long each took.
+/// Restarts the daemon several times. Returns the start times.
 async fn starts(home: &mut Home) -> Vec<Duration> {
     let mut took = Vec::new();
     for _ in 0..STARTS {
@@ -84,18 +83,18 @@ async fn starts(home: &mut Home) -> Vec<Duration> {
     took
 }
 
-/// Makes sandboxes and runs a command in each.
+/// Creates sandboxes and runs a command in each.
 async fn make(client: &Client, name: &str, count: usize, park: bool) -> Vec<SandboxId> {
     let resources = Resources { memory_mb: Some(256), disk_mb: Some(64), ..Resources::default() };
     futures::stream::iter(0..count)
         .map(|n| async move {
-            let wish = CreateSandbox {
+            let request = CreateSandbox {
                 session_key: format!("{name}:{n}"),
                 idle_ttl_ms: Some(IDLE_TTL_MS),
                 resources: Some(resources),
                 ..CreateSandbox::default()
             };
-            let sandbox = client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+            let sandbox = client.create_or_reconnect(&request).await.unwrap().sandbox_id;
             run_in_all(client, std::slice::from_ref(&sandbox)).await;
             if park {
                 client.park(&sandbox, false).await.unwrap();
@@ -108,9 +107,9 @@ async fn make(client: &Client, name: &str, count: usize, park: bool) -> Vec<Sand
 }
 
 async fn run_in_all(client: &Client, sandboxes: &[SandboxId]) {
-    let wish = StartCommand { script: Some("true".into()), ..StartCommand::default() };
+    let request = StartCommand { script: Some("true".into()), ..StartCommand::default() };
     for sandbox in sandboxes {
-        let mut records = client.run(sandbox, &wish).await.unwrap();
+        let mut records = client.run(sandbox, &request).await.unwrap();
         while records.next().await.is_some_and(|record| record.is_ok()) {}
     }
 }
@@ -120,7 +119,7 @@ async fn count(client: &Client, state: SandboxState) -> usize {
     client.list(&which).await.unwrap().sandboxes.len()
 }
 
-/// What a daemon takes.
+/// Memory of a daemon.
 struct Memory {
     resident_kib: u64,
     anonymous_kib: u64,
@@ -145,8 +144,8 @@ impl Memory {
     }
 }
 
-/// Adds parked sandboxes until there are enough to list: a volume and a record each, which is all that a
-/// parked sandbox without a disk has.
+/// Adds parked sandboxes until there are enough to list. A parked sandbox without a disk consists only of a volume and
+/// a record.
 async fn add_parked(home: &Home) {
     let store = Store::open(&home.path("state")).await.unwrap();
     let there = store.sandboxes().await.unwrap();

@@ -1,7 +1,6 @@
-//! Connections to the outside: a server of this machine asked directly, and asked from a sandbox by its proxy.
-//!
-//! The same client asks both times, by `CONNECT` from within the sandbox's network namespace. So what differs is the way:
-//! the agent, its connection to the daemon, and the daemon.
+//! Outgoing connections: a server of this machine, reached directly and from a sandbox through its proxy. The same
+//! client sends `CONNECT` requests from within the sandbox's network namespace both times. So the difference is the
+//! path: the agent, its connection to the daemon, and the daemon.
 
 use sandbox_api::sandbox::{CreateSandbox, Network};
 
@@ -17,12 +16,12 @@ pub(crate) async fn measure() {
     home.start().await;
     let address = start_server("127.0.0.1:0".parse().unwrap(), None).await;
     let network = Network { mode: None, allow: Some(vec![address.to_string()]) };
-    let wish = CreateSandbox {
+    let request = CreateSandbox {
         session_key: "bench:egress".into(),
         network: Some(network),
         ..CreateSandbox::default()
     };
-    let sandbox = home.client().create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let sandbox = home.client().create_or_reconnect(&request).await.unwrap().sandbox_id;
     let agent = agent_pid(&sandbox).await;
     let direct = Way { address, within: None, connect: None, host: "x".into() };
     let proxied = Way {

@@ -1,4 +1,4 @@
-//! Files: small and large, many and listed, beside the engine's archive endpoints and the tools in the sandbox.
+//! Files: small and large ones, many, and lists, beside the engine's archive endpoints and tools in the sandbox.
 
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,8 @@ const LISTED: usize = 10_000;
 pub(crate) async fn measure() {
     let mut home = Home::new();
     home.start().await;
-    let wish = CreateSandbox { session_key: "bench:files".into(), ..CreateSandbox::default() };
-    let sandbox = home.client().create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "bench:files".into(), ..CreateSandbox::default() };
+    let sandbox = home.client().create_or_reconnect(&request).await.unwrap().sandbox_id;
     let mut ours = Ours { api: Api::connect(home.port).await, sandbox: sandbox.clone() };
     let engine = EngineArchive { docker: docker().await, container: container_name(&sandbox) };
     small(&mut ours, &engine).await;
@@ -86,7 +86,7 @@ async fn large(ours: &mut Ours, engine: &EngineArchive) {
     }
     let (up, engine_up) = (row("up, sandboxd", up), row("up, engine's archive put", engine_up));
     let (down, engine_down) = (row("down, sandboxd", down), row("down, engine's archive get", engine_down));
-    // Ours alone sends what replaces a file to the disk first, so that a crash leaves one or the other.
+    // Only sandboxd syncs replaced files to disk, so that a crash leaves one version or the other.
     row("up in place of another, sandboxd", again);
     ratio("up: engine / sandboxd", engine_up.p50 / up.p50, "at least 3");
     ratio("down: engine / sandboxd", engine_down.p50 / down.p50, "at least 3");

@@ -1,4 +1,4 @@
-//! A place for one daemon of the bench, of which nothing is left at the end, however the bench ends.
+//! A daemon of the benchmark with its directories. Everything is removed at the end, however the benchmark ends.
 
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
@@ -21,19 +21,19 @@ use tokio::time::sleep;
 
 pub(crate) const TOKEN: &str = "a-token-for-benches-of-at-least-32-chars";
 
-/// What the daemons of the bench make their sandboxes from.
+/// The image of all sandboxes.
 pub(crate) const IMAGE: &str = "remcochat-sandbox:node24";
 
-/// Bound of every wait.
+/// Time limit of every wait.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How often it is asked whether a daemon is ready: the error of a start's measure.
+/// Interval of readiness checks: the error of a measured start time.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Objects of the engine that are removed side by side.
+/// Objects of the engine that are removed in parallel.
 const AT_ONCE: usize = 4;
 
-/// Directories and an instance of its own, and the daemon that runs there, if one does.
+/// Directories and an instance, and the daemon that runs there, if any.
 pub(crate) struct Home {
     pub(crate) instance: Arc<Instance>,
     pub(crate) port: u16,
@@ -53,7 +53,7 @@ impl Home {
         self.dir.path().join(name)
     }
 
-    /// Starts a daemon; how long it took to be ready.
+    /// Starts a daemon and returns its start time.
     pub(crate) async fn start(&mut self) -> Duration {
         let began = Instant::now();
         let child = Command::new(env!("CARGO_BIN_EXE_sandboxd"))
@@ -67,10 +67,10 @@ impl Home {
             .env("SANDBOXD_AGENT_TRANSPORT", "socket")
             .env("SANDBOXD_IMAGE", IMAGE)
             .env("SANDBOXD_MAX_CONCURRENT", "64")
-            // For the server that connections to the outside are measured with.
+            // For the server of the egress benchmark.
             .env("SANDBOXD_EGRESS_ALLOW_CIDR", "127.0.0.1/32")
             .env("SANDBOXD_LOG", "info")
-            // An interrupt from the keyboard is the bench's to handle.
+            // The benchmark handles an interrupt from the keyboard itself.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -85,7 +85,7 @@ impl Home {
         began.elapsed()
     }
 
-    /// Asks the daemon to stop, and waits until it has; its sandboxes stay.
+    /// Stops the daemon and waits for its end. Its sandboxes are kept.
     #[expect(
         clippy::disallowed_methods,
         reason = "a drop cannot wait otherwise, and nothing else runs meanwhile"
@@ -114,7 +114,7 @@ impl Home {
 }
 
 impl Drop for Home {
-    /// Also where a measurement failed or was interrupted.
+    /// Also after a failed or interrupted measurement.
     fn drop(&mut self) {
         self.stop();
         let instance = Arc::clone(&self.instance);
@@ -130,12 +130,12 @@ pub(crate) async fn docker() -> Docker {
     Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap()
 }
 
-/// Removes what an instance has on the engine.
+/// Removes all objects of an instance from the engine.
 async fn remove_all(instance: &str) {
     let docker = docker().await;
     let filters = HashMap::from([("label".to_owned(), vec![format!("sandboxd.instance={instance}")])]);
     let deadline = Instant::now() + SOON;
-    // Again until nothing is left: a disks' helper ends by itself, and its volume is in use until then.
+    // Repeated until nothing is left: a disks' helper ends by itself, and uses its volume until then.
     while Instant::now() < deadline {
         let options =
             ListContainersOptions { all: true, filters: Some(filters.clone()), ..Default::default() };

@@ -1,9 +1,7 @@
-//! A create and a wake, beside what the engine alone takes to create and start the same container.
-//!
-//! The rival's container has the very settings of a sandbox's, and a disk of its own that is attached before
-//! the clock starts. So its time is what nobody can do without: the two calls to the engine. Ours is a whole
-//! request over HTTP: a disk is taken and attached, what is about to happen and what has is on the host's
-//! disk, the container's hardening was read back, and its agent has answered.
+//! A create and a wake, beside the engine's own time to create and start the same container. The competitor's container
+//! has exactly the settings of a sandbox, and its own disk, which is attached before the clock starts. So its time is
+//! the minimum: two calls to the engine. Ours is a whole HTTP request: a disk is taken and attached, intent and outcome
+//! are written to the host's disk, the container's hardening is read back, and its agent has responded.
 
 use std::time::{Duration, Instant};
 
@@ -27,10 +25,10 @@ use crate::table::{heading, ratio, row};
 const WARM_UP: usize = 2;
 const ROUNDS: usize = 20;
 
-/// After whatever keeps the engine busy for a while after its answer, and until another disk is ready.
+/// Pause after work that keeps the engine busy, and until another disk is ready.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// How long an agent may take.
+/// Time limit for an agent.
 const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) async fn measure() {
@@ -66,22 +64,22 @@ pub(crate) async fn measure() {
     ratio("wake / cold create", wake.p50 / create.p50, "at most 1.2");
 }
 
-/// A session's sandbox, which is made or woken.
+/// Creates or wakes a session's sandbox.
 async fn bring_up(client: &Client, key: &str) -> (Duration, SandboxId) {
-    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
     let began = Instant::now();
-    let found = client.create_or_reconnect(&wish).await.unwrap();
+    let found = client.create_or_reconnect(&request).await.unwrap();
     let took = began.elapsed();
     assert!(found.created || found.woken, "{found:?}");
     (took, found.sandbox_id)
 }
 
-/// The engine, asked for the same container by hand.
+/// The engine, with direct requests for the same container.
 struct Rival {
     docker: Docker,
     engine: Engine,
     agent_volume: String,
-    /// `None` where this engine cannot have disks, and then sandboxd has none either.
+    /// `None` if this engine does not support disks. Then sandboxd has none either.
     disks: Option<(Disks, DiskPool)>,
     home: Home,
 }
@@ -101,7 +99,7 @@ impl Rival {
         Self { docker: docker().await, engine, agent_volume, disks, home }
     }
 
-    /// How long the engine's two calls took, and until the agent had answered.
+    /// Times of the engine's two calls, and until the agent has responded.
     async fn create_and_start(&self) -> (Duration, Duration) {
         let plan = self.plan().await;
         let dir = self.home.path("run").join(plan.labels.id.as_str());
@@ -123,7 +121,7 @@ impl Rival {
         self.docker.create_container(Some(options), body).await.unwrap();
         self.docker.start_container(&name, None::<StartContainerOptions>).await.unwrap();
         let started = began.elapsed();
-        // Without a disk its workspace lacks the directories it needs, so nobody waits for it.
+        // Without a disk, the workspace lacks the directories that the agent needs, so the agent is not awaited.
         if let Some(attached) = attached {
             agent.connected(SOON).await.unwrap();
             attached.release().await.unwrap();

@@ -1,14 +1,13 @@
-//! How fast sandboxd is, each number beside its rival's in the same run.
-//!
-//! Contenders take turns in blocks, so that a noisy while meets all of them. A block and not a single call,
-//! and a pause after each, because an exec leaves the engine and its shims busy for a while after its answer,
-//! which is its own cost and not its neighbour's. Nothing here fails on a number: it prints them with the
-//! goal beside. An argument names one part: `commands`, `terminals`, `files`, `previews`, `egress`, `lifecycle` or `crowd`.
+//! Speed of sandboxd, each number beside a competitor's from the same run. Contenders take turns in blocks, so that
+//! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
+//! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
+//! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
+//! `lifecycle` or `crowd`.
 
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a bench prints its table and ends where it cannot go on"
+    reason = "a bench prints its table and ends if it cannot continue"
 )]
 
 mod commands;
@@ -30,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // `cargo test --benches` passes this; there is nothing to test in a bench.
+    // `cargo test --benches` passes this. A benchmark has no tests.
     if std::env::args().any(|arg| arg == "--test") {
         return ExitCode::SUCCESS;
     }

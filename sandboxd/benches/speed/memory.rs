@@ -1,23 +1,23 @@
-//! What processes take, from proc_pid_status(5).
+//! Memory of processes, from proc_pid_status(5).
 
 use std::fs;
 
-/// Memory a process has now.
+/// Current resident memory of a process.
 pub(crate) fn resident_kib(pid: u32) -> u64 {
     status(pid, "VmRSS:")
 }
 
-/// The part of it that is its own and not a file's.
+/// The part of it that is not backed by files.
 pub(crate) fn anonymous_kib(pid: u32) -> u64 {
     status(pid, "RssAnon:")
 }
 
-/// Most memory a process ever had.
+/// Peak resident memory of a process.
 pub(crate) fn peak_kib(pid: u32) -> u64 {
     status(pid, "VmHWM:")
 }
 
-/// Who started it.
+/// The parent process.
 pub(crate) fn parent(pid: u32) -> u32 {
     status(pid, "PPid:") as u32
 }

@@ -1,5 +1,5 @@
-//! Previews: a server in a sandbox asked from within its network, and asked by the gateway; and the first visit's port where
-//! one is published, beside a plain container with one.
+//! Previews: a server in a sandbox, reached from within its network and through the gateway. Also the time to publish a
+//! port, beside a plain container with one.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -26,9 +26,9 @@ pub(crate) async fn measure() {
 }
 
 async fn sandbox(home: &Home, key: &str) -> SandboxId {
-    let wish =
+    let request =
         CreateSandbox { session_key: key.into(), ports: Some(vec![PORT.into()]), ..CreateSandbox::default() };
-    home.client().create_or_reconnect(&wish).await.unwrap().sandbox_id
+    home.client().create_or_reconnect(&request).await.unwrap().sandbox_id
 }
 
 async fn gateway(home: &Home) {
@@ -62,7 +62,7 @@ async fn publish(home: &Home) {
     ratio("time: sandboxd / plain", ours.p50 / plain.p50, "none; for comparison");
 }
 
-/// Create and start of a container of the same image that publishes a port, without hardening.
+/// Creates and starts a container of the same image that publishes a port, without hardening.
 async fn plain_container(home: &Home, round: usize) -> Duration {
     let docker = docker().await;
     let name = format!("bench-publish-{}-{round}", home.instance.id());

@@ -1,8 +1,8 @@
-//! Numbers as they are printed.
+//! Printed numbers.
 
 use std::time::Duration;
 
-/// Milliseconds below which one half, and 19 in 20, of the times are.
+/// The median and the 95th percentile, in milliseconds.
 pub(crate) struct Quantiles {
     pub(crate) p50: f64,
     p95: f64,
@@ -20,7 +20,7 @@ pub(crate) fn heading(text: &str) {
     println!("\n{text:<57} {:>7}    {:>7}", "p50", "p95");
 }
 
-/// A line of times; they are given back for a ratio.
+/// Prints a line of times, and returns them for a ratio.
 pub(crate) fn row(name: &str, times: Vec<Duration>) -> Quantiles {
     let times = Quantiles::of(times);
     println!("  {name:<52} {:>7.2} ms {:>7.2} ms", times.p50, times.p95);

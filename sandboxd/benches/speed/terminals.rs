@@ -1,4 +1,4 @@
-//! A terminal: how soon a key that is pressed is seen.
+//! Terminals: the time until a typed key is echoed.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -27,21 +27,21 @@ const BLOCK: usize = 50;
 const BLOCKS: usize = 8;
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// The same on every side: it draws each key itself, as the shell of somebody who types does.
+/// The same program on every side: it draws each key itself, like an interactive shell.
 const SHELL: [&str; 3] = ["bash", "--norc", "-i"];
 
-/// What stands at the end of its prompt.
+/// The end of its prompt.
 const PROMPT: u8 = b'$';
 
-/// A key, and the one that takes it back, so that the line stays short.
+/// A key, and the one that deletes it, so that the line stays short.
 const KEY: u8 = b'x';
 const RUB_OUT: u8 = 0x7f;
 
 pub(crate) async fn measure() {
     let mut home = Home::new();
     home.start().await;
-    let wish = CreateSandbox { session_key: "bench:1".into(), ..CreateSandbox::default() };
-    let sandbox = home.client().create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "bench:1".into(), ..CreateSandbox::default() };
+    let sandbox = home.client().create_or_reconnect(&request).await.unwrap().sandbox_id;
     let mut ours = Ours::open(&home.client(), &sandbox).await;
     let mut engine = Engine::open(&sandbox).await;
     let mut bare = Bare::open();
@@ -73,7 +73,7 @@ pub(crate) async fn measure() {
     ratio("sandboxd / docker exec", ours.p50 / engine.p50, "at most 2");
 }
 
-/// A viewer of one of our terminals.
+/// A viewer of a sandboxd terminal.
 struct Ours {
     events: TerminalEvents,
     keyboard: Keyboard,
@@ -82,8 +82,9 @@ struct Ours {
 impl Ours {
     async fn open(client: &Client, sandbox: &SandboxId) -> Self {
         let args = SHELL[1..].iter().map(|arg| (*arg).to_owned()).collect();
-        let wish = OpenTerminal { cmd: Some(SHELL[0].into()), args: Some(args), ..OpenTerminal::default() };
-        let terminal = client.open_terminal(sandbox, &wish).await.unwrap().terminal_id;
+        let request =
+            OpenTerminal { cmd: Some(SHELL[0].into()), args: Some(args), ..OpenTerminal::default() };
+        let terminal = client.open_terminal(sandbox, &request).await.unwrap().terminal_id;
         let (events, keyboard) = client.attach_terminal(sandbox, &terminal).await.unwrap();
         let mut opened = Self { events, keyboard };
         while !opened.output().await.contains(&PROMPT) {}
@@ -155,7 +156,7 @@ impl Engine {
     }
 }
 
-/// The floor: a terminal of the host, without container or network.
+/// The lower bound: a terminal of the host, without container or network.
 struct Bare {
     master: File,
     shell: Child,
@@ -169,7 +170,7 @@ impl Bare {
         let slave = File::from(open(&path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap());
         let side = || Stdio::from(slave.try_clone().unwrap());
         let mut shell = Command::new("setsid");
-        // Root's prompt has another sign.
+        // Root's prompt ends differently.
         shell.arg("--ctty").args(SHELL).env("TERM", "xterm-256color").env("PS1", "$ ");
         let shell = shell.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
         let mut opened = Self { master: master.into(), shell };

@@ -1,4 +1,4 @@
-//! A web server and its clients, as plain as they can be, so that what is measured is the way between them.
+//! A minimal web server and minimal clients, so that only the path between them is measured.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -19,21 +19,21 @@ const LARGE: usize = 100 * 1024 * 1024;
 const ROUNDS: usize = 5;
 const BLOCK: Duration = Duration::from_secs(2);
 
-/// How a client gets to the server.
+/// The path from a client to the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
-    /// Where it connects to.
+    /// The address that it connects to.
     pub(crate) address: SocketAddr,
-    /// The process in whose network it is, where that is not this one's.
+    /// The process whose network it uses, if not this one's.
     pub(crate) within: Option<u32>,
-    /// What it asks a proxy to connect to.
+    /// The target that it requests from a proxy.
     pub(crate) connect: Option<String>,
-    /// What it says the server's name is.
+    /// The host name that it sends.
     pub(crate) host: String,
 }
 
-/// Asks by three ways in turn, and prints how they compare: straight to the server, by `way`, and by two bare relays, which is
-/// the least that any way into a sandbox without a network could do.
+/// Compares three paths in turn and prints the result: directly to the server, by `way`, and through two plain relays,
+/// which is the minimum for a sandbox without a network.
 pub(crate) async fn compare(direct: &Way, name: &str, way: &Way, relayed: &Way) {
     heading("answers of 1 KiB on 16 connections that are kept");
     let [fast, slow, bare] = in_turn([direct, way, relayed], ask_for_a_while).await;
@@ -75,7 +75,7 @@ where
 }
 
 impl Way {
-    /// Runs a client on a thread of its own; how long each of its requests took.
+    /// Runs a client on its own thread. Returns the times of its requests.
     async fn run<F: Future<Output = Vec<Duration>> + 'static>(&self, client: fn(Self) -> F) -> Vec<Duration> {
         let way = self.clone();
         let (done, ended) = tokio::sync::oneshot::channel();
@@ -97,7 +97,7 @@ impl Way {
     }
 }
 
-/// Starts a server on a free port of this machine, or on a loopback port within a process's network.
+/// Starts a server on a free port of this machine, or on a loopback port in a process's network.
 pub(crate) async fn start_server(address: SocketAddr, within: Option<u32>) -> SocketAddr {
     let (ready, listens) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -110,8 +110,8 @@ pub(crate) async fn start_server(address: SocketAddr, within: Option<u32>) -> So
     listens.await.unwrap()
 }
 
-/// Two relays with a unix socket at `path` between them, from a free port of this machine, or of a process's network, to
-/// `server` in the other; each copies bytes and does nothing else.
+/// Starts two relays with a unix socket at `path` between them, from a free port of this machine or of a process's
+/// network, to `server` in the other. Each only copies bytes.
 pub(crate) async fn start_relays(
     path: PathBuf,
     from: Option<u32>,
@@ -194,7 +194,7 @@ async fn ask_for_much(way: Way) -> Vec<Duration> {
     vec![ask(&mut stream, &way.host, "/large", LARGE).await]
 }
 
-/// How long a request took to the last byte of its answer.
+/// Time of a request up to the last byte of its response.
 async fn ask(stream: &mut TcpStream, host: &str, path: &str, length: usize) -> Duration {
     let began = Instant::now();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await.unwrap();
@@ -208,19 +208,19 @@ async fn ask(stream: &mut TcpStream, host: &str, path: &str, length: usize) -> D
     while left > 0 {
         part.clear();
         let read = stream.read_buf(&mut part).await.unwrap();
-        assert!(read > 0, "the answer broke off");
+        assert!(read > 0, "the response ended early");
         left -= read;
     }
     began.elapsed()
 }
 
-/// Reads an answer's head; what came behind it stays in `part`.
+/// Reads a response's head. Bytes after it stay in `part`.
 async fn read_head(stream: &mut TcpStream, part: &mut Vec<u8>) -> String {
     loop {
         if let Some(end) = part.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             return String::from_utf8(part.drain(..end + 4).collect()).unwrap();
         }
-        assert!(stream.read_buf(part).await.unwrap() > 0, "no answer");
+        assert!(stream.read_buf(part).await.unwrap() > 0, "no response");
     }
 }
 
@@ -230,7 +230,7 @@ async fn serve(listener: TcpListener) {
         stream.set_nodelay(true).unwrap();
         tokio::spawn(async move {
             let mut request = [0; 4096];
-            // A request is small enough to come at once.
+            // A request is small enough to arrive in one piece.
             while let Ok(length @ 1..) = stream.read(&mut request).await {
                 let answer = if request[..length].starts_with(b"GET /large") { large } else { small };
                 if stream.write_all(answer).await.is_err() {

@@ -1,4 +1,4 @@
-//! An engine with disks for one test, and nothing left of it at the end.
+//! An engine with disks for one test. Everything is removed at the end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use sandboxd::engine::{ContainerPlan, Disks, Engine, EngineAddress, SandboxLabel
 use sandboxd::model::{Disk, Instance, Resources, SandboxSpec, Transport, UidSlot};
 use test_daemon::{agent_program, remove_all};
 
-/// Bound of every wait for a condition.
+/// Time limit of every wait for a condition.
 const SOON: Duration = Duration::from_secs(30);
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// User id of every sandbox here.
+/// The user id of every sandbox here.
 pub(crate) const UID: u32 = 20_042;
 
 pub(crate) const IMAGE: &str = "remcochat-sandbox:node24";
 
-/// An engine under an instance of its own.
+/// An engine with its own instance.
 pub(crate) struct Ground {
     pub(crate) engine: Engine,
     pub(crate) docker: Docker,
@@ -54,13 +54,13 @@ impl Ground {
         format!("sandboxd-disks-{}", self.instance.id())
     }
 
-    /// Where the images are on this machine.
+    /// The directory of the images on this machine.
     pub(crate) async fn images(&self) -> PathBuf {
         self.docker.inspect_volume(&self.helper()).await.unwrap().mountpoint.into()
     }
 
     pub(crate) fn plan(&self, disk: Option<(&Disks, &Disk)>, disk_mib: u32) -> ContainerPlan {
-        let wish = sandbox_api::sandbox::Resources {
+        let request = sandbox_api::sandbox::Resources {
             disk_mb: Some(disk_mib.into()),
             ..sandbox_api::sandbox::Resources::default()
         };
@@ -71,7 +71,7 @@ impl Ground {
                 transport: Transport::Engine,
                 disk: disk.map(|(_, disk)| disk.clone()),
                 spec: SandboxSpec {
-                    resources: Resources::new(wish).unwrap(),
+                    resources: Resources::new(request).unwrap(),
                     ..SandboxSpec::new("disks".parse().unwrap())
                 },
             },
@@ -85,7 +85,7 @@ impl Ground {
         }
     }
 
-    /// A running sandbox over `disk`, made as a create does it.
+    /// A running sandbox with `disk`, created like a real one.
     pub(crate) async fn sandbox(&self, disks: &Disks, disk: &Disk, mib: u32) -> SandboxId {
         let plan = self.plan(Some((disks, disk)), mib);
         let attached = disks.attach(disk, plan.labels.slot).await.unwrap();
@@ -94,7 +94,7 @@ impl Ground {
         plan.labels.id
     }
 
-    /// Runs a script as the sandbox's user; its exit code and what it wrote.
+    /// Runs a script as the sandbox's user. Returns its exit code and output.
     pub(crate) async fn run(&self, sandbox: &SandboxId, script: &str) -> (i64, String) {
         self.run_in(&format!("remcochat-sandbox-{sandbox}"), &format!("{UID}:{UID}"), script).await
     }
@@ -121,21 +121,21 @@ impl Ground {
         (code, said)
     }
 
-    /// A script that must succeed; what it wrote.
+    /// Runs a script that must succeed. Returns its output.
     pub(crate) async fn output(&self, sandbox: &SandboxId, script: &str) -> String {
         let (code, said) = self.run(sandbox, script).await;
         assert_eq!(code, 0, "{script}: {said}");
         said.trim().to_owned()
     }
 
-    /// Whether the helper's container is there.
+    /// Whether the helper's container exists.
     pub(crate) async fn helper_exists(&self) -> bool {
         self.docker.inspect_container(&self.helper(), None::<InspectContainerOptions>).await.is_ok()
     }
 }
 
 impl Drop for Ground {
-    /// Removes what is left, also when the test failed.
+    /// Removes all leftovers, also after a failed test.
     fn drop(&mut self) {
         let id = self.instance.id().to_owned();
         let clean = move || {
@@ -146,7 +146,7 @@ impl Drop for Ground {
     }
 }
 
-/// Whether a loop device of this machine has the disk's image.
+/// Whether a loop device of this machine uses the disk's image.
 pub(crate) fn has_device(disk: &str) -> bool {
     let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
     devices.into_iter().any(|device| {
@@ -155,7 +155,7 @@ pub(crate) fn has_device(disk: &str) -> bool {
     })
 }
 
-/// Waits for a condition, but not for ever.
+/// Waits for a condition, with a time limit.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let deadline = Instant::now() + SOON;
     while !condition().await {

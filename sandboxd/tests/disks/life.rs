@@ -1,4 +1,4 @@
-//! A disk's life: it keeps its files, is never another one, and is gone without a trace.
+//! The life of a disk: it keeps its files, is never confused with another, and is removed completely.
 
 use std::os::unix::fs::FileExt;
 
@@ -36,12 +36,12 @@ async fn files_outlive_the_container_and_the_helper() {
     let second = ground.sandbox(&disks, &disk, 64).await;
     assert_eq!(ground.output(&second, "cat file d/file; stat -c %a d").await, "kept\ndeep\n700");
 
-    // A container that is started again without its disk has none; with it, it has the same.
+    // A container that is restarted without its disk has none. With its disk, the files are the same.
     let attached = disks.attach(&disk, slot()).await.unwrap();
     ground.engine.restart(&second).await.unwrap();
     attached.release().await.unwrap();
-    // For a moment after a restart the runtime does not yet let anyone in.
-    until("the container takes commands", || async { ground.run(&second, "true").await.0 == 0 }).await;
+    // The runtime accepts no exec for a moment after a restart.
+    until("the container accepts commands", || async { ground.run(&second, "true").await.0 == 0 }).await;
     assert_eq!(ground.output(&second, "cat file").await, "kept");
     assert!(ground.engine.restart(&second).await.is_err());
 
@@ -52,7 +52,7 @@ async fn files_outlive_the_container_and_the_helper() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_is_never_taken_for_another() {
+async fn a_disk_is_never_confused_with_another() {
     let ground = Ground::new().await;
     let disks = ground.disks().await;
     let (one, two) = (disks.make(64).await.unwrap(), disks.make(64).await.unwrap());
@@ -62,7 +62,7 @@ async fn a_disk_is_never_taken_for_another() {
     let unknown = Disk::new("dsk_unknown", two.uuid()).unwrap();
     assert_eq!(fault(disks.attach(&unknown, slot()).await), Some(DiskFault::Absent));
 
-    // What is no file system at all is none of ours either.
+    // An image without a file system is not one of ours.
     let images = ground.images().await;
     let image = |disk: &Disk| {
         let path = images.join(format!("{}.img", disk.name()));
@@ -72,24 +72,24 @@ async fn a_disk_is_never_taken_for_another() {
     image(&broken).write_all_at(&[0; 4096], 0).unwrap();
     assert!(matches!(fault(disks.attach(&broken, slot()).await), Some(DiskFault::Mismatch(_))));
 
-    // A link that was there before, and leads to the other disk's device, is replaced.
+    // An existing link to the other disk's device is replaced.
     let held = disks.attach(&two, slot()).await.unwrap();
     let twos = std::fs::read_link(images.join(format!("{}.dev", two.name()))).unwrap();
     let link = images.join(format!("{}.dev", one.name()));
     std::os::unix::fs::symlink(&twos, &link).unwrap();
     let attached = disks.attach(&one, slot()).await.unwrap();
     assert_ne!(std::fs::read_link(&link).unwrap(), twos);
-    // One that is changed in between is told.
+    // A change in between is reported.
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(&twos, &link).unwrap();
     assert!(matches!(fault(attached.release().await), Some(DiskFault::Mismatch(_))));
-    // Nothing leads to a disk that nobody holds.
+    // No link leads to a released disk.
     assert!(!link.exists() && std::fs::symlink_metadata(&link).is_err());
 
     assert_eq!(fault(disks.remove(two.name()).await), Some(DiskFault::Busy));
     drop(held);
     disks.remove(two.name()).await.unwrap();
-    // Again, and what never was and never can be.
+    // Releasing again succeeds, and so does releasing unknown or invalid slots.
     for name in [two.name(), "dsk_unknown", "../../x", "a\nremove b", ""] {
         disks.remove(name).await.unwrap();
     }
@@ -98,7 +98,7 @@ async fn a_disk_is_never_taken_for_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_with_errors_is_mended_before_it_is_used() {
+async fn a_disk_with_errors_is_repaired_before_use() {
     const STATE_AT: u64 = 1024 + 0x3a;
     const ERRORS: u8 = 2;
     let ground = Ground::new().await;
@@ -121,7 +121,7 @@ async fn a_disk_with_errors_is_mended_before_it_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_helper_that_is_killed_leaves_nothing_and_comes_back() {
+async fn a_killed_helper_leaves_nothing_and_is_restarted() {
     let ground = Ground::new().await;
     let disks = ground.disks().await;
     let disk = disks.make(64).await.unwrap();
@@ -135,12 +135,12 @@ async fn a_helper_that_is_killed_leaves_nothing_and_comes_back() {
     });
 
     ground.docker.kill_container(&ground.helper(), None).await.unwrap();
-    until("its devices are let go of", || async { !has_device(other.name()) }).await;
+    until("its devices are released", || async { !has_device(other.name()) }).await;
     assert_eq!(fault(attached.release().await), Some(DiskFault::HelperAway));
-    // It was made before the kill, or it was not made.
+    // The image was created completely before the kill, or not at all.
     let _ = making.await.unwrap();
 
-    // The sandbox does not notice, and the next request finds a new helper.
+    // The sandbox is not affected, and the next request finds a new helper.
     ground.output(&sandbox, "echo on > file").await;
     let again = disks.attach(&other, slot()).await.unwrap();
     again.release().await.unwrap();
@@ -151,16 +151,16 @@ async fn a_helper_that_is_killed_leaves_nothing_and_comes_back() {
     assert!(mounted.iter().any(|found| found.name == disk.name() && found.attached));
     assert!(mounted.iter().any(|found| found.name == other.name() && !found.attached));
 
-    // It ends with whoever it serves.
+    // The helper ends with the engine that it serves.
     drop(disks);
-    until("the helper is gone", || async { !ground.helper_exists().await }).await;
+    until("the helper has ended", || async { !ground.helper_exists().await }).await;
     ground.output(&sandbox, "cat file").await;
     ground.engine.remove(&sandbox).await.unwrap();
-    until("the device is let go of", || async { !has_device(disk.name()) }).await;
+    until("the device is released", || async { !has_device(disk.name()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_helper_may_do_little() {
+async fn the_helper_has_few_privileges() {
     let ground = Ground::new().await;
     let disks = ground.disks().await;
     let inside = |script: &'static str| {
@@ -178,14 +178,14 @@ async fn the_helper_may_do_little() {
     // The machine's own disk.
     let disk = "mknod /run/disk b $(cat /sys/class/block/[sv]da/dev | tr : ' ') && head -c 1 /run/disk";
     assert_ne!(inside(disk).await.0, 0);
-    // Its own volume and the agent's, and nothing of the machine.
+    // Only its own volume and the agent's, and no other path of the machine.
     assert_eq!(inside("grep -cE ' /(disks|.sandbox/bin) ' /proc/mounts").await.1.trim(), "2");
     assert_ne!(inside("ls /var/run/docker.sock").await.0, 0);
     disks.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_at_once_leave_nothing() {
+async fn concurrent_disks_leave_nothing() {
     const DISKS: usize = 50;
     let ground = Ground::new().await;
     let disks = ground.disks().await;
@@ -212,18 +212,18 @@ async fn many_at_once_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_has_disks_ready() {
+async fn a_pool_keeps_disks_ready() {
     let ground = Ground::new().await;
     let disks = ground.disks().await;
     let pool = DiskPool::new(disks.clone(), 64);
-    until("two are ready", || async { pool.names().len() == 2 }).await;
+    until("two disks are ready", || async { pool.names().len() == 2 }).await;
     let names = pool.names();
     let taken = [pool.take(64).await.unwrap(), pool.take(64).await.unwrap(), pool.take(64).await.unwrap()];
     assert!(taken[..2].iter().all(|disk| names.contains(&disk.name().to_owned())));
     assert!(!names.contains(&taken[2].name().to_owned()));
     let odd = pool.take(65).await.unwrap();
     assert!(!names.contains(&odd.name().to_owned()));
-    until("they are replaced", || async { pool.names().len() == 2 }).await;
+    until("the used disks are replaced", || async { pool.names().len() == 2 }).await;
     drop(pool);
     disks.close().await;
 }

@@ -1,9 +1,7 @@
-//! Disks on the real engine: the quota holds, files stay, nothing is left behind.
-//!
-//! The machine's own /sys says which loop devices have a file, and the disks' volume is looked into, so the
-//! engine must be this machine's and the tests root's.
+//! Disks on the real engine: the quota holds, files are kept, and everything is removed. The tests read /sys and the
+//! disks' volume, so the engine must be on this machine and the tests need root.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod ground;
 mod life;

@@ -1,11 +1,11 @@
-//! What a sandbox can write.
+//! The quota of a sandbox's disk.
 
 use crate::ground::{Ground, has_device, until};
 
 const MIB: u64 = 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_ends_at_its_size_and_counts_what_is_deleted_and_open() {
+async fn a_disk_is_limited_to_its_size_and_deleted_open_files_count() {
     let ground = Ground::new().await;
     let disks = ground.disks().await;
     let disk = disks.make(64).await.unwrap();
@@ -30,16 +30,16 @@ async fn a_disk_ends_at_its_size_and_counts_what_is_deleted_and_open() {
     let files: u64 = said.lines().last().unwrap().parse().unwrap();
     assert!(said.contains("No space left") && (7000..10_000).contains(&files), "{said}");
 
-    // What is deleted is the machine's again.
+    // Space of deleted files is returned to the machine.
     ground.output(&sandbox, "rm -rf d* && sync").await;
-    until("the room is given back", || async {
+    until("the space is freed", || async {
         disks.list().await.unwrap().iter().all(|found| found.allocated_bytes < 20 * MIB)
     })
     .await;
 
     ground.engine.remove(&sandbox).await.unwrap();
     disks.remove(disk.name()).await.unwrap();
-    until("the device is let go of", || async { !has_device(disk.name()) }).await;
+    until("the device is released", || async { !has_device(disk.name()) }).await;
     disks.close().await;
     assert!(!ground.helper_exists().await);
 }

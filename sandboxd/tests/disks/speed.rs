@@ -1,4 +1,4 @@
-//! What a disk costs, side by side with a plain volume. Prints; asserts only what would be a blunder.
+//! The cost of a disk, beside a plain volume. Prints times, and asserts only a generous bound.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::ground::{Ground, UID};
 
 const ROUNDS: usize = 9;
 
-/// No create may cost so much more with a disk.
+/// Maximum additional time for a create with a disk.
 const BLUNDER: Duration = Duration::from_millis(500);
 
 fn median(mut times: Vec<Duration>) -> Duration {

@@ -1,4 +1,4 @@
-//! Which part may use which.
+//! The permitted dependencies between the parts of the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::paths::parts_used;
 
 /// A part of `sandboxd/src`, and the parts and crates of the daemon that it may use.
 const MAY_USE: [(&str, &[&str]); 9] = [
-    // The types that settings become.
+    // The types of settings.
     ("config", &["egress", "engine", "model"]),
     ("state_dir", &["model", "store"]),
     ("telemetry", &[]),
@@ -39,7 +39,7 @@ pub(crate) fn module_of(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_part_uses_only_what_it_may() {
+fn every_part_uses_only_permitted_parts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let may_use: BTreeMap<&str, BTreeSet<&str>> =
         MAY_USE.iter().map(|(part, others)| (*part, others.iter().copied().collect())).collect();
@@ -49,7 +49,7 @@ fn every_part_uses_only_what_it_may() {
     for file in files {
         let module = module_of(file.strip_prefix(&root).unwrap());
         let part = module[0].as_str();
-        // It puts everything together.
+        // It connects all parts.
         if part == "lib" {
             continue;
         }
@@ -67,7 +67,7 @@ fn every_part_uses_only_what_it_may() {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
-/// A line that nothing needs any more would let the next violation through.
+/// An unused line would permit the next violation.
 #[test]
 fn every_permission_is_needed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -1,7 +1,7 @@
-//! The laws of the source: which part of the daemon may use which. Between crates the compiler enforces them; inside
-//! `sandboxd/src` these tests do. Every path is checked, in `use` lines, in expressions and types, and in macros.
+//! The dependency rules of the source: which part of the daemon may use which. Between crates the compiler enforces
+//! them; inside `sandboxd/src` these tests do. They check every path: in `use` lines, expressions, types and macros.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue ends")]
 
 mod components;
 mod layers;

@@ -15,7 +15,7 @@ const CRATES: [(&str, &str); 7] = [
     ("sandboxd_store", "store"),
 ];
 
-/// Names at the root that are no parts: they belong to `lib.rs` itself or to other crates.
+/// Names at the root that are not parts: they belong to `lib.rs` or to other crates.
 const NO_PARTS: [&str; 3] = ["listen", "image_source", "run"];
 
 /// The parts that a file of this module names, with their lines.
@@ -41,13 +41,13 @@ fn part_of(path: &[String], module: &[String]) -> Option<String> {
 }
 
 struct Finder {
-    /// The module that the visitor is in, from the root of the crate.
+    /// The module of the visitor, below the root of the crate.
     module: Vec<String>,
     found: Vec<(usize, Vec<String>)>,
 }
 
 impl Finder {
-    /// Notes a path, if it starts at the root, at a crate below, or above its own module.
+    /// Records a path, if it starts at the root, at a crate below, or above its own module.
     fn note(&mut self, line: usize, segments: &[String]) {
         let Some(first) = segments.first() else { return };
         if let Some((_, part)) = CRATES.iter().find(|(name, _)| name == first) {
@@ -79,7 +79,7 @@ impl Finder {
         }
     }
 
-    /// Paths among the tokens of a macro, which are no syntax yet.
+    /// Finds paths among the tokens of a macro, which are not parsed.
     fn note_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (at, token) in tokens.iter().enumerate() {
@@ -146,7 +146,7 @@ impl<'ast> Visit<'ast> for Finder {
 }
 
 #[test]
-fn a_path_is_found_wherever_it_stands() {
+fn a_path_is_found_in_every_position() {
     let text = "
 use crate::engine::{Engine, labels};
 use super::super::store;

@@ -1,5 +1,5 @@
-// Drives a daemon through what the chat app asks of it, in its order, and fails with the first thing that is not as
-// that app knows it. Usage: SANDBOXD_ADMIN_TOKEN=… node chat.mjs http://127.0.0.1:8080
+// Sends a daemon the requests of the original chat app, in the app's order, and fails at the first response that the
+// app would not accept. Usage: SANDBOXD_ADMIN_TOKEN=… node chat.mjs http://127.0.0.1:8080
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -13,7 +13,7 @@ const [, , base] = process.argv;
 assert.ok(base, "name the daemon's address");
 const client = new SandboxClient(`${base}//`, "SANDBOXD_ADMIN_TOKEN");
 
-/** What the app asks for when a chat's first tool is called. */
+/** The app's create request for the first tool call of a chat. */
 const session = (sessionKey) => ({
   sessionKey,
   runtime: "node24",
@@ -23,7 +23,7 @@ const session = (sessionKey) => ({
   ports: [3000],
 });
 
-/** How the app runs a model's command. */
+/** The app's request for a model's command. */
 const bash = (script, timeoutMs = 30_000) => ({ cmd: "bash", args: ["-lc", script], timeoutMs, detached: true });
 
 async function start(sandboxId, script, timeoutMs) {
@@ -32,7 +32,7 @@ async function start(sandboxId, script, timeoutMs) {
   return commandId;
 }
 
-/** Both outputs of a command, to their end. */
+/** Reads both outputs of a command to the end. */
 async function collect(sandboxId, commandId) {
   const output = { stdout: "", stderr: "" };
   for await (const { stream, data } of client.streamLogs(sandboxId, commandId)) output[stream] += data;
@@ -141,7 +141,7 @@ const steps = {
       assert.deepEqual(await client.readFile(id, path), Buffer.from(content), path);
     }
     assert.equal((await run(id, "cat dir/below/text.txt; wc -c < bytes.bin")).stdout, "naïve 日本\n100000\n");
-    // As it seeds a workspace: 25 files a request.
+    // As the app seeds a workspace: 25 files per request.
     const seed = Array.from({ length: 25 }, (_, at) => ({ path: `${WORKSPACE}/seed/${at}/file`, content: `${at}` }));
     assert.deepEqual(await client.writeFiles(id, seed), { ok: true });
     assert.equal((await run(id, "find seed -type f | wc -l")).stdout, "25\n");

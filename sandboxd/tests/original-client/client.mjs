@@ -1,9 +1,9 @@
-// The chat app's client as its wire contract describes it: what it sends, and how lenient it is with what it gets.
+// The original chat app's client, written from its wire contract: its requests, and its tolerance for responses.
 //
-// It knows nothing of sandboxd's later fields and routes. Whatever is changed in the daemon must leave this working as
-// it is; so this file follows the contract and never the daemon.
+// It does not know sandboxd's later fields and routes. No change of the daemon may break it, so this file follows the
+// contract and never the daemon.
 
-/** Talks to one daemon. */
+/** A client of one daemon. */
 export class SandboxClient {
   #base;
   #token;
@@ -14,8 +14,8 @@ export class SandboxClient {
     this.#token = process.env[tokenEnv] ?? "";
   }
 
-  async createOrReconnectSandbox(wish) {
-    const answer = await this.#json("POST", "/v1/sandboxes", wish);
+  async createOrReconnectSandbox(request) {
+    const answer = await this.#json("POST", "/v1/sandboxes", request);
     return { sandboxId: String(answer.sandboxId ?? ""), created: Boolean(answer.created) };
   }
 
@@ -44,7 +44,7 @@ export class SandboxClient {
     for await (const bytes of response.body ?? []) {
       rest += decoder.decode(bytes, { stream: true });
       const lines = rest.split("\n");
-      // A line without its end is discarded where nothing follows.
+      // An incomplete last line is discarded.
       rest = lines.pop() ?? "";
       for (const line of lines.map((line) => line.trim()).filter(Boolean)) {
         const record = JSON.parse(line);

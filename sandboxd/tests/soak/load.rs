@@ -1,4 +1,4 @@
-//! One session's user: does a bit of everything at an even pace.
+//! The client of one session: sends all kinds of requests at a constant rate.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,16 +21,16 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::chance::Chance;
 
-/// How long one act may take.
+/// Time limit of one action.
 const ACT: Duration = Duration::from_secs(60);
 
 /// The port that previews show.
 const PORT: u16 = 3000;
 
-/// What a command writes of which its reader reads only the beginning.
+/// Output of a command whose reader reads only the beginning.
 const MUCH: &str = "head -c 20000000 /dev/zero | tr '\\0' x";
 
-/// Each as often as it is in here.
+/// The actions. More entries mean a higher probability.
 const ACTS: [&str; 24] = [
     "run", "run", "run", "run", "run", "start", "start", "start", "detached", "detached", "follow", "leave",
     "files", "files", "files", "big file", "list", "list", "terminal", "terminal", "preview", "park",
@@ -43,7 +43,7 @@ pub(crate) struct Load {
     chance: Chance,
     sandbox: Option<SandboxId>,
     count: u64,
-    /// Of each act: done, and refused for want of room.
+    /// Per action: the number of successes, and of rejections at a limit.
     did: BTreeMap<&'static str, [u64; 2]>,
     pub(crate) broken: Vec<String>,
 }
@@ -54,11 +54,11 @@ impl Load {
         Self { client, key: format!("chat:{number}"), chance, sandbox: None, count: 0, did, broken }
     }
 
-    /// Acts until it is told to stop.
-    pub(crate) async fn run(mut self, pause: Duration, goes_on: Arc<AtomicBool>) -> Self {
+    /// Acts until `stop` is set.
+    pub(crate) async fn run(mut self, pause: Duration, continues: Arc<AtomicBool>) -> Self {
         let mut ticks = interval(pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while goes_on.load(Ordering::SeqCst) {
+        while continues.load(Ordering::SeqCst) {
             ticks.tick().await;
             let act = if self.sandbox.is_none() { "create" } else { self.chance.pick(&ACTS) };
             match timeout(ACT, self.act(act)).await {
@@ -75,7 +75,7 @@ impl Load {
         format!("{}: {}", self.key, acts.collect::<Vec<_>>().join(", "))
     }
 
-    /// Others have all places for a moment, or a command of this session still runs.
+    /// Other sessions may use all capacity for a moment, or a command of this session still runs.
     fn judge(&mut self, act: &'static str, error: &Error) {
         let was_parked = matches!(error, Error::Refused { body, .. }
             if matches!(body.details.get("resource").and_then(|kind| kind.as_str()), Some("command" | "terminal")));
@@ -83,7 +83,7 @@ impl Load {
             Some(ErrorCode::CapacityExhausted | ErrorCode::WrongState | ErrorCode::Unavailable) => {
                 self.did.entry(act).or_default()[1] += 1;
             }
-            // Output and terminals go with a park, which others' creates bring about.
+            // A park removes output and terminals. Creates of other sessions cause parks.
             Some(ErrorCode::NotFound) if was_parked => self.did.entry(act).or_default()[1] += 1,
             _ => self.broken.push(format!("{}: {act}: {error:?}", self.key)),
         }
@@ -139,7 +139,7 @@ impl Load {
         let request =
             StartCommand { detached: Some(true), ..script("for i in {1..20}; do echo $i; sleep 0.05; done") };
         let mut records = self.client.run(id, &request).await?;
-        // Leaves at once; the command goes on.
+        // Disconnects at once. The command keeps running.
         drop(records.next().await.transpose()?);
         Ok(())
     }
@@ -209,11 +209,11 @@ impl Load {
         );
         let request = StartCommand { detached: Some(true), timeout_ms: Some(20_000), ..script(&server) };
         let command = self.client.start(id, &request).await?.command_id;
-        // A link with a port of its own would keep its listener for a while after it is revoked.
+        // A link with its own port would keep its listener for a while after it is revoked.
         let request = CreateLink { style: Some(LinkStyle::Host), ttl_ms: Some(30_000) };
         let link = self.client.create_link(id, PORT, &request).await?;
         for _ in 0..10 {
-            // Until it listens, visitors are told so.
+            // Until the server listens, visitors get an error.
             if let Err(error) = visit(&link.url).await
                 && error.is_connect()
             {
@@ -227,7 +227,7 @@ impl Load {
 
 async fn visit(url: &str) -> Result<(), reqwest::Error> {
     let url = reqwest::Url::parse(url).unwrap();
-    // Without a name server: what a browser takes a name below localhost for.
+    // Without a name server: a browser resolves names below localhost itself.
     let address = SocketAddr::from(([127, 0, 0, 1], url.port().unwrap()));
     let visitor = reqwest::Client::builder().timeout(Duration::from_secs(10));
     let visitor = visitor.resolve(url.host_str().unwrap(), address).build()?;

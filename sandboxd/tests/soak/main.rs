@@ -1,9 +1,9 @@
-//! Mixed load on one daemon for a chosen time, with samples of what the daemon takes. Fails if something grows.
-//!
-//! Settings: `SOAK_SECONDS` in all, `SOAK_WARM_UP_SECONDS` before anything is compared, `SOAK_RATE` acts in a second,
-//! `SOAK_SEED` for the same acts once more, and `SANDBOXD_TEST_PROGRAM` for a daemon other than the one that cargo built.
+//! Mixed load on one daemon for a given time, with samples of the daemon's resources. Fails if a resource grows.
+//! Settings: `SOAK_SECONDS` for the total time, `SOAK_WARM_UP_SECONDS` before samples are compared, `SOAK_RATE` actions
+//! per second, `SOAK_SEED` to repeat the same actions, and `SANDBOXD_TEST_PROGRAM` for a program other than the one
+//! that cargo built.
 
-#![expect(clippy::unwrap_used, reason = "a soak that cannot go on has found something")]
+#![expect(clippy::unwrap_used, reason = "a soak that cannot continue has found something")]
 #![expect(clippy::print_stdout, reason = "its report is for people")]
 
 #[path = "../torture/chance.rs"]
@@ -29,10 +29,10 @@ const RATE: u64 = 8;
 const SESSIONS: u64 = 5;
 const RUNNING_AT_ONCE: &str = "3";
 
-/// Samples over the whole time, at most.
+/// Maximum number of samples over the whole time.
 const SAMPLES: u64 = 240;
 
-/// How long the acts under way may take at the end.
+/// Time limit for actions in progress at the end.
 const LAST_ACTS: Duration = Duration::from_secs(90);
 
 #[tokio::main]
@@ -46,17 +46,17 @@ async fn main() -> ExitCode {
     let daemon = DaemonProcess::start(&home, free_port()).await;
     let pid = daemon.child.id().unwrap();
 
-    let goes_on = Arc::new(AtomicBool::new(true));
+    let continues = Arc::new(AtomicBool::new(true));
     let mut chance = Chance::new(seed);
     let loads: Vec<_> = (0..SESSIONS)
         .map(|number| {
             let pause = Duration::from_millis(1000 * SESSIONS / rate);
             let load = Load::new(daemon.client.clone(), number, chance.fork());
-            tokio::spawn(load.run(pause, Arc::clone(&goes_on)))
+            tokio::spawn(load.run(pause, Arc::clone(&continues)))
         })
         .collect();
     let samples = sample_for(Duration::from_secs(seconds), pid, &home).await;
-    goes_on.store(false, Ordering::SeqCst);
+    continues.store(false, Ordering::SeqCst);
     let mut broken = Vec::new();
     for load in loads {
         match timeout(LAST_ACTS, load).await {

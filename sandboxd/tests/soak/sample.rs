@@ -1,12 +1,12 @@
-//! What a daemon takes at one moment, and whether it grows.
+//! Samples of a daemon's resources, and whether they grow.
 
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// One measure: its name, its unit, by how much it may grow from the first to the last part of the time that is
-/// compared, and where it stands in a sample.
+/// A measure: its name, its unit, its permitted growth between the first and the last part of the compared time, and
+/// its position in a sample.
 type Measure = (&'static str, &'static str, u64, fn(&Sample) -> u64);
 
 const MEASURES: [Measure; 5] = [
@@ -18,7 +18,7 @@ const MEASURES: [Measure; 5] = [
     ("entries of the run dir", "", 8, |sample| sample.run_entries),
 ];
 
-/// Of the time that is compared, the first and the last part.
+/// The fraction of the compared time that is its first and its last part.
 const PART: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// A sample of a process and of its home; none if the process has ended.
+    /// A sample of a process and its home, or `None` if the process has ended.
     pub(crate) fn take(at: Duration, pid: u32, home: &Path) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let number = |name: &str| {
@@ -71,7 +71,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// A measure's medians at the beginning and at the end of what is compared.
+/// The medians of a measure at the beginning and the end of the compared time.
 struct Growth {
     name: &'static str,
     unit: &'static str,
@@ -109,7 +109,7 @@ impl Verdict {
         Self(MEASURES.into_iter().map(growth).collect())
     }
 
-    /// Whether nothing has grown beyond its bound. Too few samples prove nothing.
+    /// Whether no measure has grown beyond its bound. Too few samples prove nothing.
     pub(crate) fn is_flat(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(Growth::is_flat)
     }

@@ -1,4 +1,4 @@
-//! What hurts a store: locks, files nobody may write, a full disk.
+//! Faults of a store: locks, immutable files, a full disk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
-/// A second program on the store of a state directory.
+/// A second connection to the store of a state directory.
 pub(crate) async fn connect(state_dir: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(state_dir.join("sandboxd.db")).connect().await.unwrap()
 }
@@ -16,7 +16,7 @@ pub(crate) async fn execute(conn: &mut SqliteConnection, statement: &'static str
     sqlx::raw_sql(statement).execute(conn).await.unwrap();
 }
 
-/// Makes files immutable, for root as well, until it is dropped.
+/// Makes files immutable, also for root, until it is dropped.
 pub(crate) struct Immutable(Vec<PathBuf>);
 
 impl Immutable {
@@ -33,7 +33,7 @@ impl Drop for Immutable {
     }
 }
 
-/// A small disk of its own, as a mounted tmpfs; needs root.
+/// A small disk: a mounted tmpfs. Needs root.
 pub(crate) struct SmallDisk {
     dir: TempDir,
 }
@@ -49,7 +49,7 @@ impl SmallDisk {
         self.dir.path()
     }
 
-    /// Takes what is free, and returns the file that does.
+    /// Fills the free space, and returns the file that does.
     pub(crate) fn fill(&self) -> PathBuf {
         let path = self.path().join("filler");
         let mut zeroes = std::fs::File::open("/dev/zero").unwrap();

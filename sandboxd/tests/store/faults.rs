@@ -1,4 +1,4 @@
-//! Disks and databases that fail, before the start and in the middle of life.
+//! Disks and databases that fail before the start and at run time.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -13,11 +13,11 @@ use sandboxd::store::{Error, Store};
 use crate::fault_injection::{Immutable, SmallDisk, connect, execute};
 use crate::world::{command, dir, ended, sandbox, sandbox_id, store};
 
-/// What a call may take beyond the time the store waits for others.
+/// Time that a call may take beyond the store's own wait.
 const A_LITTLE: Duration = Duration::from_secs(2);
 
 #[tokio::test]
-async fn a_database_of_a_later_program_is_left_alone() {
+async fn a_database_of_a_newer_version_is_not_changed() {
     let (dir, store) = store().await;
     store.close().await;
     let mut conn = connect(dir.path()).await;
@@ -25,13 +25,13 @@ async fn a_database_of_a_later_program_is_left_alone() {
     execute(&mut conn, later).await;
     let error = Store::open(dir.path()).await.unwrap_err();
     let Error::Newer { found: 4711, known, .. } = &error else { panic!("{error:?}") };
-    let told = format!("has schema 4711, and this sandboxd knows none later than {known}");
-    assert!((1..4711).contains(known) && error.to_string().contains(&told), "{error}");
+    let reported = format!("has schema 4711, and this sandboxd knows none later than {known}");
+    assert!((1..4711).contains(known) && error.to_string().contains(&reported), "{error}");
     assert!(error.advice().unwrap().contains("move the database away"));
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_refused_with_advice() {
+async fn a_file_that_is_not_a_database_is_rejected_with_advice() {
     let dir = dir();
     fs::write(
         dir.path().join("sandboxd.db"),
@@ -45,7 +45,7 @@ async fn a_file_that_is_no_database_is_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn pages_of_garbage_behind_a_good_header_are_found_at_the_start() {
+async fn corrupt_pages_after_a_valid_header_are_found_at_the_start() {
     for from in [100, 4096] {
         let (dir, store) = store().await;
         for number in 0..50 {
@@ -59,7 +59,7 @@ async fn pages_of_garbage_behind_a_good_header_are_found_at_the_start() {
     }
 }
 
-/// Overwrites all that follows `from`, and returns what the file held.
+/// Overwrites everything after `from`, and returns the original bytes.
 fn garble(path: &Path, from: u64) -> Vec<u8> {
     let before = fs::read(path).unwrap();
     let garbage = vec![0xa5; before.len() - from as usize];
@@ -68,7 +68,7 @@ fn garble(path: &Path, from: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn damage_in_the_middle_of_life_is_named_and_passes_with_its_cause() {
+async fn corruption_at_run_time_is_reported_and_ends_with_its_cause() {
     let (dir, store) = store().await;
     for number in 0..50 {
         store.begin(&sandbox(number)).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_file_moved_away_is_noticed() {
     store.check().await.unwrap();
 }
 
-/// Sandboxes on the small disk, the second of them with a long history.
+/// Sandboxes on the small disk. The second one has a long history.
 const ON_DISK: u32 = 300;
 
 async fn store_on(disk: &SmallDisk) -> Store {
@@ -162,12 +162,12 @@ async fn store_on(disk: &SmallDisk) -> Store {
 }
 
 #[tokio::test]
-async fn on_a_full_disk_sandboxes_can_be_removed_and_not_made() {
+async fn on_a_full_disk_sandboxes_can_be_removed_but_not_created() {
     let disk = SmallDisk::new("16m");
     let store = store_on(&disk).await;
     let ballast = disk.path().join("sandboxd.ballast");
     assert!(ballast.exists());
-    // An empty log has to grow for whatever is written.
+    // An empty log must grow for every write.
     execute(&mut connect(disk.path()).await, "PRAGMA wal_checkpoint(TRUNCATE)").await;
     let filler = disk.fill();
 
@@ -202,7 +202,7 @@ async fn a_store_opens_on_a_full_disk() {
 }
 
 #[tokio::test]
-async fn history_waits_for_a_store_that_is_away_and_readers_do_not() {
+async fn history_waits_for_an_unavailable_store_and_readers_do_not() {
     let (dir, store) = store().await;
     let one = sandbox_id(1);
     store.begin(&sandbox(1)).await.unwrap();
@@ -221,11 +221,11 @@ async fn history_waits_for_a_store_that_is_away_and_readers_do_not() {
     assert_eq!(store.history().dropped(), 0);
 }
 
-/// Where the child of the next test finds its directory.
+/// The directory for the child process of the next test.
 const CHILD_DIR: &str = "SANDBOXD_TEST_STORE_DIR";
 
 #[tokio::test]
-async fn whatever_was_acknowledged_before_a_kill_is_there() {
+async fn acknowledged_writes_survive_a_kill() {
     let dir = dir();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["faults::child_that_is_killed", "--exact", "--ignored", "--nocapture"])

@@ -1,4 +1,4 @@
-//! The commands' history: order, ends, what is dropped, what is trimmed.
+//! The history of commands: order, ends, dropped entries, trimming.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn whole(record: &CommandRecord, exit_code: i32) -> CommandRecord {
 }
 
 #[tokio::test]
-async fn the_newest_come_first_and_an_end_shows_at_once() {
+async fn the_newest_come_first_and_an_end_is_visible_at_once() {
     let (_dir, store) = store_with_a_sandbox().await;
     let (one, two) = (sandbox_id(1), sandbox_id(2));
     for number in 0..5 {
@@ -43,7 +43,7 @@ async fn the_newest_come_first_and_an_end_shows_at_once() {
 }
 
 #[tokio::test]
-async fn a_start_told_twice_changes_nothing_and_an_id_used_again_begins_anew() {
+async fn a_repeated_start_changes_nothing_and_a_reused_id_starts_again() {
     let (_dir, store) = store_with_a_sandbox().await;
     let one = sandbox_id(1);
     let first = command(&one, 1);
@@ -64,11 +64,11 @@ async fn a_start_told_twice_changes_nothing_and_an_id_used_again_begins_anew() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_dropped_and_counted() {
+async fn entries_above_the_limit_are_dropped_and_counted() {
     let (_dir, store) = store_with_a_sandbox().await;
     let one = sandbox_id(1);
     let room = limits::MAX_UNWRITTEN_COMMANDS as u32;
-    // The writer is a task of this thread, so it cannot run before the first await.
+    // The writer is a task on this thread, so it cannot run before the first await.
     for number in 0..room + 10 {
         store.history().started(command(&one, number));
     }
@@ -81,7 +81,7 @@ async fn what_does_not_fit_is_dropped_and_counted() {
 }
 
 #[tokio::test]
-async fn trimming_goes_by_number_and_by_the_daemons_age() {
+async fn trimming_depends_on_number_and_age() {
     let (_dir, store) = store_with_a_sandbox().await;
     let (one, two) = (sandbox_id(1), sandbox_id(2));
     let kept = limits::MAX_RECORDED_COMMANDS as u32;
@@ -93,7 +93,7 @@ async fn trimming_goes_by_number_and_by_the_daemons_age() {
     }
     store.history().started(whole(&command(&two, 1), 0));
     store.history().started(command(&two, 2));
-    // The first one still runs.
+    // The first one is still running.
     assert_eq!(store.trim().await.unwrap(), 19);
     assert_eq!(store.commands(&one, u32::MAX).await.unwrap().len(), kept as usize + 1);
     assert_eq!(store.commands(&two, 10).await.unwrap().len(), 2);
@@ -107,7 +107,7 @@ async fn trimming_goes_by_number_and_by_the_daemons_age() {
 }
 
 #[tokio::test]
-async fn closing_writes_what_is_on_its_way() {
+async fn closing_writes_pending_entries() {
     let (dir, store) = store_with_a_sandbox().await;
     let one = sandbox_id(1);
     for number in 0..1000 {

@@ -1,6 +1,6 @@
-//! The store on real files, on disks that fail, and under a process that is killed.
+//! The store on real files, on failing disks, and in a process that is killed.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a story that cannot continue has failed")]
 
 mod fault_injection;
 mod faults;

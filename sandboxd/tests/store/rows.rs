@@ -1,4 +1,4 @@
-//! What is written is read again, and only once.
+//! Rows are read back as written, and only once.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use sandboxd::store::{Error, Identity, Store};
 use crate::world::{command, dir, ended, sandbox, sandbox_id, store};
 
 #[tokio::test]
-async fn a_sandbox_is_begun_changed_and_removed() {
+async fn a_sandbox_is_inserted_changed_and_removed() {
     let (_dir, store) = store().await;
     let mut one = sandbox(1);
     store.begin(&one).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_sandbox_is_begun_changed_and_removed() {
 }
 
 #[tokio::test]
-async fn whose_engine_it_is_and_what_has_no_sandbox_reads_back() {
+async fn engine_ownership_and_orphans_are_read_back() {
     let (_dir, store) = store().await;
     assert_eq!(store.identity().await.unwrap(), Identity::default());
     let identity = Identity {
@@ -71,7 +71,7 @@ async fn whose_engine_it_is_and_what_has_no_sandbox_reads_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_callers_write_at_once() {
+async fn many_callers_can_write_concurrently() {
     let (_dir, store) = store().await;
     let store = Arc::new(store);
     let callers = (0..64).map(|number| {
@@ -125,7 +125,7 @@ async fn putting_a_sandbox_keeps_its_history_and_removing_it_does_not() {
 }
 
 #[tokio::test]
-async fn a_store_is_new_until_sandboxes_were_taken_in() {
+async fn a_store_is_new_until_sandboxes_are_adopted() {
     let dir = dir();
     let open = async || Store::open(dir.path()).await.unwrap();
     let store = open().await;
@@ -161,7 +161,7 @@ async fn its_files_are_private() {
 }
 
 #[test]
-fn every_field_comes_back() {
+fn every_field_is_read_back() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (_dir, store) = runtime.block_on(store());
     proptest!(ProptestConfig::with_cases(128), |(record in record())| {
@@ -247,7 +247,7 @@ fn stage() -> impl Strategy<Value = Stage> {
     prop::sample::select(names.map(|name| Stage::parse(name).unwrap()).to_vec())
 }
 
-/// SQLite's numbers end here.
+/// The largest integer of SQLite.
 fn count() -> impl Strategy<Value = u64> {
     0..=i64::MAX as u64
 }

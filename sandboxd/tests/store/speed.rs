@@ -1,4 +1,4 @@
-//! How long writing takes; printed, with bounds that only something badly wrong exceeds.
+//! Write times: printed, with generous bounds.
 
 use std::time::{Duration, Instant};
 

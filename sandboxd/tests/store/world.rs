@@ -1,4 +1,4 @@
-//! Records, directories and disks for the stories.
+//! Records, directories and disks for these tests.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ pub(crate) fn dir() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// An open store without sandboxes, and the directory it lives in.
+/// An open store without sandboxes, and its directory.
 pub(crate) async fn store() -> (TempDir, Store) {
     let dir = dir();
     let store = Store::open(dir.path()).await.unwrap();
     (dir, store)
 }
 
-/// A sandbox that differs from those of other numbers.
+/// A sandbox that differs from those with other numbers.
 pub(crate) fn sandbox(number: u32) -> SandboxRecord {
     let key = format!("chat:{number}").parse().unwrap();
     SandboxRecord {

@@ -1,4 +1,4 @@
-//! What is otherwise under gVisor, in place of the stories that cannot hold there; `make test-gvisor` runs them.
+//! Behaviour that differs under gVisor, in place of the stories that cannot hold there. `make test-gvisor` runs them.
 
 use sandbox_api::ErrorCode;
 use sandbox_api::command::{EndReason, StartCommand};
@@ -25,7 +25,7 @@ async fn a_command_has_no_capability_in_a_kernel_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_know_the_secret_is_not_the_agent() {
+async fn only_a_process_with_the_secret_is_accepted_as_the_agent() {
     if !under_gvisor() {
         return;
     }
@@ -55,14 +55,14 @@ rm -f /.sandbox/run/agent.sock; ln -sf /tmp/x /.sandbox/run/agent.sock; ls /.san
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_needs_too_much_memory_comes_back_with_its_files() {
+async fn a_sandbox_that_runs_out_of_memory_restarts_with_its_files() {
     if !under_gvisor() {
         return;
     }
     let daemon = Daemon::start().await;
     let resources = Some(Resources { memory_mb: Some(256), ..Resources::default() });
-    let wish = CreateSandbox { session_key: "chat:1".into(), resources, ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), resources, ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let bystander = daemon.sandbox("chat:2").await;
     let outcome = daemon.run(&sandbox, "echo kept > file; echo begun; python3 -c 'bytearray(10**9)'").await;
     assert_eq!((outcome.reason, outcome.text().as_str()), (EndReason::Lost, "begun\n"), "{outcome:?}");
@@ -72,7 +72,7 @@ async fn a_sandbox_that_needs_too_much_memory_comes_back_with_its_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_ends_the_agent_ends_its_own_sandbox_alone() {
+async fn a_command_that_ends_the_agent_ends_only_its_own_sandbox() {
     if !under_gvisor() {
         return;
     }
@@ -86,20 +86,20 @@ async fn a_command_that_ends_the_agent_ends_its_own_sandbox_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_bomb_harms_nobody_else() {
+async fn a_fork_bomb_harms_no_other_sandbox() {
     if !under_gvisor() {
         return;
     }
     let daemon = Daemon::start().await;
     let (bombed, bystander) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
     daemon.output(&bombed, "echo kept > file").await;
-    let wish = StartCommand {
+    let request = StartCommand {
         timeout_ms: Some(5_000),
         ..script("bomb() { bomb | bomb & }; bomb 2>/dev/null; sleep 50")
     };
-    let command = daemon.client.start(&bombed, &wish).await.unwrap().command_id;
+    let command = daemon.client.start(&bombed, &request).await.unwrap().command_id;
     assert_eq!(daemon.output(&bystander, "echo fine").await, "fine\n");
-    // Its time is up, or the limit on its processes has ended the sandbox before.
+    // Its time is up, or the limit on its processes ended the sandbox earlier.
     if let Ok(ended) = daemon.client.wait(&bombed, &command, None).await {
         assert!([EndReason::Timeout, EndReason::Lost].contains(&ended.reason), "{ended:?}");
     }
@@ -109,17 +109,17 @@ async fn a_fork_bomb_harms_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_may_not_write_is_refused_and_nothing_runs() {
+async fn a_read_only_command_is_rejected_and_does_not_run() {
     if !under_gvisor() {
         return;
     }
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     for streamed in [true, false] {
-        let wish = StartCommand { read_only: Some(true), ..script("echo ran > /tmp/ran") };
+        let request = StartCommand { read_only: Some(true), ..script("echo ran > /tmp/ran") };
         let error = match streamed {
-            true => daemon.client.run(&sandbox, &wish).await.map(drop).unwrap_err(),
-            false => daemon.client.start(&sandbox, &wish).await.map(drop).unwrap_err(),
+            true => daemon.client.run(&sandbox, &request).await.map(drop).unwrap_err(),
+            false => daemon.client.start(&sandbox, &request).await.map(drop).unwrap_err(),
         };
         assert_eq!(error.code(), Some(ErrorCode::Refused), "{error}");
         let sandbox_client::Error::Refused { body, .. } = error else { panic!("{error}") };

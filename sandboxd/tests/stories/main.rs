@@ -1,6 +1,6 @@
-//! The real daemon on the real engine, through the client its users have. One story per test.
+//! End-to-end tests of the daemon on a real engine, through its client. One story per test.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a story that cannot continue has failed")]
 
 mod api;
 mod cli;

@@ -1,4 +1,4 @@
-//! Chance that can be repeated.
+//! Repeatable random numbers.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
@@ -9,7 +9,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// Another source, whose numbers do not depend on how often this one is asked.
+    /// Another generator, whose numbers do not depend on how often this one is used.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }

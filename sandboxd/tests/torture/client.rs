@@ -1,4 +1,4 @@
-//! A client with one session, which does a bit of everything and believes nothing.
+//! A client with one session that sends all kinds of requests and verifies every result.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::chance::Chance;
 use crate::ledger::Ledger;
 use test_daemon::script;
 
-/// Where commands leave their marks.
+/// The directory for the marks of commands.
 const MARKS: &str = "marks";
 
-/// How long one act may take, whatever happens meanwhile.
+/// Time limit of one action, whatever happens meanwhile.
 const ACT: Duration = Duration::from_secs(60);
 
-/// How long the last command that was started may take to leave its mark.
+/// Time limit for the mark of the last started command.
 const MARKED: Duration = Duration::from_secs(15);
 
-/// Each as often as it is in here.
+/// The actions. More entries mean a higher probability.
 const ACTS: [&str; 20] = [
     "write",
     "write",
@@ -57,7 +57,7 @@ pub(crate) struct ChatClient {
     chance: Chance,
     ledger: Ledger,
     count: u64,
-    /// Of each act: answered, refused, broken off.
+    /// Per action: answered, rejected, interrupted.
     pub(crate) did: BTreeMap<&'static str, [usize; 3]>,
     pub(crate) found: Vec<String>,
 }
@@ -68,7 +68,7 @@ impl ChatClient {
         Self { client, key, chance, ledger: Ledger::default(), count: 0, did, found }
     }
 
-    /// Does one thing.
+    /// Performs one action.
     pub(crate) async fn act(&mut self) {
         let mut act = *self.chance.pick(&ACTS);
         if self.ledger.sandbox.is_none() || self.ledger.may_be_gone {
@@ -124,10 +124,10 @@ impl ChatClient {
         }
     }
 
-    /// Whether an error is one that may come: 1 where it was refused, 2 where it broke off.
+    /// Whether an error is expected: 1 if the request was rejected, 2 if it was interrupted.
     fn judge(&mut self, act: &str, error: &Error) -> usize {
         let Some(code) = error.code() else { return 2 };
-        // Others take places, park, and delete; a start-up is not through.
+        // Other sessions use up the capacity, park, and delete. A start may still be in progress.
         let may_be = [ErrorCode::CapacityExhausted, ErrorCode::Unavailable, ErrorCode::WrongState];
         if !may_be.contains(&code) {
             self.complain(format!("{act}: {error:?}"));
@@ -152,8 +152,8 @@ impl ChatClient {
     }
 
     async fn create(&mut self) -> Result<(), Error> {
-        let wish = CreateSandbox { session_key: self.key.clone(), ..CreateSandbox::default() };
-        let made = self.client.create_or_reconnect(&wish).await?;
+        let request = CreateSandbox { session_key: self.key.clone(), ..CreateSandbox::default() };
+        let made = self.client.create_or_reconnect(&request).await?;
         if let Err(broken) = self.ledger.got(&made.sandbox_id, made.created) {
             self.complain(broken);
         }
@@ -202,19 +202,19 @@ impl ChatClient {
         Ok(())
     }
 
-    /// A command that leaves a mark after a while. Asked for again with its id, it is the same command.
+    /// Starts a command that leaves a mark after a while. A repeated request with its id is the same command.
     async fn start(&mut self, command: &str) -> Result<(), Error> {
         self.ledger.starts(command);
-        // Its time depends on its name, so that the same command is asked for again.
+        // Its duration depends on its name, so that a repeated request is identical.
         let tenths = command.bytes().last().unwrap() % 6;
         let script = format!("sleep 0.{tenths}; echo {command} >> {MARKS}");
-        let wish = StartCommand {
+        let request = StartCommand {
             script: Some(script),
             command_id: Some(command.to_owned()),
             detached: Some(true),
             ..StartCommand::default()
         };
-        self.client.start(&self.sandbox(), &wish).await?;
+        self.client.start(&self.sandbox(), &request).await?;
         self.ledger.started(command);
         Ok(())
     }
@@ -242,14 +242,14 @@ impl ChatClient {
         Ok(())
     }
 
-    /// When nothing is killed any more: everything that was promised is there, and then it is deleted.
+    /// After the last kill: checks that every guarantee holds, and then deletes the sandbox.
     pub(crate) async fn settle(&mut self) {
         let deadline = Instant::now() + ACT;
         loop {
             let settled = self.settle_once().await;
             match settled {
                 Ok(()) => return,
-                // Others' sandboxes have all places for a moment.
+                // Other sandboxes use all capacity for a moment.
                 Err(error)
                     if error.code() == Some(ErrorCode::CapacityExhausted) && Instant::now() < deadline =>
                 {

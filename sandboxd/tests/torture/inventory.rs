@@ -1,4 +1,4 @@
-//! What of a daemon's there is on the host, beside what its API lists.
+//! A daemon's objects on the host, compared with its API's list.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -13,16 +13,16 @@ use sandboxd::model::layout::{AGENT_PROGRAM, container_name, volume_name};
 
 use test_daemon::{Home, docker};
 
-/// Disks that a daemon makes ahead.
+/// Disks that a daemon creates in advance.
 const DISKS_AHEAD: usize = 2;
 
-/// By name of the container, the volume, the disk and so on, each as the host has it.
+/// Each set as the host lists it: containers, volumes, disks and so on, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Inventory {
     containers: BTreeSet<String>,
     volumes: BTreeSet<String>,
     networks: usize,
-    /// Disks that a volume names.
+    /// Disks that volumes refer to.
     disks: BTreeSet<String>,
     loop_devices: BTreeSet<String>,
     /// Volumes that are mounted on the engine's host.
@@ -32,7 +32,7 @@ struct Inventory {
     agents: BTreeMap<String, usize>,
 }
 
-/// Compares the two; the error says what is where and not in the other.
+/// Compares the two. The error names the differences.
 pub(crate) async fn difference(home: &Home, client: &Client) -> Result<(), String> {
     let listed = client.list(&ListSandboxes { limit: Some(1000), ..Default::default() }).await;
     let listed = listed.map_err(|error| format!("no list: {error}"))?.sandboxes;
@@ -72,19 +72,19 @@ fn check_files(disks: &BTreeSet<String>, files: &BTreeSet<String>) -> Result<(),
     Ok(())
 }
 
-/// Whether a daemon that has ended, and deleted its sandboxes before, has left anything.
+/// Whether a daemon that deleted its sandboxes and ended has left anything.
 pub(crate) async fn nothing_but_disks(home: &Home) -> Result<(), String> {
     let (found, _, _) = look(home).await;
     if found == Inventory::default() { Ok(()) } else { Err(format!("there is {found:#?}")) }
 }
 
-/// Takes the engine's marker away, which the next start makes again.
+/// Removes the engine's marker, which the next start creates again.
 pub(crate) async fn remove_marker(home: &Home) {
     let name = format!("sandboxd-marker-{}", home.instance().unwrap().id());
     docker().await.remove_volume(&name, None::<RemoveVolumeOptions>).await.unwrap();
 }
 
-/// What there is; the disk of each volume; the files among the disks.
+/// All objects, the disk of each volume, and the files in the disks' directory.
 async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<String>) {
     let instance = home.instance().unwrap();
     let engine = docker().await;
@@ -133,13 +133,13 @@ fn names_in(dir: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Disks with a device. The kernel names the file as whoever attached it saw it, and the names are unique.
+/// Disks with a loop device. The kernel shows the file's path as its opener saw it. The names are unique.
 fn loop_devices(files: &BTreeSet<String>) -> BTreeSet<String> {
     let devices = names_in(Path::new("/sys/block"));
     let backing = devices.iter().filter_map(|device| {
         let path = format!("/sys/block/{device}/loop/backing_file");
         let file = fs::read_to_string(path).ok()?;
-        // A file that was removed under its device is shown as deleted, and is a leak as well.
+        // A file that was removed while attached is shown as deleted. That is a leak as well.
         let name = file.trim().rsplit('/').next()?.to_owned();
         files.contains(name.trim_end_matches(" (deleted)")).then_some(name)
     });
@@ -153,8 +153,8 @@ fn mounts(volumes: &BTreeSet<String>) -> BTreeSet<String> {
     volumes.iter().filter(is_mounted).cloned().collect()
 }
 
-/// Agents by sandbox: processes of the agent's program that have one of this daemon's sockets mounted. The
-/// program of a child is the agent's until it is another.
+/// Agents by sandbox: processes of the agent's program that have one of this daemon's sockets mounted. A child is
+/// counted until it executes another program.
 fn agents(instance: &str) -> BTreeMap<String, usize> {
     let mut agents = BTreeMap::new();
     for pid in names_in(Path::new("/proc")).into_iter().filter(|name| name.parse::<u32>().is_ok()) {

@@ -1,15 +1,15 @@
-//! What one client was promised, and what it must therefore find.
+//! The guarantees that one client has received, and the results that it must therefore find.
 
 use std::collections::{BTreeMap, HashMap};
 
 use sandbox_api::SandboxId;
 
-/// What a client knows of its session.
+/// A client's knowledge of its session.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Its sandbox, from when it was told.
+    /// Its sandbox, once a response has named it.
     pub(crate) sandbox: Option<SandboxId>,
-    /// A delete was asked for and not answered.
+    /// A delete was requested and not answered.
     pub(crate) may_be_gone: bool,
     files: BTreeMap<String, File>,
     commands: BTreeMap<String, Started>,
@@ -19,19 +19,19 @@ pub(crate) struct Ledger {
 struct File {
     /// As last acknowledged.
     content: Option<String>,
-    /// What was written since without an answer: any of it may be there instead.
+    /// Writes since then without a response. The file may contain any of them instead.
     maybe: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 struct Started {
     is_acknowledged: bool,
-    /// Everything that ran may have been ended since.
+    /// Every running command may have ended since.
     may_be_lost: bool,
 }
 
 impl Ledger {
-    /// Takes the answer to a create; the error says what it breaks.
+    /// Checks the response to a create. The error names the violation.
     pub(crate) fn got(&mut self, sandbox: &SandboxId, created: bool) -> Result<(), String> {
         let is_same = self.sandbox.as_ref() == Some(sandbox) && !created;
         let is_promised = self.sandbox.is_some() && !self.may_be_gone;
@@ -50,7 +50,7 @@ impl Ledger {
         }
     }
 
-    /// Its sandbox was deleted for certain.
+    /// Its sandbox has been deleted for certain.
     pub(crate) fn deleted(&mut self) {
         *self = Self::default();
     }
@@ -72,7 +72,7 @@ impl Ledger {
         self.files.keys().cloned().collect()
     }
 
-    /// Checks what was read. What was read is from now on what is there.
+    /// Checks the result of a read. From now on it is the known content.
     pub(crate) fn read(&mut self, path: &str, found: Option<String>) -> Result<(), String> {
         let file = self.files.entry(path.to_owned()).or_default();
         if found == file.content || found.as_ref().is_some_and(|found| file.maybe.contains(found)) {
@@ -91,18 +91,18 @@ impl Ledger {
         self.commands.get_mut(command).unwrap().is_acknowledged = true;
     }
 
-    /// A command whose start was never answered.
+    /// A command whose start was not answered.
     pub(crate) fn unanswered(&self) -> Option<String> {
         let mut commands = self.commands.iter();
         commands.find(|(_, started)| !started.is_acknowledged).map(|(command, _)| command.clone())
     }
 
-    /// Whatever runs is ended with its container.
+    /// Every running command ends with its container.
     pub(crate) fn ends_all(&mut self) {
         self.commands.values_mut().for_each(|started| started.may_be_lost = true);
     }
 
-    /// Checks the marks that commands left: each at most one, and those that were promised to run theirs.
+    /// Checks the marks of commands: at most one each, and one for each acknowledged command.
     pub(crate) fn check_marks(&self, marks: &str) -> Result<(), String> {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         marks.lines().for_each(|mark| *counts.entry(mark).or_default() += 1);

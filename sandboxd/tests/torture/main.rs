@@ -1,10 +1,8 @@
-//! Kills the daemon again and again, at every seam and at random times under traffic, and counts what is left.
-//!
-//! Several daemons are tortured side by side, each with an installation of its own. Settings:
-//! `TORTURE_SEED` for the same run once more (as far as a machine does the same thing twice),
-//! `TORTURE_KILLS` in all, `TORTURE_WORLDS` side by side.
+//! Kills the daemon repeatedly, at every seam and at random times under traffic, and looks for leftovers. Several
+//! daemons run in parallel, each with its own installation. Settings: `TORTURE_SEED` to repeat a run (as far as timing
+//! allows), `TORTURE_KILLS` for the total number, `TORTURE_WORLDS` for the number of daemons.
 
-#![expect(clippy::unwrap_used, reason = "a torture that cannot go on has found something")]
+#![expect(clippy::unwrap_used, reason = "a torture that cannot continue has found something")]
 #![expect(clippy::print_stdout, reason = "its report is for people")]
 
 mod chance;
@@ -44,12 +42,12 @@ async fn main() -> ExitCode {
     let (mut killed, mut at_seams, mut found, mut did) = (0, 0, Vec::new(), String::new());
     for (number, torture) in tortures.collect::<Vec<_>>().into_iter().enumerate() {
         match torture.await {
-            Ok(told) => {
-                killed += told.kills;
-                at_seams += told.at_seams;
-                restarts.extend(told.restarts);
-                found.extend(told.found);
-                did.push_str(&told.did);
+            Ok(reported) => {
+                killed += reported.kills;
+                at_seams += reported.at_seams;
+                restarts.extend(reported.restarts);
+                found.extend(reported.found);
+                did.push_str(&reported.did);
             }
             Err(panic) => found.push(format!("daemon {number}: the torture broke off: {panic}")),
         }
@@ -62,9 +60,9 @@ async fn main() -> ExitCode {
     if found.is_empty() && killed >= kills { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What the torture of one daemon told.
+/// The results of one daemon.
 #[derive(Default)]
-struct Told {
+struct Report {
     kills: usize,
     at_seams: usize,
     restarts: Vec<Duration>,
@@ -72,7 +70,7 @@ struct Told {
     did: String,
 }
 
-async fn torture(number: usize, cases: Vec<String>, left: Arc<AtomicUsize>, mut chance: Chance) -> Told {
+async fn torture(number: usize, cases: Vec<String>, left: Arc<AtomicUsize>, mut chance: Chance) -> Report {
     let mut world = World::new(number);
     world.start().await;
     seams::go_through(&mut world, &cases).await;
@@ -81,7 +79,7 @@ async fn torture(number: usize, cases: Vec<String>, left: Arc<AtomicUsize>, mut 
     };
     let did = traffic::under(&mut world, &mut chance, || take(&left)).await;
     world.end().await;
-    Told { kills: world.kills, at_seams: world.at_seams, restarts: world.restarts, found: world.found, did }
+    Report { kills: world.kills, at_seams: world.at_seams, restarts: world.restarts, found: world.found, did }
 }
 
 fn report(took: Duration, kills: usize, at_seams: usize, mut restarts: Vec<Duration>, did: &str) {

@@ -1,4 +1,4 @@
-//! Each seam once and twice: the act that comes to it, the daemon's death there, and the next start.
+//! Each seam once and twice: a request that reaches it, the daemon's death there, and the next start.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::inventory;
 use crate::world::World;
 use test_daemon::{outcome, script};
 
-/// How long the way to a seam may take.
+/// Time limit for reaching a seam.
 const SEAM: Duration = Duration::from_secs(20);
 
 /// Visits of one seam.
 const VISITS: usize = 2;
 
-/// Ends a start in the middle: the seam and what leaves it something to do.
+/// Seams of a start, with the situation that makes the start reach them.
 const IN_A_START: &str = "start-up ";
 
-/// Seams that only a start comes to.
+/// Seams that only a start reaches.
 const OF_STARTS: [&str; 4] = ["marker.made", "epoch.intent", "epoch.act", "epoch.outcome"];
 
 /// Every way to die at a seam.
@@ -29,7 +29,7 @@ pub(crate) fn cases() -> Vec<String> {
         .iter()
         .filter(|seam| !OF_STARTS.contains(seam))
         .flat_map(|seam| (1..=VISITS).map(move |visit| format!("{seam}:{visit}")));
-    // In a start these are come to by the trial sandbox, and by what was cut off before.
+    // A start reaches these through its trial sandbox, and through earlier interruptions.
     let starts = ["start.attached", "start.created", "start.started", "remove.volume", "delete.act"];
     visits.chain(starts.iter().chain(&OF_STARTS).map(|seam| format!("{IN_A_START}{seam}:1"))).collect()
 }
@@ -49,7 +49,7 @@ pub(crate) async fn go_through(world: &mut World, cases: &[String]) {
 
 async fn die_at(world: &mut World, case: &str) {
     let (act, visits) = (case.split('.').next().unwrap(), case.ends_with(":2"));
-    // `start` seams are on the way of a wake as well as of a create, `remove` seams on that of a delete.
+    // `start` seams are reached by a wake and by a create, `remove` seams by a delete.
     let mut sandboxes = Vec::new();
     if act != "create" && act != "start" {
         for key in ["chat:seam-1", "chat:seam-2"] {
@@ -63,7 +63,7 @@ async fn die_at(world: &mut World, case: &str) {
     }
     world.arm(case);
     for number in 0..=usize::from(visits) {
-        // The last one is answered by nobody.
+        // The last request gets no response.
         let _ = match (act, sandboxes.get(number)) {
             (_, None) => create(&world.client, &format!("chat:seam-{}", number + 1)).await.map(drop),
             ("park", Some(sandbox)) => world.client.park(sandbox, false).await.map(drop),
@@ -77,7 +77,7 @@ async fn die_at(world: &mut World, case: &str) {
     }
 }
 
-/// A delete is cut off, so that the start has one to finish; and the start is cut off.
+/// Interrupts a delete, so that the start has one to finish, and then interrupts the start.
 async fn die_in_a_start(world: &mut World, seam: &str) {
     let sandbox = create(&world.client, "chat:seam-1").await.unwrap();
     world.arm("delete.intent:1");
@@ -97,7 +97,7 @@ async fn die_in_a_start(world: &mut World, seam: &str) {
     }
 }
 
-/// Whatever was cut off, both sessions can be used and got rid of.
+/// Checks that both sessions can be used and deleted after any interruption.
 async fn still_works(world: &mut World, case: &str) {
     for key in ["chat:seam-1", "chat:seam-2"] {
         let works = async {
@@ -118,6 +118,6 @@ async fn still_works(world: &mut World, case: &str) {
 }
 
 async fn create(client: &Client, key: &str) -> Result<SandboxId, sandbox_client::Error> {
-    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-    Ok(client.create_or_reconnect(&wish).await?.sandbox_id)
+    let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    Ok(client.create_or_reconnect(&request).await?.sandbox_id)
 }

@@ -1,4 +1,4 @@
-//! Kills at random times, in starts, and at random seams, while clients are at work.
+//! Kills at random times, during starts, and at random seams, under load from clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ const SESSIONS: usize = 5;
 /// Longest time between a start and a kill, in milliseconds.
 const ALIVE_MS: u64 = 3000;
 
-/// Longest time into a start at which it is cut off, in milliseconds.
+/// Longest time after which a start is interrupted, in milliseconds.
 const START_MS: u64 = 2500;
 
-/// How long a seam may take to be come to before the kill comes anyway.
+/// Time limit for reaching a seam. After it, the kill comes anyway.
 const SEAM: Duration = Duration::from_secs(3);
 
-/// True when the clients are to come to an end. Held by each of them while it acts, and by the one who kills
-/// while nothing may be under way.
+/// True when the clients must stop. Each client holds the lock while it acts, and the killer holds it when no request
+/// may be in progress.
 type Gate = Arc<RwLock<bool>>;
 
-/// Kills while `go_on`; what the clients did, for people.
-pub(crate) async fn under(world: &mut World, chance: &mut Chance, go_on: impl Fn() -> bool) -> String {
+/// Kills while `continues`. Returns the counts of the clients' actions, for printing.
+pub(crate) async fn under(world: &mut World, chance: &mut Chance, continues: impl Fn() -> bool) -> String {
     let gate = Gate::default();
     let clients: Vec<_> = (0..SESSIONS)
         .map(|number| {
@@ -40,10 +40,10 @@ pub(crate) async fn under(world: &mut World, chance: &mut Chance, go_on: impl Fn
         })
         .collect();
     let passer_by = tokio::spawn(pass_by(world.client.clone(), Arc::clone(&gate), chance.fork()));
-    while go_on() {
+    while continues() {
         kill(world, chance).await;
         let _closed = gate.write().await;
-        if chance.below(4) == 0 && go_on() {
+        if chance.below(4) == 0 && continues() {
             world.spawn();
             sleep(Duration::from_millis(chance.below(START_MS))).await;
             world.kill().await;
@@ -93,14 +93,14 @@ async fn chat(mut client: ChatClient, gate: Gate) -> ChatClient {
     client
 }
 
-/// Does to anybody's sandbox what must not hurt.
+/// Sends harmless requests to other sessions' sandboxes.
 async fn pass_by(client: Client, gate: Gate, mut chance: Chance) {
     loop {
         let is_over = gate.read().await;
         if *is_over {
             return;
         }
-        // Whatever it answers: the owners of the sandboxes would notice.
+        // Any result is fine: the owners of the sandboxes would notice a change.
         if let Ok(listed) = client.list(&ListSandboxes::default()).await
             && !listed.sandboxes.is_empty()
         {

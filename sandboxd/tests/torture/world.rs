@@ -1,4 +1,4 @@
-//! One installation: its daemon's process, how it is killed, and what was found.
+//! One installation: its daemon's process, its kills, and its findings.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use tokio::time::{sleep, timeout};
 use crate::inventory;
 use test_daemon::{Home, TOKEN, free_port};
 
-/// How long a daemon may take until it is ready, whatever it was killed in.
+/// Time limit for readiness, after any kill.
 const READY: Duration = Duration::from_secs(10);
 
-/// How long what was asked for may take to show on the host.
+/// Time limit until a request's effect is visible on the host.
 const SETTLED: Duration = Duration::from_secs(30);
 
-/// How long a stop may take.
+/// Time limit of a stop.
 const STOPPED: Duration = Duration::from_secs(40);
 
 pub(crate) const RUNNING_AT_ONCE: &str = "4";
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Notes something that should not be.
+    /// Records a violation.
     pub(crate) fn found(&mut self, what: impl std::fmt::Display) {
         let line = format!("daemon {}, after {} kills: {what}", self.number, self.kills);
         println!("FOUND {line}");
@@ -65,7 +65,7 @@ impl World {
         self.found.push(line);
     }
 
-    /// Writes a line between those of the daemon.
+    /// Writes a line to the daemon's log.
     pub(crate) fn log(&self, line: &str) {
         use std::io::Write;
         let _ = writeln!(self.log_file(), "=== {line}");
@@ -81,7 +81,7 @@ impl World {
         self.home.path().join("seam")
     }
 
-    /// From now on the daemon ends where this says.
+    /// Makes the daemon end at this seam.
     pub(crate) fn arm(&self, seam: &str) {
         self.log(&format!("armed: {seam}"));
         let file = self.seam_file();
@@ -93,7 +93,7 @@ impl World {
         let _ = fs::remove_file(self.seam_file());
     }
 
-    /// Starts the daemon and does not wait for it.
+    /// Starts the daemon without waiting for it.
     pub(crate) fn spawn(&mut self) {
         let mut command = self.home.program(&["serve"]);
         command.env("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0");
@@ -102,7 +102,7 @@ impl World {
         self.child = Some(command.spawn().unwrap());
     }
 
-    /// Starts the daemon, which must be ready in time.
+    /// Starts the daemon, which must become ready in time.
     pub(crate) async fn start(&mut self) {
         let began = Instant::now();
         self.spawn();
@@ -137,7 +137,7 @@ impl World {
         self.log(&format!("kill {}", self.kills));
     }
 
-    /// Waits for the daemon to come to the seam it was armed with; whether it did.
+    /// Waits until the daemon ends at its seam. Returns whether it did.
     pub(crate) async fn dies_within(&mut self, limit: Duration) -> bool {
         let died = timeout(limit, self.child.as_mut().unwrap().wait()).await.is_ok();
         if died {
@@ -150,7 +150,7 @@ impl World {
         died
     }
 
-    /// Compares what the API lists with what there is. Nothing must be under way.
+    /// Compares the API's list with the host. No request may be in progress.
     pub(crate) async fn check(&mut self, when: &str) {
         let deadline = Instant::now() + SETTLED;
         loop {
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// Asks the daemon to stop; nothing of it may be left but the volume of disks.
+    /// Stops the daemon. Only the disks' volume may be left.
     pub(crate) async fn end(&mut self) {
         let mut child = self.child.take().unwrap();
         kill_process(Pid::from_raw(child.id().unwrap().cast_signed()).unwrap(), Signal::TERM).unwrap();

@@ -1,4 +1,4 @@
-//! The editor.
+//! The text editor tool.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use bash_tools::tools::{Result, Toolkit};
 use futures::future::join_all;
 
 use super::meddler::Meddler;
-use crate::place::{Place, key, limits as limits_of_tools, over_each_provider, run};
+use crate::fixture::{Fixture, key, limits as limits_of_tools, over_each_provider, run};
 
 over_each_provider!(
-    a_file_is_made_looked_at_and_edited,
+    a_file_is_created_viewed_and_edited,
     a_long_file_is_shown_in_parts,
-    changes_at_once_are_all_made,
-    what_others_change_meanwhile_is_not_lost,
+    concurrent_changes_are_all_made,
+    changes_by_others_are_not_lost,
     a_file_with_cr_lf_keeps_it,
     a_file_without_a_last_line_end_keeps_that,
-    a_directory_is_looked_at,
-    names_of_any_kind_are_no_trouble,
+    a_directory_is_viewed,
+    unusual_names_work,
 );
 
 async fn view(tools: &Toolkit, path: &str, view_range: Option<(i64, i64)>) -> Result<String> {
@@ -35,8 +35,8 @@ async fn insert(tools: &Toolkit, path: &str, insert_line: usize, text: &str) -> 
     tools.edit(input).await
 }
 
-async fn a_file_is_made_looked_at_and_edited(place: &Place) {
-    let tools = place.tools("1");
+async fn a_file_is_created_viewed_and_edited(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let path = || "src/it's.txt".to_owned();
     let file_text = "one\ntwo\nthree\n".to_owned();
     tools.edit(EditorInput::Create { path: path(), file_text }).await.unwrap();
@@ -47,8 +47,8 @@ async fn a_file_is_made_looked_at_and_edited(place: &Place) {
     let replace = |old: &str, new: &str| {
         tools.edit(EditorInput::StrReplace { path: path(), old_str: old.into(), new_str: new.into() })
     };
-    let told = replace("two", "2\n2.5").await.unwrap();
-    assert!(told.contains("     2\t2\n     3\t2.5\n"), "{told}");
+    let reported = replace("two", "2\n2.5").await.unwrap();
+    assert!(reported.contains("     2\t2\n     3\t2.5\n"), "{reported}");
     assert!(replace("two", "x").await.unwrap_err().to_string().contains("verbatim"));
     let insert = EditorInput::Insert { path: path(), insert_line: 1, insert_text: "1.5".into() };
     tools.edit(insert).await.unwrap();
@@ -57,8 +57,8 @@ async fn a_file_is_made_looked_at_and_edited(place: &Place) {
     assert_eq!(tools.edit(missing).await.unwrap_err().to_string(), "File not found: missing");
 }
 
-async fn a_directory_is_looked_at(place: &Place) {
-    let tools = place.tools("1");
+async fn a_directory_is_viewed(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(
         &tools,
         "mkdir -p d/e/f .hidden; touch 'd/a file' d/e/g d/.secret d/e/f/deep; ln -s /etc/passwd d/link",
@@ -72,36 +72,36 @@ async fn a_directory_is_looked_at(place: &Place) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_cannot_be_read_does_not_look_empty() {
-    let place = Place::docker().await;
-    let tools = place.tools("1");
+    let fixture = Fixture::docker().await;
+    let tools = fixture.tools("1");
     run(&tools, "mkdir -p d/closed d/open closed; touch d/open/a closed/b; chmod 0 d/closed closed").await;
     let words = view(&tools, "closed", None).await.unwrap_err().to_string();
     assert!(words.contains("`path`") && words.contains("Permission denied"), "{words}");
     let listed = view(&tools, "d", None).await.unwrap();
     assert!(listed.starts_with("closed/\nopen/\nopen/a\n[not everything"), "{listed}");
-    // It can be entered, and not be read.
+    // It can be entered but not read.
     run(&tools, "chmod 0100 closed").await;
     assert!(view(&tools, "closed", None).await.is_err());
 }
 
-async fn what_others_change_meanwhile_is_not_lost(place: &Place) {
+async fn changes_by_others_are_not_lost(fixture: &Fixture) {
     let meddled = |times| {
         let limits = SessionLimits { max_open: 2, idle_ttl: Duration::from_secs(600) };
-        let meddler = Meddler::new(&place.provider, "echo more >>real/list", times);
+        let meddler = Meddler::new(&fixture.provider, "echo more >>real/list", times);
         Toolkit::new(Sessions::new(meddler, None, limits), key("1"), limits_of_tools())
     };
-    run(&place.tools("1"), "mkdir real; echo one >real/list; ln -s real/list list").await;
+    run(&fixture.tools("1"), "mkdir real; echo one >real/list; ln -s real/list list").await;
     replace(&meddled(2), "real/list", "one", "1").await.unwrap();
     insert(&meddled(1), "real/list", 1, "2").await.unwrap();
-    assert_eq!(run(&place.tools("1"), "cat real/list").await.stdout, "1\n2\nmore\nmore\nmore\n");
+    assert_eq!(run(&fixture.tools("1"), "cat real/list").await.stdout, "1\n2\nmore\nmore\nmore\n");
     let words = replace(&meddled(100), "real/list", "1", "x").await.unwrap_err().to_string();
     assert!(words.contains("`path`") && words.contains("nothing was changed"), "{words}");
-    replace(&place.tools("1"), "list", "1", "one").await.unwrap();
-    assert_eq!(run(&place.tools("1"), "head -n 1 list").await.stdout, "one\n");
+    replace(&fixture.tools("1"), "list", "1", "one").await.unwrap();
+    assert_eq!(run(&fixture.tools("1"), "head -n 1 list").await.stdout, "one\n");
 }
 
-async fn a_long_file_is_shown_in_parts(place: &Place) {
-    let tools = place.tools("1");
+async fn a_long_file_is_shown_in_parts(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(&tools, "seq 1 1000 >numbers; head -c 3000 /dev/zero | tr '\\0' x >line").await;
     for range in [None, Some((1, 1000)), Some((1, -1))] {
         let shown = view(&tools, "numbers", range).await.unwrap();
@@ -118,8 +118,8 @@ async fn a_long_file_is_shown_in_parts(place: &Place) {
     assert!(words.contains("`view_range`") && words.contains("1000 lines"), "{words}");
 }
 
-async fn changes_at_once_are_all_made(place: &Place) {
-    let tools = place.tools("1");
+async fn concurrent_changes_are_all_made(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(&tools, "for n in {1..12}; do echo \"<$n>\"; done >many").await;
     let changes = (1..=12).map(|n| {
         let tools = tools.clone();
@@ -131,8 +131,8 @@ async fn changes_at_once_are_all_made(place: &Place) {
     assert_eq!(run(&tools, "grep -c '\\[' many; grep -c '<' many").await.stdout, "12\n0\n");
 }
 
-async fn a_file_with_cr_lf_keeps_it(place: &Place) {
-    let tools = place.tools("1");
+async fn a_file_with_cr_lf_keeps_it(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(&tools, "printf 'one\\r\\ntwo\\r\\nthree\\r\\n' >dos").await;
     assert_eq!(view(&tools, "dos", None).await.unwrap(), "     1\tone\n     2\ttwo\n     3\tthree\n");
     replace(&tools, "dos", "one\ntwo", "1\n2\n2.5").await.unwrap();
@@ -140,8 +140,8 @@ async fn a_file_with_cr_lf_keeps_it(place: &Place) {
     assert_eq!(run(&tools, "cat dos").await.stdout, "1\r\n2\r\n2.5\r\nthree\r\n4");
 }
 
-async fn a_file_without_a_last_line_end_keeps_that(place: &Place) {
-    let tools = place.tools("1");
+async fn a_file_without_a_last_line_end_keeps_that(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(&tools, "printf 'a\\nb' >open; : >empty; chmod 755 open").await;
     replace(&tools, "open", "b", "c").await.unwrap();
     assert_eq!(run(&tools, "cat open").await.stdout, "a\nc");
@@ -154,8 +154,8 @@ async fn a_file_without_a_last_line_end_keeps_that(place: &Place) {
     assert_eq!(view(&tools, "empty", None).await.unwrap(), "     1\tx\n");
 }
 
-async fn names_of_any_kind_are_no_trouble(place: &Place) {
-    let tools = place.tools("1");
+async fn unusual_names_work(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     run(&tools, "mkdir -p ./-d ./- 'e\nf'; touch ./-d/-x ./-/y $'e\\nf/a\\tb' ./-d/d; mkdir none").await;
     assert_eq!(view(&tools, "-d", None).await.unwrap(), "-x\nd");
     assert_eq!(view(&tools, "-", None).await.unwrap(), "y");

@@ -1,4 +1,4 @@
-//! A provider in which somebody else is quick: each time a file has been read, a command changes it.
+//! A provider with a concurrent writer: each time a file has been read, a command changes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use futures::StreamExt;
 pub(super) struct Meddler {
     inner: Arc<dyn Provider>,
     script: &'static str,
-    /// How often it will be quick.
+    /// The number of changes it will make.
     left: AtomicUsize,
 }
 

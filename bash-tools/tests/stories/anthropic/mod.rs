@@ -1,4 +1,4 @@
-//! The tools that Anthropic's models know.
+//! The tools of Anthropic's models.
 
 mod editor;
 mod meddler;

@@ -1,19 +1,19 @@
-//! The shell that remembers: what it remembers.
+//! The persistent shell: the state that it keeps.
 
 use bash_tools::tools::anthropic::ShellInput;
 use bash_tools::tools::{BashOutput, Error, Toolkit};
 use tokio_util::sync::CancellationToken;
 
-use crate::place::{Place, all, over_each_provider, run};
+use crate::fixture::{Fixture, all, over_each_provider, run};
 
 over_each_provider!(
-    a_shell_remembers_until_it_is_restarted,
-    any_variable_is_remembered,
-    what_every_command_has_of_its_own_is_not_remembered,
-    functions_of_any_name_are_remembered_and_in_nobodys_way,
-    options_aliases_and_traps_are_remembered,
-    places_are_remembered,
-    lines_are_the_commands_own,
+    a_shell_keeps_its_state_until_a_restart,
+    every_kind_of_variable_is_kept,
+    variables_of_each_command_are_not_kept,
+    functions_of_any_name_are_kept_and_do_not_break_the_tool,
+    options_aliases_and_traps_are_kept,
+    directories_are_kept,
+    line_numbers_are_those_of_the_command,
 );
 
 pub(super) async fn shell(tools: &Toolkit, command: &str) -> BashOutput {
@@ -26,26 +26,26 @@ pub(super) async fn restart(tools: &Toolkit) -> BashOutput {
     all(tools.shell(restart, CancellationToken::new())).await.pop().unwrap()
 }
 
-/// Runs commands one after the other; each must write what stands beside it, and nothing else.
+/// Runs commands one after the other. Each must write exactly the text beside it.
 pub(super) async fn write(tools: &Toolkit, commands: &[(&str, &str)]) {
     for (command, wanted) in commands {
-        let told = shell(tools, command).await;
-        let told = (told.stdout.as_str(), told.stderr.as_str(), told.exit_code);
-        assert_eq!(told, (*wanted, "", 0), "{command}");
+        let reported = shell(tools, command).await;
+        let reported = (reported.stdout.as_str(), reported.stderr.as_str(), reported.exit_code);
+        assert_eq!(reported, (*wanted, "", 0), "{command}");
     }
 }
 
-async fn a_shell_remembers_until_it_is_restarted(place: &Place) {
-    let tools = place.tools("1");
+async fn a_shell_keeps_its_state_until_a_restart(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let begun = r#"mkdir -p "a b" && cd "a b"; x=$'one\ntwo'; export y="it's"; list=(1 "2 3"); declare -A map=([k]=v); greet() { echo "hi $1"; }; alias ll='ls -l'; shopt -s expand_aliases; set -u; umask 027"#;
     assert_eq!(shell(&tools, begun).await.exit_code, 0);
-    let told = shell(
+    let reported = shell(
         &tools,
         r#"pwd; echo "$x|$y|${list[1]}|${map[k]}"; greet you; bash -c 'echo $y'; type -t ll; umask"#,
     )
     .await;
     let wanted = "/vercel/sandbox/workspace/a b\none\ntwo|it's|2 3|v\nhi you\nit's\nalias\n0027\n";
-    assert_eq!((told.stdout.as_str(), told.stderr.as_str(), told.exit_code), (wanted, "", 0));
+    assert_eq!((reported.stdout.as_str(), reported.stderr.as_str(), reported.exit_code), (wanted, "", 0));
     assert_ne!(shell(&tools, "echo $nothing").await.exit_code, 0, "set -u holds");
     assert_eq!(shell(&tools, "unset x; echo \"${x-gone}\"").await.stdout, "gone\n");
     assert_eq!(shell(&tools, "echo \"${x-gone}\"").await.stdout, "gone\n");
@@ -62,8 +62,8 @@ async fn a_shell_remembers_until_it_is_restarted(place: &Place) {
     assert!(matches!(refused[..], [Err(Error::BadInput { field: "command", .. })]), "{refused:?}");
 }
 
-async fn any_variable_is_remembered(place: &Place) {
-    let tools = place.tools("1");
+async fn every_kind_of_variable_is_kept(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     write(
         &tools,
         &[
@@ -81,7 +81,7 @@ async fn any_variable_is_remembered(place: &Place) {
             ),
             ("f() { local IFS=';' g; g; }; g() { local IFS=/; exit; }; after=1; f x y z", ""),
             ("echo $after $#; x='a b'; printf '[%s]' $x", "1 2\n[a][b]"),
-            // No program starts with this one.
+            // No program can start with this variable in its environment.
             ("export big=$(printf %0300000d 0); w=1", ""),
             ("echo ${#big} $w; unset big", "300000 1\n"),
             ("ls -d /; echo ${big-none}", "/\nnone\n"),
@@ -92,8 +92,8 @@ async fn any_variable_is_remembered(place: &Place) {
     assert_eq!(shell(&tools, "echo $?").await.stdout, "7\n");
 }
 
-async fn what_every_command_has_of_its_own_is_not_remembered(place: &Place) {
-    let tools = place.tools("1");
+async fn variables_of_each_command_are_not_kept(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let mark = "echo ${SANDBOX_COMMAND_ID-}${BASH_TOOLS_COMMAND-}";
     let first = shell(&tools, mark).await.stdout;
     let second = shell(&tools, mark).await.stdout;
@@ -103,8 +103,8 @@ async fn what_every_command_has_of_its_own_is_not_remembered(place: &Place) {
     assert_eq!(mine.exit_code, 0, "{mine:?}");
 }
 
-async fn functions_of_any_name_are_remembered_and_in_nobodys_way(place: &Place) {
-    let tools = place.tools("1");
+async fn functions_of_any_name_are_kept_and_do_not_break_the_tool(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     let theirs = "cd mv printf set shopt declare trap eval mapfile echo rm exit unset";
     let define = format!("for f in {theirs}; do builtin eval \"$f() {{ :; }}\"; done; kept=1");
     write(
@@ -126,8 +126,8 @@ async fn functions_of_any_name_are_remembered_and_in_nobodys_way(place: &Place) 
     .await;
 }
 
-async fn options_aliases_and_traps_are_remembered(place: &Place) {
-    let tools = place.tools("1");
+async fn options_aliases_and_traps_are_kept(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     write(
         &tools,
         &[
@@ -158,8 +158,8 @@ async fn options_aliases_and_traps_are_remembered(place: &Place) {
     assert_eq!(shell(&tools, "set +x").await.stderr, "++ set +x\n");
 }
 
-async fn places_are_remembered(place: &Place) {
-    let tools = place.tools("1");
+async fn directories_are_kept(fixture: &Fixture) {
+    let tools = fixture.tools("1");
     write(
         &tools,
         &[
@@ -170,15 +170,18 @@ async fn places_are_remembered(place: &Place) {
         ],
     )
     .await;
-    let told = shell(&tools, "pwd").await;
-    assert_eq!(told.stdout, "/vercel/sandbox/workspace\n");
-    assert!(told.stderr.contains("/vercel/sandbox/workspace/gone is gone"), "{told:?}");
+    let reported = shell(&tools, "pwd").await;
+    assert_eq!(reported.stdout, "/vercel/sandbox/workspace\n");
+    assert!(reported.stderr.contains("/vercel/sandbox/workspace/gone is gone"), "{reported:?}");
 }
 
-async fn lines_are_the_commands_own(place: &Place) {
-    let tools = place.tools("1");
-    let told = shell(&tools, "nosuch1\nnosuch2").await;
-    assert!(told.stderr.contains("line 1: nosuch1") && told.stderr.contains("line 2: nosuch2"), "{told:?}");
+async fn line_numbers_are_those_of_the_command(fixture: &Fixture) {
+    let tools = fixture.tools("1");
+    let reported = shell(&tools, "nosuch1\nnosuch2").await;
+    assert!(
+        reported.stderr.contains("line 1: nosuch1") && reported.stderr.contains("line 2: nosuch2"),
+        "{reported:?}"
+    );
     for (command, wanted) in
         [("cat <<EOF\nfoo", "foo\n"), ("echo a \\", "a \\\n"), ("# nothing", ""), ("", ""), ("echo \"", "")]
     {

@@ -1,4 +1,4 @@
-//! Commands end in one way, with all that they started, in time.
+//! Commands end once, in time, and with all processes that they started.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use super::{Story, WELL, hear};
 use crate::vercel_fake::Trouble;
 
 #[tokio::test]
-async fn a_command_ends_with_all_that_it_started() {
+async fn a_command_ends_with_all_its_processes() {
     let story = Story::begin().await;
     let script = "echo so far; setsid sleep 1115 & (trap '' TERM; sleep 1115) & sleep 1115";
-    let heard = hear(story.start(script, 1).await.unwrap()).await;
-    assert_eq!(heard.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
-    assert_eq!(heard.stdout, "so far\n");
+    let received = hear(story.start(script, 1).await.unwrap()).await;
+    assert_eq!(received.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
+    assert_eq!(received.stdout, "so far\n");
     story.nothing_runs("1115").await;
 
     let mut running = story.start(&script.replace("1115", "1116"), 60).await.unwrap();
@@ -25,31 +25,34 @@ async fn a_command_ends_with_all_that_it_started() {
 
     let server = story.run("sleep 1117 >/dev/null 2>&1 & echo started").await;
     assert_eq!(server.end, WELL);
-    assert!(!story.output("pgrep -fx 'sleep 1117'").await.is_empty(), "a server outlives what started it");
+    assert!(
+        !story.output("pgrep -fx 'sleep 1117'").await.is_empty(),
+        "a server outlives the command that started it"
+    );
 }
 
 #[tokio::test]
-async fn who_leaves_while_a_command_starts_ends_it() {
+async fn a_caller_that_disconnects_during_the_start_ends_the_command() {
     let story = Story::begin().await;
     {
         let starting = story.start("sleep 1118", 60);
         tokio::pin!(starting);
         assert!(futures::poll!(&mut starting).is_pending());
     }
-    until("it was ended", || async { story.fake.count("POST", "/kill") == 1 }).await;
+    until("the command was ended", || async { story.fake.count("POST", "/kill") == 1 }).await;
     story.nothing_runs("1118").await;
 }
 
 #[tokio::test]
-async fn a_timeout_is_told_in_time_though_nothing_can_be_ended() {
+async fn a_timeout_is_reported_in_time_even_if_no_process_can_be_ended() {
     let story = Story::begin().await;
     let running = story.start("echo so far; exec sleep 1120", 1).await.unwrap();
     story.fake.meet("POST", "/kill", Trouble::Hang);
     story.fake.meet("POST", "/cmd", Trouble::Hang);
     let began = Instant::now();
-    let heard = hear(running).await;
-    assert_eq!(heard.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
-    assert_eq!(heard.stdout, "so far\n");
+    let received = hear(running).await;
+    assert_eq!(received.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
+    assert_eq!(received.stdout, "so far\n");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     until("both were tried", || async { story.fake.count("POST", "/cmd") == 2 }).await;
     // Vercel itself ends it.
@@ -57,16 +60,16 @@ async fn a_timeout_is_told_in_time_though_nothing_can_be_ended() {
 }
 
 #[tokio::test]
-async fn an_own_exit_code_is_no_timeout() {
+async fn exit_code_124_is_not_a_timeout() {
     let story = Story::begin().await;
     for code in [124, 137] {
-        let heard = story.run(&format!("exit {code}")).await;
-        assert_eq!(heard.end, Some(End { exit_code: code, reason: EndReason::Exited }));
+        let received = story.run(&format!("exit {code}")).await;
+        assert_eq!(received.end, Some(End { exit_code: code, reason: EndReason::Exited }));
     }
 }
 
 #[tokio::test]
-async fn scripts_may_be_longer_than_an_argument() {
+async fn scripts_can_be_longer_than_an_argument() {
     let story = Story::begin().await;
     let lines = "# é, a comment of a line\n".repeat(20_000);
     let script = format!("{lines}echo \"$# $0\"; cat <<'END'\n$HOME\nEND\n");
@@ -78,7 +81,7 @@ async fn scripts_may_be_longer_than_an_argument() {
 }
 
 #[tokio::test]
-async fn a_command_goes_with_its_machine() {
+async fn a_command_ends_with_its_machine() {
     let story = Story::begin().await;
     story.fake.meet("POST", "/cmd", Trouble::EndAfter(2));
     let mut running = story.start("echo begun; sleep 1; echo more; sleep 1112", 30).await.unwrap();
@@ -94,11 +97,11 @@ async fn a_command_goes_with_its_machine() {
 }
 
 #[tokio::test]
-async fn a_command_has_variables_of_its_own_and_leaves_none() {
+async fn a_command_has_its_own_variables_and_leaves_none() {
     let story = Story::begin().await;
     let mut command = Command::new("echo \"$OWN\"; bash -c 'echo \"$OWN\"'", Duration::from_secs(20));
     command.environment = Environment::default().with("OWN", "a 'b' é");
-    let heard = hear(story.vercel.run(&story.sandbox, command).await.unwrap()).await;
-    assert_eq!((heard.end, heard.stdout.as_str()), (WELL, "a 'b' é\na 'b' é\n"));
+    let received = hear(story.vercel.run(&story.sandbox, command).await.unwrap()).await;
+    assert_eq!((received.end, received.stdout.as_str()), (WELL, "a 'b' é\na 'b' é\n"));
     assert_eq!(story.output("echo \"${OWN-none}\"").await, "none\n");
 }

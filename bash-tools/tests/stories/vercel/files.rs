@@ -1,4 +1,4 @@
-//! Files go as archives and come as bytes.
+//! File transfers: uploads as archives, downloads as bytes.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ fn archive(names: &[&str]) -> Vec<Bytes> {
 }
 
 #[tokio::test]
-async fn files_are_read_in_parts_and_told_from_sandboxes() {
+async fn files_are_read_in_parts_and_missing_files_and_sandboxes_are_distinguished() {
     let story = Story::begin().await;
     let content: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
     story.vercel.write_file(&story.sandbox, "a/ä b", content.clone().into()).await.unwrap();
@@ -51,7 +51,7 @@ async fn files_are_read_in_parts_and_told_from_sandboxes() {
 }
 
 #[tokio::test]
-async fn an_archive_is_unpacked_in_the_workspace_as_it_comes() {
+async fn an_archive_is_unpacked_in_the_workspace() {
     let story = Story::begin().await;
     let long = format!("{}/deep", "d".repeat(150));
     let parts = archive(&["run", "a/b c", &long]);
@@ -61,7 +61,7 @@ async fn an_archive_is_unpacked_in_the_workspace_as_it_comes() {
 
     story.fake.stop_all();
     let again = futures::stream::iter(parts.clone().into_iter().map(Ok)).boxed();
-    story.vercel.unpack(&story.sandbox, again).await.expect("a machine that stopped is woken before");
+    story.vercel.unpack(&story.sandbox, again).await.expect("a stopped machine is woken first");
 
     let broken = parts.into_iter().take(2).map(Ok).chain([Err(std::io::Error::other("disk"))]);
     let unreadable = story.vercel.unpack(&story.sandbox, futures::stream::iter(broken).boxed()).await;

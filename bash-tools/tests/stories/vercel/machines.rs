@@ -1,15 +1,15 @@
-//! Machines stop, are woken, and are made anew.
+//! Machines stop, are woken, and are recreated.
 
 use std::time::Duration;
 
 use bash_tools::provider::{Command, Error, GitSource, Provider, SandboxId, VercelWish};
 
 use super::Story;
-use crate::place::key;
-use crate::vercel_fake::{Trouble, wish};
+use crate::fixture::key;
+use crate::vercel_fake::{Trouble, request};
 
 #[tokio::test]
-async fn an_app_that_starts_anew_finds_its_sandbox() {
+async fn a_restarted_app_finds_its_sandbox() {
     let story = Story::begin().await;
     story.output("echo kept >file").await;
     let again = story.fake.provider().open(&key("1")).await.unwrap();
@@ -19,7 +19,7 @@ async fn an_app_that_starts_anew_finds_its_sandbox() {
 }
 
 #[tokio::test]
-async fn a_machine_that_has_stopped_is_woken_by_whatever_is_done() {
+async fn a_stopped_machine_is_woken_by_every_operation() {
     let story = Story::begin().await;
     story.output("echo kept >file").await;
     story.fake.stop_all();
@@ -32,27 +32,27 @@ async fn a_machine_that_has_stopped_is_woken_by_whatever_is_done() {
     story.fake.stop_all();
     story.vercel.url(&story.sandbox, 3000).await.unwrap();
     assert_eq!(story.output("cat file").await, "new");
-    // It is known from then on.
+    // From now on the stop is known.
     let asked = story.fake.count("POST", "/cmd");
     story.output("true").await;
     assert_eq!(story.fake.count("POST", "/cmd"), asked + 1);
 }
 
 #[tokio::test]
-async fn a_release_stops_the_machine_and_keeps_what_persists() {
+async fn a_release_stops_the_machine_and_keeps_its_files() {
     for (persistent, left) in [(true, "kept\n"), (false, "")] {
-        let story = Story::with(VercelWish { persistent, ..wish() }).await;
+        let story = Story::with(VercelWish { persistent, ..request() }).await;
         story.output("echo kept >file").await;
         story.vercel.release(&story.sandbox).await.unwrap();
         assert_eq!(story.fake.count("POST", "/stop"), 1);
         story.vercel.release(&story.sandbox).await.unwrap();
-        assert_eq!(story.fake.count("POST", "/stop"), 1, "once is enough");
+        assert_eq!(story.fake.count("POST", "/stop"), 1, "one stop request is enough");
         assert_eq!(story.output("cat file 2>/dev/null || true").await, left);
     }
 }
 
 #[tokio::test]
-async fn a_machine_that_is_stopping_is_waited_for() {
+async fn an_operation_waits_for_a_stopping_machine() {
     let story = Story::begin().await;
     story.fake.meet("POST", "/cmd", Trouble::Refuse(422, "sandbox_stopping"));
     story.fake.meet("GET", "/bash-tools-chat-1", Trouble::Refuse(422, "sandbox_snapshotting"));
@@ -65,7 +65,7 @@ async fn a_machine_that_is_stopping_is_waited_for() {
 }
 
 #[tokio::test]
-async fn another_with_the_same_name_is_not_the_same_sandbox() {
+async fn a_sandbox_recreated_by_others_under_the_name_is_a_new_one() {
     let story = Story::begin().await;
     story.fake.provider().delete(&story.sandbox).await.unwrap();
     let other = story.vercel.open(&key("1")).await.unwrap();
@@ -80,7 +80,7 @@ async fn another_with_the_same_name_is_not_the_same_sandbox() {
 }
 
 #[tokio::test]
-async fn lost_files_are_a_new_sandbox() {
+async fn lost_files_count_as_a_new_sandbox() {
     let story = Story::begin().await;
     story.fake.meet("GET", "/bash-tools-chat-1", Trouble::Refuse(410, "snapshot_not_found"));
     let opened = story.vercel.open(&key("1")).await.unwrap();
@@ -92,7 +92,7 @@ async fn lost_files_are_a_new_sandbox() {
 }
 
 #[tokio::test]
-async fn two_who_open_at_once_have_the_same() {
+async fn concurrent_opens_share_one_sandbox() {
     let story = Story::begin().await;
     let others = [story.fake.provider(), story.fake.provider(), story.fake.provider()];
     let key = key("2");
@@ -100,7 +100,7 @@ async fn two_who_open_at_once_have_the_same() {
     let opened: Vec<_> = opened.into_iter().map(Result::unwrap).collect();
     assert!(opened.iter().all(|it| it.sandbox == opened[0].sandbox));
     assert_eq!(opened.iter().filter(|it| it.is_new).count(), 1);
-    // The same, where one is not seen and yet there.
+    // The same if one request does not see the sandbox of the other.
     story.fake.meet("GET", "/bash-tools-chat-2", Trouble::Refuse(404, "not_found"));
     assert_eq!(story.vercel.open(&key).await.unwrap().sandbox, opened[0].sandbox);
 }
@@ -114,7 +114,7 @@ async fn a_repository_is_in_the_workspace() {
     assert!(made.unwrap().success());
     let url = format!("file://{}", origin.path().display());
     let source = GitSource { url, revision: Some("main".into()), depth: Some(1) };
-    let story = Story::with(VercelWish { source: Some(source), ..wish() }).await;
+    let story = Story::with(VercelWish { source: Some(source), ..request() }).await;
     let listed =
         "git status --porcelain; git log --format=%s; find . -name .git -prune -o -type f -print | sort";
     assert_eq!(story.output(listed).await, "first\n./.hidden\n./src/s\n./workspace/w\n");
@@ -124,7 +124,7 @@ async fn a_repository_is_in_the_workspace() {
 }
 
 #[tokio::test]
-async fn a_port_has_a_url_only_where_the_sandbox_was_made_with_it() {
+async fn a_port_has_a_url_only_if_the_sandbox_was_created_with_it() {
     let story = Story::begin().await;
     let url = story.vercel.url(&story.sandbox, 3000).await.unwrap();
     assert_eq!(url, "https://bash-tools-chat-1-3000.vercel.run");

@@ -1,4 +1,4 @@
-//! What is Vercel's alone: machines that stop, connections that break, an API that says no.
+//! Behaviour specific to Vercel: machines that stop, connections that break, and API errors.
 
 mod commands;
 mod files;
@@ -13,17 +13,17 @@ use bash_tools::provider::{
 use futures::StreamExt;
 use test_daemon::until;
 
-use crate::place::key;
-use crate::vercel_fake::{Fake, wish};
+use crate::fixture::key;
+use crate::vercel_fake::{Fake, request};
 
-/// A Vercel with one sandbox.
+/// A Vercel API with one sandbox.
 struct Story {
     fake: Fake,
     vercel: Vercel,
     sandbox: SandboxId,
 }
 
-/// What was heard of a command.
+/// The values and the end of a command.
 #[derive(Debug, Default)]
 struct Heard {
     stdout: String,
@@ -33,12 +33,12 @@ struct Heard {
 
 impl Story {
     async fn begin() -> Self {
-        Self::with(wish()).await
+        Self::with(request()).await
     }
 
-    async fn with(wish: VercelWish) -> Self {
+    async fn with(request: VercelWish) -> Self {
         let fake = Fake::start().await;
-        let vercel = fake.provider_of(wish);
+        let vercel = fake.provider_of(request);
         let sandbox = vercel.open(&key("1")).await.unwrap().sandbox;
         Self { fake, vercel, sandbox }
     }
@@ -53,13 +53,13 @@ impl Story {
     }
 
     async fn output(&self, script: &str) -> String {
-        let heard = self.run(script).await;
-        assert_eq!(heard.end.map(|end| end.exit_code), Some(0), "{script}: {heard:?}");
-        heard.stdout
+        let received = self.run(script).await;
+        assert_eq!(received.end.map(|end| end.exit_code), Some(0), "{script}: {received:?}");
+        received.stdout
     }
 
     async fn nothing_runs(&self, seconds: &str) {
-        until("what the command started is gone", || async {
+        until("all processes of the command have ended", || async {
             self.output(&format!("pgrep -fx 'sleep {seconds}' || true")).await.is_empty()
         })
         .await;
@@ -67,17 +67,17 @@ impl Story {
 }
 
 async fn hear(mut running: Running) -> Heard {
-    let mut heard = Heard::default();
+    let mut received = Heard::default();
     assert_eq!(running.next().await.unwrap().unwrap(), Event::Started);
     while let Some(event) = running.next().await {
         match event.unwrap() {
-            Event::Stdout(bytes) => heard.stdout += std::str::from_utf8(&bytes).unwrap(),
-            Event::Stderr(bytes) => heard.stderr += std::str::from_utf8(&bytes).unwrap(),
-            Event::Ended(end) => heard.end = Some(end),
+            Event::Stdout(bytes) => received.stdout += std::str::from_utf8(&bytes).unwrap(),
+            Event::Stderr(bytes) => received.stderr += std::str::from_utf8(&bytes).unwrap(),
+            Event::Ended(end) => received.end = Some(end),
             other => panic!("{other:?}"),
         }
     }
-    heard
+    received
 }
 
 const WELL: Option<End> = Some(End { exit_code: 0, reason: EndReason::Exited });

@@ -1,4 +1,4 @@
-//! An API that says no, breaks off, or is not to be understood.
+//! An API that rejects requests, breaks connections, or sends unreadable responses.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use bash_tools::provider::{Credentials, End, EndReason, Error, Provider, Vercel}
 use futures::StreamExt;
 
 use super::Story;
-use crate::place::key;
-use crate::vercel_fake::{Fake, PROJECT, TEAM, TOKEN, Trouble, wish};
+use crate::fixture::key;
+use crate::vercel_fake::{Fake, PROJECT, TEAM, TOKEN, Trouble, request};
 
 #[tokio::test]
-async fn who_is_told_to_wait_waits_and_no_longer_than_sensible() {
+async fn retry_after_is_honoured_up_to_a_limit() {
     let story = Story::begin().await;
     let began = Instant::now();
     story.fake.meet("POST", "/cmd", Trouble::TooMany(1));
@@ -30,7 +30,7 @@ async fn who_is_told_to_wait_waits_and_no_longer_than_sensible() {
 }
 
 #[tokio::test]
-async fn only_a_look_is_repeated() {
+async fn only_reads_are_retried() {
     let story = Story::begin().await;
     for trouble in [Trouble::Refuse(503, "unavailable"), Trouble::LoseAnswer] {
         story.fake.meet("GET", "/bash-tools-chat-1", trouble);
@@ -48,7 +48,7 @@ async fn only_a_look_is_repeated() {
     let failed = story.start("sleep 1111", 30).await.unwrap_err();
     assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
     let more = story.fake.count("POST", "/cmd") - commands;
-    assert!(more <= 2, "the command and what ends it, and not {more}");
+    assert!(more <= 2, "only the command and its end, not {more}");
     story.nothing_runs("1111").await;
 
     story.fake.meet("POST", "/fs/write", Trouble::LoseAnswer);
@@ -59,7 +59,7 @@ async fn only_a_look_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_taken_up_without_loss() {
+async fn a_broken_stream_is_resumed_without_loss() {
     let script = "for i in $(seq 1 50); do echo $i; echo é$i >&2; sleep 0.02; done; exit 7";
     let stdout: String = (1..=50).map(|i| format!("{i}\n")).collect();
     let stderr: String = (1..=50).map(|i| format!("é{i}\n")).collect();
@@ -68,30 +68,30 @@ async fn a_stream_that_breaks_is_taken_up_without_loss() {
     {
         let story = Story::begin().await;
         story.fake.meet("POST", "/cmd", trouble);
-        // The replay breaks, too, and once it ends as if that were all.
+        // The replay also breaks, and once it ends as if it were complete.
         story.fake.meet("GET", "/logs", Trouble::BreakAfter(20));
         story.fake.meet("GET", "/logs", Trouble::EndAfter(30));
-        let heard = story.run(script).await;
-        assert_eq!((heard.stdout.as_str(), heard.stderr.as_str()), (&*stdout, &*stderr), "{trouble:?}");
-        assert_eq!(heard.end, Some(End { exit_code: 7, reason: EndReason::Exited }), "{trouble:?}");
+        let received = story.run(script).await;
+        assert_eq!((received.stdout.as_str(), received.stderr.as_str()), (&*stdout, &*stderr), "{trouble:?}");
+        assert_eq!(received.end, Some(End { exit_code: 7, reason: EndReason::Exited }), "{trouble:?}");
         assert!(story.fake.count("GET", "/logs") >= 3);
     }
 }
 
 #[tokio::test]
-async fn a_replay_that_ends_early_is_not_the_whole() {
+async fn a_replay_that_ends_early_is_not_complete() {
     let story = Story::begin().await;
     let script = "for i in $(seq 1 20); do echo $i; sleep 0.02; done; sleep 0.3; echo last";
     story.fake.meet("POST", "/cmd", Trouble::BreakAfter(15));
     story.fake.meet("GET", "/logs", Trouble::EndAfter(18));
-    // By then it is known how it ended.
+    // By then its end is known.
     story.fake.meet("GET", "/logs", Trouble::EndAfter(3));
     let stdout: String = (1..=20).map(|i| format!("{i}\n")).collect();
     assert_eq!(story.output(script).await, stdout + "last\n");
 }
 
 #[tokio::test]
-async fn what_is_not_to_be_understood_is_given_up() {
+async fn unreadable_responses_are_errors() {
     let story = Story::begin().await;
     story.fake.meet("POST", "/cmd", Trouble::Without("/command", "id"));
     let broken = story.start("sleep 1113", 60).await.unwrap_err();
@@ -108,22 +108,22 @@ async fn what_is_not_to_be_understood_is_given_up() {
     story.fake.meet("POST", "/fs/read", Trouble::Redirect);
     let broken = story.vercel.read_file(&story.sandbox, "x", 0, 1).await.unwrap_err();
     assert!(matches!(broken, Error::Broken(_)), "{broken:?}");
-    assert_eq!(story.fake.count("POST", "/elsewhere"), 0, "the token goes nowhere else");
+    assert_eq!(story.fake.count("POST", "/elsewhere"), 0, "the token is not sent to another host");
 
     story.fake.meet("POST", "/cmd", Trouble::EndlessLine);
-    assert_eq!(story.run("echo once").await.stdout, "once\n", "its replay is sound");
+    assert_eq!(story.run("echo once").await.stdout, "once\n", "its replay is complete");
     story.fake.meet("POST", "/cmd", Trouble::EndlessLine);
     for _ in 0..9 {
         story.fake.meet("GET", "/logs", Trouble::EndlessLine);
     }
     let running = story.start("echo begun; exec sleep 1114", 60).await.unwrap();
-    let heard: Vec<_> = running.collect().await;
-    assert!(matches!(heard.last(), Some(Err(Error::Broken(_)))), "{heard:?}");
+    let received: Vec<_> = running.collect().await;
+    assert!(matches!(received.last(), Some(Err(Error::Broken(_)))), "{received:?}");
     story.nothing_runs("1114").await;
 }
 
 #[tokio::test]
-async fn who_says_nothing_is_not_waited_for_for_ever() {
+async fn a_silent_server_times_out() {
     let story = Story::begin().await;
     story.fake.meet("POST", "/cmd", Trouble::Hang);
     let began = Instant::now();
@@ -133,15 +133,15 @@ async fn who_says_nothing_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_is_told_without_the_token() {
+async fn a_rejected_token_is_reported_without_the_token() {
     let fake = Fake::start().await;
     let wrong = Credentials::new("wrong-t0ken".into(), TEAM.into(), PROJECT.into()).unwrap();
-    let vercel = Vercel::new(&fake.base, wrong, wish()).unwrap();
+    let vercel = Vercel::new(&fake.base, wrong, request()).unwrap();
     let error = vercel.open(&key("1")).await.unwrap_err();
     assert!(matches!(error, Error::Unauthenticated), "{error:?}");
     assert!(!format!("{vercel:?} {error:?} {error}").contains("t0ken"));
 
-    // Words that hold the token come in every kind of refusal.
+    // Every kind of error contains the token in its text.
     let vercel = fake.provider();
     for status in [400, 409, 429, 500] {
         fake.meet("POST", "/sandboxes", Trouble::Refuse(status, TOKEN));
@@ -152,16 +152,16 @@ async fn who_is_not_let_in_is_told_without_the_token() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_away_is_told() {
+async fn an_unreachable_provider_is_reported() {
     let credentials = Credentials::new(TOKEN.into(), TEAM.into(), PROJECT.into()).unwrap();
-    let vercel = Vercel::new("http://127.0.0.1:9/api", credentials, wish()).unwrap();
+    let vercel = Vercel::new("http://127.0.0.1:9/api", credentials, request()).unwrap();
     let broken = vercel.open(&key("1")).await.unwrap_err();
     assert!(matches!(broken, Error::Broken(_)) && broken.is_passing(), "{broken:?}");
     assert!(!format!("{broken:?}").contains(TEAM), "{broken:?}");
 }
 
 #[tokio::test]
-async fn the_stand_in_takes_no_wrong_request() {
+async fn the_fake_rejects_wrong_requests() {
     let story = Story::begin().await;
     let http = reqwest::Client::new();
     let base = format!("{}/v2/sandboxes", story.fake.base);

@@ -1,6 +1,5 @@
-//! A command: its start, its output, its end.
-//!
-//! Of a kill it does the least that Vercel might: one process gets the signal, and its children go on.
+//! A command: its start, its output, its end. A kill does the least that Vercel might do: one process gets the signal,
+//! and its children keep running.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::process::ExitStatusExt;
@@ -26,12 +25,12 @@ use super::{Refusal, State};
 
 pub(super) struct Command {
     id: String,
-    wish: Start,
+    request: Start,
     session: String,
     started_at: u64,
     began: Instant,
     pid: u32,
-    /// What it wrote, as lines of JSON.
+    /// Its output, as lines of JSON.
     log: Mutex<Vec<Bytes>>,
     progress: watch::Sender<Progress>,
 }
@@ -69,12 +68,12 @@ pub(super) async fn start(
     Path(session): Path<String>,
     body: Bytes,
 ) -> Result<Response, Refusal> {
-    let wish: Start = shared.body("cmd", &body)?;
-    let (waits, logs) = (wish.wait, wish.logs);
+    let request: Start = shared.body("cmd", &body)?;
+    let (waits, logs) = (request.wait, request.logs);
     let command = {
         let mut world = shared.world();
         let machine = world.machine(&session)?;
-        machine.start(wish)
+        machine.start(request)
     };
     if !waits {
         return Ok(Json(command.json()).into_response());
@@ -124,7 +123,7 @@ fn line(json: &Value) -> Bytes {
     format!("{json}\n").into()
 }
 
-/// Its output from the first byte to the last, and then maybe its end.
+/// Its output from the first byte to the last, and possibly its end.
 fn stream(
     first: impl futures::Stream<Item = Bytes> + Send + 'static,
     command: Arc<Command>,
@@ -149,11 +148,11 @@ fn stream(
 }
 
 impl Command {
-    /// Of a process that has just begun.
-    pub(super) fn of(id: String, session: String, wish: Start, mut child: Child) -> Arc<Self> {
+    /// The status of a process that has just started.
+    pub(super) fn of(id: String, session: String, request: Start, mut child: Child) -> Arc<Self> {
         let command = Arc::new(Self {
             id,
-            wish,
+            request,
             session,
             started_at: now_ms(),
             began: Instant::now(),
@@ -180,9 +179,9 @@ impl Command {
     fn first_json(&self) -> Value {
         json!({"command": {
             "id": self.id,
-            "name": self.wish.command,
-            "args": self.wish.args,
-            "cwd": self.wish.cwd.as_deref().unwrap_or(HOME),
+            "name": self.request.command,
+            "args": self.request.args,
+            "cwd": self.request.cwd.as_deref().unwrap_or(HOME),
             "sessionId": self.session,
             "exitCode": null,
             "startedAt": self.started_at,
@@ -190,9 +189,9 @@ impl Command {
     }
 }
 
-/// Waits for its end, and ends it where its time is over.
+/// Waits for its end, and ends it at its timeout.
 async fn wait(command: Arc<Command>, mut child: Child, drains: [tokio::task::JoinHandle<()>; 2]) {
-    let limit = command.wish.timeout.map_or(Duration::from_secs(300), Duration::from_millis);
+    let limit = command.request.timeout.map_or(Duration::from_secs(300), Duration::from_millis);
     let status = match timeout(limit, child.wait()).await {
         Ok(status) => status.unwrap(),
         Err(_) => {
@@ -200,7 +199,7 @@ async fn wait(command: Arc<Command>, mut child: Child, drains: [tokio::task::Joi
             child.wait().await.unwrap()
         }
     };
-    // What its children hold open is not waited for.
+    // Output that its children keep open is not awaited.
     for drain in drains {
         let _ = timeout(Duration::from_millis(200), drain).await;
     }
@@ -209,7 +208,7 @@ async fn wait(command: Arc<Command>, mut child: Child, drains: [tokio::task::Joi
     command.progress.send_modify(|progress| progress.ended = Some((exit_code, took)));
 }
 
-/// Takes what it writes, in whole characters.
+/// Reads its output, in complete characters.
 async fn drain(command: Arc<Command>, name: &'static str, mut from: impl AsyncRead + Unpin) {
     let (mut kept, mut part) = (Vec::new(), vec![0; 32 * 1024]);
     loop {
@@ -228,7 +227,7 @@ async fn drain(command: Arc<Command>, name: &'static str, mut from: impl AsyncRe
     }
 }
 
-/// How many bytes are no beginning of a character.
+/// The length of the prefix that ends with a complete character.
 fn whole_characters(bytes: &[u8]) -> usize {
     let mut at = 0;
     loop {

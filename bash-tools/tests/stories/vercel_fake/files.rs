@@ -1,4 +1,4 @@
-//! Files beneath /vercel/sandbox.
+//! Files below /vercel/sandbox.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -20,21 +20,21 @@ use super::{Refusal, State};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Place {
+pub(super) struct Target {
     path: String,
     cwd: Option<String>,
     recursive: Option<bool>,
 }
 
-impl Place {
-    /// Where that is here.
+impl Target {
+    /// The directory that stands for it here.
     fn under(&self, files: &Path) -> Result<PathBuf, Refusal> {
         let path = Path::new(self.cwd.as_deref().unwrap_or(HOME)).join(&self.path);
         here(files, &path).ok_or_else(|| Refusal::not_found("file"))
     }
 }
 
-/// A path of the sandbox, as it is here.
+/// A path of the sandbox on this machine.
 fn here(files: &Path, path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -51,10 +51,13 @@ pub(super) async fn mkdir(
     Segments(session): Segments<String>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    let place: Place = shared.body("mkdir", &body)?;
-    let path = place.under(&files_of(&shared, &session)?)?;
-    let made =
-        if place.recursive == Some(true) { std::fs::create_dir_all(path) } else { std::fs::create_dir(path) };
+    let target: Target = shared.body("mkdir", &body)?;
+    let path = target.under(&files_of(&shared, &session)?)?;
+    let made = if target.recursive == Some(true) {
+        std::fs::create_dir_all(path)
+    } else {
+        std::fs::create_dir(path)
+    };
     made.map_err(|error| Refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string()))?;
     Ok(Json(json!({})))
 }
@@ -64,8 +67,8 @@ pub(super) async fn read(
     Segments(session): Segments<String>,
     body: Bytes,
 ) -> Result<Response, Refusal> {
-    let place: Place = shared.body("read", &body)?;
-    let path = place.under(&files_of(&shared, &session)?)?;
+    let target: Target = shared.body("read", &body)?;
+    let path = target.under(&files_of(&shared, &session)?)?;
     if path.is_dir() {
         return Err(Refusal(StatusCode::BAD_REQUEST, "bad_request", "it is a directory".into()));
     }

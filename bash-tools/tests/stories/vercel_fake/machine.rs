@@ -1,4 +1,4 @@
-//! A machine, which is no more than a directory and the processes that have it.
+//! A machine: a directory and the processes that use it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use super::command::{Command, Start};
 
 pub(super) const HOME: &str = "/vercel/sandbox";
 
-/// What all processes of a machine have in their environment.
+/// A variable in the environment of all processes of a machine.
 const MACHINE: &str = "STORY_MACHINE";
 
-/// Puts the story's files where the sandbox has them, and becomes the command.
+/// Mounts the story's files at the sandbox's path, and then executes the command.
 const ENTER: &str = r#"mount --bind "$1" /vercel/sandbox && cd "$2" && shift 2 && exec "$@""#;
 
-/// Makes the directory that files are mounted on. Nothing is ever in it.
+/// Creates the directory that files are mounted on. It stays empty.
 pub(super) fn prepare() {
     std::fs::create_dir_all(HOME)
         .expect("the stories of Vercel need to be root, to mount files at /vercel/sandbox");
@@ -69,35 +69,35 @@ impl Machine {
         self.commands.get(id).cloned().ok_or_else(|| Refusal::not_found("command"))
     }
 
-    pub(super) fn start(&mut self, wish: Start) -> Arc<Command> {
+    pub(super) fn start(&mut self, request: Start) -> Arc<Command> {
         let id = format!("cmd_{}", self.commands.len() + 1);
         let child = Process::new("unshare")
             .args(["-m", "--", "bash", "-c", ENTER, "enter"])
             .arg(&self.files)
-            .arg(wish.cwd.as_deref().unwrap_or(HOME))
-            .arg(&wish.command)
-            .args(&wish.args)
+            .arg(request.cwd.as_deref().unwrap_or(HOME))
+            .arg(&request.command)
+            .args(&request.args)
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", HOME)
             .env(MACHINE, &self.id)
             .env("STORY_FILES", &self.files)
-            .envs(&wish.env)
+            .envs(&request.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
             .unwrap();
-        let command = Command::of(id.clone(), self.id.clone(), wish, child);
+        let command = Command::of(id.clone(), self.id.clone(), request, child);
         self.commands.insert(id, Arc::clone(&command));
         command
     }
 
-    /// Ends all that runs in it.
+    /// Ends all processes that run in it.
     pub(super) fn stop(&mut self) {
         self.has_stopped = true;
-        // No other machine has it, of no other story: it has the directory's name in it.
+        // No other machine, also of other stories, matches: the value contains the directory's name.
         let marks = [format!("{MACHINE}={}", self.id), format!("STORY_FILES={}", self.files.display())];
         for process in std::fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
             let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();

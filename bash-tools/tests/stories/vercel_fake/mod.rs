@@ -1,11 +1,9 @@
-//! What stands in for Vercel: its REST API on the loopback, as far as it is used, over commands that really run here.
-//!
-//! It takes nothing for granted: a request that Vercel's own client would not send is refused, and fails the story. And it can
-//! be told to misbehave. It is no sandbox: its commands are root's, in a mount namespace where a directory of the
-//! story's is /vercel/sandbox.
+//! A fake of Vercel's REST API on loopback, as far as the crate uses it. Its commands really run here. It is strict: a
+//! request that Vercel's own client would not send is rejected and fails the story. Faults can be injected. It is not a
+//! sandbox: its commands run as root, in a mount namespace where a directory of the story is /vercel/sandbox.
 
+mod checks;
 mod command;
-mod door;
 mod files;
 mod machine;
 mod sandbox;
@@ -25,25 +23,25 @@ use tokio::net::TcpListener;
 use sandbox::World;
 pub(crate) use trouble::Trouble;
 
-/// What it lets in.
+/// The accepted token.
 pub(crate) const TOKEN: &str = "vercel-t0ken-of-the-story";
 pub(crate) const TEAM: &str = "team_story";
 pub(crate) const PROJECT: &str = "prj_story";
 
-/// A Vercel of one story's own.
+/// The fake for one story.
 pub(crate) struct Fake {
-    /// Its URL, with the path that the API is under.
+    /// Its URL, including the API's path.
     pub(crate) base: String,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     world: Mutex<World>,
-    /// What is to go wrong, and with which requests.
+    /// Faults to inject, and the requests that they apply to.
     troubles: Mutex<Vec<(String, Trouble)>>,
     /// Requests so far, as `POST …/cmd`.
-    heard: Mutex<Vec<String>>,
-    /// What was wrong with requests.
+    received: Mutex<Vec<String>>,
+    /// Errors found in requests.
     violations: Mutex<Vec<String>>,
 }
 
@@ -54,7 +52,7 @@ impl Fake {
         let shared = Arc::new(Shared {
             world: Mutex::default(),
             troubles: Mutex::default(),
-            heard: Mutex::default(),
+            received: Mutex::default(),
             violations: Mutex::default(),
         });
         machine::prepare();
@@ -65,38 +63,38 @@ impl Fake {
             .route("/api/v3/sandboxes", post(sandbox::create))
             .with_state(Arc::clone(&shared))
             .layer(from_fn_with_state(Arc::clone(&shared), trouble::make))
-            .layer(from_fn_with_state(Arc::clone(&shared), door::keep));
+            .layer(from_fn_with_state(Arc::clone(&shared), checks::keep));
         tokio::spawn(axum::serve(listener, router).into_future());
         Self { base, shared }
     }
 
-    /// The provider, as an app has it.
+    /// The provider, as an app uses it.
     pub(crate) fn provider(&self) -> Vercel {
-        self.provider_of(wish())
+        self.provider_of(request())
     }
 
-    pub(crate) fn provider_of(&self, wish: VercelWish) -> Vercel {
+    pub(crate) fn provider_of(&self, request: VercelWish) -> Vercel {
         let credentials = Credentials::new(TOKEN.into(), TEAM.into(), PROJECT.into()).unwrap();
-        Vercel::new(&self.base, credentials, wish).unwrap()
+        Vercel::new(&self.base, credentials, request).unwrap()
     }
 
-    /// Lets the next request that ends like this, such as `POST …/cmd`, meet trouble. Several wait in line.
+    /// Injects a fault into the next request that ends like this, such as `POST …/cmd`. Several faults form a queue.
     pub(crate) fn meet(&self, method: &str, end: &str, trouble: Trouble) {
         self.shared.troubles.lock().unwrap().push((format!("{method} {end}"), trouble));
     }
 
-    /// How many requests ended like this.
+    /// The number of requests that ended like this.
     pub(crate) fn count(&self, method: &str, end: &str) -> usize {
-        let heard = self.shared.heard.lock().unwrap();
-        heard.iter().filter(|it| it.starts_with(&format!("{method} ")) && it.ends_with(end)).count()
+        let received = self.shared.received.lock().unwrap();
+        received.iter().filter(|it| it.starts_with(&format!("{method} ")) && it.ends_with(end)).count()
     }
 
-    /// Stops every machine, as Vercel does when its time is over.
+    /// Stops every machine, as Vercel does at its timeout.
     pub(crate) fn stop_all(&self) {
         self.shared.world().stop_all();
     }
 
-    /// What was wrong with requests so far.
+    /// All errors found in requests so far.
     pub(crate) fn violations(&self) -> Vec<String> {
         std::mem::take(&mut *self.shared.violations.lock().unwrap())
     }
@@ -118,15 +116,15 @@ impl Shared {
         self.world.lock().unwrap()
     }
 
-    /// Notes what is wrong with a request, and answers it.
+    /// Records an error in a request, and responds to it.
     fn violated(&self, what: String) -> Refusal {
         self.violations.lock().unwrap().push(what.clone());
         Refusal(StatusCode::BAD_REQUEST, "bad_request", what)
     }
 }
 
-/// What stories make sandboxes like.
-pub(crate) fn wish() -> VercelWish {
+/// The request with which stories create sandboxes.
+pub(crate) fn request() -> VercelWish {
     VercelWish {
         runtime: "node22".into(),
         vcpus: 2,
@@ -152,7 +150,7 @@ fn routes() -> Router<Arc<Shared>> {
         .route("/sessions/{session}/fs/read", post(files::read))
 }
 
-/// An answer that is no success, in Vercel's form.
+/// An error response, in Vercel's format.
 struct Refusal(StatusCode, &'static str, String);
 
 impl Refusal {

@@ -1,4 +1,4 @@
-//! Sandboxes with names and files, and the machines that they have in turn.
+//! Sandboxes with names and files, and the machines that they use one after the other.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 use super::machine::Machine;
 use super::{PROJECT, Refusal, State};
 
-/// How long a new machine takes to boot: as little as lets stories do something meanwhile.
+/// Boot time of a new machine: short, but long enough for a story to act meanwhile.
 const BOOT: Duration = Duration::from_millis(50);
 
-/// All that there is.
+/// The whole state.
 #[derive(Default)]
 pub(super) struct World {
     sandboxes: HashMap<String, Sandbox>,
@@ -33,7 +33,7 @@ struct Sandbox {
     persistent: bool,
     ports: Vec<u16>,
     machine: String,
-    /// Stands for /vercel/sandbox.
+    /// The directory that stands for /vercel/sandbox.
     files: TempDir,
 }
 
@@ -86,32 +86,32 @@ pub(super) struct Find {
 type Answer = Result<Json<Value>, Refusal>;
 
 pub(super) async fn create(shared: State, body: Bytes) -> Answer {
-    let wish: Create = shared.body("create", &body)?;
+    let request: Create = shared.body("create", &body)?;
     let is_plain = |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if wish.project_id != PROJECT
-        || wish.ports.len() > 15
-        || wish.runtime.is_some() == wish.image.is_some() && wish.image.is_some()
-        || wish.name.as_ref().is_some_and(|name| !is_plain(name) || name.is_empty() || name.len() > 63)
+    if request.project_id != PROJECT
+        || request.ports.len() > 15
+        || request.runtime.is_some() == request.image.is_some() && request.image.is_some()
+        || request.name.as_ref().is_some_and(|name| !is_plain(name) || name.is_empty() || name.len() > 63)
     {
         return Err(shared.violated(format!("create: {}", String::from_utf8_lossy(&body))));
     }
     tokio::time::sleep(BOOT).await;
     let files = TempDir::new().unwrap();
-    if let Some(Source::Git { url, revision, depth }) = &wish.source {
+    if let Some(Source::Git { url, revision, depth }) = &request.source {
         clone(url, revision.as_deref(), *depth, files.path().into()).await?;
     }
     let mut world = shared.world();
     world.made += 1;
-    let name = wish.name.unwrap_or_else(|| format!("sb-{}", world.made));
+    let name = request.name.unwrap_or_else(|| format!("sb-{}", world.made));
     if world.sandboxes.contains_key(&name) {
         return Err(Refusal(StatusCode::CONFLICT, "conflict", format!("{name} is there")));
     }
     let sandbox = Sandbox {
         name: name.clone(),
-        // Two of the same millisecond are two.
+        // Two sandboxes of the same millisecond need different ids.
         created_at: now_ms() + world.made,
-        persistent: wish.persistent.unwrap_or(true),
-        ports: wish.ports,
+        persistent: request.persistent.unwrap_or(true),
+        ports: request.ports,
         machine: String::new(),
         files,
     };
@@ -187,7 +187,7 @@ impl World {
         self.machines.insert(id, machine);
     }
 
-    /// A machine that runs.
+    /// A running machine.
     pub(super) fn machine(&mut self, session: &str) -> Result<&mut Machine, Refusal> {
         let machine = self.machines.get_mut(session).ok_or_else(|| Refusal::not_found("session"))?;
         if machine.has_stopped {
@@ -232,7 +232,7 @@ pub(super) fn now_ms() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// For handlers that are done with the world before they wait.
+/// For handlers that release the state before they wait.
 pub(super) fn files_of(shared: &Arc<super::Shared>, session: &str) -> Result<PathBuf, Refusal> {
     Ok(shared.world().machine(session)?.files.clone())
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with an answer.
+//! Faults in responses.
 
 use std::sync::Arc;
 
@@ -13,28 +13,28 @@ use serde_json::Value;
 
 use super::{Refusal, Shared};
 
-/// One of them.
+/// A fault.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Trouble {
-    /// Nothing is done.
+    /// The request is not carried out and gets an error.
     Refuse(u16, &'static str),
-    /// Nothing is done, and it may be tried again after so many seconds.
+    /// The request is not carried out, and may be retried after this number of seconds.
     TooMany(u64),
-    /// It is done, and the answer is lost.
+    /// The request is carried out, and the response is lost.
     LoseAnswer,
-    /// It is done, and the answer says that it was not.
+    /// The request is carried out, and the response reports an error.
     FailAfterwards,
-    /// Nothing is done and nothing is said.
+    /// The request is not carried out and gets no response.
     Hang,
-    /// The answer ends within the line that follows so many, as if the connection broke.
+    /// The response ends within the line after this number of lines, as if the connection broke.
     BreakAfter(usize),
-    /// The answer ends after so many lines, as if that were all.
+    /// The response ends after this number of lines, as if it were complete.
     EndAfter(usize),
-    /// It sends to `/elsewhere`.
+    /// A redirect to `/elsewhere`.
     Redirect,
-    /// A field is missing: the JSON pointer of what it is in, and its name.
+    /// A field is missing: the JSON pointer of its parent, and its name.
     Without(&'static str, &'static str),
-    /// The content type says more than it should.
+    /// The content type has an additional parameter.
     Charset,
     /// One endless line.
     EndlessLine,
@@ -91,7 +91,7 @@ fn refuse(status: u16, code: &'static str) -> Response {
     Refusal(StatusCode::from_u16(status).unwrap(), code, format!("trouble {status} {code}")).into_response()
 }
 
-/// So many lines of the answer; where it breaks, it does so within the next.
+/// This number of lines of the response. A broken response ends within the next line.
 fn broken(response: Response, lines: usize, is_error: bool) -> Response {
     let (mut head, body) = response.into_parts();
     head.headers.remove("content-length");
@@ -111,11 +111,11 @@ fn broken(response: Response, lines: usize, is_error: bool) -> Response {
         let end = if is_error { Err(std::io::Error::other("broken")) } else { Ok(Bytes::new()) };
         futures::stream::iter(vec![last, end])
     });
-    // Behind the end nothing is waited for.
+    // The stream does not wait after the end.
     let parts = parts.scan(false, |is_over, part| {
-        let go_on = !*is_over;
+        let continues = !*is_over;
         *is_over = !matches!(&part, Ok(bytes) if !bytes.is_empty());
-        std::future::ready(go_on.then_some(part))
+        std::future::ready(continues.then_some(part))
     });
     let parts = parts.take_while(|part| std::future::ready(!matches!(part, Ok(bytes) if bytes.is_empty())));
     Response::from_parts(head, Body::from_stream(parts))
@@ -139,7 +139,7 @@ async fn without(response: Response, of: &str, field: &str) -> Response {
     Response::from_parts(head, Body::from(take(&body)))
 }
 
-/// The first line, and then one without an end.
+/// The first line, and then an endless one.
 fn endless(response: Response) -> Response {
     let (head, body) = response.into_parts();
     let line = futures::stream::repeat(Bytes::from_static(&[b'x'; 65536])).map(Ok::<_, axum::Error>);

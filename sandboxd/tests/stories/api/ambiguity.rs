@@ -1,21 +1,25 @@
-//! Requests that a front and the daemon could read in two ways, and what every answer says of itself.
+//! Requests that a proxy and the daemon could parse differently, and the headers that every response carries.
 
 use sandbox_api::{ErrorCode, TOKEN_HEADER};
 use serde_json::json;
 
 use crate::support::harness::{Daemon, SOON, TOKEN};
-use crate::support::http::{Answer, Asker, Wire};
+use crate::support::http::{Answer, HttpClient, Wire};
 
-/// Of all the answers to what is sent at once, until the daemon hangs up.
+/// Statuses of all responses to what is sent at once, until the daemon closes the connection.
 async fn statuses(daemon: &Daemon, requests: &str) -> Vec<String> {
     let mut wire = Wire::to(daemon).await;
     wire.send(requests.as_bytes()).await.unwrap();
-    let heard = wire.until_hung_up(SOON).await;
-    String::from_utf8_lossy(&heard).split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].to_owned()).collect()
+    let received = wire.until_closed(SOON).await;
+    String::from_utf8_lossy(&received)
+        .split("HTTP/1.1 ")
+        .skip(1)
+        .map(|answer| answer[..3].to_owned())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_in_two_ways_is_refused_and_its_connection_ends() {
+async fn an_ambiguous_request_is_rejected_and_its_connection_closed() {
     let daemon = Daemon::start().await;
     let token = format!("{TOKEN_HEADER}: {TOKEN}");
     let refused = [
@@ -49,12 +53,12 @@ async fn what_is_read_in_two_ways_is_refused_and_its_connection_ends() {
         answer.refused(ErrorCode::InvalidRequest, request);
         assert_eq!(answer.header("connection"), "close", "{request}");
     }
-    // The same behind a valid request that waits for no answer, and before one that is never answered.
+    // The same after a valid pipelined request, and before a request that is never answered.
     let fine = "GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for request in &refused {
         assert_eq!(statuses(&daemon, &format!("{fine}{request}{fine}")).await, ["200", "400"], "{request}");
     }
-    // hyper refuses these by itself, with a status alone.
+    // hyper rejects these itself, with only a status.
     for lengths in ["content-length: 3\r\ncontent-length: 4", "content-length: 3, 4", "content-length: +3"] {
         let head = format!("POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\n{token}\r\n{lengths}\r\n\r\n");
         assert_eq!(statuses(&daemon, &format!("{fine}{head}abc{fine}")).await, ["200", "400"], "{lengths}");
@@ -74,39 +78,39 @@ async fn what_is_read_in_two_ways_is_refused_and_its_connection_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_answer_is_kept_or_taken_for_something_else() {
+async fn no_response_is_cached_or_sniffed() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
     let commands = format!("/v1/sandboxes/{sandbox}/commands");
     let answers = [
-        asker.get("/v1/health").await,
-        asker.get("/v1/sandboxes").await,
-        asker.get("/nope").await,
-        Answer::to(asker.without_token("GET", "/v1/sandboxes")).await,
-        asker.post(&commands, &json!({ "script": "true" })).await,
-        asker.post(&format!("{commands}?stream=true"), &json!({ "script": "echo a" })).await,
-        asker.post("/v1/sandboxes", &json!({})).await,
+        api.get("/v1/health").await,
+        api.get("/v1/sandboxes").await,
+        api.get("/nope").await,
+        Answer::to(api.without_token("GET", "/v1/sandboxes")).await,
+        api.post(&commands, &json!({ "script": "true" })).await,
+        api.post(&format!("{commands}?stream=true"), &json!({ "script": "echo a" })).await,
+        api.post("/v1/sandboxes", &json!({})).await,
     ];
     for answer in answers {
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{answer:?}");
         assert_eq!(answer.header("cache-control"), "no-store", "{answer:?}");
     }
-    assert_eq!(asker.get("/metrics").await.header("x-content-type-options"), "nosniff");
+    assert_eq!(api.get("/metrics").await.header("x-content-type-options"), "nosniff");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_key_is_taken_as_it_is() {
+async fn a_session_key_is_kept_unchanged() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     for key in [" chat:1", "chat:1 ", "chat:1\n", "\u{a0}chat:1", "   "] {
-        asker.post("/v1/sandboxes", &json!({ "sessionKey": key })).await.faults("sessionKey", key);
+        api.post("/v1/sandboxes", &json!({ "sessionKey": key })).await.faults("sessionKey", key);
     }
-    let wish = json!({ "sessionKey": "a: b", "ports": [80, 3000, 80, 3000, 1, 2] });
-    let made = asker.post("/v1/sandboxes", &wish).await;
+    let request = json!({ "sessionKey": "a: b", "ports": [80, 3000, 80, 3000, 1, 2] });
+    let made = api.post("/v1/sandboxes", &request).await;
     assert_eq!(made.status, 200, "four distinct ports, low ones among them");
-    let many = asker.post("/v1/sandboxes", &json!({ "sessionKey": "c", "ports": [1, 2, 3, 4, 5] })).await;
+    let many = api.post("/v1/sandboxes", &json!({ "sessionKey": "c", "ports": [1, 2, 3, 4, 5] })).await;
     many.faults("ports", "five");
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Bad input: each fault is told by its field, and nothing of what was asked for happens.
+//! Bad input: each error names its field, and no part of the request takes effect.
 
 use sandbox_api::{ErrorCode, SandboxId};
 use sandboxd::model::limits;
@@ -6,26 +6,26 @@ use serde_json::{Value, json};
 
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{Daemon, Home, outcome, script};
-use crate::support::http::{Answer, Asker};
+use crate::support::http::{Answer, HttpClient};
 
 const SANDBOXES: &str = "/v1/sandboxes";
 
-/// `wish` with one field of it changed.
-fn with(wish: &Value, field: &str, value: Value) -> Value {
-    let mut wish = wish.clone();
-    wish[field] = value;
-    wish
+/// The base request with one field changed.
+fn with(request: &Value, field: &str, value: Value) -> Value {
+    let mut request = request.clone();
+    request[field] = value;
+    request
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_wish_for_a_sandbox_names_its_field() {
+async fn a_bad_create_request_names_its_field() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let good = json!({ "sessionKey": "chat:1" });
     let keys = [json!(""), json!(" \t"), json!("k".repeat(513)), json!("é".repeat(257)), json!("a\nb")];
     let more_keys = [json!("a\0b"), json!("a\u{7f}"), json!(7), json!(null), json!(["k"])];
     for key in keys.into_iter().chain(more_keys) {
-        let answer = asker.post(SANDBOXES, &json!({ "sessionKey": key })).await;
+        let answer = api.post(SANDBOXES, &json!({ "sessionKey": key })).await;
         answer.faults("sessionKey", &key.to_string());
     }
     let cases = [
@@ -67,11 +67,11 @@ async fn a_bad_wish_for_a_sandbox_names_its_field() {
         ("metadata", json!([]), "metadata"),
     ];
     for (field, value, named) in cases {
-        let wish = with(&good, field, value);
-        asker.post(SANDBOXES, &wish).await.faults(named, &wish.to_string());
+        let request = with(&good, field, value);
+        api.post(SANDBOXES, &request).await.faults(named, &request.to_string());
     }
     for runtime in ["node22", "", "Node24"] {
-        let answer = asker.post(SANDBOXES, &with(&good, "runtime", json!(runtime))).await;
+        let answer = api.post(SANDBOXES, &with(&good, "runtime", json!(runtime))).await;
         let body = answer.refused(ErrorCode::Refused, runtime);
         assert_eq!(body.details["field"], "runtime");
         assert!(body.error.contains("node24") && body.error.contains("python3.13"), "{}", body.error);
@@ -81,11 +81,11 @@ async fn a_bad_wish_for_a_sandbox_names_its_field() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_not_the_json_it_must_be_is_refused() {
+async fn a_body_that_is_not_the_expected_json_is_rejected() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let ask = |content_type: Option<&'static str>, body: Vec<u8>| {
-        let ask = asker.with_token("POST", SANDBOXES).body(body);
+        let ask = api.with_token("POST", SANDBOXES).body(body);
         Answer::to(content_type.into_iter().fold(ask, |ask, kind| ask.header("content-type", kind)))
     };
     let json = Some("application/json");
@@ -124,37 +124,37 @@ async fn a_body_that_is_not_the_json_it_must_be_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn null_is_absent_and_unknown_fields_are_ignored() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
-    let wish = json!({
+    let api = HttpClient::of(&daemon);
+    let request = json!({
         "sessionKey": "chat:1", "runtime": null, "idleTtlMs": null, "resources": null, "network": null,
         "ports": null, "image": null, "env": null, "metadata": null, "tomorrow": { "is": ["another", "day"] },
     });
-    let made = asker.post(SANDBOXES, &wish).await;
+    let made = api.post(SANDBOXES, &request).await;
     assert_eq!((made.status, &made.json()["created"]), (200, &json!(true)), "{made:?}");
     let nulls = json!({
         "sessionKey": "chat:1",
         "resources": { "vcpus": null, "memoryMb": null, "pids": null, "diskMb": null, "gpus": 8 },
         "network": { "mode": null, "allow": null },
     });
-    let again = asker.post(SANDBOXES, &nulls).await;
+    let again = api.post(SANDBOXES, &nulls).await;
     assert_eq!((again.status, &again.json()["created"]), (200, &json!(false)), "{again:?}");
     assert_eq!(again.json()["sandboxId"], made.json()["sandboxId"]);
 
     let id: SandboxId = made.json()["sandboxId"].as_str().unwrap().parse().unwrap();
-    let wish = json!({
+    let request = json!({
         "script": "echo hi", "cmd": null, "args": null, "cwd": null, "env": null, "stdin": null,
         "stdinBase64": null, "timeoutMs": null, "detached": null, "openStdin": null, "readOnly": null,
         "commandId": null, "unknown": 1,
     });
-    let started = asker.post(&format!("{SANDBOXES}/{id}/commands"), &wish).await;
+    let started = api.post(&format!("{SANDBOXES}/{id}/commands"), &request).await;
     assert_eq!((started.status, &started.json()["timeoutMs"]), (200, &json!(30_000)), "{started:?}");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_wish_for_a_command_names_its_field() {
+async fn a_bad_command_request_names_its_field() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
     let path = format!("{SANDBOXES}/{sandbox}/commands");
     let good = json!({ "script": "touch ran" });
@@ -189,9 +189,9 @@ async fn a_bad_wish_for_a_command_names_its_field() {
         ("commandId", json!(format!("cmd_{}", "0".repeat(65))), "commandId"),
     ];
     for (field, value, named) in cases {
-        let wish = with(&good, field, value);
-        let what: String = wish.to_string().chars().take(200).collect();
-        asker.post(&path, &wish).await.faults(named, &what);
+        let request = with(&good, field, value);
+        let what: String = request.to_string().chars().take(200).collect();
+        api.post(&path, &request).await.faults(named, &what);
     }
     let whole = [
         (json!({}), "script"),
@@ -202,26 +202,26 @@ async fn a_bad_wish_for_a_command_names_its_field() {
         (json!({ "cmd": "touch", "args": ["ran", 1] }), "args[1]"),
         (json!({ "script": "touch ran", "stdin": "a", "stdinBase64": "YQ==" }), "stdin"),
     ];
-    for (wish, named) in whole {
-        let what: String = wish.to_string().chars().take(200).collect();
-        asker.post(&path, &wish).await.faults(named, &what);
+    for (request, named) in whole {
+        let what: String = request.to_string().chars().take(200).collect();
+        api.post(&path, &request).await.faults(named, &what);
     }
     let long = with(&good, "stdin", json!("x".repeat(limits::MAX_STDIN_BYTES + 1)));
-    let body = asker.post(&path, &long).await.refused(ErrorCode::TooLarge, "stdin of 8 MiB and a byte");
+    let body = api.post(&path, &long).await.refused(ErrorCode::TooLarge, "stdin of 8 MiB and a byte");
     assert_eq!(body.details["limit"], limits::MAX_STDIN_BYTES);
     assert_eq!(daemon.output(&sandbox, "ls").await, "", "one of them ran");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_much_as_is_allowed_is_taken() {
+async fn the_largest_allowed_values_are_accepted() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
-    let wish = json!({
+    let api = HttpClient::of(&daemon);
+    let request = json!({
         "sessionKey": "k".repeat(512), "runtime": "python3.13", "idleTtlMs": 21_600_000,
         "resources": { "memoryMb": 16_384, "pids": 4096 }, "ports": [1, 65_535, 3000, 80, 80],
     });
-    let made = asker.post(SANDBOXES, &wish).await;
+    let made = api.post(SANDBOXES, &request).await;
     assert_eq!(made.status, 200, "{:?}", made.json());
     let id: SandboxId = made.json()["sandboxId"].as_str().unwrap().parse().unwrap();
 
@@ -229,92 +229,95 @@ async fn as_much_as_is_allowed_is_taken() {
     let fill = limits::MAX_ENV_BYTES / names - "V00".len();
     let env: Value = (0..names).map(|at| (format!("V{at:02}"), json!("x".repeat(fill)))).collect();
     let stdin = "x".repeat(limits::MAX_STDIN_BYTES);
-    let wish = json!({ "script": "env | grep -c '^V..=xx'; wc -c", "env": env, "stdin": stdin });
-    let wish = serde_json::from_value(wish).unwrap();
-    let heard = outcome(daemon.client.run(&id, &wish).await.unwrap()).await;
-    assert_eq!(heard.text(), format!("{names}\n{}\n", limits::MAX_STDIN_BYTES));
+    let request = json!({ "script": "env | grep -c '^V..=xx'; wc -c", "env": env, "stdin": stdin });
+    let request = serde_json::from_value(request).unwrap();
+    let received = outcome(daemon.client.run(&id, &request).await.unwrap()).await;
+    assert_eq!(received.text(), format!("{names}\n{}\n", limits::MAX_STDIN_BYTES));
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_processors_than_the_machine_has_may_be_asked_for() {
+async fn more_vcpus_than_the_machine_has_are_accepted() {
     let daemon = Daemon::start().await;
-    let wish = json!({ "sessionKey": "chat:1", "resources": { "vcpus": 8 } });
-    let made = Asker::of(&daemon).post(SANDBOXES, &wish).await;
+    let request = json!({ "sessionKey": "chat:1", "resources": { "vcpus": 8 } });
+    let made = HttpClient::of(&daemon).post(SANDBOXES, &request).await;
     assert_eq!(made.status, 200, "{:?}", made.json());
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_out_of_bounds_is_clamped_and_told() {
+async fn an_out_of_range_timeout_is_clamped_and_reported() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", "60000")).await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let path = format!("{SANDBOXES}/{}/commands", daemon.sandbox("chat:1").await);
     let cases = [(json!(0), 1000), (json!(999), 1000), (json!(1001), 1001), (json!(null), 30_000)];
     let large = [(json!(60_000), 60_000), (json!(60_001), 60_000), (json!(u64::MAX), 60_000)];
     for (wished, held) in cases.into_iter().chain(large) {
-        let wish = json!({ "script": "true", "timeoutMs": wished });
-        let started = asker.post(&path, &wish).await;
+        let request = json!({ "script": "true", "timeoutMs": wished });
+        let started = api.post(&path, &request).await;
         assert_eq!((started.status, &started.json()["timeoutMs"]), (200, &json!(held)), "{wished}");
         let id = started.json()["commandId"].as_str().unwrap().to_owned();
-        assert_eq!(asker.get(&format!("{path}/{id}")).await.json()["timeoutMs"], held, "{wished}");
+        assert_eq!(api.get(&format!("{path}/{id}")).await.json()["timeoutMs"], held, "{wished}");
     }
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_question_about_a_command_names_its_field() {
+async fn a_bad_command_query_names_its_field() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish = script("echo hi; exec sleep 60");
-    let command = daemon.client.start(&sandbox, &wish).await.unwrap().command_id;
+    let request = script("echo hi; exec sleep 60");
+    let command = daemon.client.start(&sandbox, &request).await.unwrap().command_id;
     let path = format!("{SANDBOXES}/{sandbox}/commands/{command}");
     for signal in [json!("SIGNOPE"), json!(""), json!("9"), json!("sigterm"), json!("TERM "), json!(15)] {
-        let answer = asker.post(&format!("{path}:kill"), &json!({ "signal": signal })).await;
+        let answer = api.post(&format!("{path}:kill"), &json!({ "signal": signal })).await;
         answer.faults("signal", &signal.to_string());
     }
     let numbers = ["", "x", "-1", "1.5", "18446744073709551616", "%31%00"];
     for number in numbers {
-        asker.get(&format!("{path}/wait?timeoutMs={number}")).await.faults("timeoutMs", number);
-        asker.get(&format!("{path}/logs?after={number}")).await.faults("after", number);
+        api.get(&format!("{path}/wait?timeoutMs={number}")).await.faults("timeoutMs", number);
+        api.get(&format!("{path}/logs?after={number}")).await.faults("after", number);
     }
     for follow in ["", "yes", "TRUE", "1"] {
-        asker.get(&format!("{path}/logs?follow={follow}")).await.faults("follow", follow);
+        api.get(&format!("{path}/logs?follow={follow}")).await.faults("follow", follow);
     }
-    assert_eq!(asker.get(&path).await.json()["state"], "running", "a bad signal ended it");
+    assert_eq!(api.get(&path).await.json()["state"], "running", "a bad signal ended it");
     daemon.client.kill(&sandbox, &command, &Default::default()).await.unwrap();
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_largest_numbers_are_as_good_as_any() {
+async fn the_largest_numbers_are_accepted() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
     let command = daemon.client.start(&sandbox, &script("echo hi")).await.unwrap().command_id;
     let path = format!("{SANDBOXES}/{sandbox}/commands/{command}");
     let max = u64::MAX;
-    let ended = asker.get(&format!("{path}/wait?timeoutMs={max}")).await;
+    let ended = api.get(&format!("{path}/wait?timeoutMs={max}")).await;
     assert_eq!((ended.status, &ended.json()["exitCode"]), (200, &json!(0)));
     for follow in [true, false] {
-        let logs = asker.get(&format!("{path}/logs?after={max}&follow={follow}")).await;
+        let logs = api.get(&format!("{path}/logs?after={max}&follow={follow}")).await;
         let text = String::from_utf8(logs.body).unwrap();
-        assert!(logs.status == 200 && !text.contains("\"data\""), "nothing comes after the last: {text}");
+        assert!(
+            logs.status == 200 && !text.contains("\"data\""),
+            "there is no record after the last one: {text}"
+        );
     }
     daemon.stop().await;
 }
 
-/// Asks with a body that no client of ours would send.
-async fn ask_with(asker: &Asker, path: &str, body: &str) -> Answer {
-    let ask = asker.with_token("POST", path).header("content-type", "application/json");
+/// Sends a body that our clients never send.
+async fn send_body(api: &HttpClient, path: &str, body: &str) -> Answer {
+    let ask = api.with_token("POST", path).header("content-type", "application/json");
     Answer::to(ask.body(body.to_owned())).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_array_is_no_object() {
+async fn an_array_is_not_an_object() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
     let command = daemon.client.start(&sandbox, &script("exec sleep 60")).await.unwrap().command_id;
     let path = format!("{SANDBOXES}/{sandbox}");
@@ -330,7 +333,7 @@ async fn an_array_is_no_object() {
         (format!("{path}/files:write"), json!([[{ "path": "written", "contentBase64": "" }]])),
     ];
     for (path, body) in wholes {
-        ask_with(&asker, &path, &body.to_string()).await.faults("body", &path);
+        send_body(&api, &path, &body.to_string()).await.faults("body", &path);
     }
     let parts = [
         (SANDBOXES.to_owned(), json!({ "sessionKey": "chat:2", "resources": [1, 512] }), "resources"),
@@ -340,22 +343,25 @@ async fn an_array_is_no_object() {
         (format!("{path}/files:write"), json!({ "files": [null] }), "files[0]"),
     ];
     for (path, body, named) in parts {
-        ask_with(&asker, &path, &body.to_string()).await.faults(named, &body.to_string());
+        send_body(&api, &path, &body.to_string()).await.faults(named, &body.to_string());
     }
     let objects = objects_of(&daemon.home).await;
-    assert!(objects.iter().all(|name| name.ends_with(sandbox.as_str())), "another was made: {objects:?}");
-    assert_eq!(asker.get(&format!("{path}/commands/{command}")).await.json()["state"], "running");
+    assert!(
+        objects.iter().all(|name| name.ends_with(sandbox.as_str())),
+        "another sandbox was created: {objects:?}"
+    );
+    assert_eq!(api.get(&format!("{path}/commands/{command}")).await.json()["state"], "running");
     assert_eq!(daemon.output(&sandbox, "ls").await, "");
     daemon.client.kill(&sandbox, &command, &Default::default()).await.unwrap();
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_body_is_told_of_in_words_of_the_api() {
+async fn errors_about_a_body_use_the_words_of_the_api() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = format!("{SANDBOXES}/sbx_0000000000000000");
-    // A route and a field of its body that is no string, with a value of another type.
+    // A route, and a string field of its body with a value of another type.
     let routes = [
         (SANDBOXES.to_owned(), r#""idleTtlMs":"a secret""#, "idleTtlMs"),
         (SANDBOXES.to_owned(), r#""resources":{"vcpus":"a secret"}"#, "resources.vcpus"),
@@ -394,13 +400,13 @@ async fn a_refused_body_is_told_of_in_words_of_the_api() {
         ];
         for (body, named) in cases {
             let what = format!("{path} {}", &body[..body.len().min(80)]);
-            let answer = ask_with(&asker, &path, &body).await;
-            let told = answer.refused(ErrorCode::InvalidRequest, &what);
-            let is_named = told.details["field"] == named && told.error.contains(named);
-            assert!(is_named, "{what}: {} {:?}", told.error, told.details);
+            let answer = send_body(&api, &path, &body).await;
+            let reported = answer.refused(ErrorCode::InvalidRequest, &what);
+            let is_named = reported.details["field"] == named && reported.error.contains(named);
+            assert!(is_named, "{what}: {} {:?}", reported.error, reported.details);
             let inside = ["struct", "enum", "variant `", "?", "::", "u32", "u64", "usize", "StringMap"];
             for word in inside.into_iter().chain(["a secret", "sequence", "EOF", "not what it must be"]) {
-                assert!(!told.error.contains(word), "{what} tells {word:?}: {}", told.error);
+                assert!(!reported.error.contains(word), "{what} tells {word:?}: {}", reported.error);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The door's bounds: what is too large, too slow or no HTTP at all is cut off, and disturbs nobody else.
+//! Request limits: connections that send too much, too slowly, or anything other than HTTP are closed without affecting
+//! other clients.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use sandboxd::model::limits;
 use serde_json::json;
 
 use crate::support::harness::{Daemon, Home};
-use crate::support::http::{Answer, Asker, Wire};
+use crate::support::http::{Answer, HttpClient, Wire};
 
 const LIMIT: usize = 4096;
 
@@ -21,23 +22,23 @@ fn is_too_large(answer: &Answer, what: &str) {
     assert_eq!(body.details["limit"], LIMIT, "{what}");
 }
 
-/// A create whose body has this length in all.
+/// A create request whose body has this total length.
 fn create_of(bytes: usize) -> String {
     let empty = json!({ "sessionKey": "", "padding": "" }).to_string();
     json!({ "sessionKey": "", "padding": "x".repeat(bytes - empty.len()) }).to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_over_the_limit_is_refused_with_the_limit() {
+async fn a_body_over_the_limit_is_rejected_with_the_limit() {
     let daemon = daemon_with_small_bodies().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let ask = |bytes: usize| {
-        let ask = asker.with_token("POST", "/v1/sandboxes").header("content-type", "application/json");
+        let ask = api.with_token("POST", "/v1/sandboxes").header("content-type", "application/json");
         Answer::to(ask.body(create_of(bytes)))
     };
     ask(LIMIT).await.faults("sessionKey", "a body of the limit");
     is_too_large(&ask(LIMIT + 1).await, "one byte more");
-    // So much more that the client still writes when the answer comes, and must get to read it.
+    // So far over the limit that the client still writes when the response arrives. It must be able to read it.
     for round in 0..5 {
         is_too_large(&ask(8 * 1024 * 1024).await, &format!("8 MiB, round {round}"));
     }
@@ -45,7 +46,7 @@ async fn a_body_over_the_limit_is_refused_with_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_says_it_is_too_large_is_not_waited_for() {
+async fn a_body_declared_too_large_is_rejected_at_once() {
     let daemon = daemon_with_small_bodies().await;
     for length in [LIMIT as u64 + 1, 1 << 40, u64::MAX / 2] {
         let mut wire = Wire::to(&daemon).await;
@@ -54,7 +55,7 @@ async fn a_body_that_says_it_is_too_large_is_not_waited_for() {
         wire.send(rest.as_bytes()).await.unwrap();
         is_too_large(&wire.answer().await, &format!("a length of {length}"));
     }
-    // Nor is the body of someone without a token.
+    // The same holds for the body of a client without a token.
     let mut wire = Wire::to(&daemon).await;
     wire.send(b"POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4000\r\n\r\n")
         .await
@@ -64,7 +65,7 @@ async fn a_body_that_says_it_is_too_large_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_answered_before_the_body_is_read_is_told_that_the_connection_ends() {
+async fn a_response_sent_before_the_body_is_read_closes_the_connection() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     for (path, closes) in [("?path=../out", "close"), ("?path=in", "")] {
@@ -82,7 +83,7 @@ async fn who_is_answered_before_the_body_is_read_is_told_that_the_connection_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_without_a_length_is_cut_at_the_limit() {
+async fn a_chunked_body_is_cut_at_the_limit() {
     let daemon = daemon_with_small_bodies().await;
     let mut wire = Wire::to(&daemon).await;
     wire.begin("POST", "/v1/sandboxes").await;
@@ -91,13 +92,13 @@ async fn a_body_without_a_length_is_cut_at_the_limit() {
     for _ in 0..=LIMIT / 1024 {
         wire.send(chunk.as_bytes()).await.unwrap();
     }
-    // The last chunk has not been sent, and never will be.
+    // The last chunk is never sent.
     is_too_large(&wire.answer().await, "chunks without an end");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_with_too_much_in_it_is_refused() {
+async fn an_oversized_head_is_rejected() {
     let daemon = Daemon::start().await;
     let long_header = format!("x-long: {}\r\n", "x".repeat(limits::MAX_HEAD_BYTES));
     let long_path = format!("/v1/{}", "x".repeat(limits::MAX_HEAD_BYTES));
@@ -110,13 +111,13 @@ async fn a_head_with_too_much_in_it_is_refused() {
     for head in heads {
         let what = &head[..40];
         let mut wire = Wire::to(&daemon).await;
-        // The daemon may hang up before it has read all of it.
+        // The daemon may close the connection before it has read all of it.
         let _ = wire.send(head.as_bytes()).await;
-        let heard = wire.until_hung_up(Duration::from_secs(5)).await;
-        let status = String::from_utf8_lossy(&heard).split(' ').nth(1).unwrap_or("none").to_owned();
+        let received = wire.until_closed(Duration::from_secs(5)).await;
+        let status = String::from_utf8_lossy(&received).split(' ').nth(1).unwrap_or("none").to_owned();
         assert!(["none", "414", "431"].contains(&status.as_str()), "{what}: {status}");
     }
-    // The most that is allowed is allowed.
+    // The maximum itself is accepted.
     let mut wire = Wire::to(&daemon).await;
     let many: String = (0..limits::MAX_HEADERS - 1).map(|at| format!("x-{at}: 1\r\n")).collect();
     let head = format!("GET /v1/health HTTP/1.1\r\nhost: localhost\r\n{many}\r\n");
@@ -126,14 +127,14 @@ async fn a_head_with_too_much_in_it_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_sends_no_head_is_cut() {
+async fn a_connection_that_sends_no_head_is_closed() {
     let daemon = Daemon::start().await;
     let mut silent = Wire::to(&daemon).await;
     let mut wire = Wire::to(&daemon).await;
     let began = Instant::now();
     wire.send(b"GET /v1/health HTTP/1.1\r\n").await.unwrap();
     let bound = limits::REQUEST_HEAD * 2;
-    // A byte now and then is what such a client sends; each must not buy it more time.
+    // Such a client sends a byte now and then. No byte may extend its time.
     let trickle = async {
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         while wire.send(b"x").await.is_ok() {
@@ -142,12 +143,12 @@ async fn a_connection_that_sends_no_head_is_cut() {
     };
     tokio::time::timeout(bound, trickle).await.unwrap_or_else(|_| panic!("still open after {bound:?}"));
     assert!(began.elapsed() >= limits::REQUEST_HEAD / 2, "cut after {:?}", began.elapsed());
-    silent.until_hung_up(bound).await;
+    silent.until_closed(bound).await;
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_speak_nonsense_disturb_nobody() {
+async fn connections_that_send_garbage_disturb_no_other_client() {
     let daemon = Daemon::start().await;
     let nonsense: [&[u8]; 10] = [
         b"",
@@ -167,7 +168,7 @@ async fn connections_that_speak_nonsense_disturb_nobody() {
         let _ = wire.send(bytes).await;
         open.push(wire);
     }
-    // Half a body from someone who has the token, and then silence.
+    // Half a body from a client with the token, then silence.
     let mut wire = Wire::to(&daemon).await;
     wire.begin("POST", "/v1/sandboxes").await;
     wire.send(b"content-type: application/json\r\ncontent-length: 20\r\n\r\n{\"session").await.unwrap();
@@ -181,7 +182,7 @@ async fn connections_that_speak_nonsense_disturb_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_breaks_off_does_nothing() {
+async fn an_incomplete_body_has_no_effect() {
     let daemon = Daemon::start().await;
     let mut wire = Wire::to(&daemon).await;
     wire.begin("POST", "/v1/sandboxes").await;
@@ -189,16 +190,16 @@ async fn a_body_that_breaks_off_does_nothing() {
     let head = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n", whole.len() + 1);
     wire.send(format!("{head}{whole}").as_bytes()).await.unwrap();
     drop(wire);
-    // The session is as if nobody had asked for it.
-    let answer = Asker::of(&daemon).post("/v1/sandboxes", &json!({ "sessionKey": "chat:1" })).await;
+    // The session is as if there had been no request.
+    let answer = HttpClient::of(&daemon).post("/v1/sandboxes", &json!({ "sessionKey": "chat:1" })).await;
     assert_eq!((answer.status, &answer.json()["created"]), (200, &json!(true)));
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_bodies_that_do_not_come_hold_up_no_small_one() {
+async fn stalled_large_bodies_do_not_delay_small_ones() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
     let length = daemon.home.config().limits.max_body_bytes;
     let head = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n");
@@ -209,18 +210,18 @@ async fn large_bodies_that_do_not_come_hold_up_no_small_one() {
         let mut wire = Wire::to(&daemon).await;
         wire.begin("POST", &path).await;
         wire.send(head.as_bytes()).await.unwrap();
-        // Half of them say nothing, and half send enough to be known as large and no more.
+        // Half of them send nothing, and half send just enough to count as large.
         if at % 2 == 0 {
-            // The daemon may stop reading before the end of it.
+            // The daemon may stop reading before the end of the body.
             let _ = tokio::time::timeout(Duration::from_secs(1), wire.send(begun.as_bytes())).await;
         }
         open.push(wire);
     }
     let began = Instant::now();
-    let made = asker.post("/v1/sandboxes", &json!({ "sessionKey": "chat:2" })).await;
+    let made = api.post("/v1/sandboxes", &json!({ "sessionKey": "chat:2" })).await;
     assert_eq!((made.status, &made.json()["created"]), (200, &json!(true)));
     assert_eq!(daemon.output(&sandbox, "echo hi").await, "hi\n");
-    // Of a length that is not told: known as small by its end.
+    // A body of unknown length counts as small once it has ended.
     let mut wire = Wire::to(&daemon).await;
     wire.begin("POST", &format!("/v1/sandboxes/{sandbox}/commands")).await;
     wire.send(b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
@@ -228,8 +229,8 @@ async fn large_bodies_that_do_not_come_hold_up_no_small_one() {
     assert_eq!(wire.answer().await.status, 200);
     assert!(began.elapsed() < limits::REQUEST_BODY / 4, "held up for {:?}", began.elapsed());
     drop(open);
-    // And large ones have their room again.
+    // Large bodies are accepted again.
     let large = json!({ "files": [{ "path": "large", "contentBase64": "AAAA".repeat(length / 32) }] });
-    assert_eq!(asker.post(&path, &large).await.status, 200);
+    assert_eq!(api.post(&path, &large).await.status, 200);
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Connections: kept for their clients, and closed for others where strangers have taken all places.
+//! Connections: kept alive for their clients, and closed when other connections use up all slots.
 
 use std::time::{Duration, Instant};
 
@@ -8,22 +8,22 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::support::harness::{Daemon, TOKEN, until};
-use crate::support::http::{Answer, Asker, Wire};
-use crate::support::visitor::{PORT, links, node, place, sandbox_with_port, serve, visit, visit_with};
+use crate::support::http::{Answer, HttpClient, Wire};
+use crate::support::visitor::{PORT, links, node, sandbox_with_port, serve, url_parts, visit, visit_with};
 
-/// How long an answer may take while strangers hold all places, at least once of nine times: the machine may be busy.
+/// Time limit for the fastest of nine responses while other connections use all slots. The machine may be busy.
 const SWIFT: Duration = Duration::from_millis(100);
-/// And the slowest: well below the time that a head may take.
+/// Time limit for the slowest one. It is well below the time that a head may take.
 const SLOWEST: Duration = Duration::from_secs(2);
 
-/// Both ends of all the connections are in this process.
+/// Both ends of all connections are in this process.
 fn raise_open_files() {
     let hard = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
 }
 
-/// So many connections to a port, each of which has sent `begun`.
-async fn strangers(port: u16, count: usize, begun: &str) -> Vec<TcpStream> {
+/// Opens this number of connections to a port and sends `begun` on each.
+async fn idle_connections(port: u16, count: usize, begun: &str) -> Vec<TcpStream> {
     let mut streams = Vec::new();
     for _ in 0..count {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
@@ -33,7 +33,7 @@ async fn strangers(port: u16, count: usize, begun: &str) -> Vec<TcpStream> {
     streams
 }
 
-/// Asserts that nobody waits for the strangers.
+/// Asserts that the idle connections delay no other client.
 async fn is_swift<F: Future>(what: &str, mut act: impl FnMut() -> F) {
     let mut times = Vec::new();
     for _ in 0..9 {
@@ -46,7 +46,7 @@ async fn is_swift<F: Future>(what: &str, mut act: impl FnMut() -> F) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_who_take_every_place_delay_nobody() {
+async fn connections_that_use_every_slot_delay_no_client() {
     raise_open_files();
     let daemon = Daemon::start().await;
     let port = daemon.base.rsplit_once(':').unwrap().1.parse().unwrap();
@@ -60,21 +60,25 @@ async fn strangers_who_take_every_place_delay_nobody() {
     let half = "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\nx-lo";
     let unread = "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{";
     for (count, begun) in [(1100, ""), (1600, half), (1100, unread)] {
-        let held = strangers(port, count, begun).await;
+        let held = idle_connections(port, count, begun).await;
         is_swift(&format!("{count} that sent {begun:?}"), || async {
-            // Each time a newcomer.
-            let answer = Answer::to(Asker::of(&daemon).without_token("GET", "/v1/health")).await;
+            // Each request uses a new connection.
+            let answer = Answer::to(HttpClient::of(&daemon).without_token("GET", "/v1/health")).await;
             assert_eq!(answer.status, 200);
         })
         .await;
-        assert_eq!(list(&mut kept).await.status, 200, "a known client's connection is closed last");
+        assert_eq!(
+            list(&mut kept).await.status,
+            200,
+            "the connection of an authenticated client is closed last"
+        );
         drop(held);
     }
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_at_a_published_port_and_at_a_links_own_delay_no_visitor() {
+async fn idle_connections_to_a_published_port_and_to_a_links_port_delay_no_visitor() {
     raise_open_files();
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
@@ -82,8 +86,8 @@ async fn strangers_at_a_published_port_and_at_a_links_own_delay_no_visitor() {
     let [_, own] = links(&daemon, &sandbox).await;
     let followed = visit(&own).await;
     let cookie = followed.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let base = format!("http://{}/", place(&own).host);
-    let held = strangers(place(&own).port, 1100, "GET / HTTP/1.1\r\nx-lo").await;
+    let base = format!("http://{}/", url_parts(&own).host);
+    let held = idle_connections(url_parts(&own).port, 1100, "GET / HTTP/1.1\r\nx-lo").await;
     is_swift("a visitor of a link", || async {
         assert_eq!(visit_with(&base, &[("cookie", &cookie)]).await.body, "a page");
     })
@@ -91,17 +95,17 @@ async fn strangers_at_a_published_port_and_at_a_links_own_delay_no_visitor() {
     drop(held);
 
     let path = format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish");
-    let published = Asker::of(&daemon).get(&path).await.json()["hostPort"].as_u64().unwrap() as u16;
+    let published = HttpClient::of(&daemon).get(&path).await.json()["hostPort"].as_u64().unwrap() as u16;
     let url = format!("http://127.0.0.1:{published}/");
     assert_eq!(visit(&url).await.body, "a page");
-    let held = strangers(published, 160, "").await;
-    until("a visitor finds a place", || async { visit(&url).await.body == "a page" }).await;
+    let held = idle_connections(published, 160, "").await;
+    until("a visitor is served", || async { visit(&url).await.body == "a page" }).await;
     drop(held);
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_connection_says_for_how_long_and_a_last_answer_that_it_is_the_last() {
+async fn responses_announce_the_keep_alive_timeout_and_the_close() {
     let daemon = Daemon::start().await;
     let mut wire = Wire::to(&daemon).await;
     for _ in 0..2 {
@@ -115,17 +119,21 @@ async fn a_kept_connection_says_for_how_long_and_a_last_answer_that_it_is_the_la
 
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('a page')")).await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let [by_name, _] = links(&daemon, &sandbox).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let address = format!("http://127.0.0.1:{}/", place(&by_name).port);
-    let visited = http.get(address).header("host", place(&by_name).host).send().await.unwrap();
-    assert_eq!(visited.headers()["keep-alive"], "timeout=120", "the gateway's own, not the server's");
+    let address = format!("http://127.0.0.1:{}/", url_parts(&by_name).port);
+    let visited = http.get(address).header("host", url_parts(&by_name).host).send().await.unwrap();
+    assert_eq!(
+        visited.headers()["keep-alive"],
+        "timeout=120",
+        "the timeout is the gateway's, not the server's"
+    );
 
-    // A stop while a request is under way: its answer is the last.
+    // The daemon stops while a request is in progress. Its response is the last one on the connection.
     let path = format!("/v1/sandboxes/{sandbox}/commands");
     let body = serde_json::json!({ "script": "sleep 2", "detached": true });
-    let command = asker.post(&path, &body).await.json()["commandId"].as_str().unwrap().to_owned();
+    let command = api.post(&path, &body).await.json()["commandId"].as_str().unwrap().to_owned();
     let mut wire = Wire::to(&daemon).await;
     let wait =
         format!("GET {path}/{command}/wait HTTP/1.1\r\nhost: localhost\r\n{TOKEN_HEADER}: {TOKEN}\r\n\r\n");

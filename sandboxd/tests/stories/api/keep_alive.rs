@@ -1,4 +1,4 @@
-//! Clients as people have them: each waits between two requests and is served on the connection that it kept.
+//! Common HTTP clients pause between two requests and reuse their kept-alive connection.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,11 +15,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::harness::{Daemon, SOON, TOKEN, skip};
 
-/// What each waits between its requests: longer than the head of a request may take, and than clients keep a connection
-/// whose server does not say for how long it does.
+/// Pause between two requests: longer than a request's head may take, and longer than clients keep a connection to a
+/// server that announces no timeout.
 const PAUSE: Duration = Duration::from_secs(12);
 
-/// Node's own `fetch`, which is undici.
+/// Node's `fetch`, which is undici.
 const UNDICI: &str = "
 const [base, name, token, pause] = process.argv.slice(1);
 for (const ms of [Number(pause), 0]) {
@@ -30,7 +30,7 @@ for (const ms of [Number(pause), 0]) {
   await new Promise((done) => setTimeout(done, ms));
 }";
 
-/// Python's own client.
+/// Python's own `http.client`.
 const HTTP_CLIENT: &str = "
 import http.client, sys, time
 base, name, token, pause = sys.argv[1:]
@@ -44,7 +44,7 @@ for ms in (int(pause), 0):
     time.sleep(ms / 1000)
 ";
 
-/// The one that most people install.
+/// The popular Python package `requests`.
 const REQUESTS: &str = "
 import requests, sys, time
 base, name, token, pause = sys.argv[1:]
@@ -56,7 +56,7 @@ for ms in (int(pause), 0):
     time.sleep(ms / 1000)
 ";
 
-/// Passes connections on to the daemon; its URL, and how many there were.
+/// Forwards connections to the daemon. Returns its URL and the number of connections.
 async fn front(daemon: &Daemon) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -73,7 +73,7 @@ async fn front(daemon: &Daemon) -> (String, Arc<AtomicUsize>) {
     (url, count)
 }
 
-/// Two requests of a program, which finds Python's packages in `packages`.
+/// Makes two requests with a program that finds Python packages in `packages`.
 async fn program(url: &str, program: &[&str], packages: &Path) -> String {
     let pause = PAUSE.as_millis().to_string();
     let mut command = Command::new(program[0]);
@@ -85,12 +85,13 @@ async fn program(url: &str, program: &[&str], packages: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Where the package `requests` is, installed if it is not there yet; `None` if it cannot be.
+/// The directory of the package `requests`, which is installed if it is missing. Returns `None` if it cannot be
+/// installed.
 async fn requests() -> Option<PathBuf> {
     let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-requests");
     if !packages.join("requests").exists() {
         let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"];
-        // Renamed into place, so that half an installation is none.
+        // Renamed into place, so that a partial installation is never used.
         let new = packages.with_extension(std::process::id().to_string());
         let installed = Command::new("python3").args(quiet).arg(&new).arg("requests").status().await;
         if !installed.is_ok_and(|status| status.success()) {
@@ -101,7 +102,7 @@ async fn requests() -> Option<PathBuf> {
     Some(packages)
 }
 
-/// Two requests of Rust's usual client, with its pool as it is by default.
+/// Makes two requests with reqwest and its default pool.
 async fn pool(url: &str) -> String {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let mut said = String::new();
@@ -111,14 +112,14 @@ async fn pool(url: &str) -> String {
         let answer = ask.send().await.unwrap();
         said += &format!("{}\n", answer.status().as_u16());
         answer.bytes().await.unwrap();
-        // What is tested is what a pause does.
+        // The pause itself is what the test needs.
         sleep(pause).await;
     }
     said
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn usual_clients_are_served_on_the_connection_they_kept() {
+async fn common_clients_reuse_their_connection_after_a_pause() {
     let Some(packages) = requests().await else { return skip("pip cannot install requests") };
     let daemon = Daemon::start().await;
     daemon.sandbox("chat:1").await;

@@ -1,4 +1,4 @@
-//! What the API says of itself, and whether it is so: the document, its routes, and the page made of it.
+//! The OpenAPI document and its page: every documented operation exists, and no other.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -11,28 +11,28 @@ use sandbox_api::{ErrorCode, TOKEN_HEADER};
 use serde_json::json;
 
 use crate::support::harness::{Daemon, TOKEN};
-use crate::support::http::{Answer, Asker};
+use crate::support::http::{Answer, HttpClient};
 use crate::support::operations::{METHODS, Operation, operations};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_operation_of_the_document_is_there_and_wants_the_token() {
+async fn every_documented_operation_exists_and_requires_the_token() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
-    let operations = operations(&asker).await;
+    let api = HttpClient::of(&daemon);
+    let operations = operations(&api).await;
     assert!(operations.len() >= 20, "{}", operations.len());
     assert_eq!(operations.iter().filter(|operation| operation.is_open()).count(), 2);
     for (at, operation) in operations.iter().enumerate() {
         let Operation { method, path, said } = operation;
         let what = format!("{method} {path}");
-        let answer = Answer::to(asker.with_token(method, path).json(&json!({}))).await;
+        let answer = Answer::to(api.with_token(method, path).json(&json!({}))).await;
         assert_ne!(answer.status, 405, "{what}");
         assert!(said["responses"].get(answer.status.to_string()).is_some(), "{what}: {}", answer.status);
         if answer.status == 404 {
             let resource = answer.refused(ErrorCode::NotFound, &what).details["resource"].clone();
             assert_ne!(resource, "route", "{what}");
         }
-        // An address of its own for each, because one that is wrong too often must wait.
-        let other = Asker::from(&daemon, IpAddr::V4(Ipv4Addr::new(127, 1, 0, at as u8 + 1)));
+        // Each uses its own source address, because repeated wrong tokens are rate limited.
+        let other = HttpClient::from(&daemon, IpAddr::V4(Ipv4Addr::new(127, 1, 0, at as u8 + 1)));
         let bare = Answer::to(other.without_token(method, path)).await;
         let wrong = Answer::to(other.without_token(method, path).header(TOKEN_HEADER, "wrong")).await;
         if operation.is_open() {
@@ -46,15 +46,16 @@ async fn every_operation_of_the_document_is_there_and_wants_the_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_method_the_document_does_not_tell_of_is_not_there() {
+async fn undocumented_methods_are_rejected() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
-    let operations = operations(&asker).await;
+    let api = HttpClient::of(&daemon);
+    let operations = operations(&api).await;
     let paths: BTreeSet<&str> = operations.iter().map(|operation| operation.path.as_str()).collect();
     for path in paths {
-        let told = |method: &&str| operations.iter().any(|one| one.path == path && one.method == **method);
-        for method in METHODS.iter().filter(|method| !told(method)) {
-            let answer = Answer::to(asker.with_token(method, path).json(&json!({}))).await;
+        let reported =
+            |method: &&str| operations.iter().any(|one| one.path == path && one.method == **method);
+        for method in METHODS.iter().filter(|method| !reported(method)) {
+            let answer = Answer::to(api.with_token(method, path).json(&json!({}))).await;
             answer.refused(ErrorCode::MethodNotAllowed, &format!("{method} {path}"));
         }
     }
@@ -62,10 +63,10 @@ async fn a_method_the_document_does_not_tell_of_is_not_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_loads_nothing_from_elsewhere() {
+async fn the_api_page_loads_nothing_from_other_hosts() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
-    let page = asker.get("/docs").await;
+    let api = HttpClient::of(&daemon);
+    let page = api.get("/docs").await;
     let html = String::from_utf8(page.body.clone()).unwrap();
     let assets: Vec<&str> = ["src=\"", "href=\""]
         .iter()
@@ -74,7 +75,7 @@ async fn the_page_loads_nothing_from_elsewhere() {
     assert_eq!(assets.len(), 4, "{assets:?}");
     let mut served = vec![("docs", page)];
     for asset in assets {
-        served.push((asset, asker.get(&format!("/{asset}")).await));
+        served.push((asset, api.get(&format!("/{asset}")).await));
     }
     for (name, answer) in &served {
         assert_eq!(answer.status, 200, "{name}");
@@ -87,17 +88,17 @@ async fn the_page_loads_nothing_from_elsewhere() {
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{name}");
         assert_eq!(answer.header("referrer-policy"), "no-referrer", "{name}");
         let text = text_of(answer);
-        // What a style sheet, a page or a script of a page would fetch. Other addresses in it are words.
+        // What a style sheet, a page or its script would fetch. Other URLs in it are text.
         for fetch in
             ["url(http", "url(//", "url(\"http", "src=\"http", "src=\"//", "@import", "importScripts"]
         {
             assert!(!text.contains(fetch), "{name} has {fetch}");
         }
     }
-    let script = text_of(&asker.get("/docs/page.js").await);
-    assert!(script.contains("validatorUrl: null"), "its default is a host elsewhere");
-    asker.get("/docs/nope.js").await.refused(ErrorCode::NotFound, "no part of the page");
-    asker.get("/docs/..%2f..%2fetc%2fpasswd").await.refused(ErrorCode::NotFound, "no part of the page");
+    let script = text_of(&api.get("/docs/page.js").await);
+    assert!(script.contains("validatorUrl: null"), "its default is another host");
+    api.get("/docs/nope.js").await.refused(ErrorCode::NotFound, "not a part of the page");
+    api.get("/docs/..%2f..%2fetc%2fpasswd").await.refused(ErrorCode::NotFound, "not a part of the page");
     daemon.stop().await;
 }
 
@@ -111,16 +112,16 @@ fn text_of(answer: &Answer) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_is_let_in_by_password_to_what_it_opens_itself_and_to_nothing_else() {
+async fn a_browser_can_open_pages_with_basic_auth_and_call_nothing_else() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let basic = |credentials: String| format!("Basic {}", BASE64_STANDARD.encode(credentials));
     let ask = |method: &str, path: &str, credentials: String| {
-        Answer::to(asker.without_token(method, path).header("authorization", basic(credentials)))
+        Answer::to(api.without_token(method, path).header("authorization", basic(credentials)))
     };
     for path in ["/docs", "/openapi.json", "/docs/swagger-ui.css"] {
         assert_eq!(ask("GET", path, format!("me:{TOKEN}")).await.status, 200, "{path}");
-        let stranger = Answer::to(asker.without_token("GET", path)).await;
+        let stranger = Answer::to(api.without_token("GET", path)).await;
         stranger.refused(ErrorCode::Unauthenticated, path);
         assert!(stranger.header("www-authenticate").starts_with("Basic realm=\"sandboxd\""), "{path}");
     }
@@ -131,14 +132,14 @@ async fn a_browser_is_let_in_by_password_to_what_it_opens_itself_and_to_nothing_
         answer.refused(ErrorCode::Unauthenticated, path);
         assert_eq!(answer.header("www-authenticate"), "", "{path}: a browser would ask for a password");
     }
-    // Wrong ones are counted as any other wrong token is.
+    // Wrong passwords count like wrong tokens.
     for n in 0.. {
         let answer = ask("GET", "/docs", format!("me:wrong-{n}")).await;
         if answer.status != 401 {
             answer.refused(ErrorCode::RateLimited, "one too many");
             break;
         }
-        assert!(n < 100, "nobody is told to wait");
+        assert!(n < 100, "no request is rate limited");
     }
     assert_eq!(ask("GET", "/docs", format!("me:{TOKEN}")).await.status, 200);
     daemon.stop().await;

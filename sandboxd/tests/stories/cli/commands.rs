@@ -1,4 +1,4 @@
-//! The commands for people around one sandbox: `run` with its options, `exec`, `inspect`, `preview`, `network`, `rm`.
+//! CLI commands for one sandbox: `run` with its options, `exec`, `inspect`, `preview`, `network`, `rm`.
 
 use std::process::Output;
 
@@ -9,14 +9,14 @@ use tokio::time::timeout;
 use crate::support::harness::{Daemon, SOON};
 use crate::support::visitor::{node, sandbox_with_port, serve, visit};
 
-/// The program asking this daemon; the first argument is the command.
+/// The program with this daemon's URL. The first argument is the command.
 async fn program(daemon: &Daemon, args: &[&str]) -> Output {
     let args = [&args[..1], &["--url", &daemon.base], &args[1..]].concat();
     let output = daemon.home.program(&args).output();
     timeout(SOON, output).await.expect("the program does not end").unwrap()
 }
 
-/// What it prints when it succeeds.
+/// Standard output of a command that succeeds.
 async fn printed(daemon: &Daemon, args: &[&str]) -> String {
     let output = program(daemon, args).await;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -24,7 +24,7 @@ async fn printed(daemon: &Daemon, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-async fn refused(daemon: &Daemon, args: &[&str], code: i32, word: &str) {
+async fn fails(daemon: &Daemon, args: &[&str], code: i32, word: &str) {
     let output = program(daemon, args).await;
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
@@ -32,7 +32,7 @@ async fn refused(daemon: &Daemon, args: &[&str], code: i32, word: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_takes_an_environment_a_size_and_a_network() {
+async fn run_accepts_an_environment_a_size_and_a_network() {
     let daemon = Daemon::start().await;
     let session = ["run", "--session", "chat:1"];
     let new = ["-e", "GREETING=a=b", "--env", "ABSENT", "--memory", "512m", "--network", "none"];
@@ -51,8 +51,8 @@ async fn run_takes_an_environment_a_size_and_a_network() {
     let larger = program(&daemon, &[&session[..], &["--memory", "1g", "true"]].concat()).await;
     let errors = String::from_utf8_lossy(&larger.stderr);
     assert!(larger.status.success() && errors.contains("resources"), "{errors}");
-    refused(&daemon, &[&session[..], &["--memory", "512", "true"]].concat(), 2, "512m").await;
-    refused(&daemon, &["run", "--network", "moon", "true"], 1, "network").await;
+    fails(&daemon, &[&session[..], &["--memory", "512", "true"]].concat(), 2, "512m").await;
+    fails(&daemon, &["run", "--network", "moon", "true"], 1, "network").await;
     daemon.stop().await;
 }
 
@@ -65,10 +65,10 @@ async fn exec_runs_in_a_sandbox_that_exists_and_wakes_it() {
     assert_eq!(printed(&daemon, &["exec", sandbox.as_str(), "-e", "A=1", "printenv", "A"]).await, "1\n");
     assert_eq!(printed(&daemon, &["exec", "chat:1", "--cwd", "/tmp", "pwd"]).await, "/tmp\n");
     assert_eq!(program(&daemon, &["exec", "chat:1", "exit 7"]).await.status.code(), Some(7));
-    refused(&daemon, &["exec", "chat:absent", "true"], 1, "chat:absent").await;
-    // An option that does not exist is no program.
-    refused(&daemon, &["exec", "chat:1", "-t", "bash"], 2, "-t").await;
-    refused(&daemon, &["run", "--rm", "ls"], 2, "--rm").await;
+    fails(&daemon, &["exec", "chat:absent", "true"], 1, "chat:absent").await;
+    // An unknown option is not taken for a program.
+    fails(&daemon, &["exec", "chat:1", "-t", "bash"], 2, "-t").await;
+    fails(&daemon, &["run", "--rm", "ls"], 2, "--rm").await;
     assert_eq!(printed(&daemon, &["exec", "chat:1", "--", "echo", "-n", "--x"]).await, "--x");
     assert_eq!(printed(&daemon, &["exec", "chat:1", "echo", "-n", "--json"]).await, "--json");
     assert_eq!(daemon.client.list(&Default::default()).await.unwrap().sandboxes.len(), 1);
@@ -83,22 +83,22 @@ async fn a_program_that_cannot_be_started_has_the_exit_code_of_a_shell() {
     for command in ["run", "exec"] {
         let target = if command == "run" { ["--session", "chat:1"].as_slice() } else { &["chat:1"] };
         let with = |rest: &[&'static str]| [&[command][..], target, rest].concat();
-        refused(&daemon, &with(&["no-such-program", "argument"]), 127, "no-such-program").await;
-        refused(&daemon, &with(&["./file", "argument"]), 126, "file").await;
-        refused(&daemon, &with(&["--cwd", "absent", "true"]), 126, "absent").await;
+        fails(&daemon, &with(&["no-such-program", "argument"]), 127, "no-such-program").await;
+        fails(&daemon, &with(&["./file", "argument"]), 126, "file").await;
+        fails(&daemon, &with(&["--cwd", "absent", "true"]), 126, "absent").await;
     }
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_is_listed_inspected_and_removed_by_its_usual_names() {
+async fn a_sandbox_is_listed_inspected_and_removed_by_command_aliases() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let inspected: Value = serde_json::from_str(&printed(&daemon, &["inspect", "chat:1"]).await).unwrap();
     let found = &inspected["sandboxes"][0];
     assert_eq!(found["sandboxId"], sandbox.as_str());
     assert!(found["usage"].is_object() && found["posture"].is_object(), "{found}");
-    refused(&daemon, &["inspect", "chat:1", "chat:absent"], 1, "chat:absent").await;
+    fails(&daemon, &["inspect", "chat:1", "chat:absent"], 1, "chat:absent").await;
     for list in ["ps", "ls", "list"] {
         assert!(printed(&daemon, &[list]).await.contains(sandbox.as_str()), "{list}");
     }
@@ -137,6 +137,6 @@ async fn a_network_policy_is_shown_and_changed() {
     let json: Value =
         serde_json::from_str(&printed(&daemon, &["network", "chat:1", "none", "--json"]).await).unwrap();
     assert_eq!(json["network"]["mode"], "none");
-    refused(&daemon, &["network", "chat:1", "moon"], 1, "mode").await;
+    fails(&daemon, &["network", "chat:1", "moon"], 1, "mode").await;
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! `sandboxd cp`: the program people type, as a process of its own.
+//! `sandboxd cp`, run as a separate process.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -16,12 +16,12 @@ async fn cp(daemon: &Daemon, dir: &Path, args: &[&str]) -> Output {
 async fn copied(daemon: &Daemon, dir: &Path, args: &[&str]) -> Vec<u8> {
     let output = cp(daemon, dir, args).await;
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stderr.is_empty(), "{args:?}: a bar where nobody looks");
+    assert!(output.stderr.is_empty(), "{args:?}: a progress bar without a terminal");
     output.stdout
 }
 
-/// What a copy that must fail says.
-async fn refused(daemon: &Daemon, dir: &Path, args: &[&str]) -> String {
+/// Standard error of a copy that must fail.
+async fn fails(daemon: &Daemon, dir: &Path, args: &[&str]) -> String {
     let output = cp(daemon, dir, args).await;
     assert_eq!(output.status.code(), Some(1), "{args:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -36,7 +36,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_goes_there_and_back_with_its_mode() {
+async fn a_file_is_copied_both_ways_with_its_mode() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let home = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ async fn a_file_goes_there_and_back_with_its_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_goes_there_and_back_as_it_is() {
+async fn a_directory_is_copied_both_ways_unchanged() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let home = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ async fn a_directory_goes_there_and_back_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_sandbox_sends_stays_where_it_is_put() {
+async fn files_from_a_sandbox_stay_in_the_target_directory() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let home = tempfile::tempdir().unwrap();
@@ -104,10 +104,10 @@ async fn what_a_sandbox_sends_stays_where_it_is_put() {
     );
     daemon.output(&sandbox, &script).await;
     copied(&daemon, dir, &["chat:1:evil", "evil"]).await;
-    // The link is there now, and a directory of its name comes: it must not lead anything out.
+    // The link exists now, and a directory of the same name arrives. Nothing may be written through the link.
     daemon.output(&sandbox, "rm evil/out; mkdir evil/out; echo x > evil/out/file").await;
-    let told = refused(&daemon, dir, &["chat:1:evil", "."]).await;
-    assert!(told.contains("evil could not be written to its end"), "{told}");
+    let reported = fails(&daemon, dir, &["chat:1:evil", "."]).await;
+    assert!(reported.contains("evil could not be written to its end"), "{reported}");
     assert!(names(&outside).is_empty());
     let mode = std::fs::metadata(dir.join("evil/tool")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7000, 0, "{mode:o}");
@@ -115,7 +115,7 @@ async fn what_a_sandbox_sends_stays_where_it_is_put() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn standard_input_becomes_a_file_and_faults_are_told() {
+async fn standard_input_is_copied_to_a_file_and_errors_are_reported() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let home = tempfile::tempdir().unwrap();
@@ -134,8 +134,8 @@ async fn standard_input_becomes_a_file_and_faults_are_told() {
         (["chat:1:../x", "."], "leads out of the workspace"),
         (["chat:1:typed", "no/such/dir"], "no/such"),
     ] {
-        let told = refused(&daemon, dir, &args).await;
-        assert!(told.contains(said), "{args:?}: {told}");
+        let reported = fails(&daemon, dir, &args).await;
+        assert!(reported.contains(said), "{args:?}: {reported}");
     }
     assert!(names(dir).is_empty());
     daemon.stop().await;

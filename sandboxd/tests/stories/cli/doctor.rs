@@ -1,4 +1,4 @@
-//! `sandboxd doctor`: what it tells of a machine that is well, and of one that is not.
+//! `sandboxd doctor` on a healthy machine and on machines with a fault.
 
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::support::engine_proxy::{EngineProxy, Fault};
 use crate::support::harness::{Daemon, Home, SOON, docker, free_port, until};
 
-/// A name of the image that only one story uses, so that it knows what its doctor made.
+/// An image tag that only one story uses, so that the story knows what its doctor created.
 struct OwnImage(String);
 
 impl OwnImage {
@@ -29,7 +29,7 @@ impl OwnImage {
         Self(name)
     }
 
-    /// Containers made from it.
+    /// Containers created from it.
     async fn containers(&self) -> Vec<ContainerSummary> {
         let all = ListContainersOptions { all: true, ..Default::default() };
         let all = docker().await.list_containers(Some(all)).await.unwrap();
@@ -50,7 +50,7 @@ impl Drop for OwnImage {
     }
 }
 
-/// Volumes that carry this instance's id, or have it in their name.
+/// Volumes that have this instance's id as a label or in their name.
 async fn volumes_of(instance: &str) -> Vec<String> {
     let volumes = docker().await.list_volumes(None::<ListVolumesOptions>).await.unwrap().volumes;
     let is_its = |labels: &HashMap<String, String>| labels.values().any(|value| value == instance);
@@ -65,14 +65,14 @@ async fn doctor(home: &Home, settings: &[(&str, &str)], args: &[&str]) -> Output
     command.envs(settings.iter().copied()).output().await.unwrap()
 }
 
-/// The findings of one check, as `level: words -> advice`.
+/// The findings of one check, as `level: message -> advice`.
 async fn findings(home: &Home, settings: &[(&str, &str)], check: &str) -> Vec<String> {
     let output = doctor(home, settings, &["--json"]).await;
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["ok"], output.status.success(), "{report}");
     let checks = report["checks"].as_array().unwrap();
     for found in checks {
-        assert_eq!(found["level"] == "ok", found["fix"].is_null(), "advice where there is trouble: {found}");
+        assert_eq!(found["level"] == "ok", found["fix"].is_null(), "every problem has advice: {found}");
     }
     let of_it = checks.iter().filter(|found| found["check"] == check);
     let words = |found: &Value, key: &str| found[key].as_str().unwrap_or_default().to_owned();
@@ -90,7 +90,7 @@ fn one(found: &[String], level: &str, words: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_well_has_no_fault_and_nothing_is_made() {
+async fn doctor_finds_no_fault_on_a_healthy_machine_and_leaves_nothing() {
     let home = Home::new();
     let output = doctor(&home, &[], &[]).await;
     let report = String::from_utf8(output.stdout).unwrap();
@@ -101,11 +101,11 @@ async fn a_machine_that_is_well_has_no_fault_and_nothing_is_made() {
         assert!(report.lines().any(|line| line.contains(&format!("  {check} "))), "no {check} in {report}");
     }
     assert!(report.ends_with("warnings\n") && report.contains("0 faults"), "{report}");
-    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "it leaves nothing");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "it leaves nothing behind");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_runs_is_found_and_its_token_tried() {
+async fn doctor_finds_a_running_daemon_and_checks_its_token() {
     let daemon = Daemon::start().await;
     let at = ("SANDBOXD_URL", daemon.base.as_str());
     one(&findings(&daemon.home, &[at], "daemon").await, "ok", "is ready");
@@ -116,7 +116,7 @@ async fn a_daemon_that_runs_is_found_and_its_token_tried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_doctor_that_is_interrupted_leaves_nothing() {
+async fn an_interrupted_doctor_leaves_nothing() {
     let home = Home::new();
     let image = OwnImage::of(&home).await;
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
@@ -124,7 +124,7 @@ async fn a_doctor_that_is_interrupted_leaves_nothing() {
         command.env("SANDBOXD_PORT", free_port().to_string()).env("SANDBOXD_IMAGE", &image.0);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let instance = Mutex::new(String::new());
-        until("the doctor tries a disk", || async {
+        until("the doctor tests a disk", || async {
             let found = image.containers().await;
             let helper = found
                 .iter()
@@ -144,7 +144,7 @@ async fn a_doctor_that_is_interrupted_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doctors_at_once_do_not_disturb_each_other() {
+async fn concurrent_doctors_do_not_disturb_each_other() {
     let home = Home::new();
     let image = OwnImage::of(&home).await;
     let settings = [("SANDBOXD_IMAGE", image.0.as_str())];
@@ -157,7 +157,7 @@ async fn doctors_at_once_do_not_disturb_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trial_that_fails_has_the_advice_that_fits_its_cause() {
+async fn a_failed_check_gives_advice_for_its_cause() {
     let home = Home::new();
     let proxy = EngineProxy::start();
     let socket = proxy.socket().to_string_lossy().into_owned();
@@ -166,27 +166,27 @@ async fn a_trial_that_fails_has_the_advice_that_fits_its_cause() {
     for (call, found, fix) in [
         ("/containers/create?name=sandboxd-agent-upload", "could not be tried", "journalctl -u docker"),
         ("/containers/create?name=sandboxd-disks", "could not be tried", "journalctl -u docker"),
-        // The call for which the engine mounts the disk.
+        // The engine mounts the disk in this call.
         ("-probe/archive", "workspaces have no hard limit", "modprobe ext4"),
     ] {
         proxy.set(call, Fault::Fail);
-        let told = findings(&home, &settings, "quota").await;
-        one(&told, "warning", found);
-        assert!(told[0].contains(fix), "{call}: {told:?}");
-        proxy.mend();
+        let reported = findings(&home, &settings, "quota").await;
+        one(&reported, "warning", found);
+        assert!(reported[0].contains(fix), "{call}: {reported:?}");
+        proxy.clear_faults();
         assert_eq!(image.containers().await, Vec::new(), "{call}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_does_not_answer_is_told_from_another_program() {
+async fn a_daemon_that_does_not_respond_is_distinguished_from_another_program() {
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", mute.local_addr().unwrap());
     one(&findings(&Home::new(), &[("SANDBOXD_URL", &url)], "daemon").await, "fault", "accepts connections");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_trouble_is_told_with_what_to_do() {
+async fn each_problem_is_reported_with_advice() {
     let home = Home::new();
     let path = |name: &str| home.path().join(name).to_string_lossy().into_owned();
     one(&findings(&home, &[("SANDBOXD_PROT", "1")], "settings").await, "warning", "SANDBOXD_PROT");
@@ -207,7 +207,8 @@ async fn each_trouble_is_told_with_what_to_do() {
     one(&findings(&home, &[("SANDBOXD_STATE_DIR", &below)], "state dir").await, "fault", "cannot be made");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    // Its queue accepts and nobody answers: so this is looked for elsewhere and found taken here.
+    // The kernel accepts the connection and no program responds. The doctor looks for a daemon elsewhere and reports
+    // this port as taken.
     let away = format!("http://127.0.0.1:{}", free_port());
     let settings = [("SANDBOXD_PORT", port.as_str()), ("SANDBOXD_URL", &away)];
     one(&findings(&home, &settings, "daemon").await, "fault", "cannot listen");

@@ -1,4 +1,4 @@
-//! `sandboxd logs`: the program people type, as a process of its own.
+//! `sandboxd logs`, run as a separate process.
 
 use std::process::{Output, Stdio};
 
@@ -15,8 +15,8 @@ async fn logs(daemon: &Daemon, args: &[&str]) -> Output {
     timeout(SOON, output).await.expect("it does not end").unwrap()
 }
 
-/// Both outputs and the exit code.
-async fn told(daemon: &Daemon, args: &[&str]) -> (String, String, Option<i32>) {
+/// Standard output, standard error and the exit code.
+async fn output(daemon: &Daemon, args: &[&str]) -> (String, String, Option<i32>) {
     let Output { status, stdout, stderr } = logs(daemon, args).await;
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     (text(&stdout), text(&stderr), status.code())
@@ -33,15 +33,15 @@ fn lines(out: &str, err: &str, code: i32) -> (String, String, Option<i32>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logs_prints_a_command_s_outputs_the_newest_one_s_where_none_is_named() {
+async fn logs_prints_the_output_of_the_named_or_the_newest_command() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let first = run_to_end(&daemon, &sandbox, "echo first; echo err >&2; exit 7").await;
     let second = run_to_end(&daemon, &sandbox, r"printf '\377\000second'").await;
-    assert_eq!(told(&daemon, &["chat:1", &first]).await, lines("first\n", "err\n", 0));
-    assert_eq!(told(&daemon, &[sandbox.as_str(), &first]).await, lines("first\n", "err\n", 0));
-    assert_eq!(told(&daemon, &["--exit-code", "chat:1", &first]).await, lines("first\n", "err\n", 7));
-    assert_eq!(told(&daemon, &["-f", "--exit-code", "chat:1", &first]).await, lines("first\n", "err\n", 7));
+    assert_eq!(output(&daemon, &["chat:1", &first]).await, lines("first\n", "err\n", 0));
+    assert_eq!(output(&daemon, &[sandbox.as_str(), &first]).await, lines("first\n", "err\n", 0));
+    assert_eq!(output(&daemon, &["--exit-code", "chat:1", &first]).await, lines("first\n", "err\n", 7));
+    assert_eq!(output(&daemon, &["-f", "--exit-code", "chat:1", &first]).await, lines("first\n", "err\n", 7));
     for newest in [&["chat:1"][..], &["chat:1", "--last"], &["-f", "chat:1"], &["chat:1", &second]] {
         assert_eq!(logs(&daemon, newest).await.stdout, b"\xff\0second", "{newest:?}");
     }
@@ -49,7 +49,7 @@ async fn logs_prints_a_command_s_outputs_the_newest_one_s_where_none_is_named() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_follow_it_prints_what_there_is_and_with_it_goes_on_to_the_end() {
+async fn follow_prints_new_output_until_the_command_ends() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let text = "echo begun; until [ -e go ]; do sleep 0.05; done; echo ended; exit 3";
@@ -58,8 +58,8 @@ async fn without_follow_it_prints_what_there_is_and_with_it_goes_on_to_the_end()
         daemon.client.inspect(&sandbox, &command).await.unwrap().stdout_bytes > 0
     })
     .await;
-    assert_eq!(told(&daemon, &["chat:1"]).await, lines("begun\n", "", 0));
-    let (out, err, code) = told(&daemon, &["--exit-code", "chat:1"]).await;
+    assert_eq!(output(&daemon, &["chat:1"]).await, lines("begun\n", "", 0));
+    let (out, err, code) = output(&daemon, &["--exit-code", "chat:1"]).await;
     assert_eq!((out.as_str(), code), ("begun\n", Some(1)));
     assert!(err.contains("still runs"), "{err}");
     let mut follow = daemon.home.program(&[
@@ -83,14 +83,14 @@ async fn without_follow_it_prints_what_there_is_and_with_it_goes_on_to_the_end()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn follow_goes_on_when_the_daemon_was_killed() {
+async fn follow_continues_after_the_daemon_is_killed() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let text = "n=0; until [ -e stop ]; do echo $((n += 1)); sleep 0.01; done; exit 5";
-    let wish = StartCommand { timeout_ms: Some(120_000), ..script(text) };
-    daemon.client.start(&sandbox, &wish).await.unwrap();
+    let request = StartCommand { timeout_ms: Some(120_000), ..script(text) };
+    daemon.client.start(&sandbox, &request).await.unwrap();
     let url = format!("http://127.0.0.1:{port}");
     let mut follow = home.program(&["logs", "-f", "--exit-code", "--url", &url, "chat:1"]);
     let mut child = follow.stdout(Stdio::piped()).spawn().unwrap();
@@ -115,11 +115,11 @@ async fn follow_goes_on_when_the_daemon_was_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_told_with_an_exit_code() {
+async fn a_missing_log_is_an_error_with_an_exit_code() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let wrong = async |args: &[&str], words: &str| {
-        let (out, err, code) = told(&daemon, args).await;
+        let (out, err, code) = output(&daemon, args).await;
         assert_eq!((out.as_str(), code), ("", Some(1)), "{args:?}: {err}");
         assert!(err.contains(words), "{args:?}: {err}");
     };
@@ -131,7 +131,11 @@ async fn what_cannot_be_read_is_told_with_an_exit_code() {
     let command = run_to_end(&daemon, &sandbox, "echo hi").await;
     daemon.client.park(&sandbox, false).await.unwrap();
     wrong(&["chat:1", &command], "parked").await;
-    assert_eq!(daemon.client.get(&sandbox).await.unwrap().state, SandboxState::Parked, "it was woken");
+    assert_eq!(
+        daemon.client.get(&sandbox).await.unwrap().state,
+        SandboxState::Parked,
+        "the sandbox was woken"
+    );
     daemon.output(&sandbox, "true").await;
     wrong(&["chat:1", &command], "not kept any more").await;
     for args in [&["logs"][..], &["logs", "chat:1", "nonsense"], &["logs", "chat:1", "--last", &command]] {
@@ -145,7 +149,7 @@ async fn what_cannot_be_read_is_told_with_an_exit_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_has_enough_is_no_error() {
+async fn a_reader_that_closes_early_is_not_an_error() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.client.start(&sandbox, &script("while echo line; do sleep 0.001; done")).await.unwrap();

@@ -1,4 +1,4 @@
-//! The commands of the `sandboxd` program, each as a process of its own.
+//! CLI commands, each run as a separate process.
 
 mod commands;
 mod cp;

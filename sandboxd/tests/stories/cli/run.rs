@@ -1,4 +1,4 @@
-//! `sandboxd run`: the program people type, as a process of its own.
+//! `sandboxd run`, run as a separate process.
 
 use std::process::Output;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{Daemon, Home, SOON, free_port, until};
 
-/// `sandboxd run`, asking this daemon.
+/// `sandboxd run` with this daemon's URL.
 fn run(daemon: &Daemon, args: &[&str]) -> Command {
     let mut command = daemon.home.program(&["run", "--url", &daemon.base]);
     command.args(args).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
@@ -27,7 +27,7 @@ async fn output(mut command: Command) -> Output {
     ended(command.spawn().unwrap()).await
 }
 
-/// Standard output and the exit code of a run that has nothing to say of itself.
+/// Standard output and the exit code of a run that writes no message of its own.
 async fn quiet(command: Command) -> (String, Option<i32>) {
     let output = output(command).await;
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -51,7 +51,7 @@ async fn processes(daemon: &Daemon, sandbox: &SandboxId, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_passes_on_both_outputs_and_the_exit_code() {
+async fn run_forwards_both_outputs_and_the_exit_code() {
     let daemon = Daemon::start().await;
     for args in [&["echo out; echo err >&2; exit 7"][..], &["bash", "-c", "echo out; echo err >&2; exit 7"]] {
         let output = output(run(&daemon, args)).await;
@@ -68,7 +68,7 @@ async fn run_passes_on_both_outputs_and_the_exit_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_keeps_its_files_and_a_run_without_one_leaves_nothing() {
+async fn a_session_keeps_its_files_and_a_run_without_session_leaves_nothing() {
     let daemon = Daemon::start().await;
     assert_eq!(quiet(run(&daemon, &["echo kept > file; cat file"])).await, ("kept\n".into(), Some(0)));
     assert_eq!(objects_of(&daemon.home).await, Vec::<String>::new());
@@ -78,14 +78,18 @@ async fn a_session_keeps_its_files_and_a_run_without_one_leaves_nothing() {
     assert_eq!(quiet(with("cat file")).await, ("kept\n".into(), Some(0)));
     let sandbox = daemon.sandbox("chat:cli").await;
     assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n");
-    assert_eq!(quiet(run(&daemon, &["ls -A"])).await, (String::new(), Some(0)), "another one's files");
+    assert_eq!(
+        quiet(run(&daemon, &["ls -A"])).await,
+        (String::new(), Some(0)),
+        "the run has its own empty workspace"
+    );
     assert_eq!(quiet(run(&daemon, &["exit 3"])).await.1, Some(3));
     assert_eq!(objects_of(&daemon.home).await.len(), 2, "only the session's container and volume");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn standard_input_is_passed_on_where_it_is_asked_for() {
+async fn standard_input_is_forwarded_on_request() {
     let daemon = Daemon::start().await;
     let all_bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     for (flag, wanted) in [(&["-i"][..], all_bytes.as_slice()), (&[], b"")] {
@@ -93,7 +97,7 @@ async fn standard_input_is_passed_on_where_it_is_asked_for() {
         let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let content = all_bytes.clone();
-        // Without the flag nobody reads it, and the pipe breaks.
+        // Without the flag no process reads the pipe, and it breaks.
         let writer = tokio::spawn(async move { drop(stdin.write_all(&content).await) });
         let output = ended(child).await;
         assert!(output.status.success() && output.stdout == wanted, "{flag:?}");
@@ -110,10 +114,10 @@ async fn an_interrupt_ends_the_command() {
         let script = "echo begun; setsid sleep 60 & sleep 60";
         let mut child = run(&daemon, &["--session", "chat:cli", script]).spawn().unwrap();
         wait_for_line(&mut child, "begun").await;
-        until("it sleeps", || async { processes(&daemon, &sandbox, "sleep").await == "2\n" }).await;
+        until("the command sleeps", || async { processes(&daemon, &sandbox, "sleep").await == "2\n" }).await;
         send(&child, signal);
         assert_eq!(ended(child).await.status.code(), Some(code), "{signal:?}");
-        // The program ends when the command has, so this is asked once.
+        // The program ends after the command, so one look is enough.
         assert_eq!(processes(&daemon, &sandbox, "sleep").await, "0\n", "{signal:?}");
     }
     daemon.stop().await;
@@ -122,11 +126,14 @@ async fn an_interrupt_ends_the_command() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_run_without_a_session_leaves_nothing() {
     let daemon = Daemon::start().await;
-    // Once while the sandbox is made, once while the command runs.
+    // Once while the sandbox is created, once while the command runs.
     for early in [true, false] {
         let mut child = run(&daemon, &["echo begun; exec sleep 60"]).spawn().unwrap();
         match early {
-            true => until("it is being made", || async { !objects_of(&daemon.home).await.is_empty() }).await,
+            true => {
+                until("the sandbox is being created", || async { !objects_of(&daemon.home).await.is_empty() })
+                    .await
+            }
             false => wait_for_line(&mut child, "begun").await,
         }
         send(&child, Signal::INT);
@@ -138,7 +145,7 @@ async fn an_interrupted_run_without_a_session_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_leaves_ends_the_command() {
+async fn closing_standard_output_ends_the_command() {
     let daemon = Daemon::start().await;
     let mut child = run(&daemon, &["yes"]).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -151,7 +158,7 @@ async fn a_reader_that_leaves_ends_the_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_runs_out_of_time_or_cannot_start_says_so() {
+async fn a_timeout_and_a_failed_start_are_reported() {
     let daemon = Daemon::start().await;
     let slow = output(run(&daemon, &["--timeout", "1", "echo begun; exec sleep 60"])).await;
     assert_eq!((slow.status.code(), slow.stdout.as_slice()), (Some(124), &b"begun\n"[..]));
@@ -170,7 +177,8 @@ async fn without_a_daemon_the_message_says_what_to_do() {
     let home = Home::new();
     let url = format!("http://127.0.0.1:{}", free_port());
     let mut command = home.program(&["run", "--url", &url, "true"]);
-    let output = timeout(Duration::from_secs(10), command.output()).await.expect("it waits").unwrap();
+    let output =
+        timeout(Duration::from_secs(10), command.output()).await.expect("the program does not end").unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{words}");
     for wanted in [&url, "sandboxd serve", "refused"] {
@@ -179,11 +187,11 @@ async fn without_a_daemon_the_message_says_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_right_token_the_message_says_which_is_wrong() {
+async fn a_wrong_token_is_reported_with_its_source() {
     let daemon = Daemon::start().await;
     let mut wrong = run(&daemon, &["true"]);
     wrong.env("SANDBOXD_ADMIN_TOKEN", "wrong");
-    // No token is set, and the state dir has none because the daemon was given one.
+    // No token is set, and the state directory has none because the daemon received its own in a setting.
     let mut none = run(&daemon, &["true"]);
     none.env_remove("SANDBOXD_ADMIN_TOKEN");
     for command in [wrong, none] {

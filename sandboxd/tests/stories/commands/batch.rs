@@ -1,4 +1,4 @@
-//! Batches: commands in order, answered together, with bounded output.
+//! Batches: commands that run in order, with one response and bounded output.
 
 use std::time::Instant;
 
@@ -11,20 +11,20 @@ use sandboxd::model::limits;
 use serde_json::{Value, json};
 
 use crate::support::harness::{Daemon, over_each_transport, script, until};
-use crate::support::http::{Answer, Asker, Wire};
+use crate::support::http::{Answer, HttpClient, Wire};
 
 over_each_transport!(
     commands_run_in_order_and_stop_at_the_first_failure,
-    every_command_runs_where_errors_do_not_matter,
-    output_is_bounded_and_what_is_missing_is_counted,
+    every_command_runs_when_stop_on_error_is_off,
+    output_is_bounded_and_dropped_bytes_are_counted,
 );
 
 fn batch(scripts: &[&str]) -> RunBatch {
     RunBatch { commands: scripts.iter().map(|text| script(text)).collect(), continue_on_error: None }
 }
 
-async fn run(daemon: &Daemon, sandbox: &SandboxId, wish: &RunBatch) -> Vec<BatchResult> {
-    daemon.client.run_batch(sandbox, wish).await.unwrap().results
+async fn run(daemon: &Daemon, sandbox: &SandboxId, request: &RunBatch) -> Vec<BatchResult> {
+    daemon.client.run_batch(sandbox, request).await.unwrap().results
 }
 
 #[track_caller]
@@ -45,27 +45,27 @@ fn fault(result: &BatchResult) -> &BatchFault {
 
 async fn commands_run_in_order_and_stop_at_the_first_failure(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish =
+    let request =
         batch(&["echo one > file; echo out", "cat file; echo err >&2", "exit 7", "echo never > never"]);
-    let results = run(daemon, &sandbox, &wish).await;
-    let told: Vec<_> = results.iter().map(ended).collect();
+    let results = run(daemon, &sandbox, &request).await;
+    let reported: Vec<_> = results.iter().map(ended).collect();
     let texts: Vec<_> =
-        told.iter().map(|end| (end.stdout.as_str(), end.stderr.as_str(), end.exit_code)).collect();
+        reported.iter().map(|end| (end.stdout.as_str(), end.stderr.as_str(), end.exit_code)).collect();
     assert_eq!(texts, [("out\n", "", 0), ("one\n", "err\n", 0), ("", "", 7)]);
-    assert!(told.iter().all(|end| end.reason == EndReason::Exited && end.signal.is_none()));
-    assert_eq!((told[1].stdout_bytes, told[1].stderr_bytes, told[1].dropped_bytes), (4, 4, 0));
-    assert_eq!((told[1].stdout_truncated_bytes, told[1].stdout_base64.as_ref()), (0, None));
+    assert!(reported.iter().all(|end| end.reason == EndReason::Exited && end.signal.is_none()));
+    assert_eq!((reported[1].stdout_bytes, reported[1].stderr_bytes, reported[1].dropped_bytes), (4, 4, 0));
+    assert_eq!((reported[1].stdout_truncated_bytes, reported[1].stdout_base64.as_ref()), (0, None));
     assert_eq!(daemon.output(&sandbox, "ls").await, "file\n");
-    // They are commands like any other.
+    // They are ordinary commands.
     let listed = daemon.client.commands(&sandbox, 10).await.unwrap().commands;
     let ids: Vec<_> = listed.iter().skip(1).map(|command| &command.command_id).collect();
     assert_eq!(ids, results.iter().rev().map(|result| &result.command_id).collect::<Vec<_>>());
     assert_eq!(listed[1].exit_code, Some(7));
-    // One that cannot start stops them too, and says why.
+    // A command that cannot start also stops the batch, and the result says why.
     let missing = StartCommand { cmd: Some("no-such-program".into()), ..StartCommand::default() };
-    let mut wish = batch(&["true", "echo never > never"]);
-    wish.commands.insert(1, missing);
-    let results = run(daemon, &sandbox, &wish).await;
+    let mut request = batch(&["true", "echo never > never"]);
+    request.commands.insert(1, missing);
+    let results = run(daemon, &sandbox, &request).await;
     assert_eq!(results.len(), 2);
     let why = fault(&results[1]);
     assert_eq!(
@@ -73,15 +73,15 @@ async fn commands_run_in_order_and_stop_at_the_first_failure(daemon: &Daemon) {
         (ErrorCode::Refused, &json!("exec"), &json!(2))
     );
     assert!(why.error.contains("no-such-program"), "{}", why.error);
-    // And so do a signal and the end of its time.
+    // A signal and a timeout stop it as well.
     let late = StartCommand { timeout_ms: Some(1000), ..script("echo begun; sleep 60") };
     for (first, reason, code, signal) in [
         (script("kill -9 $$"), EndReason::Killed, 137, Some("SIGKILL")),
         (late, EndReason::Timeout, 124, Some("SIGTERM")),
     ] {
-        let wish =
+        let request =
             RunBatch { commands: vec![first, script("echo never > never")], continue_on_error: Some(false) };
-        let results = run(daemon, &sandbox, &wish).await;
+        let results = run(daemon, &sandbox, &request).await;
         let end = ended(&results[0]);
         assert_eq!(
             (results.len(), end.reason, end.exit_code, end.signal.as_deref()),
@@ -91,18 +91,18 @@ async fn commands_run_in_order_and_stop_at_the_first_failure(daemon: &Daemon) {
     assert_eq!(daemon.output(&sandbox, "ls").await, "file\n");
 }
 
-async fn every_command_runs_where_errors_do_not_matter(daemon: &Daemon) {
+async fn every_command_runs_when_stop_on_error_is_off(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let nowhere = StartCommand { cwd: Some("nowhere".into()), ..script("true") };
-    let mut wish =
+    let mut request =
         RunBatch { continue_on_error: Some(true), ..batch(&["exit 3", "mkdir nowhere", "echo last"]) };
-    wish.commands.insert(1, nowhere.clone());
-    wish.commands.push(nowhere);
-    let results = run(daemon, &sandbox, &wish).await;
+    request.commands.insert(1, nowhere.clone());
+    request.commands.push(nowhere);
+    let results = run(daemon, &sandbox, &request).await;
     assert_eq!((results.len(), ended(&results[0]).exit_code), (5, 3));
     assert_eq!(fault(&results[1]).details["step"], "cwd");
     assert_eq!((ended(&results[3]).stdout.as_str(), ended(&results[4]).exit_code), ("last\n", 0));
-    // As many as there may be, each with what it brings.
+    // The maximum number of commands, each with its own input.
     let commands = (0..limits::MAX_BATCH_COMMANDS).map(|at| StartCommand {
         stdin: Some(at.to_string()),
         env: Some([("AT".to_owned(), at.to_string())].into()),
@@ -114,10 +114,10 @@ async fn every_command_runs_where_errors_do_not_matter(daemon: &Daemon) {
     assert_eq!(results.iter().map(|result| ended(result).stdout.clone()).collect::<Vec<_>>(), wanted);
 }
 
-async fn output_is_bounded_and_what_is_missing_is_counted(daemon: &Daemon) {
+async fn output_is_bounded_and_dropped_bytes_are_counted(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let limit = limits::MAX_BATCH_OUTPUT_BYTES;
-    // A character of three bytes lies across every cut.
+    // A three-byte character lies across every cut.
     let long = "python3 -c 'import sys; sys.stdout.write(\"€\" * 30_000_000)'; echo; echo end; echo err >&2";
     let binary = "printf 'a\\377b'; printf '\\376' >&2";
     let results = run(daemon, &sandbox, &batch(&[long, binary])).await;
@@ -135,7 +135,7 @@ async fn output_is_bounded_and_what_is_missing_is_counted(daemon: &Daemon) {
     );
     assert_eq!(end.stderr_base64.as_deref(), Some("/g=="));
 
-    // Of all together the last is kept whole, for it is the one that failed.
+    // When the total limit is reached, the last output is kept whole, because that command failed.
     let each = format!("head -c {limit} /dev/zero | tr '\\0' x");
     let both = format!("{each}; ({each}) >&2");
     let count = limits::MAX_BATCH_BYTES / limit / 2 + 3;
@@ -160,7 +160,7 @@ async fn output_is_bounded_and_what_is_missing_is_counted(daemon: &Daemon) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_command_is_found_before_the_first_one_runs() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
     let path = format!("/v1/sandboxes/{sandbox}/commands:batch");
     let ran = json!({ "script": "touch ran" });
@@ -184,29 +184,29 @@ async fn a_bad_command_is_found_before_the_first_one_runs() {
         (json!({ "commands": [ran], "continueOnError": "yes" }), "continueOnError"),
         (json!({}), "commands"),
     ];
-    for (wish, field) in cases {
-        let what: String = wish.to_string().chars().take(200).collect();
-        asker.post(&path, &wish).await.faults(field, &what);
+    for (request, field) in cases {
+        let what: String = request.to_string().chars().take(200).collect();
+        api.post(&path, &request).await.faults(field, &what);
     }
     let long = third(json!({ "script": "a", "stdin": "x".repeat(limits::MAX_STDIN_BYTES + 1) }));
-    let body = asker.post(&path, &long).await.refused(ErrorCode::TooLarge, "a long stdin");
+    let body = api.post(&path, &long).await.refused(ErrorCode::TooLarge, "a long stdin");
     assert!(body.error.contains("commands[2].stdin"), "{}", body.error);
     let unknown = "/v1/sandboxes/sbx_0000000000000000/commands:batch";
-    asker.post(unknown, &json!({ "commands": [ran] })).await.refused(ErrorCode::NotFound, "no such sandbox");
-    let request = asker.without_token("POST", &path).json(&json!({ "commands": [ran] }));
+    api.post(unknown, &json!({ "commands": [ran] })).await.refused(ErrorCode::NotFound, "no such sandbox");
+    let request = api.without_token("POST", &path).json(&json!({ "commands": [ran] }));
     Answer::to(request).await.refused(ErrorCode::Unauthenticated, "no token");
-    assert_eq!(daemon.output(&sandbox, "ls").await, "", "one of them ran");
+    assert_eq!(daemon.output(&sandbox, "ls").await, "", "one of the commands ran");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_leaves_ends_the_one_that_runs_and_starts_no_other() {
+async fn a_client_that_disconnects_ends_the_running_command_and_starts_no_other() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish = json!({ "commands": [
+    let request = json!({ "commands": [
         { "script": "touch first" }, { "script": "touch second; sleep 60" }, { "script": "touch third" },
     ], "continueOnError": true });
-    let body = wish.to_string();
+    let body = request.to_string();
     let mut wire = Wire::to(&daemon).await;
     wire.begin("POST", &format!("/v1/sandboxes/{sandbox}/commands:batch")).await;
     let rest = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
@@ -216,7 +216,7 @@ async fn a_caller_that_leaves_ends_the_one_that_runs_and_starts_no_other() {
     let began = Instant::now();
     until("it is gone", || async { daemon.run(&sandbox, "pgrep sleep").await.text().is_empty() }).await;
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
-    until("its end is known", || async {
+    until("its end is recorded", || async {
         let listed = daemon.client.commands(&sandbox, 100).await.unwrap().commands;
         let second =
             listed.iter().find(|command| command.args.iter().any(|arg| arg.contains("touch second")));
@@ -228,12 +228,12 @@ async fn a_caller_that_leaves_ends_the_one_that_runs_and_starts_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_is_deleted_meanwhile_is_told_of_in_the_results() {
+async fn results_report_a_sandbox_deleted_during_the_batch() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish =
+    let request =
         RunBatch { continue_on_error: Some(true), ..batch(&["echo begun; touch begun; sleep 60", "true"]) };
-    let running = run(&daemon, &sandbox, &wish);
+    let running = run(&daemon, &sandbox, &request);
     let delete = async {
         until("it runs", || async { daemon.run(&sandbox, "[ -e begun ]").await.exit_code == 0 }).await;
         daemon.client.delete(&sandbox).await.unwrap();

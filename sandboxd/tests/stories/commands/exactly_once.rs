@@ -1,4 +1,4 @@
-//! A command id runs one command, once: across kills of the daemon, parks, and requests that differ.
+//! A command id runs exactly one command, once: across killed daemons, parking, and requests that differ.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use sandbox_client::Client;
 use crate::support::fault_injection::{connect, execute};
 use crate::support::harness::{Daemon, DaemonProcess, Home, free_port, outcome, script, until};
 
-/// Appends its id to a file of the workspace.
+/// A command that appends its id to a file of the workspace.
 fn charge(number: usize) -> StartCommand {
     let id = format!("cmd_charge{number:016}");
     StartCommand { command_id: Some(id.clone()), ..script(&format!("echo {id} >> ledger; exit 3")) }
@@ -25,7 +25,7 @@ async fn sandbox(client: &Client) -> SandboxId {
     client.create_or_reconnect(&request).await.unwrap().sandbox_id
 }
 
-/// Parks a sandbox as soon as its agent has come back.
+/// Parks a sandbox as soon as its agent is connected again.
 async fn park(client: &Client, id: &SandboxId) {
     until("it can be parked", || async { client.park(id, false).await.is_ok() }).await;
 }
@@ -40,7 +40,7 @@ async fn inspect(client: &Client, id: &SandboxId, request: &StartCommand) -> Com
     client.inspect(id, &command).await.unwrap()
 }
 
-/// Starts commands, and kills the daemon before any of them is written to its store.
+/// Starts commands, and kills the daemon before it writes any of them to its store.
 async fn start_and_kill(home: &Home, port: u16, requests: &[StartCommand]) -> SandboxId {
     let daemon = DaemonProcess::start(home, port).await;
     let id = sandbox(&daemon.client).await;
@@ -58,7 +58,7 @@ async fn start_and_kill(home: &Home, port: u16, requests: &[StartCommand]) -> Sa
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_of_a_killed_daemon_does_not_run_again_after_a_park() {
     let (home, port) = (Home::new(), free_port());
-    // More than the agent keeps the output of.
+    // More commands than the agent keeps output for.
     let requests: Vec<_> = (0..300).map(charge).collect();
     let id = start_and_kill(&home, port, &requests).await;
 
@@ -67,8 +67,8 @@ async fn a_command_of_a_killed_daemon_does_not_run_again_after_a_park() {
     park(client, &id).await;
     for request in requests.iter().step_by(23) {
         client.start(&id, request).await.unwrap();
-        let told = outcome(client.run(&id, request).await.unwrap()).await;
-        assert_eq!(told.exit_code, 3, "its end is known");
+        let reported = outcome(client.run(&id, request).await.unwrap()).await;
+        assert_eq!(reported.exit_code, 3, "its end is recorded");
         let command = inspect(client, &id, request).await;
         assert_eq!((command.exit_code, command.cmd.as_str()), (Some(3), "bash"));
     }
@@ -77,7 +77,7 @@ async fn a_command_of_a_killed_daemon_does_not_run_again_after_a_park() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_park_records_what_ran_before_the_daemon_was_killed() {
+async fn a_forced_park_records_commands_that_ran_before_the_daemon_was_killed() {
     let (home, port) = (Home::new(), free_port());
     let id = start_and_kill(&home, port, &[charge(1)]).await;
     let daemon = DaemonProcess::start(&home, port).await;
@@ -91,7 +91,7 @@ async fn a_forced_park_records_what_ran_before_the_daemon_was_killed() {
 async fn a_sandbox_whose_commands_cannot_be_recorded_is_not_parked() {
     let (home, port) = (Home::new(), free_port());
     let id = start_and_kill(&home, port, &[charge(1)]).await;
-    // Nothing can be written from before the start on that the agent's list would need.
+    // The store is locked before the daemon can record the commands of the agent.
     let daemon = DaemonProcess::start(&home, port).await;
     let mut store = connect(&state_dir(&home)).await;
     execute(&mut store, "BEGIN IMMEDIATE").await;
@@ -106,7 +106,7 @@ async fn a_sandbox_whose_commands_cannot_be_recorded_is_not_parked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_runs_on_after_a_kill_keeps_its_sandbox_and_its_end_is_recorded() {
+async fn a_command_that_survives_a_killed_daemon_keeps_its_sandbox_and_its_end_is_recorded() {
     let (home, port) = (Home::new(), free_port());
     let waits = StartCommand {
         command_id: Some("cmd_waits12345678901".into()),
@@ -126,7 +126,7 @@ async fn a_command_that_runs_on_after_a_kill_keeps_its_sandbox_and_its_end_is_re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_with_another_request_is_refused_wherever_it_is_known() {
+async fn an_id_with_a_different_request_is_rejected_everywhere() {
     let daemon = Daemon::start().await;
     let id = daemon.sandbox("chat:1").await;
     let first = charge(1);
@@ -164,7 +164,7 @@ async fn a_command_recorded_without_a_digest_is_accepted_again() {
     daemon.client.start(&id, &charge(1)).await.unwrap();
     daemon.client.wait(&id, &charge(1).command_id.unwrap().parse().unwrap(), None).await.unwrap();
     daemon.client.park(&id, false).await.unwrap();
-    // As an earlier version wrote it.
+    // The row as an earlier version wrote it.
     execute(&mut connect(&state_dir(&daemon.home)).await, "UPDATE commands SET request_digest = NULL").await;
     let other = StartCommand { timeout_ms: Some(60_000), ..charge(1) };
     daemon.client.start(&id, &other).await.unwrap();

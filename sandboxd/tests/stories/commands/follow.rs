@@ -1,4 +1,4 @@
-//! Following a command across connections that break: each record once.
+//! Following a command over broken connections: every record arrives once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,20 +17,20 @@ use crate::support::harness::{
     Collected, Daemon, DaemonProcess, Home, Outcome, SOON, TOKEN, free_port, script, until,
 };
 
-/// Reads to the end; every record must be the one that follows.
+/// Reads to the end. Each record must be the next one.
 async fn followed(client: &Client, sandbox: &sandbox_api::SandboxId, command: &CommandId) -> Outcome {
     let mut records = client.follow(sandbox, command, 0);
     let mut collected = Collected::default();
     while let Some(record) = records.next().await {
         if let Some(outcome) = collected.take(record.unwrap()) {
-            assert!(records.next().await.is_none(), "nothing follows the end");
+            assert!(records.next().await.is_none(), "there is no record after the end");
             return outcome;
         }
     }
     panic!("no end");
 }
 
-/// A proxy that lets so many bytes of each connection's answers through and then hangs up.
+/// A proxy that forwards a fixed number of bytes of each connection's responses and then closes it.
 struct Cutter {
     url: String,
     cuts: Arc<AtomicUsize>,
@@ -58,7 +58,7 @@ impl Cutter {
     }
 }
 
-/// Whether it was cut.
+/// Returns whether the limit cut the connection.
 async fn pass(client: TcpStream, target: &str, mut left: usize) -> std::io::Result<bool> {
     let daemon = TcpStream::connect(target).await?;
     let (mut from_client, mut to_client) = client.into_split();
@@ -79,42 +79,42 @@ async fn pass(client: TcpStream, target: &str, mut left: usize) -> std::io::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
+async fn following_over_repeatedly_cut_connections_loses_and_repeats_nothing() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    // In the middle of lines and characters, at ever other places.
-    let wish =
+    // The cuts fall in the middle of lines and characters, each time at another place.
+    let request =
         script("for i in $(seq 1 30000); do echo \"€ $i\"; done; printf '\\377'; echo err >&2; exit 5");
-    let command = daemon.client.start(&sandbox, &wish).await.unwrap().command_id;
+    let command = daemon.client.start(&sandbox, &request).await.unwrap().command_id;
     let cutter = Cutter::before(&daemon, 100_003).await;
     let client = Client::new(&cutter.url, TOKEN).unwrap();
-    let heard = timeout(SOON, followed(&client, &sandbox, &command)).await.unwrap();
+    let received = timeout(SOON, followed(&client, &sandbox, &command)).await.unwrap();
     let wanted: String = (1..=30_000).map(|number| format!("€ {number}\n")).collect();
-    assert!(heard.stdout == [wanted.as_bytes(), b"\xff"].concat(), "the bytes differ");
-    assert!(heard.seqs.iter().copied().eq(1..=heard.seqs.len() as u64), "the numbers differ");
-    assert_eq!((heard.exit_code, heard.reason, heard.dropped_bytes), (5, EndReason::Exited, 0));
+    assert!(received.stdout == [wanted.as_bytes(), b"\xff"].concat(), "the bytes differ");
+    assert!(received.seqs.iter().copied().eq(1..=received.seqs.len() as u64), "the numbers differ");
+    assert_eq!((received.exit_code, received.reason, received.dropped_bytes), (5, EndReason::Exited, 0));
     assert!(cutter.cuts.load(Ordering::Relaxed) > 0, "nothing was cut");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_is_killed_and_started_again_is_followed_on() {
+async fn following_continues_after_the_daemon_is_killed_and_restarted() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
-    let wish = StartCommand {
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
+    let request = StartCommand {
         timeout_ms: Some(120_000),
         ..script("n=0; until [ -e stop ]; do echo $((n += 1)); sleep 0.005; done")
     };
-    let command = daemon.client.start(&sandbox, &wish).await.unwrap().command_id;
+    let command = daemon.client.start(&sandbox, &request).await.unwrap().command_id;
     let (client, id, of) = (daemon.client.clone(), sandbox.clone(), command.clone());
     let follower = tokio::spawn(async move { followed(&client, &id, &of).await });
-    // Also where it is away for longer than a moment.
+    // The second time it stays away longer.
     let mut daemon = daemon;
     for _ in 0..2 {
         let before = daemon.client.inspect(&sandbox, &command).await.unwrap().stdout_bytes;
-        until("it writes", || async {
+        until("the command writes", || async {
             daemon.client.inspect(&sandbox, &command).await.unwrap().stdout_bytes > before + 200
         })
         .await;
@@ -122,51 +122,51 @@ async fn a_daemon_that_is_killed_and_started_again_is_followed_on() {
         daemon = DaemonProcess::start(&home, port).await;
     }
     daemon.client.run(&sandbox, &script("touch stop")).await.unwrap().count().await;
-    let heard = timeout(SOON, follower).await.unwrap().unwrap();
-    let numbers: Vec<u64> = heard.text().lines().map(|line| line.parse().unwrap()).collect();
+    let received = timeout(SOON, follower).await.unwrap().unwrap();
+    let numbers: Vec<u64> = received.text().lines().map(|line| line.parse().unwrap()).collect();
     assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
-    assert!(heard.seqs.iter().copied().eq(1..=heard.seqs.len() as u64));
-    assert_eq!((heard.exit_code, heard.dropped_bytes), (0, 0));
+    assert!(received.seqs.iter().copied().eq(1..=received.seqs.len() as u64));
+    assert_eq!((received.exit_code, received.dropped_bytes), (0, 0));
     daemon.client.delete(&sandbox).await.unwrap();
     daemon.kill().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn following_ends_where_trying_again_makes_no_sense() {
+async fn following_ends_on_permanent_errors() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let unknown: CommandId = "cmd_0000000000000000".parse().unwrap();
     let stranger = Client::new(&daemon.base, "wrong").unwrap();
     for (client, code) in [(&daemon.client, ErrorCode::NotFound), (&stranger, ErrorCode::Unauthenticated)] {
         let began = Instant::now();
-        let heard: Vec<_> = client.follow(&sandbox, &unknown, 0).collect().await;
-        let [Err(error)] = &heard[..] else { panic!("{heard:?}") };
+        let received: Vec<_> = client.follow(&sandbox, &unknown, 0).collect().await;
+        let [Err(error)] = &received[..] else { panic!("{received:?}") };
         assert_eq!(error.code(), Some(code));
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
-    // What is gone is told once, however often the connection broke meanwhile.
+    // A gap is reported once, however often the connection broke.
     let total = 40 * 1024 * 1024;
-    let wish = script(&format!("head -c {total} /dev/zero | tr '\\0' x; echo last"));
-    let command = daemon.client.start(&sandbox, &wish).await.unwrap().command_id;
+    let request = script(&format!("head -c {total} /dev/zero | tr '\\0' x; echo last"));
+    let command = daemon.client.start(&sandbox, &request).await.unwrap().command_id;
     daemon.client.wait(&sandbox, &command, None).await.unwrap();
     let cutter = Cutter::before(&daemon, 3_000_001).await;
     let mut records = Client::new(&cutter.url, TOKEN).unwrap().follow(&sandbox, &command, 0);
-    let (mut gaps, mut bytes, mut told) = (0, 0, None);
+    let (mut gaps, mut bytes, mut reported) = (0, 0, None);
     while let Some(record) = records.next().await {
         match record.unwrap() {
             Record::Gap { dropped_bytes, .. } => gaps += dropped_bytes,
             Record::Stdout(output) => bytes += output.data.len() as u64,
-            Record::Exit { dropped_bytes, .. } => told = Some(dropped_bytes),
+            Record::Exit { dropped_bytes, .. } => reported = Some(dropped_bytes),
             _ => {}
         }
     }
     assert!(gaps > 0 && cutter.cuts.load(Ordering::Relaxed) > 1);
-    assert_eq!((gaps + bytes, told), (total + "last\n".len() as u64, Some(gaps)));
+    assert_eq!((gaps + bytes, reported), (total + "last\n".len() as u64, Some(gaps)));
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_that_leaves_lets_the_command_go_on() {
+async fn a_follower_that_disconnects_leaves_the_command_running() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let command = daemon.client.start(&sandbox, &script("echo begun; sleep 60")).await.unwrap().command_id;

@@ -1,4 +1,4 @@
-//! The end of commands that make it hard: hidden processes, threads without a main thread, races.
+//! Commands that are hard to kill: hidden processes, processes without a main thread, races.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sandbox_api::{CommandId, SandboxId};
 
 use crate::support::harness::{Daemon, outcome, script, until};
 
-/// Ignores TERM, starts a thread, and ends its main thread: the process has the state Z and goes on.
+/// Ignores TERM, starts a thread, and ends its main thread: the process has state Z and keeps running.
 const WITHOUT_MAIN_THREAD: &str = "
 import ctypes, platform, signal, threading, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -32,9 +32,10 @@ fn python(program: &str) -> StartCommand {
     }
 }
 
-async fn started(daemon: &Daemon, sandbox: &SandboxId, wish: &StartCommand) -> CommandId {
-    let command = daemon.client.start(sandbox, wish).await.unwrap().command_id;
-    until("it is ready", || async { daemon.run(sandbox, "[ -e ready ]").await.exit_code == 0 }).await;
+async fn started(daemon: &Daemon, sandbox: &SandboxId, request: &StartCommand) -> CommandId {
+    let command = daemon.client.start(sandbox, request).await.unwrap().command_id;
+    until("the command is ready", || async { daemon.run(sandbox, "[ -e ready ]").await.exit_code == 0 })
+        .await;
     command
 }
 
@@ -50,7 +51,7 @@ async fn a_process_whose_main_thread_has_ended_is_ended_by_a_kill() {
     assert!(processes(&daemon, &sandbox, "python3").await.lines().count() == 1);
     let killed = daemon.client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
     assert!(!killed.already_ended);
-    assert_eq!(processes(&daemon, &sandbox, "python3").await, "", "the answer means that it is gone");
+    assert_eq!(processes(&daemon, &sandbox, "python3").await, "", "the response means that it has ended");
     let ended = daemon.client.wait(&sandbox, &command, None).await.unwrap();
     assert_eq!((ended.exit_code, ended.reason), (137, EndReason::Killed));
     assert_eq!(ended.signal.as_deref(), Some("SIGKILL"));
@@ -58,7 +59,7 @@ async fn a_process_whose_main_thread_has_ended_is_ended_by_a_kill() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_whose_main_thread_has_ended_is_ended_by_a_timeout() {
+async fn a_background_process_whose_main_thread_has_ended_is_ended_by_a_timeout() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon
@@ -69,11 +70,11 @@ async fn a_daemon_whose_main_thread_has_ended_is_ended_by_a_timeout() {
         )
         .await
         .unwrap();
-    let wish = StartCommand {
+    let request = StartCommand {
         timeout_ms: Some(5000),
         ..script("env -u SANDBOX_COMMAND_ID setsid -f python3 program.py; sleep 60")
     };
-    let command = started(&daemon, &sandbox, &wish).await;
+    let command = started(&daemon, &sandbox, &request).await;
     let ended = daemon.client.wait(&sandbox, &command, None).await.unwrap();
     assert_eq!((ended.exit_code, ended.reason), (124, EndReason::Timeout));
     assert_eq!(processes(&daemon, &sandbox, "python3").await, "");
@@ -84,9 +85,9 @@ async fn a_daemon_whose_main_thread_has_ended_is_ended_by_a_timeout() {
 async fn processes_that_hide_their_environment_are_ended_with_their_command() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    // It daemonises itself and is not dumpable, so nobody can read its environment.
-    let wish = script("ssh-agent > /dev/null; env -i setsid -f sleep 77; touch ready; sleep 78");
-    let command = started(&daemon, &sandbox, &wish).await;
+    // ssh-agent runs in the background and is not dumpable, so its environment cannot be read.
+    let request = script("ssh-agent > /dev/null; env -i setsid -f sleep 77; touch ready; sleep 78");
+    let command = started(&daemon, &sandbox, &request).await;
     assert_ne!(processes(&daemon, &sandbox, "ssh-agent").await, "");
     daemon.client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
     assert_eq!(processes(&daemon, &sandbox, "'ssh-agent|sleep'").await, "");
@@ -99,12 +100,16 @@ async fn processes_that_hide_their_environment_are_ended_with_their_command() {
     let killed = daemon.client.kill(&sandbox, &leaves, &KillCommand::default()).await.unwrap();
     assert!(killed.already_ended);
     assert_eq!(processes(&daemon, &sandbox, "ssh-agent").await, "");
-    assert_eq!(processes(&daemon, &sandbox, "sleep").await.lines().count(), 1, "another command's goes on");
+    assert_eq!(
+        processes(&daemon, &sandbox, "sleep").await.lines().count(),
+        1,
+        "the other command's process keeps running"
+    );
     daemon.client.kill(&sandbox, &other, &KillCommand::default()).await.unwrap();
     daemon.stop().await;
 }
 
-/// Kills commands at the moment they exit by themselves, and checks that what is told of their ends is consistent.
+/// Kills commands at the moment when they exit by themselves, and checks that their reported ends are consistent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_command_has_a_signal_and_one_that_exits_has_a_code() {
     let daemon = Daemon::start().await;
@@ -121,14 +126,14 @@ async fn a_killed_command_has_a_signal_and_one_that_exits_has_a_code() {
         tokio::time::sleep(Duration::from_millis(u64::from(round % 20))).await;
         daemon.client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
         let ended = daemon.client.wait(&sandbox, &command, None).await.unwrap();
-        let told = (ended.reason, ended.exit_code, ended.signal.as_deref() == Some("SIGTERM"));
-        *seen.entry(format!("{told:?}")).or_insert(0) += 1;
+        let reported = (ended.reason, ended.exit_code, ended.signal.as_deref() == Some("SIGTERM"));
+        *seen.entry(format!("{reported:?}")).or_insert(0) += 1;
         assert!(
-            [(EndReason::Exited, 0, false), (EndReason::Killed, 143, true)].contains(&told),
-            "{told:?} after {seen:?}"
+            [(EndReason::Exited, 0, false), (EndReason::Killed, 143, true)].contains(&reported),
+            "{reported:?} after {seen:?}"
         );
     }
-    // What handles the signal chooses its code.
+    // A command that handles the signal chooses its own code.
     let graceful = script("trap 'exit 0' TERM; touch ready; while :; do sleep 0.05; done");
     let command = started(&daemon, &sandbox, &graceful).await;
     daemon.client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
@@ -137,18 +142,18 @@ async fn a_killed_command_has_a_signal_and_one_that_exits_has_a_code() {
     daemon.stop().await;
 }
 
-/// Races at least, and until each side has won one.
+/// Minimum and maximum number of races. They continue until each side has won one.
 const RACES: u32 = 200;
 const MAX_RACES: u32 = 2000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_may_lower_its_own_priority_and_nobody_elses() {
+async fn a_command_can_lower_only_its_own_priority() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let own = "nice -n 5 nice; ionice -c 3 ionice; chrt --idle 0 chrt -p $$ > /dev/null && echo chrt; \
         taskset -c 0 sh -c 'taskset -p $$ > /dev/null' && echo taskset; renice -n 3 -p 0 > /dev/null && echo renice";
-    let heard = daemon.run(&sandbox, own).await;
-    assert_eq!(heard.text(), "5\nidle\nchrt\ntaskset\nrenice\n", "{heard:?}");
+    let received = daemon.run(&sandbox, own).await;
+    assert_eq!(received.text(), "5\nidle\nchrt\ntaskset\nrenice\n", "{received:?}");
     for (others, kind) in [
         ("renice -n 19 -p 1", "process"),
         ("renice -n 19 -g 1", "group"),
@@ -160,14 +165,14 @@ async fn a_command_may_lower_its_own_priority_and_nobody_elses() {
     ] {
         assert_ne!(daemon.run(&sandbox, others).await.exit_code, 0, "{kind}");
     }
-    // Threads of the agent are targets by their own numbers.
+    // Threads of the agent are addressed by their own numbers.
     let threads = "python3 - <<'END'\nimport os\nfor target in range(1, 40):\n    for call in (lambda: os.setpriority(os.PRIO_PROCESS, target, 19),\n                 lambda: os.setpriority(os.PRIO_USER, 0, 19),\n                 lambda: os.sched_setaffinity(target, {0}),\n                 lambda: os.sched_setscheduler(target, os.SCHED_IDLE, os.sched_param(0))):\n        try:\n            call()\n            print('done to', target)\n        except PermissionError:\n            pass\nos.sched_setaffinity(0, {0})\nprint('ok')\nEND";
     assert_eq!(daemon.output(&sandbox, threads).await, "ok\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_cannot_take_the_agents_place_before_the_out_of_memory_killer() {
+async fn a_command_cannot_make_the_oom_killer_prefer_the_agent() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     for file in ["/proc/self/oom_score_adj", "/proc/self/oom_adj"] {
@@ -175,12 +180,12 @@ async fn a_command_cannot_take_the_agents_place_before_the_out_of_memory_killer(
         assert_ne!(lower.exit_code, 0, "{file}");
     }
     assert_eq!(daemon.output(&sandbox, "cat /proc/self/oom_score_adj").await, "1000\n");
-    // The rest of the file system is as it was, and so are links to open files.
+    // The rest of the file system is unchanged, and links to open files work.
     let writes = "echo a > /tmp/a; echo b > b; mkdir d; mv b d/c; ln d/c e; mv e d/f; echo c > /dev/stdout; \
         echo d > /dev/shm/d; cat /tmp/a d/c /dev/shm/d; exec 3> /dev/null; echo e >&3; echo f | tee /dev/fd/2 > /dev/null; \
         exec 5<> g; rm g; echo g > /proc/self/fd/5 && echo ok";
-    let heard = daemon.run(&sandbox, writes).await;
-    assert_eq!((heard.text().as_str(), heard.exit_code), ("c\na\nb\nd\nok\n", 0), "{heard:?}");
+    let received = daemon.run(&sandbox, writes).await;
+    assert_eq!((received.text().as_str(), received.exit_code), ("c\na\nb\nd\nok\n", 0), "{received:?}");
     daemon.stop().await;
 }
 
@@ -192,7 +197,7 @@ fn with_pids(pids: u64) -> CreateSandbox {
     }
 }
 
-/// Starts processes until none can start, and leaves them. One of them fills every gap.
+/// Starts processes until no more can start, and leaves them running. One of them fills every gap.
 const FILL: &str = "
 import os, time
 def leftover(fills):
@@ -213,21 +218,22 @@ except OSError:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leftovers_of_ended_commands_give_way_and_those_of_running_ones_do_not() {
+async fn leftovers_of_ended_commands_are_ended_for_a_new_command_and_those_of_running_ones_are_not() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.client.create_or_reconnect(&with_pids(64)).await.unwrap().sandbox_id;
-    let goes_on = started(&daemon, &sandbox, &script("setsid -f sleep 66; touch ready; sleep 67")).await;
+    let still_runs = started(&daemon, &sandbox, &script("setsid -f sleep 66; touch ready; sleep 67")).await;
     outcome(daemon.client.run(&sandbox, &python(FILL)).await.unwrap()).await;
-    // The first start that finds no room makes it.
-    until("they are gone", || async { processes(&daemon, &sandbox, "python3").await.is_empty() }).await;
+    // The first start that finds no free process ends them.
+    until("the leftovers have ended", || async { processes(&daemon, &sandbox, "python3").await.is_empty() })
+        .await;
     assert_eq!(
         processes(&daemon, &sandbox, "sleep").await.lines().count(),
         2,
         "a running command keeps its own"
     );
-    daemon.client.kill(&sandbox, &goes_on, &KillCommand::default()).await.unwrap();
+    daemon.client.kill(&sandbox, &still_runs, &KillCommand::default()).await.unwrap();
 
-    // What runs is not ended for others, and the refusal names the cure and is no use of the sandbox.
+    // Running commands are not ended for others. The error names the remedy, and a rejected start is not activity.
     daemon.output(&sandbox, "rm ready").await;
     let fills = FILL.replace("except OSError:\n    os._exit(0)", "except OSError:\n    time.sleep(3600)");
     let filler = daemon.client.start(&sandbox, &python(&fills)).await.unwrap().command_id;

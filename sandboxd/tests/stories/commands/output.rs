@@ -1,4 +1,4 @@
-//! Output: nothing lost, nothing made up, nothing without a bound.
+//! Output: complete, in order and bounded.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,14 +10,14 @@ use crate::support::harness::{
 };
 
 over_each_transport!(
-    bytes_that_are_no_text_come_through,
-    a_character_split_over_writes_stays_whole,
+    bytes_that_are_not_utf8_are_kept,
+    a_character_split_across_writes_stays_whole,
     a_slow_reader_slows_the_command_and_loses_nothing,
-    a_late_reader_is_told_what_it_missed,
+    a_late_reader_gets_the_number_of_dropped_bytes,
     an_eight_mebibyte_script_runs,
 );
 
-async fn bytes_that_are_no_text_come_through(daemon: &Daemon) {
+async fn bytes_that_are_not_utf8_are_kept(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let all_bytes = r#"python3 -c 'import sys; sys.stdout.buffer.write(bytes(range(256)) * 100)'"#;
     let outcome = daemon.run(&sandbox, all_bytes).await;
@@ -25,7 +25,7 @@ async fn bytes_that_are_no_text_come_through(daemon: &Daemon) {
     assert!(outcome.stdout == wanted, "the bytes differ");
 }
 
-async fn a_character_split_over_writes_stays_whole(daemon: &Daemon) {
+async fn a_character_split_across_writes_stays_whole(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let split = r"printf '\xe2'; sleep 0.1; printf '\x82'; sleep 0.1; printf '\xac!'";
     let mut records = daemon.client.run(&sandbox, &script(split)).await.unwrap();
@@ -41,13 +41,13 @@ async fn a_character_split_over_writes_stays_whole(daemon: &Daemon) {
 
 async fn a_slow_reader_slows_the_command_and_loses_nothing(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish = StartCommand {
+    let request = StartCommand {
         command_id: Some("cmd_writesOneGibibyte".into()),
         timeout_ms: Some(300_000),
         ..script("seq 1 130000000")
     };
     let command = "cmd_writesOneGibibyte".parse().unwrap();
-    let mut records = daemon.client.run(&sandbox, &wish).await.unwrap();
+    let mut records = daemon.client.run(&sandbox, &request).await.unwrap();
     let written = || async { daemon.client.inspect(&sandbox, &command).await.unwrap().stdout_bytes };
     let before = std::sync::atomic::AtomicU64::new(0);
     until("the command waits for its reader", || async {
@@ -56,8 +56,8 @@ async fn a_slow_reader_slows_the_command_and_loses_nothing(daemon: &Daemon) {
     })
     .await;
     let before = before.into_inner();
-    assert!(before < 64 * 1024 * 1024, "{before} bytes are on their way");
-    // Others are served meanwhile.
+    assert!(before < 64 * 1024 * 1024, "{before} bytes are in flight");
+    // Other clients are served meanwhile.
     let other = daemon.sandbox("chat:2").await;
     assert_eq!(daemon.output(&other, "echo hi").await, "hi\n");
     assert_eq!(daemon.output(&sandbox, "echo hi").await, "hi\n");
@@ -72,18 +72,18 @@ async fn a_slow_reader_slows_the_command_and_loses_nothing(daemon: &Daemon) {
     }
 }
 
-async fn a_late_reader_is_told_what_it_missed(daemon: &Daemon) {
+async fn a_late_reader_gets_the_number_of_dropped_bytes(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let total = 40 * 1024 * 1024;
-    let wish = script(&format!("head -c {total} /dev/zero | tr '\\0' x; echo; echo last"));
-    let command = daemon.client.start(&sandbox, &wish).await.unwrap().command_id;
+    let request = script(&format!("head -c {total} /dev/zero | tr '\\0' x; echo; echo last"));
+    let command = daemon.client.start(&sandbox, &request).await.unwrap().command_id;
     daemon.client.wait(&sandbox, &command, None).await.unwrap();
     let beyond = outcome(daemon.client.logs(&sandbox, &command, u64::MAX, true).await.unwrap()).await;
     assert_eq!((beyond.text().as_str(), beyond.dropped_bytes), ("", 0));
-    let heard = outcome(daemon.client.logs(&sandbox, &command, 0, true).await.unwrap()).await;
-    assert!(heard.dropped_bytes > 0, "40 MiB are more than is kept");
-    assert_eq!(heard.dropped_bytes as usize + heard.stdout.len(), total + "\nlast\n".len());
-    assert!(heard.stdout.ends_with(b"x\nlast\n"));
+    let received = outcome(daemon.client.logs(&sandbox, &command, 0, true).await.unwrap()).await;
+    assert!(received.dropped_bytes > 0, "40 MiB exceed what is kept");
+    assert_eq!(received.dropped_bytes as usize + received.stdout.len(), total + "\nlast\n".len());
+    assert!(received.stdout.ends_with(b"x\nlast\n"));
 }
 
 async fn an_eight_mebibyte_script_runs(daemon: &Daemon) {
@@ -93,8 +93,8 @@ async fn an_eight_mebibyte_script_runs(daemon: &Daemon) {
     let mut long = filler[..8 * 1024 * 1024 - tail.len()].to_owned();
     long.push_str(tail);
     assert_eq!(long.len(), 8 * 1024 * 1024);
-    let heard = daemon.run(&sandbox, &long).await;
-    assert_eq!((heard.text().as_str(), heard.exit_code), ("begun bash 0\n", 5));
+    let received = daemon.run(&sandbox, &long).await;
+    assert_eq!((received.text().as_str(), received.exit_code), ("begun bash 0\n", 5));
 
     long.push(' ');
     let error = daemon.client.run(&sandbox, &script(&long)).await.map(drop).unwrap_err();
@@ -102,26 +102,26 @@ async fn an_eight_mebibyte_script_runs(daemon: &Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_daemon_loses_no_number_and_repeats_none() {
+async fn a_killed_daemon_loses_and_repeats_no_record() {
     let home = Home::new();
     let port = free_port();
     let daemon = DaemonProcess::start(&home, port).await;
-    let wish = sandbox_api::sandbox::CreateSandbox { session_key: "chat:1".into(), ..Default::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = sandbox_api::sandbox::CreateSandbox { session_key: "chat:1".into(), ..Default::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let count = 3_000_000;
-    let wish = StartCommand {
+    let request = StartCommand {
         command_id: Some("cmd_printsAllItsNumbers".into()),
         timeout_ms: Some(120_000),
         ..script(&format!("seq 1 {count}"))
     };
     let command = "cmd_printsAllItsNumbers".parse().unwrap();
-    let mut records = daemon.client.run(&sandbox, &wish).await.unwrap();
+    let mut records = daemon.client.run(&sandbox, &request).await.unwrap();
     let mut collected = Collected::default();
     while collected.stdout.len() < 2 * 1024 * 1024 {
         collected.take(records.next().await.unwrap().unwrap());
     }
     daemon.kill().await;
-    // What had arrived before the end of the connection counts as read.
+    // Records that arrived before the connection broke count as read.
     while let Some(Ok(record)) = records.next().await {
         collected.take(record);
     }

@@ -4,16 +4,16 @@ use sandbox_api::command::StartCommand;
 use sandbox_api::terminal::OpenTerminal;
 
 use crate::support::harness::{Daemon, outcome, over_each_transport, script};
-use crate::support::screens::{Seat, open, shell};
+use crate::support::screens::{Viewer, open, shell};
 
 over_each_transport!(
-    what_is_installed_for_the_user_is_found_by_commands_and_terminals,
+    user_installed_programs_are_found_by_commands_and_terminals,
     a_terminal_has_the_path_of_commands_or_its_own,
 );
 
-/// A login shell overwrites PATH in Debian's /etc/profile, unless something gives it back.
+/// A login shell overwrites PATH in Debian's /etc/profile unless it is restored.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_shell_sees_the_path_its_command_was_started_with() {
+async fn every_shell_keeps_the_path_of_its_command() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let plain = daemon.output(&sandbox, "echo \"$PATH\"").await;
@@ -23,16 +23,16 @@ async fn every_shell_sees_the_path_its_command_was_started_with() {
         assert_eq!(daemon.output(&sandbox, &script).await, plain, "{shell}");
         let nested = format!("{shell} 'bash -lc \"sh -lc env\"' | sed -n s/^PATH=//p");
         assert_eq!(daemon.output(&sandbox, &nested).await, plain, "{nested}");
-        // A PATH of the request, and one that a script sets before it starts a login shell.
+        // A PATH from the request, and one that a script sets before it starts a login shell.
         let argv: Vec<String> = shell.split(' ').skip(1).map(str::to_owned).collect();
-        let wish = StartCommand {
+        let request = StartCommand {
             cmd: shell.split(' ').next().map(str::to_owned),
             args: Some(argv.into_iter().chain(["echo \"$PATH\"".to_owned()]).collect()),
             env: Some([("PATH".to_owned(), "/opt/a b/bin:/usr/bin:/bin".to_owned())].into()),
             ..StartCommand::default()
         };
-        let heard = outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
-        assert_eq!(heard.text(), "/opt/a b/bin:/usr/bin:/bin\n", "{shell}");
+        let received = outcome(daemon.client.run(&sandbox, &request).await.unwrap()).await;
+        assert_eq!(received.text(), "/opt/a b/bin:/usr/bin:/bin\n", "{shell}");
         let own = format!("export PATH=/mine:$PATH; {shell} 'echo \"$PATH\"'");
         assert_eq!(daemon.output(&sandbox, &own).await, format!("/mine:{plain}"), "{shell}");
     }
@@ -40,7 +40,7 @@ async fn every_shell_sees_the_path_its_command_was_started_with() {
     daemon.stop().await;
 }
 
-/// Installs `greet` with npm and `greetpy` with pip, from here alone; it fails where either fails.
+/// Installs `greet` with npm and `greetpy` with pip, without a network. Fails if either fails.
 const INSTALL: &str = r#"set -e
 mkdir tool
 cd tool
@@ -59,20 +59,20 @@ PY
 pip install --user --no-index --quiet ./greetpy-1.0-py3-none-any.whl
 "#;
 
-async fn what_is_installed_for_the_user_is_found_by_commands_and_terminals(daemon: &Daemon) {
+async fn user_installed_programs_are_found_by_commands_and_terminals(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish = StartCommand { timeout_ms: Some(120_000), ..script(INSTALL) };
-    let installed = outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+    let request = StartCommand { timeout_ms: Some(120_000), ..script(INSTALL) };
+    let installed = outcome(daemon.client.run(&sandbox, &request).await.unwrap()).await;
     assert_eq!(installed.exit_code, 0, "{}", String::from_utf8_lossy(&installed.stderr));
     for shell in ["bash -c", "bash -lc", "sh -c", "sh -lc"] {
-        let heard = daemon.output(&sandbox, &format!("{shell} 'greet; greetpy'")).await;
-        assert_eq!(heard, "from npm\nfrom pip\n", "{shell}");
+        let received = daemon.output(&sandbox, &format!("{shell} 'greet; greetpy'")).await;
+        assert_eq!(received, "from npm\nfrom pip\n", "{shell}");
     }
     let terminal = shell(daemon, &sandbox).await;
-    let mut seat = Seat::take(&daemon.client, &sandbox, &terminal).await;
-    seat.type_in("greet; greetpy; type -P greet greetpy\r").await;
+    let mut viewer = Viewer::attach(&daemon.client, &sandbox, &terminal).await;
+    viewer.type_in("greet; greetpy; type -P greet greetpy\r").await;
     let bin = "/vercel/sandbox/.local/bin";
-    seat.until_seen(&format!("from npm\r\nfrom pip\r\n{bin}/greet\r\n{bin}/greetpy\r\n")).await;
+    viewer.until_seen(&format!("from npm\r\nfrom pip\r\n{bin}/greet\r\n{bin}/greetpy\r\n")).await;
 }
 
 async fn a_terminal_has_the_path_of_commands_or_its_own(daemon: &Daemon) {
@@ -81,12 +81,12 @@ async fn a_terminal_has_the_path_of_commands_or_its_own(daemon: &Daemon) {
     let own = "/opt/a b/bin:/usr/bin:/bin".to_owned();
     let with_own =
         OpenTerminal { env: Some([("PATH".to_owned(), own.clone())].into()), ..OpenTerminal::default() };
-    for (wish, path) in [(OpenTerminal::default(), plain), (with_own, own)] {
-        let terminal = open(daemon, &sandbox, &wish).await;
-        let mut seat = Seat::take(&daemon.client, &sandbox, &terminal).await;
-        seat.type_in("echo \"[$PATH]\"\r").await;
-        seat.until_seen(&format!("[{path}]\r\n")).await;
-        seat.type_in("bash -lc 'echo \"<$PATH>\"'; sh -lc 'echo \"<$PATH>\"'\r").await;
-        seat.until_seen(&format!("<{path}>\r\n<{path}>\r\n")).await;
+    for (request, path) in [(OpenTerminal::default(), plain), (with_own, own)] {
+        let terminal = open(daemon, &sandbox, &request).await;
+        let mut viewer = Viewer::attach(&daemon.client, &sandbox, &terminal).await;
+        viewer.type_in("echo \"[$PATH]\"\r").await;
+        viewer.until_seen(&format!("[{path}]\r\n")).await;
+        viewer.type_in("bash -lc 'echo \"<$PATH>\"'; sh -lc 'echo \"<$PATH>\"'\r").await;
+        viewer.until_seen(&format!("<{path}>\r\n<{path}>\r\n")).await;
     }
 }

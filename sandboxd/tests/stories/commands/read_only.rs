@@ -1,4 +1,4 @@
-//! `readOnly`: a command that cannot write to the workspace, whatever it tries, and is otherwise like any other.
+//! `readOnly`: a command that cannot write to the workspace in any way and otherwise behaves like any other.
 
 use std::time::Instant;
 
@@ -7,12 +7,12 @@ use sandbox_api::{CommandId, ErrorCode, SandboxId};
 use sandbox_client::Error;
 
 use crate::support::harness::{
-    Daemon, Outcome, left_out_under_gvisor, outcome, over_each_transport, script, until,
+    Daemon, Outcome, outcome, over_each_transport, script, skipped_under_gvisor, until,
 };
 
 over_each_transport!(
     nothing_can_be_written_and_everything_can_be_read,
-    no_way_to_write_leads_into_the_workspace,
+    every_way_to_write_to_the_workspace_is_blocked,
     a_read_only_command_is_like_any_other,
     a_read_only_command_that_cannot_start_says_why,
 );
@@ -35,7 +35,7 @@ async fn workspace(daemon: &Daemon, sandbox: &SandboxId) -> String {
 }
 
 async fn nothing_can_be_written_and_everything_can_be_read(daemon: &Daemon) {
-    if left_out_under_gvisor(NO_LANDLOCK) {
+    if skipped_under_gvisor(NO_LANDLOCK) {
         return;
     }
     let sandbox = daemon.sandbox("chat:1").await;
@@ -45,27 +45,27 @@ async fn nothing_can_be_written_and_everything_can_be_read(daemon: &Daemon) {
             "echo kept > file; printf '#!/bin/sh\\necho ran\\n' > tool; chmod +x tool; mkdir dir",
         )
         .await;
-    let heard = run(daemon, &sandbox, "cat file; ./tool; ls; cd dir; pwd; grep -r kept .. | wc -l").await;
+    let received = run(daemon, &sandbox, "cat file; ./tool; ls; cd dir; pwd; grep -r kept .. | wc -l").await;
     assert_eq!(
-        (heard.exit_code, heard.text().as_str()),
+        (received.exit_code, received.text().as_str()),
         (0, "kept\nran\ndir\nfile\ntool\n/vercel/sandbox/workspace/dir\n1\n")
     );
-    // Everywhere else it may write as ever.
+    // It can write everywhere else.
     let elsewhere = "for dir in /tmp /var/tmp /dev/shm \"$TMPDIR\" \"$XDG_CACHE_HOME\"; do
         mkdir -p $dir && echo x > $dir/x && mv $dir/x $dir/y && mkdir $dir/d && mv $dir/y $dir/d/z && ln $dir/d/z $dir/l && rm -r $dir/d $dir/l || echo $dir
         done; echo x > /dev/null; cat <<< here; mktemp > /dev/null && echo all";
-    let heard = run(daemon, &sandbox, elsewhere).await;
-    assert_eq!((heard.exit_code, heard.text().as_str()), (0, "here\nall\n"), "{heard:?}");
+    let received = run(daemon, &sandbox, elsewhere).await;
+    assert_eq!((received.exit_code, received.text().as_str()), (0, "here\nall\n"), "{received:?}");
     let node =
         run(daemon, &sandbox, "node -e 'console.log(1)'; python3 -c 'print(2)'; git --version | cut -c1-3")
             .await;
     assert_eq!(node.text(), "1\n2\ngit\n", "{node:?}");
-    // And the next command may write again.
+    // The next command can write again.
     assert_eq!(daemon.output(&sandbox, "echo more >> file; cat file").await, "kept\nmore\n");
 }
 
-async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
-    if left_out_under_gvisor(NO_LANDLOCK) {
+async fn every_way_to_write_to_the_workspace_is_blocked(daemon: &Daemon) {
+    if skipped_under_gvisor(NO_LANDLOCK) {
         return;
     }
     let (sandbox, control) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:control").await);
@@ -130,7 +130,7 @@ async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
         "exec 3<>file; echo x >&3",
         "find . -name other -delete; [ ! -e other ]",
     ];
-    // What no command of a sandbox can do.
+    // Actions that no command of a sandbox may perform.
     let never = [
         "unshare -Urm true",
         "mount --bind /tmp dir",
@@ -139,9 +139,9 @@ async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
     ];
     let mut idle = Vec::new();
     for line in shell {
-        let heard = run(daemon, &sandbox, line).await;
-        assert_ne!(heard.exit_code, 0, "{line}: {heard:?}");
-        // It would work if it were allowed to.
+        let received = run(daemon, &sandbox, line).await;
+        assert_ne!(received.exit_code, 0, "{line}: {received:?}");
+        // These would work without `readOnly`.
         daemon.output(&control, prepare).await;
         let worked = daemon.run(&control, line).await;
         if worked.exit_code != 0 {
@@ -153,48 +153,48 @@ async fn no_way_to_write_leads_into_the_workspace(daemon: &Daemon) {
         assert_ne!(run(daemon, &sandbox, line).await.exit_code, 0, "{line}");
     }
     let attempts = format!("python3 - <<'END'\n{PYTHON}\nEND");
-    let heard = run(daemon, &sandbox, &attempts).await;
-    assert_eq!((heard.exit_code, heard.text().as_str()), (0, "done\n"), "{heard:?}");
+    let received = run(daemon, &sandbox, &attempts).await;
+    assert_eq!((received.exit_code, received.text().as_str()), (0, "done\n"), "{received:?}");
     daemon.output(&control, prepare).await;
     let worked = daemon.run(&control, &attempts).await.text();
     let wanted = PYTHON.lines().filter_map(|line| line.strip_prefix("    '")?.split('\'').next());
     let idle: Vec<&str> = wanted.filter(|name| !worked.lines().any(|line| line == *name)).collect();
     assert_eq!(idle, NEVER_BY_ANYBODY, "these fail by themselves");
-    // What was not moved was copied, at most, to where it may write.
+    // A file that could not be moved was at most copied to a writable place.
     assert_eq!(workspace(daemon, &sandbox).await, before);
 }
 
-/// Of what is below, what no process may do at all.
+/// The attempts below that no process may make at all.
 const NEVER_BY_ANYBODY: [&str; 3] = ["ftruncate of what is read", "mmap of what is read", "mem of the agent"];
 
 /// Each of these must fail, in the process itself, its threads and its children.
 const PYTHON: &str = include_str!("read_only_attempts.py");
 
 async fn a_read_only_command_is_like_any_other(daemon: &Daemon) {
-    if left_out_under_gvisor(NO_LANDLOCK) {
+    if skipped_under_gvisor(NO_LANDLOCK) {
         return;
     }
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir sub").await;
-    // What a command finds of itself, but for its id, its numbers and its mark (the limit of file locks).
+    // A command's environment, apart from its id, its process numbers and its limit on file locks.
     let look = r#"pwd; env | grep -v '^SANDBOX_COMMAND_ID=\|^_=' | sort; ulimit -a | grep -v 'file locks'; cat /proc/self/oom_score_adj; umask; id
         grep -E '^(Sig|Shd|Cap|NoNewPrivs|Seccomp):?' /proc/self/status | grep -v SigQ; ls -1 /proc/self/fd | wc -l
         readlink /proc/$$/exe; tr '\0' ' ' < /proc/$$/cmdline | head -c 7; [ $(ps -o sid= $$) = $$ ] && echo leads; cat"#;
-    let wish = |read_only| StartCommand {
+    let request = |read_only| StartCommand {
         cwd: Some("sub".into()),
         env: Some([("GREETING".to_owned(), "hé llo".to_owned())].into()),
         stdin: Some("from stdin".into()),
         read_only: Some(read_only),
         ..script(look)
     };
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for read_only in [false, true] {
-        let outcome = outcome(daemon.client.run(&sandbox, &wish(read_only)).await.unwrap()).await;
+        let outcome = outcome(daemon.client.run(&sandbox, &request(read_only)).await.unwrap()).await;
         assert_eq!((outcome.exit_code, outcome.stderr.as_slice()), (0, &b""[..]));
-        heard.push(outcome.text());
+        received.push(outcome.text());
     }
-    assert!(heard[0].contains("leads") && heard[0].ends_with("from stdin"), "{}", heard[0]);
-    assert_eq!(heard[0], heard[1]);
+    assert!(received[0].contains("leads") && received[0].ends_with("from stdin"), "{}", received[0]);
+    assert_eq!(received[0], received[1]);
 
     let argv = StartCommand {
         cmd: Some("bash".into()),
@@ -205,42 +205,51 @@ async fn a_read_only_command_is_like_any_other(daemon: &Daemon) {
     let ended = outcome(daemon.client.run(&sandbox, &argv).await.unwrap()).await;
     assert_eq!((ended.exit_code, ended.text().as_str()), (7, "name|a b \n"));
     let long = format!("{}\necho end > new || echo refused", "# filler\n".repeat(40_000));
-    assert_eq!(run(daemon, &sandbox, &long).await.text(), "refused\n", "a script that is no argument");
-    // A closed reader ends it as it ends any other: SIGPIPE is not ignored.
+    assert_eq!(
+        run(daemon, &sandbox, &long).await.text(),
+        "refused\n",
+        "a script that is not passed as an argument"
+    );
+    // A closed reader ends it like any other command: SIGPIPE is not ignored.
     assert_eq!(run(daemon, &sandbox, "yes | head -1; echo ${PIPESTATUS[0]}").await.text(), "y\n141\n");
 
-    let wish = StartCommand {
+    let request = StartCommand {
         timeout_ms: Some(1000),
         ..read_only("trap '' TERM; echo here; while :; do sleep 0.1; done")
     };
-    let late = outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+    let late = outcome(daemon.client.run(&sandbox, &request).await.unwrap()).await;
     assert_eq!((late.exit_code, late.reason, late.text().as_str()), (124, EndReason::Timeout, "here\n"));
 
     let id: CommandId = "cmd_readOnlyAndDetached0".parse().unwrap();
-    let wish = StartCommand {
+    let request = StartCommand {
         detached: Some(true),
         open_stdin: Some(true),
         command_id: Some(id.to_string()),
         ..read_only("setsid sleep 77 & read line; echo \"$line\"; echo x > new; setsid sleep 78 & sleep 79")
     };
     // The same id is the same command, also while it starts.
-    let starts = (0..8).map(|_| daemon.client.start(&sandbox, &wish));
+    let starts = (0..8).map(|_| daemon.client.start(&sandbox, &request));
     for started in futures::future::join_all(starts).await {
         started.unwrap();
     }
-    daemon.client.write_stdin(&sandbox, &id, "heard\n", false).await.unwrap();
-    until("its children run", || async { daemon.output(&sandbox, "pgrep -c sleep || true").await == "3\n" })
-        .await;
+    daemon.client.write_stdin(&sandbox, &id, "received\n", false).await.unwrap();
+    until("its child processes run", || async {
+        daemon.output(&sandbox, "pgrep -c sleep || true").await == "3\n"
+    })
+    .await;
     assert_eq!(daemon.client.inspect(&sandbox, &id).await.unwrap().state, CommandState::Running);
     daemon.client.kill(&sandbox, &id, &KillCommand::default()).await.unwrap();
     assert_eq!(daemon.run(&sandbox, "pgrep sleep").await.text(), "");
     let ended = outcome(daemon.client.logs(&sandbox, &id, 0, true).await.unwrap()).await;
-    assert_eq!((ended.exit_code, ended.reason, ended.text().as_str()), (143, EndReason::Killed, "heard\n"));
+    assert_eq!(
+        (ended.exit_code, ended.reason, ended.text().as_str()),
+        (143, EndReason::Killed, "received\n")
+    );
     assert_eq!(daemon.output(&sandbox, "ls").await, "sub\n");
 }
 
 async fn a_read_only_command_that_cannot_start_says_why(daemon: &Daemon) {
-    if left_out_under_gvisor(NO_LANDLOCK) {
+    if skipped_under_gvisor(NO_LANDLOCK) {
         return;
     }
     let sandbox = daemon.sandbox("chat:1").await;
@@ -248,7 +257,7 @@ async fn a_read_only_command_that_cannot_start_says_why(daemon: &Daemon) {
     daemon.output(&sandbox, prepare).await;
     let program = |cmd: &str| StartCommand { cmd: Some(cmd.into()), ..StartCommand::default() };
     let nowhere = StartCommand { cwd: Some("no/such/dir".into()), ..script("true") };
-    for wish in [
+    for request in [
         program("no-such-program"),
         program("./odd"),
         program("./bare"),
@@ -257,20 +266,20 @@ async fn a_read_only_command_that_cannot_start_says_why(daemon: &Daemon) {
         program("./missing"),
         nowhere,
     ] {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for read_only in [false, true] {
-            let wish = StartCommand { read_only: Some(read_only), ..wish.clone() };
-            let started = daemon.client.start(&sandbox, &wish).await.map(drop);
-            let run = daemon.client.run(&sandbox, &wish).await.map(drop);
+            let request = StartCommand { read_only: Some(read_only), ..request.clone() };
+            let started = daemon.client.start(&sandbox, &request).await.map(drop);
+            let run = daemon.client.run(&sandbox, &request).await.map(drop);
             for error in [started.unwrap_err(), run.unwrap_err()] {
-                assert_eq!(error.code(), Some(ErrorCode::Refused), "{wish:?}: {error}");
+                assert_eq!(error.code(), Some(ErrorCode::Refused), "{request:?}: {error}");
                 let Error::Refused { body, .. } = error else { panic!("{error}") };
-                told.push((body.error, body.details));
+                reported.push((body.error, body.details));
             }
         }
-        assert!(told.iter().all(|one| *one == told[0]), "{wish:?}: {told:?}");
+        assert!(reported.iter().all(|one| *one == reported[0]), "{request:?}: {reported:?}");
     }
-    // What did not start is no command.
+    // A command that did not start is not recorded.
     let named = StartCommand {
         command_id: Some("cmd_neverStarted00000".into()),
         read_only: Some(true),
@@ -282,13 +291,13 @@ async fn a_read_only_command_that_cannot_start_says_why(daemon: &Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_could_do_in_its_stead_is_out_of_reach() {
-    if left_out_under_gvisor(NO_LANDLOCK) {
+async fn other_processes_cannot_write_on_its_behalf() {
+    if skipped_under_gvisor(NO_LANDLOCK) {
         return;
     }
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    // A helper of before: it writes when it is signalled, and when somebody calls its abstract name.
+    // A helper from an earlier command: it writes on a signal, and on a connection to its abstract socket.
     let helper = r#"python3 - <<'END' &
 import os, signal, socket
 signal.signal(signal.SIGUSR1, lambda *_: open('signalled', 'w'))
@@ -301,7 +310,7 @@ while True:
 END
 sleep 100"#;
     let command = daemon.client.start(&sandbox, &script(helper)).await.unwrap().command_id;
-    until("the helper is there", || async { daemon.run(&sandbox, "[ -s /tmp/pid ]").await.exit_code == 0 })
+    until("the helper is ready", || async { daemon.run(&sandbox, "[ -s /tmp/pid ]").await.exit_code == 0 })
         .await;
     for line in [
         "kill -USR1 $(cat /tmp/pid)",
@@ -312,17 +321,17 @@ sleep 100"#;
         "head -c 1 /proc/$(cat /tmp/pid)/environ",
         "python3 -c 'import ctypes,sys; l=ctypes.CDLL(None); p=int(open(\"/tmp/pid\").read()); sys.exit(l.ptrace(16, p, 0, 0) != 0)'",
     ] {
-        let heard = run(&daemon, &sandbox, line).await;
-        assert_ne!(heard.exit_code, 0, "{line}: {heard:?}");
+        let received = run(&daemon, &sandbox, line).await;
+        assert_ne!(received.exit_code, 0, "{line}: {received:?}");
     }
-    // The same from a command that may write works, so it is not for nothing that they failed.
+    // The same requests work from a command that may write, so the failures above are not accidental.
     daemon.output(&sandbox, "kill -USR1 $(cat /tmp/pid); python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect(\"\\0helper\")'").await;
     until("the helper wrote", || async {
         daemon.run(&sandbox, "[ -e signalled ] && [ -e called ]").await.exit_code == 0
     })
     .await;
     daemon.client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
-    // Among themselves they can do as they like.
+    // Read-only commands can signal and connect to each other.
     let own = run(&daemon, &sandbox, "sleep 50 & kill $!; wait $!; echo $?").await;
     assert_eq!(own.text(), "143\n");
     daemon.stop().await;
@@ -330,7 +339,7 @@ sleep 100"#;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_read_only_commands_start_side_by_side() {
-    if left_out_under_gvisor(NO_LANDLOCK) {
+    if skipped_under_gvisor(NO_LANDLOCK) {
         return;
     }
     let daemon = Daemon::start().await;
@@ -340,8 +349,8 @@ async fn many_read_only_commands_start_side_by_side() {
         let (daemon, sandbox) = (&daemon, &sandbox);
         async move { run(daemon, sandbox, &format!("echo {at} 2>/dev/null > new || echo {at}")).await.text() }
     });
-    let told = futures::future::join_all(runs).await;
-    assert!(told.iter().enumerate().all(|(at, text)| *text == format!("{at}\n")), "{told:?}");
+    let reported = futures::future::join_all(runs).await;
+    assert!(reported.iter().enumerate().all(|(at, text)| *text == format!("{at}\n")), "{reported:?}");
     assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
     daemon.stop().await;
 }

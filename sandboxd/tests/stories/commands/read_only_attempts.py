@@ -1,4 +1,4 @@
-# Tries each way to write to the workspace that a shell has no word for, and prints those that worked.
+# Tries every way to write to the workspace that needs system calls, and prints those that worked.
 import ctypes, errno, mmap, os, socket, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
 def call(name, *args):
@@ -19,7 +19,7 @@ def through_path():
 def bound():
     s = socket.socket(socket.AF_UNIX); s.bind('socket')
 def handed_over():
-    # A child cannot get more than its parent has, nor hand more back.
+    # A child cannot have more access than its parent, and cannot pass more back.
     a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         try:

@@ -1,4 +1,4 @@
-//! Who holds a command back while it reads, and for how long.
+//! Readers that hold a command back, and for how long.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ use crate::support::harness::{Daemon, DaemonProcess, Home, Outcome, SOON, free_p
 /// More than a log, a connection and the sockets can hold.
 const OUTPUT_BYTES: usize = 60_000_000;
 
-/// How long a command is given to show that it waits.
+/// Time in which a command that is not held back would end.
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// How long an agent waits for a first reader, and for one that left.
 const READER_ABSENCE: Duration = Duration::from_secs(3);
 
-/// A host under load may keep a reader from coming in time. Then it is not promised anything, and is tried again.
+/// A reader may be late on a busy host. Nothing is guaranteed then, and the test tries again.
 const TRIES: usize = 10;
 
-/// The reader of a command and the first output, if it came within [`READER_ABSENCE`] of `since`.
+/// The reader of a command and its first output, or `None` if it came later than [`READER_ABSENCE`] after `since`.
 async fn reader_in_time(
     client: &Client,
     sandbox: &SandboxId,
@@ -67,7 +67,7 @@ fn assert_whole(all: &Outcome) {
     assert_eq!(all.stdout.len(), OUTPUT_BYTES);
 }
 
-/// Whether a command ends although nobody reads.
+/// Whether a command ends although it has no reader.
 async fn ends_in_a_moment(daemon: &Daemon, sandbox: &SandboxId, command: &CommandId) -> bool {
     daemon.client.wait(sandbox, command, Some(MOMENT)).await.is_ok()
 }
@@ -88,14 +88,14 @@ async fn the_first_reader_of_a_command_started_without_a_stream_misses_nothing()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_nobody_reads_is_not_held_back_for_long() {
+async fn a_command_without_a_reader_is_held_back_only_briefly() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let command = daemon.client.start(&sandbox, &writes_much()).await.unwrap().command_id;
     let ended = timeout(SOON, daemon.client.wait(&sandbox, &command, None)).await.unwrap().unwrap();
     assert_eq!((ended.exit_code, ended.reason), (0, EndReason::Exited));
     let late = outcome(daemon.client.logs(&sandbox, &command, 0, true).await.unwrap()).await;
-    assert!(late.dropped_bytes > 0, "a late reader is told what is gone");
+    assert!(late.dropped_bytes > 0, "a late reader gets the number of dropped bytes");
     daemon.stop().await;
 }
 
@@ -114,21 +114,21 @@ async fn a_detached_command_waits_for_the_reader_of_its_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_detached_command_goes_on_soon_after_its_reader_has_left() {
+async fn a_detached_command_continues_soon_after_its_reader_left() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let request = StartCommand { detached: Some(true), ..writes_much() };
     let mut records = daemon.client.run(&sandbox, &request).await.unwrap();
     let Record::Start { command_id, .. } = records.next().await.unwrap().unwrap() else { panic!("no start") };
     drop(records);
-    // Sooner than after a connection that broke.
+    // Sooner than after a broken connection.
     let ended = timeout(Duration::from_secs(15), daemon.client.wait(&sandbox, &command_id, None)).await;
     assert_eq!(ended.expect("it still waits").unwrap().reason, EndReason::Exited);
     daemon.stop().await;
 }
 
-/// Reads a command by one connection after the other; the bytes that came and those that were dropped, or `None` where
-/// one of them came too late.
+/// Reads a command over one connection after the other. Returns the bytes received and the bytes dropped, or `None` if
+/// a connection came too late.
 async fn read_in_turns(client: &Client, sandbox: &SandboxId) -> Option<(usize, u64)> {
     let (command, mut records, first) = first_reader(client, sandbox, &writes_much()).await;
     let (mut bytes, mut after) = (first.data.len(), first.seq);
@@ -144,7 +144,7 @@ async fn read_in_turns(client: &Client, sandbox: &SandboxId) -> Option<(usize, u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_comes_back_at_once_misses_nothing() {
+async fn a_reader_that_reconnects_at_once_misses_nothing() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let mut read = None;

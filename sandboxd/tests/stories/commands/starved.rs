@@ -1,4 +1,4 @@
-//! Commands whose agent does not get to run, and commands that multiply faster than they are found.
+//! Commands whose agent gets no processor time, and commands that multiply faster than they can be listed.
 
 use std::time::{Duration, Instant};
 
@@ -8,42 +8,42 @@ use sandbox_api::sandbox::{CreateSandbox, Resources};
 use sandboxd::model::limits;
 use tokio::time::timeout;
 
-use crate::support::harness::{Collected, Daemon, SOON, left_out_under_gvisor, outcome, script, until};
+use crate::support::harness::{Collected, Daemon, SOON, outcome, script, skipped_under_gvisor, until};
 use crate::support::limits::python;
 use crate::support::processes::stop_agent;
 
-/// Within this a command is gone after `:kill`, whatever it does.
+/// A command must have ended this soon after `:kill`, whatever it does.
 const GONE: Duration = Duration::from_secs(5);
 
-/// Time of a command beside busy processes.
+/// Timeout of a command beside busy processes.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long the restart of a container may take whose processes keep every processor busy.
+/// How long the restart of a container may take while its processes keep every processor busy.
 const RESTART: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_that_the_agent_misses_is_kept_by_the_daemon() {
-    if left_out_under_gvisor("the agent is no process of the host") {
+async fn the_daemon_enforces_a_timeout_that_the_agent_misses() {
+    if skipped_under_gvisor("the agent is not a process of the host") {
         return;
     }
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
     let innocent = client.run(&sandbox, &script("sleep 60")).await.unwrap();
-    let wish = StartCommand { timeout_ms: Some(2000), ..script("sleep 61") };
-    let streamed = client.run(&sandbox, &wish).await.unwrap();
-    let late = client.start(&sandbox, &wish).await.unwrap().command_id;
+    let request = StartCommand { timeout_ms: Some(2000), ..script("sleep 61") };
+    let streamed = client.run(&sandbox, &request).await.unwrap();
+    let late = client.start(&sandbox, &request).await.unwrap().command_id;
     stop_agent(&sandbox).await;
     let began = Instant::now();
     let (ended, streamed, innocent) =
         tokio::join!(client.wait(&sandbox, &late, None), outcome(streamed), outcome(innocent));
     let ended = ended.unwrap();
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    let told = [(ended.reason, ended.killed_by), (streamed.reason, streamed.killed_by)];
+    let reported = [(ended.reason, ended.killed_by), (streamed.reason, streamed.killed_by)];
     let restart = || Some("sandbox_restart".to_owned());
-    // One of the two caused the restart, and the other was cut off by it.
-    assert!(told.contains(&(EndReason::Timeout, restart())), "{told:?}");
-    assert!(told.iter().all(|(_, by)| *by == restart()), "{told:?}");
+    // One of the two caused the restart, which ended the other.
+    assert!(reported.contains(&(EndReason::Timeout, restart())), "{reported:?}");
+    assert!(reported.iter().all(|(_, by)| *by == restart()), "{reported:?}");
     assert_eq!((innocent.reason, innocent.killed_by), (EndReason::Lost, restart()));
     assert_eq!(client.inspect(&sandbox, &late).await.unwrap().killed_by, restart());
     assert_eq!(daemon.output(&sandbox, "echo ok; pgrep sleep || true").await, "ok\n");
@@ -51,8 +51,8 @@ async fn a_timeout_that_the_agent_misses_is_kept_by_the_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_that_takes_a_restart_says_so() {
-    if left_out_under_gvisor("the agent is no process of the host") {
+async fn a_kill_that_needs_a_restart_reports_it() {
+    if skipped_under_gvisor("the agent is not a process of the host") {
         return;
     }
     let daemon = Daemon::start().await;
@@ -71,7 +71,7 @@ async fn a_kill_that_takes_a_restart_says_so() {
     daemon.stop().await;
 }
 
-/// Children that fork and exit, so that no look at the processes finds all of them.
+/// Children that fork and exit, so that no listing of processes finds all of them.
 const HOPPERS: &str = "
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -100,7 +100,7 @@ while True:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_multiplies_is_gone_soon_after_a_kill() {
+async fn multiplying_processes_have_ended_soon_after_a_kill() {
     let daemon = Daemon::start().await;
     let python = |program: &str| StartCommand {
         cmd: Some("python3".into()),
@@ -114,16 +114,16 @@ async fn what_multiplies_is_gone_soon_after_a_kill() {
         ("vfork bomb", 100, python(VFORKS)),
     ];
     for (name, processes, bomb) in bombs {
-        let wish = CreateSandbox {
+        let request = CreateSandbox {
             session_key: name.into(),
             resources: Some(Resources::default()),
             ..CreateSandbox::default()
         };
-        let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+        let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
         let command = daemon.client.start(&sandbox, &bomb).await.unwrap().command_id;
         let has_begun =
             async || daemon.client.read_file(&sandbox, "ready").await.is_ok_and(|it| it.is_some());
-        until("it has begun", has_begun).await;
+        until("the command has begun", has_begun).await;
         let many = async || daemon.client.get(&sandbox).await.unwrap().usage.unwrap().pids >= processes;
         until("there are many processes", many).await;
         let began = Instant::now();
@@ -141,8 +141,8 @@ async fn what_multiplies_is_gone_soon_after_a_kill() {
     daemon.stop().await;
 }
 
-/// Tries to have the agent run after everything else, and then keeps every processor busy with 480 processes, which begin
-/// when all of them are there. All of them end by themselves.
+/// Tries to make the agent run after everything else, and then keeps every processor busy with 480 processes, which
+/// begin when all of them exist. All of them end by themselves.
 const BUSY: &str = "
 import os, time
 end = time.monotonic() + 60
@@ -169,18 +169,18 @@ while time.monotonic() < end: time.sleep(0.1)
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_is_kept_beside_480_busy_processes() {
+async fn a_timeout_is_enforced_beside_480_busy_processes() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
-    let wish = StartCommand { timeout_ms: Some(120_000), ..script(&python(BUSY)) };
-    let busy = client.start(&sandbox, &wish).await.unwrap().command_id;
+    let request = StartCommand { timeout_ms: Some(120_000), ..script(&python(BUSY)) };
+    let busy = client.start(&sandbox, &request).await.unwrap().command_id;
     let mut records = client.logs(&sandbox, &busy, 0, true).await.unwrap();
     let mut said = Collected::default();
     while !said.stdout.ends_with(b"\n") {
         said.take(timeout(SOON, records.next()).await.unwrap().unwrap().unwrap());
     }
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "busy\n", "something was done to the agent");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "busy\n", "the command could starve the agent");
     let began = Instant::now();
     let timed = StartCommand { timeout_ms: Some(TIMEOUT.as_millis() as u64), ..script("sleep 60") };
     let ended = outcome(client.run(&sandbox, &timed).await.unwrap()).await;
@@ -190,7 +190,7 @@ async fn a_timeout_is_kept_beside_480_busy_processes() {
         "timeout | of {TIMEOUT:?} beside 480 busy processes: over after {took:.1?}, {:?}",
         ended.killed_by
     );
-    // The agent may miss it; the daemon may not.
+    // The agent may miss the timeout. The daemon may not.
     let own = limits::TIMEOUT_GRACE + limits::KEEPER_TICK + limits::OVERDUE_LOOK + limits::OVERDUE_KILL;
     assert!(took < TIMEOUT + own + RESTART, "{took:?}");
     client.delete(&sandbox).await.unwrap();

@@ -1,4 +1,4 @@
-//! Standard input that stays open: written by requests of any length, held back by a command that does not read.
+//! Standard input that stays open: writes of any length, and commands that do not read.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,12 @@ use tokio::time::timeout;
 use crate::support::harness::{
     Daemon, DaemonProcess, Home, SOON, free_port, outcome, over_each_transport, script, under_gvisor, until,
 };
-use crate::support::http::{Answer, Asker, Wire};
+use crate::support::http::{Answer, HttpClient, Wire};
 
 over_each_transport!(
     bytes_reach_the_command_in_order_and_close_ends_them,
-    what_came_with_the_start_goes_first,
-    input_that_is_not_open_is_told_apart,
+    input_of_the_start_request_comes_first,
+    the_reasons_why_input_is_not_open_are_distinguished,
     two_writers_do_not_mix,
     input_of_any_length_goes_through,
 );
@@ -30,11 +30,11 @@ fn open(text: &str) -> StartCommand {
     StartCommand { open_stdin: Some(true), timeout_ms: Some(120_000), ..script(text) }
 }
 
-async fn begun(daemon: &Daemon, sandbox: &SandboxId, wish: &StartCommand) -> CommandId {
-    daemon.client.start(sandbox, wish).await.unwrap().command_id
+async fn begun(daemon: &Daemon, sandbox: &SandboxId, request: &StartCommand) -> CommandId {
+    daemon.client.start(sandbox, request).await.unwrap().command_id
 }
 
-/// Everything a command wrote, once it has ended.
+/// Everything that a command wrote until its end.
 async fn written(client: &Client, sandbox: &SandboxId, command: &CommandId) -> String {
     let all = outcome(client.logs(sandbox, command, 0, true).await.unwrap()).await;
     assert_eq!((all.exit_code, all.reason), (0, EndReason::Exited), "{all:?}");
@@ -55,7 +55,7 @@ async fn bytes_reach_the_command_in_order_and_close_ends_them(daemon: &Daemon) {
     client.write_stdin(&sandbox, &command, "one ", false).await.unwrap();
     client.write_stdin(&sandbox, &command, "", false).await.unwrap();
     client.write_stdin(&sandbox, &command, "two ", false).await.unwrap();
-    until("it is passed on at once", || async {
+    until("the input arrives at once", || async {
         client.inspect(&sandbox, &command).await.unwrap().stdout_bytes == "one two ".len() as u64
     })
     .await;
@@ -70,22 +70,22 @@ async fn bytes_reach_the_command_in_order_and_close_ends_them(daemon: &Daemon) {
     assert_eq!(written(client, &sandbox, &sum).await, wanted);
 }
 
-async fn what_came_with_the_start_goes_first(daemon: &Daemon) {
+async fn input_of_the_start_request_comes_first(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let first = "first ".repeat(100_000);
-    let wish = StartCommand { stdin: Some(first.clone()), ..open("sleep 0.2; wc -c; cat") };
-    let command = begun(daemon, &sandbox, &wish).await;
+    let request = StartCommand { stdin: Some(first.clone()), ..open("sleep 0.2; wc -c; cat") };
+    let command = begun(daemon, &sandbox, &request).await;
     daemon.client.write_stdin(&sandbox, &command, "then", true).await.unwrap();
     assert_eq!(written(&daemon.client, &sandbox, &command).await, format!("{}\n", first.len() + 4));
-    // Without `openStdin` it is closed after what came, as ever.
-    let wish = StartCommand { stdin: Some("only".into()), ..script("cat") };
-    let command = begun(daemon, &sandbox, &wish).await;
+    // Without `openStdin` it is closed after the input of the start request.
+    let request = StartCommand { stdin: Some("only".into()), ..script("cat") };
+    let command = begun(daemon, &sandbox, &request).await;
     assert_eq!(written(&daemon.client, &sandbox, &command).await, "only");
     let empty = begun(daemon, &sandbox, &open("timeout 0.5 cat; echo $?")).await;
-    assert_eq!(written(&daemon.client, &sandbox, &empty).await, "124\n", "it is open and nobody has written");
+    assert_eq!(written(&daemon.client, &sandbox, &empty).await, "124\n", "it is open and empty");
 }
 
-async fn input_that_is_not_open_is_told_apart(daemon: &Daemon) {
+async fn the_reasons_why_input_is_not_open_are_distinguished(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
     let write = async |command: &CommandId, close| client.write_stdin(&sandbox, command, "x", close).await;
@@ -113,7 +113,7 @@ async fn input_that_is_not_open_is_told_apart(daemon: &Daemon) {
     client.wait(&sandbox, &ended, None).await.unwrap();
     let error = write(&ended, false).await.unwrap_err();
     assert_eq!(refusal(&error, ErrorCode::WrongState)["state"], "ended");
-    // A child that goes on does not keep it open.
+    // A child that keeps running does not keep it open.
     let left = begun(daemon, &sandbox, &open("sleep 60 <&0 &")).await;
     client.wait(&sandbox, &left, None).await.unwrap();
     let error = write(&left, false).await.unwrap_err();
@@ -146,11 +146,11 @@ async fn two_writers_do_not_mix(daemon: &Daemon) {
     assert_eq!(runs, [("327680", "a"), ("327680", "b"), ("327680", "c")], "each in one piece");
 }
 
-/// How long the agent gives a command to read.
+/// How long the agent waits for a command to read.
 const STALL: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_stops_reading_says_how_much_it_took() {
+async fn a_write_to_a_command_that_stops_reading_reports_the_bytes_written() {
     let daemon = &Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
@@ -158,7 +158,7 @@ async fn a_command_that_stops_reading_says_how_much_it_took() {
         begun(daemon, &sandbox, &open("head -c 100000 | wc -c; until [ -e go ]; do sleep 0.1; done")).await;
     let data = Bytes::from(vec![b'x'; 4 * 1024 * 1024]);
     let writing = client.write_stdin(&sandbox, &command, data, false);
-    // One that reads a page now and then is slow, and not stuck.
+    // A command that reads a page now and then is slow, not stuck.
     let slow = async {
         let script = "for n in $(seq 6); do dd bs=4096 count=1 status=none | wc -c; sleep 11; done; wc -c";
         let slow = begun(daemon, &sandbox, &open(script)).await;
@@ -167,11 +167,11 @@ async fn a_command_that_stops_reading_says_how_much_it_took() {
         assert_eq!(written(client, &sandbox, &slow).await, format!("{pages}{}\n", 96 * 1024 - 6 * 4096));
     };
     let others = async {
-        // Nobody else is held up: other commands, and other input.
+        // Other commands and other input are not delayed.
         let cat = begun(daemon, &sandbox, &open("cat")).await;
         client.write_stdin(&sandbox, &cat, "hi", true).await.unwrap();
         assert_eq!(written(client, &sandbox, &cat).await, "hi");
-        // One who waits for a turn waits as long for it, and then as long for the command.
+        // A writer waits this long for its turn, and then as long for the command.
         let began = Instant::now();
         let error = client.write_stdin(&sandbox, &command, "turn", true).await.unwrap_err();
         assert!(began.elapsed() < STALL * 5 / 2, "{:?}", began.elapsed());
@@ -187,7 +187,7 @@ async fn a_command_that_stops_reading_says_how_much_it_took() {
 
 async fn input_of_any_length_goes_through(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
-    // More than a body of JSON may have, and than all that waits on the way.
+    // More than a JSON body may have, and more than all buffers on the way hold.
     let pieces: u64 = if under_gvisor() { 64 } else { 256 };
     let command = begun(daemon, &sandbox, &open("wc -c")).await;
     let piece = Bytes::from(vec![b'x'; 1024 * 1024]);
@@ -196,7 +196,7 @@ async fn input_of_any_length_goes_through(daemon: &Daemon) {
     assert_eq!(written(&daemon.client, &sandbox, &command).await, format!("{}\n", pieces << 20));
 }
 
-/// What a process has in memory, and had at most, in bytes (proc_pid_status(5)).
+/// Current or peak memory of a process, in bytes (proc_pid_status(5)).
 fn resident(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
@@ -204,12 +204,12 @@ fn resident(pid: u32, field: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gibibyte_goes_through_at_flat_memory() {
+async fn a_gibibyte_is_written_with_constant_memory() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
     let client = &daemon.client;
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let pid = daemon.child.id().unwrap();
     let before = resident(pid, "VmRSS");
     let pieces: u64 = if under_gvisor() { 64 } else { 1024 };
@@ -234,11 +234,11 @@ async fn a_gibibyte_goes_through_at_flat_memory() {
 async fn a_killed_daemon_leaves_input_open_for_the_next() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let command = daemon.client.start(&sandbox, &open("cat")).await.unwrap().command_id;
     daemon.client.write_stdin(&sandbox, &command, "before ", false).await.unwrap();
-    // One that is in the middle of writing when the daemon goes, and says to close at its end.
+    // A write that is in progress when the daemon ends, and that closes the input at its end.
     let client = daemon.client.clone();
     let pieces = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"middle "))])
         .chain(futures::stream::pending());
@@ -259,7 +259,7 @@ async fn a_killed_daemon_leaves_input_open_for_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_leaves_in_the_middle_closes_nothing() {
+async fn a_writer_that_disconnects_does_not_close_the_input() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let command = begun(&daemon, &sandbox, &open("cat")).await;
@@ -281,7 +281,7 @@ async fn a_writer_that_leaves_in_the_middle_closes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_or_an_end_frees_the_writer() {
+async fn a_kill_or_an_end_releases_the_writer() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
@@ -290,7 +290,7 @@ async fn a_kill_or_an_end_frees_the_writer() {
     let command = begun(&daemon, &sandbox, &open("sleep 60 <&0 & wait")).await;
     let writing = client.write_stdin(&sandbox, &command, data.clone(), false);
     let kill = async {
-        until("the pipe is full", || async {
+        until("the command runs", || async {
             let waiting = daemon.run(&sandbox, "pgrep -c sleep").await.text();
             waiting == "1\n"
         })
@@ -300,7 +300,7 @@ async fn a_kill_or_an_end_frees_the_writer() {
     let (error, ()) = tokio::join!(writing, kill);
     let details = refusal(&error.unwrap_err(), ErrorCode::WrongState);
     assert!(["ended", "closed"].contains(&details["state"].as_str().unwrap()), "{details}");
-    // One whose sender is silent learns of the end too.
+    // A writer that sends nothing is also notified of the end.
     let command = begun(&daemon, &sandbox, &open("sleep 1")).await;
     let silent = futures::stream::pending::<Result<Bytes, std::io::Error>>();
     let began = Instant::now();
@@ -311,17 +311,17 @@ async fn a_kill_or_an_end_frees_the_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_input_for_input_is_refused_before_anything_is_written() {
+async fn a_bad_write_is_rejected_before_any_byte_is_written() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let command = begun(&daemon, &sandbox, &open("cat")).await;
     let path = format!("/v1/sandboxes/{sandbox}/commands/{command}/stdin");
-    let post = async |path: &str| Answer::to(asker.with_token("POST", path).body("not to be written")).await;
+    let post = async |path: &str| Answer::to(api.with_token("POST", path).body("not to be written")).await;
     for odd in ["?close=yes", "?close=", "?close=1"] {
         post(&format!("{path}{odd}")).await.faults("close", odd);
     }
-    Answer::to(asker.without_token("POST", &path).body("x"))
+    Answer::to(api.without_token("POST", &path).body("x"))
         .await
         .refused(ErrorCode::Unauthenticated, "no token");
     for unknown in [
@@ -330,9 +330,9 @@ async fn bad_input_for_input_is_refused_before_anything_is_written() {
     ] {
         post(&unknown).await.refused(ErrorCode::NotFound, &unknown);
     }
-    asker.get(&path).await.refused(ErrorCode::MethodNotAllowed, "GET");
-    // Any type of body is bytes.
-    let json = asker.with_token("POST", &path).header("content-type", "application/json").body("{not json");
+    api.get(&path).await.refused(ErrorCode::MethodNotAllowed, "GET");
+    // A body of any content type is written as bytes.
+    let json = api.with_token("POST", &path).header("content-type", "application/json").body("{not json");
     assert_eq!(Answer::to(json).await.json(), json!({"ok": true}));
     daemon.client.write_stdin(&sandbox, &command, "", true).await.unwrap();
     assert_eq!(written(&daemon.client, &sandbox, &command).await, "{not json");
@@ -340,12 +340,12 @@ async fn bad_input_for_input_is_refused_before_anything_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writers_have_a_bound_and_leave_room_for_everything_else() {
+async fn the_number_of_writers_is_limited_and_other_requests_are_served() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
     let command = begun(&daemon, &sandbox, &open("sleep 100")).await;
-    // As much as each may have on its way, and nobody reads.
+    // Each writer sends as much as it may, and the command does not read.
     let data = Bytes::from(vec![b'x'; 4 * 1024 * 1024]);
     let writers = limits::MAX_WRITERS + 4;
     let mut stuck: FuturesUnordered<_> = (0..writers)
@@ -356,12 +356,13 @@ async fn writers_have_a_bound_and_leave_room_for_everything_else() {
         })
         .collect();
     for _ in 0..4 {
-        let refused = timeout(SOON, stuck.next()).await.expect("one too many waits").unwrap();
+        let refused =
+            timeout(SOON, stuck.next()).await.expect("a writer above the limit is not rejected").unwrap();
         assert_eq!(refused.unwrap().unwrap_err().code(), Some(ErrorCode::CapacityExhausted));
     }
     assert_eq!(daemon.output(&sandbox, "echo served").await, "served\n");
-    let wish = StartCommand { stdin: Some("x".repeat(limits::MAX_STDIN_BYTES)), ..script("wc -c") };
-    let large = outcome(client.run(&sandbox, &wish).await.unwrap()).await;
+    let request = StartCommand { stdin: Some("x".repeat(limits::MAX_STDIN_BYTES)), ..script("wc -c") };
+    let large = outcome(client.run(&sandbox, &request).await.unwrap()).await;
     assert_eq!(large.text(), format!("{}\n", limits::MAX_STDIN_BYTES));
     client.kill(&sandbox, &command, &KillCommand::default()).await.unwrap();
     while let Some(writer) = stuck.next().await {

@@ -1,4 +1,4 @@
-//! Clients that ask for streams and read nothing: what the daemon holds for them, and what it gives back.
+//! Streaming clients that read nothing: the memory that the daemon uses for them, and that it frees it.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use tokio::time::timeout;
 
 use crate::support::harness::{DaemonProcess, Home, SOON, TOKEN, free_port, outcome, script, until};
 
-/// Clients at once; fewer than a sandbox may have.
+/// Concurrent clients; fewer than a sandbox may have.
 const CLIENTS: usize = 240;
 
-/// What the daemon may hold for all of them once it has noticed that they do not read.
+/// Memory that the daemon may use for all of them, once it has noticed that they do not read.
 const HELD_KIB: u64 = 96 * 1024;
 
-/// What may stay when they have left.
+/// Memory that may remain in use after they have left.
 const LEFT_KIB: u64 = 40 * 1024;
 
 fn resident_kib(daemon: &DaemonProcess) -> u64 {
@@ -27,7 +27,7 @@ fn resident_kib(daemon: &DaemonProcess) -> u64 {
     line.trim().trim_end_matches("kB").trim().parse().unwrap()
 }
 
-/// Sends a request and reads the beginning of its answer, and no more.
+/// Sends a request and reads only the beginning of the response.
 async fn unread(port: u16, request: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -52,12 +52,12 @@ async fn sandbox(daemon: &DaemonProcess) -> SandboxId {
     daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id
 }
 
-/// Has clients send `request` and read nothing, and checks what the daemon holds for them, then and after them.
+/// Makes clients send `request` and read nothing. Checks the daemon's memory meanwhile.
 async fn check(daemon: &DaemonProcess, port: u16, clients: usize, request: &str) -> Vec<TcpStream> {
     let before = resident_kib(daemon);
     let connect = stream::iter(0..clients).map(|_| unread(port, request)).buffer_unordered(16);
     let unread: Vec<_> = connect.collect().await;
-    until("the daemon holds little for those who read nothing", || async {
+    until("the daemon uses little memory for clients that do not read", || async {
         resident_kib(daemon) < before + HELD_KIB
     })
     .await;
@@ -65,7 +65,7 @@ async fn check(daemon: &DaemonProcess, port: u16, clients: usize, request: &str)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn followers_that_read_nothing_cost_little_and_their_memory_is_given_back() {
+async fn followers_that_do_not_read_use_little_memory_and_free_it() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
     let id = sandbox(&daemon).await;
@@ -75,15 +75,15 @@ async fn followers_that_read_nothing_cost_little_and_their_memory_is_given_back(
     let before = resident_kib(&daemon);
     let request = head("GET", &format!("/v1/sandboxes/{id}/commands/{command}/logs?follow=true"), "");
     let mut unread = check(&daemon, port, CLIENTS, &request).await;
-    // One of them reads on, and misses nothing of what was kept.
+    // One of them continues to read, and misses nothing that was kept.
     let mut rest = Vec::new();
     let mut reader = unread.pop().unwrap();
     while !String::from_utf8_lossy(&rest[rest.len().saturating_sub(400)..]).contains(r#"{"stream":"exit""#) {
-        assert!(timeout(SOON, reader.read_buf(&mut rest)).await.expect("nothing comes").unwrap() > 0);
+        assert!(timeout(SOON, reader.read_buf(&mut rest)).await.expect("no more data arrives").unwrap() > 0);
     }
     assert!(rest.len() > 7 * 1024 * 1024, "{} bytes came", rest.len());
     drop((unread, reader));
-    until("the memory is given back", || async { resident_kib(&daemon) < before + LEFT_KIB }).await;
+    until("the memory is freed", || async { resident_kib(&daemon) < before + LEFT_KIB }).await;
     daemon.kill().await;
 }
 
@@ -99,9 +99,9 @@ async fn a_reader_that_pauses_for_longer_than_its_events_are_held_misses_nothing
     records.next().await.unwrap().unwrap();
     let commands = daemon.client.commands(&id, 1).await.unwrap().commands;
     let command = &commands[0].command_id;
-    // Longer than an agent waits for a connection that broke.
+    // Longer than an agent waits for a broken connection.
     let pause = daemon.client.wait(&id, command, Some(Duration::from_secs(35))).await;
-    pause.expect_err("it ended though nobody read");
+    pause.expect_err("it ended without a reader");
     let all = outcome(records).await;
     assert_eq!((all.dropped_bytes, all.stdout.len()), (0, OUTPUT_BYTES));
     daemon.kill().await;

@@ -1,4 +1,4 @@
-//! The original chat app's client, unmodified, against this daemon. What it asks is in `tests/original-client`.
+//! The client of the original chat app, unmodified, against this daemon. Its steps are in `tests/original-client`.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{Daemon, TOKEN};
 
-/// All of its steps, with a machine that is busy.
+/// Time for all of its steps on a busy machine.
 const ALL_STEPS: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_original_client_finds_everything_as_it_knows_it() {
+async fn the_original_client_works_unmodified() {
     let daemon = Daemon::start().await;
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/original-client/chat.mjs");
     let mut node = Command::new("node");
@@ -26,9 +26,12 @@ async fn the_original_client_finds_everything_as_it_knows_it() {
             "this story needs Node 20 or later as `node` on the PATH; `make test` installs it: {error}"
         ),
     };
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(told.lines().count() >= 12 && told.lines().all(|line| line.starts_with("ok ")), "{told}");
-    assert_eq!(objects_of(&daemon.home).await, Vec::<String>::new(), "it stopped what it made");
+    let reported = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{reported}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        reported.lines().count() >= 12 && reported.lines().all(|line| line.starts_with("ok ")),
+        "{reported}"
+    );
+    assert_eq!(objects_of(&daemon.home).await, Vec::<String>::new(), "it removed its sandboxes");
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Sandboxes of the original daemon, met on the engine.
+//! Sandboxes of the original daemon on the same engine.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, SandboxState};
 
 use crate::support::harness::{Daemon, Home, docker, until};
 
-/// An id as the original makes them.
+/// An id in the original's format.
 const ID: &str = "V1StGXR8_Z5jdHi6B-myT";
 
-/// What the original would have made: root, a volume at the workspace, no agent.
+/// A container like the original's: root, a volume at the workspace, no agent.
 struct Original(Docker);
 
 impl Original {
@@ -81,7 +81,7 @@ impl Drop for Original {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_original_is_left_alone_until_the_operator_says_otherwise() {
+async fn an_original_sandbox_is_adopted_only_with_the_setting() {
     let original = Original::make().await;
     let daemon = Daemon::start().await;
     assert!(original.runs().await);
@@ -98,15 +98,15 @@ async fn an_original_is_left_alone_until_the_operator_says_otherwise() {
     assert_eq!(listed[0].ports, [3000]);
     assert_eq!(listed[0].idle_ttl_ms, 60_000, "the operator's idle time");
 
-    let wish = CreateSandbox { session_key: "chat:original".into(), ..CreateSandbox::default() };
-    let found = daemon.client.create_or_reconnect(&wish).await.unwrap();
+    let request = CreateSandbox { session_key: "chat:original".into(), ..CreateSandbox::default() };
+    let found = daemon.client.create_or_reconnect(&request).await.unwrap();
     assert_eq!((found.created, found.woken), (false, true));
-    // The files are the sandbox's own now, and nothing among them lends rights or leads out.
+    // The files now belong to the sandbox's user. Setuid bits and links that lead outside are removed.
     let looked = "cat a/b/file link; stat -c '%a %U' a/b/file; ls -d fifo 2>/dev/null; cat out; echo more >> a/b/file; \
                   wc -l < a/b/file";
     let outcome = daemon.run(&found.sandbox_id, looked).await;
     assert_eq!(outcome.text(), "kept\nkept\n755 sandbox\n2\n", "{outcome:?}");
-    until("the original is gone", || async { !original.runs().await }).await;
+    until("the original is removed", || async { !original.runs().await }).await;
     daemon.client.delete(&found.sandbox_id).await.unwrap();
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The database goes wrong under a daemon that runs, and before its start.
+//! A database that fails, while a daemon runs and before it starts.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use crate::support::engine_view::objects_of;
 use crate::support::fault_injection::{Immutable, SmallDisk, connect, execute};
 use crate::support::harness::{Daemon, Home, until};
 
-/// What an answer may take beyond the time the store waits for others.
+/// Time that a response may take beyond the store's own wait.
 const A_LITTLE: Duration = Duration::from_secs(5);
 
 async fn create(daemon: &Daemon, key: &str) -> Result<SandboxId, Error> {
-    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-    Ok(daemon.client.create_or_reconnect(&wish).await?.sandbox_id)
+    let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    Ok(daemon.client.create_or_reconnect(&request).await?.sandbox_id)
 }
 
-/// What needs no writing goes on, and what does is refused in time and leaves nothing half done.
+/// Requests that write nothing succeed. Requests that write are rejected in time and leave nothing behind.
 async fn only_reading_works(daemon: &Daemon, used: &SandboxId, refusal: ErrorCode) {
     let before = objects_of(&daemon.home).await;
     let began = Instant::now();
@@ -29,7 +29,7 @@ async fn only_reading_works(daemon: &Daemon, used: &SandboxId, refusal: ErrorCod
     assert!(began.elapsed() < limits::STORE_BUSY + A_LITTLE, "{:?}", began.elapsed());
     assert_eq!(daemon.output(used, "echo on >> file; tail -n 1 file").await, "on\n");
     assert_eq!(daemon.client.get(used).await.unwrap().state, SandboxState::Running);
-    // The one that could not be made is told of until the store has forgotten it.
+    // The failed sandbox stays listed until the store has removed it.
     for sandbox in daemon.client.list(&ListSandboxes::default()).await.unwrap().sandboxes {
         assert!(sandbox.sandbox_id == *used || sandbox.state == SandboxState::Failed, "{sandbox:?}");
     }
@@ -37,13 +37,13 @@ async fn only_reading_works(daemon: &Daemon, used: &SandboxId, refusal: ErrorCod
 }
 
 async fn everything_works(daemon: &Daemon, used: &SandboxId) {
-    until("a sandbox can be made", || async { create(daemon, "chat:new").await.is_ok() }).await;
+    until("a sandbox can be created", || async { create(daemon, "chat:new").await.is_ok() }).await;
     daemon.client.park(used, false).await.unwrap();
     assert_eq!(daemon.output(used, "tail -n 1 file").await, "on\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locked_database_holds_up_creates_and_no_command() {
+async fn a_locked_database_blocks_creates_and_no_command() {
     let daemon = Daemon::start().await;
     let used = daemon.sandbox("chat:1").await;
     let mut other = connect(&daemon.home.path().join("state")).await;
@@ -55,7 +55,7 @@ async fn a_locked_database_holds_up_creates_and_no_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_only_database_holds_up_creates_and_no_command() {
+async fn a_read_only_database_blocks_creates_and_no_command() {
     let daemon = Daemon::start().await;
     let used = daemon.sandbox("chat:1").await;
     let immutable = Immutable::new(&daemon.home.path().join("state"), &["sandboxd.db", "sandboxd.db-wal"]);
@@ -66,7 +66,7 @@ async fn a_read_only_database_holds_up_creates_and_no_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_full_disk_sandboxes_are_used_and_deleted_and_not_made() {
+async fn on_a_full_disk_sandboxes_can_be_used_and_deleted_but_not_created() {
     let disk = SmallDisk::new("16m");
     let home = Home::new().set("SANDBOXD_STATE_DIR", &disk.path().to_string_lossy());
     let daemon = Daemon::start_in(home).await;
@@ -76,15 +76,15 @@ async fn on_a_full_disk_sandboxes_are_used_and_deleted_and_not_made() {
     daemon.client.delete(&used).await.unwrap();
     until("nothing is left", || async { objects_of(&daemon.home).await.is_empty() }).await;
 
-    // A daemon starts on it too, if only to delete.
+    // A daemon also starts on a full disk, so that sandboxes can be deleted.
     let daemon = Daemon::start_in(daemon.stop().await).await;
     assert_eq!(daemon.client.list(&ListSandboxes::default()).await.unwrap().sandboxes, []);
     std::fs::remove_file(filler).unwrap();
-    until("a sandbox can be made", || async { create(&daemon, "chat:2").await.is_ok() }).await;
+    until("a sandbox can be created", || async { create(&daemon, "chat:2").await.is_ok() }).await;
     daemon.stop().await;
 }
 
-/// What a daemon says that does not start.
+/// Standard error of a daemon that does not start.
 async fn refusal(home: &Home) -> String {
     let output = home.program(&["serve"]).env("SANDBOXD_PORT", "0").output().await.unwrap();
     assert!(!output.status.success());
@@ -92,7 +92,7 @@ async fn refusal(home: &Home) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_cannot_be_used_stops_the_start_and_can_be_done_without() {
+async fn a_corrupt_database_stops_the_start_and_can_be_moved_away() {
     let daemon = Daemon::start().await;
     let (runs, parked) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
     daemon.output(&parked, "echo kept > file").await;
@@ -108,7 +108,7 @@ async fn a_database_that_cannot_be_used_stops_the_start_and_can_be_done_without(
     std::fs::write(state.join("sandboxd.db"), "no database ".repeat(2000)).unwrap();
     let said = refusal(&home).await;
     assert!(said.contains("sandboxd.db") && said.contains("taken back from the engine's labels"), "{said}");
-    assert_eq!(objects_of(&home).await, before, "a daemon that does not start touches nothing");
+    assert_eq!(objects_of(&home).await, before, "a daemon that does not start changes nothing");
 
     move_away(&state);
     let daemon = Daemon::start_in(home).await;
@@ -119,7 +119,7 @@ async fn a_database_that_cannot_be_used_stops_the_start_and_can_be_done_without(
     daemon.stop().await;
 }
 
-/// The database with its log, as the advice says.
+/// Moves the database and its log away, as the advice says.
 fn move_away(state: &Path) {
     for name in ["sandboxd.db", "sandboxd.db-wal", "sandboxd.db-shm"] {
         let _ = std::fs::rename(state.join(name), state.join(format!("{name}.away")));

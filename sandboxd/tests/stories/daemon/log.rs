@@ -1,4 +1,4 @@
-//! The log: whoever was told to look there for the reason finds it.
+//! The log holds the reason for every error that refers to it.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Logging {
     }
 }
 
-/// What a daemon logged of a create that its engine failed, and the id its caller was told.
+/// The log of a create request whose engine call failed, and the request id that the client received.
 async fn log_of_a_failed_create(format: &str) -> (String, String) {
     let proxy = EngineProxy::start();
     let home = Home::new()
@@ -54,17 +54,17 @@ async fn log_of_a_failed_create(format: &str) -> (String, String) {
         .set("SANDBOXD_LOG_FORMAT", format);
     let mut logging = Logging::start(home).await;
     proxy.set("/containers/create", Fault::Fail);
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
     let ask =
         reqwest::Client::new().post(format!("{}/v1/sandboxes", logging.url)).header(TOKEN_HEADER, TOKEN);
-    let refused: ErrorBody = ask.json(&wish).send().await.unwrap().json().await.unwrap();
+    let refused: ErrorBody = ask.json(&request).send().await.unwrap().json().await.unwrap();
     logging.line(&refused.request_id).await;
     logging.daemon.kill().await.unwrap();
     (logging.log(), refused.request_id)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_is_logged_with_its_causes_and_the_code_its_caller_was_told() {
+async fn an_error_is_logged_with_its_causes_and_the_code_the_client_received() {
     let (log, id) = log_of_a_failed_create("json").await;
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let line = lines.into_iter().find(|line| line["request_id"] == json!(id)).unwrap();
@@ -77,7 +77,7 @@ async fn a_refusal_is_logged_with_its_causes_and_the_code_its_caller_was_told() 
     let causes: Vec<&str> =
         line["causes"].as_array().unwrap().iter().map(|cause| cause.as_str().unwrap()).collect();
     assert!(causes.iter().any(|cause| cause.contains("it is broken")), "the engine's words: {line}");
-    assert!(!sentence.contains("broken") && !causes.contains(&sentence), "said twice: {line}");
+    assert!(!sentence.contains("broken") && !causes.contains(&sentence), "repeated: {line}");
 
     let (log, id) = log_of_a_failed_create("text").await;
     let line = log.lines().find(|line| line.contains(&id)).unwrap();
@@ -85,10 +85,10 @@ async fn a_refusal_is_logged_with_its_causes_and_the_code_its_caller_was_told() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_that_breaks_off_is_logged_with_what_could_not_be_read() {
+async fn a_truncated_archive_is_logged_with_the_unreadable_file() {
     let mut logging = Logging::start(Home::new().set("SANDBOXD_LOG", "info")).await;
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = logging.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = logging.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let made = script("head -c 20M /dev/urandom > large; echo 1 > secret; chmod 0 secret");
     assert_eq!(outcome(logging.client.run(&sandbox, &made).await.unwrap()).await.exit_code, 0);
     let begun = logging.client.pack_files(&sandbox, "", ArchiveFormat::Tar).await.unwrap();
@@ -100,12 +100,12 @@ async fn an_archive_that_breaks_off_is_logged_with_what_could_not_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_caller_adds_a_line_to_the_log() {
+async fn no_client_can_inject_a_log_line() {
     let forged = "\n2026-01-01T00:00:00Z  INFO sandboxd: forged\r\u{1b}[31m\u{85}\u{2028}\u{202e}";
     for format in ["text", "json"] {
         let mut logging = Logging::start(Home::new().set("SANDBOXD_LOG_FORMAT", format)).await;
-        let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-        let sandbox = logging.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+        let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+        let sandbox = logging.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
         let base = format!("{}/v1/sandboxes/{sandbox}", logging.url);
         let http = reqwest::Client::new();
         let name = format!("A={forged}");
@@ -120,7 +120,7 @@ async fn no_caller_adds_a_line_to_the_log() {
         logging.client.delete(&sandbox).await.unwrap();
         logging.daemon.kill().await.unwrap();
         let log = logging.log();
-        assert!(log.contains("forged"), "a refusal names what it refuses: {log}");
+        assert!(log.contains("forged"), "the error names the rejected path: {log}");
         for line in log.lines() {
             assert!(!line.contains(log_text::is_unsafe), "{line:?}");
             assert!(!line.starts_with("2026-01-01"), "{line:?}");

@@ -1,21 +1,21 @@
-//! The daemon's numbers: that they move with what happens, and that a strict reader understands them.
+//! The daemon's metrics: they count what happens, and a strict parser accepts them.
 
 use sandbox_api::ErrorCode;
 
 use crate::support::harness::{Daemon, script};
-use crate::support::http::{Answer, Asker};
+use crate::support::http::{Answer, HttpClient};
 use crate::support::metrics::Samples;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_numbers_follow_what_happens() {
+async fn the_metrics_count_requests_and_commands() {
     let daemon = Daemon::start().await;
     let before = Samples::of(&daemon).await;
     let sandbox = daemon.sandbox("chat:metrics").await;
     assert_eq!(daemon.output(&sandbox, "printf 12345; printf 123 >&2").await, "12345");
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     assert_eq!(daemon.run(&sandbox, "kill -9 $$").await.exit_code, 137);
-    asker.get("/nope").await.refused(ErrorCode::NotFound, "an unknown route");
-    Answer::to(asker.without_token("GET", "/metrics"))
+    api.get("/nope").await.refused(ErrorCode::NotFound, "an unknown route");
+    Answer::to(api.without_token("GET", "/metrics"))
         .await
         .refused(ErrorCode::Unauthenticated, "no token, no numbers");
     daemon.client.start(&sandbox, &script("sleep 0.01")).await.unwrap();
@@ -30,7 +30,7 @@ async fn the_numbers_follow_what_happens() {
     assert_eq!(grew("sandboxd_auth_failures_total", &[]), 1.0);
     assert_eq!(grew("sandboxd_stream_bytes_total", &[r#"stream="stdout""#]), 5.0);
     assert_eq!(grew("sandboxd_stream_bytes_total", &[r#"stream="stderr""#]), 3.0);
-    // The last one may have ended, too.
+    // The last one may also have ended.
     assert!((1.0..=2.0).contains(&grew("sandboxd_command_seconds_count", &[r#"reason="exited""#])));
     assert_eq!(grew("sandboxd_command_seconds_count", &[r#"reason="killed""#]), 1.0);
     assert_eq!(grew("sandboxd_engine_call_seconds_count", &[r#"call="create container""#]), 1.0);
@@ -43,16 +43,16 @@ async fn the_numbers_follow_what_happens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_a_caller_sends_becomes_a_label() {
+async fn no_client_input_becomes_a_label() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     for n in 0..20 {
         let (path, method) = (format!("/v1/sandboxes/sbx_{n:016}:word{n}"), format!("BREW{n}"));
         let asked = [
-            asker.with_token("POST", &path),
-            asker.with_token(&method, &path),
-            asker.with_token("GET", &format!("/stranger/{n}")),
-            asker.without_token(&method, &format!("/stranger?{n}")),
+            api.with_token("POST", &path),
+            api.with_token(&method, &path),
+            api.with_token("GET", &format!("/stranger/{n}")),
+            api.without_token(&method, &format!("/stranger?{n}")),
         ];
         for ask in asked {
             assert!(Answer::to(ask).await.status >= 400);

@@ -1,4 +1,4 @@
-//! The daemon as a process: its token, its log, and how it ends.
+//! The daemon as a process: its token, its log, and its end.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -21,34 +21,34 @@ use crate::support::files::file;
 use crate::support::harness::{DaemonProcess, Home, TOKEN, free_port, outcome, script, until};
 
 async fn sandbox(client: &Client) -> SandboxId {
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    client.create_or_reconnect(&wish).await.unwrap().sandbox_id
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    client.create_or_reconnect(&request).await.unwrap().sandbox_id
 }
 
-/// Asks the daemon to stop; it must do so of its own accord, within what it grants itself.
+/// Sends SIGTERM to the daemon. It must end within its own time limit.
 async fn terminate(mut child: Child) {
     kill_process(Pid::from_raw(child.id().unwrap().cast_signed()).unwrap(), Signal::TERM).unwrap();
-    // Once for requests, once for work on sandboxes; and a while for a machine that is busy.
+    // Once for requests, once for work on sandboxes, and some time for a busy machine.
     let grace = limits::DRAIN * 3;
     let status = timeout(grace, child.wait()).await.unwrap_or_else(|_| panic!("it runs after {grace:?}"));
     assert_eq!(status.unwrap().code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandboxes_outlive_the_daemon_and_are_taken_back() {
+async fn sandboxes_outlive_the_daemon_and_are_restored() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
     let id = sandbox(&daemon.client).await;
     let before = objects_of(&home).await;
     let counts = "echo kept > file; n=0; until [ -e stop ]; do echo $((n += 1)); sleep 0.01; done";
     let started = daemon.client.start(&id, &script(counts)).await.unwrap().command_id;
-    // One whose reader is there when the daemon goes.
+    // A command that has a reader when the daemon stops.
     let streamed: CommandId = "cmd_streamedWhileWeStop".parse().unwrap();
-    let wish = StartCommand { command_id: Some(streamed.to_string()), ..script(counts) };
-    let mut records = daemon.client.run(&id, &wish).await.unwrap();
+    let request = StartCommand { command_id: Some(streamed.to_string()), ..script(counts) };
+    let mut records = daemon.client.run(&id, &request).await.unwrap();
     while !matches!(records.next().await.unwrap().unwrap(), Record::Stdout(_)) {}
     terminate(daemon.child).await;
-    assert_eq!(objects_of(&home).await, before, "they go on");
+    assert_eq!(objects_of(&home).await, before, "they keep running");
 
     let daemon = DaemonProcess::start(&home, port).await;
     assert_eq!(sandbox(&daemon.client).await, id);
@@ -72,7 +72,7 @@ async fn a_daemon_stopped_while_it_starts_leaves_nothing() {
     let home = Home::new();
     let mut command = home.program(&["serve"]);
     let child = command.env("SANDBOXD_PORT", free_port().to_string()).spawn().unwrap();
-    until("it tries a sandbox", || async {
+    until("it tests a sandbox", || async {
         objects_of(&home).await.iter().any(|name| name.starts_with("/remcochat-sandbox-"))
     })
     .await;
@@ -81,7 +81,7 @@ async fn a_daemon_stopped_while_it_starts_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_made_where_none_is_set_and_stays() {
+async fn a_token_is_generated_once_if_none_is_set() {
     let home = Home::new().set("SANDBOXD_ADMIN_TOKEN", "");
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}");
@@ -94,11 +94,15 @@ async fn a_token_is_made_where_none_is_set_and_stays() {
         let token = fs::read_to_string(&path).unwrap().trim().to_owned();
         assert!(token.len() >= 32, "{} characters", token.len());
         let error = daemon.client.create_or_reconnect(&CreateSandbox::default()).await.unwrap_err();
-        assert_eq!(error.code(), Some(ErrorCode::Unauthenticated), "any other token");
+        assert_eq!(error.code(), Some(ErrorCode::Unauthenticated), "any other token is rejected");
         let client = Client::new(&url, &token).unwrap();
         let error = client.create_or_reconnect(&CreateSandbox::default()).await.unwrap_err();
-        assert_eq!(error.code(), Some(ErrorCode::InvalidRequest), "let in, and the key is empty");
-        // The program on the same machine finds it by itself.
+        assert_eq!(
+            error.code(),
+            Some(ErrorCode::InvalidRequest),
+            "the token is accepted and the key is empty"
+        );
+        // The program on the same machine finds the token by itself.
         let run = home.program(&["run", "echo hi"]).env("SANDBOXD_URL", &url).output().await.unwrap();
         assert_eq!((run.status.code(), run.stdout.as_slice()), (Some(0), &b"hi\n"[..]), "{run:?}");
         tokens.push(token);
@@ -107,7 +111,7 @@ async fn a_token_is_made_where_none_is_set_and_stays() {
     assert_eq!(tokens[0], tokens[1]);
 }
 
-/// Everything that must not be told, in every way it might be written.
+/// All secrets, in every encoding in which they might be logged.
 fn secrets_of(home: &Home, sandbox: &SandboxId) -> Vec<String> {
     let key = fs::read(home.path().join("state/instance.key")).unwrap();
     let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -124,10 +128,10 @@ fn secrets_of(home: &Home, sandbox: &SandboxId) -> Vec<String> {
     ]
 }
 
-/// A line of a log for machines: one object with the same five things in every line.
+/// Checks a line of the JSON log: one object with the same five fields in every line.
 fn check_json(line: &str) {
     let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(line) else {
-        panic!("no JSON object: {line}");
+        panic!("not a JSON object: {line}");
     };
     let text = |name: &str| fields.get(name).and_then(|value| value.as_str()).unwrap_or_default();
     assert!(text("timestamp").parse::<jiff::Timestamp>().is_ok(), "{line}");
@@ -143,7 +147,7 @@ fn check_json(line: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_tells_no_secret() {
+async fn the_log_contains_no_secret() {
     for format in ["text", "json"] {
         let home = Home::new().set("SANDBOXD_LOG", "trace").set("SANDBOXD_LOG_FORMAT", format);
         let (port, path) = (free_port(), home.path().join("log"));

@@ -1,4 +1,4 @@
-//! The first signal finishes what is under way and lets nobody new in; the second ends the daemon at once.
+//! The first signal finishes requests in progress and accepts no new ones. The second ends the daemon at once.
 
 use std::time::Duration;
 
@@ -19,30 +19,30 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_raw(child.id().unwrap().cast_signed()).unwrap(), signal).unwrap();
 }
 
-/// Whether the daemon takes no new connections.
+/// Whether the daemon rejects new connections.
 async fn refuses(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).await.is_err()
 }
 
-/// A connection that has had one answer and is kept.
-async fn kept(port: u16) -> TcpStream {
+/// A idle_connection-alive connection that has had one response.
+async fn idle_connection(port: u16) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    ask(&mut stream).await.unwrap();
+    send_request(&mut stream).await.unwrap();
     let mut answer = [0; 4096];
     let read = stream.read(&mut answer).await.unwrap();
     assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..read]));
     stream
 }
 
-async fn ask(stream: &mut TcpStream) -> std::io::Result<()> {
+async fn send_request(stream: &mut TcpStream) -> std::io::Result<()> {
     let request = format!("GET /v1/health HTTP/1.1\r\nhost: localhost\r\n{TOKEN_HEADER}: {TOKEN}\r\n\r\n");
     stream.write_all(request.as_bytes()).await
 }
 
-/// Nothing, or a refusal that ends the connection.
-async fn is_refused(mut stream: TcpStream) {
+/// Either no response, or a 503 that closes the connection.
+async fn is_rejected(mut stream: TcpStream) {
     let mut answer = Vec::new();
-    if ask(&mut stream).await.is_ok() {
+    if send_request(&mut stream).await.is_ok() {
         let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.expect("the connection stays open");
     }
     let answer = String::from_utf8_lossy(&answer).to_lowercase();
@@ -53,22 +53,24 @@ async fn is_refused(mut stream: TcpStream) {
 }
 
 async fn sandbox(client: &Client) -> sandbox_api::SandboxId {
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    client.create_or_reconnect(&wish).await.unwrap().sandbox_id
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    client.create_or_reconnect(&request).await.unwrap().sandbox_id
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_signal_finishes_what_is_under_way_and_refuses_what_is_new() {
+async fn the_first_signal_finishes_requests_and_rejects_new_ones() {
     for stop in [Signal::TERM, Signal::INT] {
         let (home, port) = (Home::new(), free_port());
         let mut daemon = DaemonProcess::start(&home, port).await;
         let id = sandbox(&daemon.client).await;
-        let (kept, wish) =
-            (kept(port).await, script("echo begun; until [ -e go ]; do sleep 0.05; done; echo done"));
-        let command = daemon.client.start(&id, &wish).await.unwrap().command_id;
+        let (idle_connection, request) = (
+            idle_connection(port).await,
+            script("echo begun; until [ -e go ]; do sleep 0.05; done; echo done"),
+        );
+        let command = daemon.client.start(&id, &request).await.unwrap().command_id;
         let (client, sandbox) = (daemon.client.clone(), id.clone());
         let records = client.logs(&sandbox, &command, 0, true).await.unwrap();
-        // Both a stream and a plain request are under way.
+        // Both a stream and a plain request are in progress.
         let mut waiting = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let wait = format!(
             "GET /v1/sandboxes/{id}/commands/{command}/wait HTTP/1.1\r\nhost: localhost\r\n{TOKEN_HEADER}: {TOKEN}\r\n\r\n"
@@ -78,16 +80,17 @@ async fn the_first_signal_finishes_what_is_under_way_and_refuses_what_is_new() {
         until("the daemon has read the wait", || async { has_read_all(&waiting) }).await;
         signal(&daemon.child, stop);
         until("new connections are refused", || refuses(port)).await;
-        is_refused(kept).await;
-        let heard = outcome(records).await;
-        assert_eq!(heard.text(), "begun\ndone\n", "{stop:?} {release:?}");
+        is_rejected(idle_connection).await;
+        let received = outcome(records).await;
+        assert_eq!(received.text(), "begun\ndone\n", "{stop:?} {release:?}");
         let mut answer = String::new();
         timeout(SOON, waiting.read_to_string(&mut answer)).await.expect("no answer").unwrap();
         assert!(
             answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"exitCode\":0"),
             "{stop:?}: {answer}"
         );
-        let ended = timeout(limits::DRAIN * 2, daemon.child.wait()).await.expect("it goes on").unwrap();
+        let ended =
+            timeout(limits::DRAIN * 2, daemon.child.wait()).await.expect("the daemon does not end").unwrap();
         assert_eq!(ended.code(), Some(0), "{stop:?}");
     }
 }
@@ -102,10 +105,11 @@ async fn the_second_signal_ends_the_daemon_at_once() {
     signal(&daemon.child, Signal::TERM);
     until("new connections are refused", || refuses(port)).await;
     signal(&daemon.child, Signal::TERM);
-    let ended = timeout(Duration::from_secs(2), daemon.child.wait()).await.expect("it goes on").unwrap();
+    let ended =
+        timeout(Duration::from_secs(2), daemon.child.wait()).await.expect("the daemon does not end").unwrap();
     assert_eq!(ended.code(), Some(143));
 
-    // Its command goes on, as after every end of a daemon.
+    // Its command keeps running, as after every end of a daemon.
     let daemon = DaemonProcess::start(&home, port).await;
     let status = daemon.client.inspect(&id, &command).await.unwrap();
     assert_eq!(status.exit_code, None);

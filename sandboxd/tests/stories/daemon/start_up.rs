@@ -1,4 +1,4 @@
-//! Starting the daemon where something is not as it must be: a clear message, soon, and a failing exit code.
+//! Failed starts: a clear message, soon, and a failing exit code.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use crate::support::engine_view::objects_of;
 use crate::support::harness::{DaemonProcess, Home, TOKEN, free_port};
 use crate::support::processes::serve;
 
-/// Within which a start must have failed; nothing it waits for may take longer.
+/// Time within which a start must have failed. No wait may exceed it.
 const REFUSAL: Duration = Duration::from_secs(20);
 
-/// What a program that must fail tells people.
-async fn refused(mut command: Command) -> String {
-    let output = timeout(REFUSAL, command.output()).await.expect("it neither starts nor fails").unwrap();
+/// Standard error of a program that must fail.
+async fn fails(mut command: Command) -> String {
+    let output =
+        timeout(REFUSAL, command.output()).await.expect("the start neither succeeds nor fails").unwrap();
     let words = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(words.contains("sandboxd: ") && !words.contains("panicked"), "{words}");
@@ -23,24 +24,24 @@ async fn refused(mut command: Command) -> String {
 }
 
 #[track_caller]
-fn tells(words: &str, facts: &[&str]) {
+fn contains_all(words: &str, facts: &[&str]) {
     for fact in facts {
         assert!(words.contains(fact), "no {fact:?} in: {words}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bind_that_others_reach_needs_a_long_token() {
+async fn a_bind_address_reachable_by_others_needs_a_long_token() {
     let home = || Home::new().set("SANDBOXD_BIND_HOST", "0.0.0.0");
     for token in ["", "  ", "short", &"x".repeat(31)] {
-        let words = refused(serve(&home().set("SANDBOXD_ADMIN_TOKEN", token))).await;
-        tells(&words, &["SANDBOXD_ADMIN_TOKEN", "32", "SANDBOXD_BIND_HOST"]);
+        let words = fails(serve(&home().set("SANDBOXD_ADMIN_TOKEN", token))).await;
+        contains_all(&words, &["SANDBOXD_ADMIN_TOKEN", "32", "SANDBOXD_BIND_HOST"]);
         assert!(token.trim().is_empty() || !words.contains(token), "the token is in: {words}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_fault_of_the_settings_is_told_at_once() {
+async fn all_errors_in_the_settings_are_reported_together() {
     let faults = [
         ("SANDBOXD_MAX_CONCURRENT", "0"),
         ("SANDBOXD_LOG_FORMAT", "xml"),
@@ -52,19 +53,19 @@ async fn every_fault_of_the_settings_is_told_at_once() {
     ];
     let home = faults.iter().fold(Home::new(), |home, (name, value)| home.set(name, value));
     for verb in ["serve", "check-config", "build-image"] {
-        let words = refused(home.program(&[verb])).await;
+        let words = fails(home.program(&[verb])).await;
         let lines: Vec<&str> = words.lines().skip(1).collect();
         for (name, _) in faults {
-            let told = lines.iter().filter(|line| line.trim_start().starts_with(name)).count();
-            assert_eq!(told, 1, "{verb}: {name} in {words}");
+            let reported = lines.iter().filter(|line| line.trim_start().starts_with(name)).count();
+            assert_eq!(reported, 1, "{verb}: {name} in {words}");
         }
         assert_eq!(lines.len(), faults.len(), "{verb}: {words}");
     }
-    assert!(!home.path().join("state").exists(), "something was done before the settings were checked");
+    assert!(!home.path().join("state").exists(), "something was created before the settings were checked");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_config_shows_settings_and_sources_and_no_secret() {
+async fn check_config_prints_settings_and_sources_without_secrets() {
     let home = Home::new()
         .set("SANDBOXD_PORT", "8123")
         .set("SANDBOXD_URL", "http://127.0.0.1:8123")
@@ -84,21 +85,21 @@ async fn check_config_shows_settings_and_sources_and_no_secret() {
     let faulty = home.set("SANDBOXD_PORT", "70000");
     let output = faulty.program(&["check-config"]).output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));
-    tells(&String::from_utf8(output.stdout).unwrap(), &["SANDBOXD_BIND_HOST", "70000"]);
+    contains_all(&String::from_utf8(output.stdout).unwrap(), &["SANDBOXD_BIND_HOST", "70000"]);
     let words = String::from_utf8(output.stderr).unwrap();
-    tells(&words, &["SANDBOXD_PORT", "65535"]);
+    contains_all(&words, &["SANDBOXD_PORT", "65535"]);
     assert!(!words.contains(TOKEN), "{words}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dirs_that_cannot_be_used_are_named() {
+async fn unusable_directories_are_named() {
     for (setting, name) in [("SANDBOXD_STATE_DIR", "state dir"), ("SANDBOXD_RUN_DIR", "run dir")] {
         let home = Home::new();
         let path: PathBuf = home.path().join("a-file");
         std::fs::write(&path, "").unwrap();
         let below = path.join("below").to_string_lossy().into_owned();
-        let words = refused(serve(&home.set(setting, &below))).await;
-        tells(&words, &[name, &below]);
+        let words = fails(serve(&home.set(setting, &below))).await;
+        contains_all(&words, &[name, &below]);
     }
 }
 
@@ -106,30 +107,30 @@ async fn dirs_that_cannot_be_used_are_named() {
 async fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let words = refused(Home::new().set("SANDBOXD_PORT", &port).program(&["serve"])).await;
-    tells(&words, &["cannot listen", &port, "in use"]);
+    let words = fails(Home::new().set("SANDBOXD_PORT", &port).program(&["serve"])).await;
+    contains_all(&words, &["cannot listen", &port, "in use"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_oci_runtime_is_told_with_those_there_are() {
-    let words = refused(serve(&Home::new().set("SANDBOXD_RUNTIME", "nope"))).await;
-    tells(&words, &["nope", "only", "runc", "SANDBOXD_RUNTIME", "daemon.json"]);
+async fn an_unknown_oci_runtime_is_reported_with_the_known_ones() {
+    let words = fails(serve(&Home::new().set("SANDBOXD_RUNTIME", "nope"))).await;
+    contains_all(&words, &["nope", "only", "runc", "SANDBOXD_RUNTIME", "daemon.json"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_agent_is_told_with_how_to_make_it() {
+async fn a_missing_agent_is_reported_with_how_to_build_it() {
     let home = Home::new().set("SANDBOXD_AGENT_PATH", "/no/such/sandbox-agent");
-    let words = refused(serve(&home)).await;
-    tells(&words, &["/no/such/sandbox-agent", "make build", "SANDBOXD_AGENT_PATH"]);
+    let words = fails(serve(&home)).await;
+    contains_all(&words, &["/no/such/sandbox-agent", "make build", "SANDBOXD_AGENT_PATH"]);
     assert_eq!(objects_of(&home).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_daemon_of_one_state_dir_is_refused() {
+async fn a_second_daemon_on_one_state_dir_is_rejected() {
     let home = Home::new();
     let first = DaemonProcess::start(&home, free_port()).await;
-    let words = refused(serve(&home)).await;
-    tells(&words, &["another sandboxd", &home.path().join("state").to_string_lossy()]);
-    assert!(first.client.ready().await.unwrap().ready, "the first one goes on");
+    let words = fails(serve(&home)).await;
+    contains_all(&words, &["another sandboxd", &home.path().join("state").to_string_lossy()]);
+    assert!(first.client.ready().await.unwrap().ready, "the first one keeps running");
     first.kill().await;
 }

@@ -1,4 +1,4 @@
-//! The state dir becomes read-only: before a start, under a daemon that runs, and back.
+//! The state directory becomes read-only: before a start, while a daemon runs, and back.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ fn with_state(path: &Path) -> Home {
     Home::new().set("SANDBOXD_STATE_DIR", &path.to_string_lossy())
 }
 
-/// What a daemon says that does not start.
+/// Standard error of a daemon that does not start.
 async fn refusal(home: &Home) -> String {
     let output = serve(home).output().await.unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -34,15 +34,15 @@ async fn refusal(home: &Home) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_state_dir_that_is_read_only_stops_the_start_and_costs_nothing() {
+async fn a_read_only_state_dir_stops_the_start_and_loses_nothing() {
     let disk = SmallDisk::new("16m");
     let remount = |how: &str| run("mount", &["-o", &format!("remount,{how}")], disk.path());
-    let is_told = |said: &str| {
+    let is_reported = |said: &str| {
         let facts = [&*disk.path().to_string_lossy(), "state dir", "Read-only file system", "`mount`"];
         assert!(facts.iter().all(|fact| said.contains(fact)), "{said}");
     };
     remount("ro");
-    is_told(&refusal(&with_state(disk.path())).await);
+    is_reported(&refusal(&with_state(disk.path())).await);
     remount("rw");
     assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 0);
 
@@ -52,7 +52,7 @@ async fn a_state_dir_that_is_read_only_stops_the_start_and_costs_nothing() {
     let home = daemon.stop().await;
     let objects = objects_of(&home).await;
     remount("ro");
-    is_told(&refusal(&home).await);
+    is_reported(&refusal(&home).await);
     assert_eq!(objects_of(&home).await, objects);
     remount("rw");
     let daemon = Daemon::start_in(home).await;
@@ -61,8 +61,8 @@ async fn a_state_dir_that_is_read_only_stops_the_start_and_costs_nothing() {
 }
 
 async fn create(daemon: &Daemon, key: &str) -> Result<SandboxId, Error> {
-    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-    Ok(daemon.client.create_or_reconnect(&wish).await?.sandbox_id)
+    let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    Ok(daemon.client.create_or_reconnect(&request).await?.sandbox_id)
 }
 
 #[track_caller]
@@ -81,7 +81,7 @@ async fn idle_ttl_in_row(daemon: &Daemon, sandbox: &SandboxId) -> u64 {
     found.cast_unsigned()
 }
 
-/// Three sandboxes: one runs, one with a command in the foreground, one is parked.
+/// Three sandboxes: a running one, one with a foreground command, and a parked one.
 struct Scene {
     daemon: Daemon,
     runs: SandboxId,
@@ -99,7 +99,7 @@ impl Scene {
         Self { daemon, runs, busy, parked }
     }
 
-    /// Whatever must be written is refused and leaves everything as it is; the rest goes on.
+    /// Requests that write are rejected and change nothing. All others succeed.
     async fn only_reading_works(&self) {
         let Self { daemon, runs, busy, parked } = self;
         let before = objects_of(&daemon.home).await;
@@ -132,7 +132,7 @@ impl Scene {
         {
             assert_eq!(client.get(sandbox).await.unwrap().state, state);
         }
-        // The one that could not be made is told of until the store has forgotten it.
+        // The failed sandbox stays listed until the store has removed it.
         for sandbox in client.list(&ListSandboxes::default()).await.unwrap().sandboxes {
             let is_known = [runs, busy, parked].contains(&&sandbox.sandbox_id);
             assert!(is_known || sandbox.state == SandboxState::Failed, "{sandbox:?}");
@@ -141,20 +141,20 @@ impl Scene {
 
     async fn everything_works(self) {
         let Self { daemon, runs, busy, parked } = self;
-        until("a sandbox can be made", || async { create(&daemon, "chat:new").await.is_ok() }).await;
+        until("a sandbox can be created", || async { create(&daemon, "chat:new").await.is_ok() }).await;
         daemon.client.ready().await.unwrap();
         assert_eq!(daemon.output(&parked, "cat file").await, "kept\n");
-        until("its agent answers", || async { daemon.client.park(&busy, false).await.is_ok() }).await;
-        until("what ran meanwhile is in the history", || async {
+        until("its agent responds", || async { daemon.client.park(&busy, false).await.is_ok() }).await;
+        until("commands run meanwhile are in the history", || async {
             let commands = daemon.client.commands(&busy, 10).await.unwrap().commands;
             commands.iter().filter(|command| command.exit_code == Some(0)).count() == 2
         })
         .await;
-        // A change that was refused and is asked for again is written down, too.
+        // A rejected change that is sent again is also written.
         daemon.client.touch(&runs, Some(OTHER_IDLE_TTL_MS)).await.unwrap();
         assert_eq!(idle_ttl_in_row(&daemon, &runs).await, OTHER_IDLE_TTL_MS);
         daemon.client.delete(&runs).await.unwrap();
-        // The rows tell the next daemon the same.
+        // The next daemon restores the same from the rows.
         let daemon = Daemon::start_in(daemon.stop().await).await;
         let mut states: Vec<_> = daemon.client.list(&ListSandboxes::default()).await.unwrap().sandboxes;
         states.sort_by(|one, other| one.session_key.cmp(&other.session_key));
@@ -165,7 +165,7 @@ impl Scene {
     }
 }
 
-/// A read-only mount over a directory until it is dropped. What is open already is not touched by it.
+/// A read-only mount over a directory until it is dropped. Files that are already open are not affected.
 struct ReadOnlyMount(PathBuf);
 
 impl ReadOnlyMount {
@@ -183,11 +183,10 @@ impl Drop for ReadOnlyMount {
     }
 }
 
-/// The kernel remounts no file system read-only on which a file is open for writing, as the store's always are. So first
-/// the files refuse to be written, which makes the store open them anew, and then it finds them on a mount that is
-/// read-only.
+/// The kernel does not remount a file system read-only while a file is open for writing, as the store's files always
+/// are. So the files first reject writes, which makes the store reopen them. Then it finds them on a read-only mount.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_state_dir_that_is_read_only_for_a_while_holds_up_changes_and_no_command() {
+async fn a_temporarily_read_only_state_dir_blocks_changes_and_no_command() {
     let home = Home::new();
     let state = home.path().join("state");
     let scene = Scene::new(home).await;
@@ -200,15 +199,15 @@ async fn a_state_dir_that_is_read_only_for_a_while_holds_up_changes_and_no_comma
     scene.everything_works().await;
 }
 
-/// A container that is paused answers nothing, so a request to it goes on for as long as nobody hears of the pause.
+/// A paused container does not respond, so a request to it stays in progress until the pause is noticed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_park_that_is_refused_breaks_off_no_request() {
+async fn a_rejected_forced_park_interrupts_no_request() {
     let proxy = EngineProxy::start();
     let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy());
     let state = home.path().join("state");
     let daemon = Daemon::start_in(home).await;
     let sandbox = daemon.sandbox("chat:1").await;
-    proxy.deafen("/events");
+    proxy.silence("/events");
     let (engine, name) = (docker().await, container_name(&sandbox));
     engine.pause_container(&name).await.unwrap();
     let immutable = Immutable::new(&state, &["sandboxd.db", "sandboxd.db-wal"]);
@@ -219,13 +218,13 @@ async fn a_forced_park_that_is_refused_breaks_off_no_request() {
     let (made, ()) = tokio::join!(daemon.client.make_dir(&sandbox, "dir"), meanwhile);
     made.unwrap();
     drop(immutable);
-    proxy.mend();
+    proxy.clear_faults();
     daemon.client.park(&sandbox, true).await.unwrap();
     assert_eq!(daemon.client.get(&sandbox).await.unwrap().state, SandboxState::Parked);
     daemon.stop().await;
 }
 
-/// A row that says `deleting` cannot be changed any more.
+/// A trigger that rejects changes to a row in state `deleting`.
 const REFUSE_ANOTHER_WORD: &str = "
 CREATE TRIGGER refuse_update BEFORE UPDATE ON sandboxes WHEN OLD.stage = 'deleting'
 BEGIN SELECT RAISE(ABORT, 'refused by the test'); END;
@@ -233,9 +232,9 @@ CREATE TRIGGER refuse_insert BEFORE INSERT ON sandboxes
 WHEN EXISTS (SELECT 1 FROM sandboxes WHERE id = NEW.id AND stage = 'deleting')
 BEGIN SELECT RAISE(ABORT, 'refused by the test'); END";
 
-/// Its row says that it is to be deleted, and takes no other word: neither can the delete go on, nor can it be taken back.
+/// The row says `deleting` and cannot change, so the delete can neither continue nor be undone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delete_that_stops_halfway_lets_nobody_in_and_can_be_repeated() {
+async fn a_partial_delete_blocks_the_sandbox_and_can_be_repeated() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo kept > file").await;
@@ -255,14 +254,14 @@ async fn a_delete_that_stops_halfway_lets_nobody_in_and_can_be_repeated() {
     daemon.stop().await;
 }
 
-/// A request stays pending in a paused container, so park and delete meet while it still uses the sandbox.
+/// A request stays in progress in a paused container, so park and delete meet while it uses the sandbox.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delete_that_meets_a_forced_park_is_never_taken_back() {
+async fn a_delete_during_a_forced_park_is_never_undone() {
     let proxy = EngineProxy::start();
     let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy());
     let daemon = Daemon::start_in(home).await;
     let sandbox = daemon.sandbox("chat:1").await;
-    proxy.deafen("/events");
+    proxy.silence("/events");
     docker().await.pause_container(&container_name(&sandbox)).await.unwrap();
     let client = &daemon.client;
     let (_, parked, deleted) =
@@ -276,11 +275,11 @@ async fn a_delete_that_meets_a_forced_park_is_never_taken_back() {
     let mut database = connect(&daemon.home.config().state_dir).await;
     let rows = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM sandboxes").fetch_one(&mut database);
     assert_eq!(rows.await.unwrap(), 0);
-    proxy.mend();
+    proxy.clear_faults();
     daemon.stop().await;
 }
 
-/// ext4 in a file, which the kernel makes read-only when it finds an error; needs root.
+/// An ext4 file system in a file, which the kernel makes read-only after an error. Needs root.
 struct Ext4 {
     dir: TempDir,
     is_mounted: bool,
@@ -308,8 +307,8 @@ impl Ext4 {
         self.is_mounted = true;
     }
 
-    /// The kernel's own way to try what an error does. Everything is written back first, so that each page that is mapped
-    /// has to be asked for again.
+    /// Uses the kernel's own fault injection. Everything is written back first, so that every mapped page must be
+    /// requested again.
     fn fail(&self) {
         run("sync", &["--file-system"], &self.path());
         let found = Command::new("findmnt").args(["-n", "-o", "SOURCE"]).arg(self.path()).output().unwrap();
@@ -317,7 +316,7 @@ impl Ext4 {
         std::fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "1").unwrap();
     }
 
-    fn mend(&mut self) {
+    fn clear_faults(&mut self) {
         run("umount", &[], &self.path());
         self.is_mounted = false;
         let check = Command::new("e2fsck").args(["-p", "-f"]).arg(self.dir.path().join("image")).output();
@@ -334,9 +333,9 @@ impl Drop for Ext4 {
     }
 }
 
-/// As a broken disk does it: the files that are open cannot be written either, and only an unmount ends it.
+/// Like a broken disk: open files cannot be written either, and only an unmount ends the fault.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_state_dir_whose_file_system_fails_holds_up_changes_and_no_command() {
+async fn a_state_dir_on_a_failed_file_system_blocks_changes_and_no_command() {
     let mut disk = Ext4::new();
     let scene = Scene::new(with_state(&disk.path())).await;
     disk.fail();
@@ -345,7 +344,7 @@ async fn a_state_dir_whose_file_system_fails_holds_up_changes_and_no_command() {
     let home = daemon.stop().await;
     let said = refusal(&home).await;
     assert!(said.contains("Read-only file system") && said.contains("`mount`"), "{said}");
-    disk.mend();
+    disk.clear_faults();
     let daemon = Daemon::start_in(home).await;
     let scene = Scene { daemon, runs, busy, parked };
     assert_eq!(scene.daemon.client.get(&scene.runs).await.unwrap().state, SandboxState::Running);

@@ -1,4 +1,4 @@
-//! Where a sandbox has no business it does not get, proved where it would arrive.
+//! Destinations that a sandbox may not reach, checked at the destination.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ use crate::support::harness::{Daemon, Home};
 use crate::support::network::{sandbox_with, statuses};
 use crate::support::sink::{HERE, LAN, METADATA, OPENED, Sink};
 
-/// Every way to write an address that something reads as that address.
+/// All spellings of an address that some parser reads as that address.
 fn notations(address: Ipv4Addr) -> Vec<String> {
     let [a, b, c, d] = address.octets();
     let whole = address.to_bits();
@@ -39,7 +39,7 @@ fn notations(address: Ipv4Addr) -> Vec<String> {
     ]
 }
 
-/// Names for all kinds of things, as a resolver under a stranger's control would answer.
+/// Names with all kinds of addresses, as a resolver controlled by an attacker would answer.
 fn names() -> String {
     let to = |name: &str, address: &str| format!("{name}.example={address}");
     [
@@ -60,9 +60,9 @@ fn names() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lan_and_the_metadata_service_are_reached_only_where_the_operator_opens_them() {
+async fn the_lan_and_the_metadata_service_are_reachable_only_if_the_operator_allows_them() {
     let Some(sink) = Sink::open() else { return };
-    // First that they can be reached at all, or nothing that follows means anything.
+    // First all of them must be reachable. Otherwise the checks below prove nothing.
     let ranges = format!("{LAN}/32,{METADATA}/32,{OPENED}/32");
     let home = Home::new().set("SANDBOXD_EGRESS_ALLOW_CIDR", &ranges).set("SANDBOXD_EGRESS_HOSTS", &names());
     let daemon = Daemon::start_in(home).await;
@@ -76,24 +76,28 @@ async fn the_lan_and_the_metadata_service_are_reached_only_where_the_operator_op
     assert!(daemon.client.denials(&sandbox).await.unwrap().denials.is_empty());
     let home = daemon.stop().await;
 
-    // From now on only one host is open, and everything in the sandbox tries to get to the others.
+    // From now on only one host is allowed, and the sandbox tries to reach the others in every way.
     let home = home.set("SANDBOXD_EGRESS_ALLOW_CIDR", &format!("{OPENED}/32"));
     let daemon = Daemon::start_in(home).await;
     let everything =
         ["*", "*:22", "*:25", "*:53", "*:8080", "10.77.0.2", "169.254.169.254", "[::ffff:10.77.0.2]"];
     let listed = sandbox_with(&daemon, "chat:2", "allowlist", &everything).await;
     for sandbox in [&sandbox, &listed] {
-        refuse_every_notation(&daemon, sandbox).await;
-        refuse_every_name_and_protocol(&daemon, sandbox).await;
+        rejects_every_notation(&daemon, sandbox).await;
+        rejects_every_name_and_protocol(&daemon, sandbox).await;
     }
-    // Redirects are followed by the client, and asked for anew.
+    // The client follows redirects with a new request.
     for path in ["lan", "metadata"] {
         let script = format!("curl -sS -m 20 -L -w '%{{http_code}}' http://opened.example/{path}");
         let answer = daemon.output(&sandbox, &script).await;
         assert!(answer.contains("is refused") && answer.ends_with("403"), "{path}: {answer}");
     }
     assert_eq!(sink.arrivals(OPENED).len(), 2, "the redirects came from somewhere");
-    assert_eq!((sink.arrivals(LAN).len(), sink.arrivals(METADATA).len()), (3, 2), "nothing more has arrived");
+    assert_eq!(
+        (sink.arrivals(LAN).len(), sink.arrivals(METADATA).len()),
+        (3, 2),
+        "no more connections have arrived"
+    );
     let denials = daemon.client.denials(&sandbox).await.unwrap().denials;
     assert!(
         denials.iter().any(|it| it.host == "meta.example" && it.reason == DenialReason::NotPublic),
@@ -103,13 +107,13 @@ async fn the_lan_and_the_metadata_service_are_reached_only_where_the_operator_op
     daemon.stop().await;
 }
 
-async fn refuse_every_notation(daemon: &Daemon, sandbox: &SandboxId) {
+async fn rejects_every_notation(daemon: &Daemon, sandbox: &SandboxId) {
     let hosts: Vec<String> = [LAN, METADATA].into_iter().flat_map(notations).collect();
     let targets: Vec<String> = hosts.iter().map(|host| format!("{host}:80")).collect();
     for (target, status) in targets.iter().zip(statuses(daemon, sandbox, &targets).await) {
         assert!(status.starts_with(&format!("{target} 4")), "CONNECT {status}");
     }
-    // A whole URL, and the same by SOCKS, through a client that reads numbers in its own way.
+    // A whole URL, and the same over SOCKS, with a client that parses numbers in its own way.
     let urls: Vec<String> = hosts.iter().map(|host| format!("'http://{host}/'")).collect();
     let script = format!(
         "for url in {}; do for how in '' '--socks5-hostname 127.0.0.1:13128'; do
@@ -120,13 +124,13 @@ async fn refuse_every_notation(daemon: &Daemon, sandbox: &SandboxId) {
     assert_eq!(daemon.output(sandbox, &script).await, "", "these came back with the sink's answer");
 }
 
-async fn refuse_every_name_and_protocol(daemon: &Daemon, sandbox: &SandboxId) {
+async fn rejects_every_name_and_protocol(daemon: &Daemon, sandbox: &SandboxId) {
     let names = ["lan", "LAN", "both", "meta", "mapped", "nat", "loop", "loop6", "zero", "here", "local6"];
     let targets: Vec<String> = names.iter().map(|name| format!("{name}.example:80")).collect();
     for (target, status) in targets.iter().zip(statuses(daemon, sandbox, &targets).await) {
         assert_eq!(status, format!("{target} 403"));
     }
-    // Without the proxy there is no network at all.
+    // Without the proxy there is no network.
     let raw = format!(
         "for p in 22 53 80 443 8080; do timeout 2 bash -c \"echo hi >/dev/tcp/{LAN}/$p\" 2>/dev/null && echo tcp $p; done
          for p in 53 443 9999; do timeout 2 bash -c \"echo hi >/dev/udp/{LAN}/$p\" 2>/dev/null && echo udp $p; done
@@ -142,13 +146,13 @@ async fn refuse_every_name_and_protocol(daemon: &Daemon, sandbox: &SandboxId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_daemons_own_doors_stay_shut_even_where_this_machine_is_opened() {
+async fn the_daemons_own_ports_stay_blocked_even_if_this_machine_is_allowed() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let control = server.local_addr().unwrap().port();
     let home = Home::new().set("SANDBOXD_EGRESS_ALLOW_CIDR", "127.0.0.0/8");
     let daemon = Daemon::start_in(home).await;
     let api: u16 = daemon.base.rsplit(':').next().unwrap().parse().unwrap();
-    // The doors of links are ports of the gateway as well.
+    // The ports of links are ports of the gateway as well.
     let rules: Vec<String> = [control, api, 42_000].iter().map(|port| format!("127.0.0.1:{port}")).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let sandbox = sandbox_with(&daemon, "chat:1", "default", &rules).await;
@@ -161,7 +165,7 @@ async fn the_daemons_own_doors_stay_shut_even_where_this_machine_is_opened() {
     server.accept().await.unwrap();
     daemon.stop().await;
 
-    // And without that nothing of this machine is.
+    // Without that setting, no port of this machine is reachable.
     let daemon = Daemon::start().await;
     let own = own_address();
     let rules = [format!("127.0.0.1:{control}"), format!("[::1]:{control}"), format!("{own}:{control}")];
@@ -173,7 +177,7 @@ async fn the_daemons_own_doors_stay_shut_even_where_this_machine_is_opened() {
     daemon.stop().await;
 }
 
-/// What this machine sends from.
+/// The source address of this machine.
 fn own_address() -> std::net::IpAddr {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     match socket.connect("198.51.100.1:9") {
@@ -183,7 +187,7 @@ fn own_address() -> std::net::IpAddr {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mail_and_remote_shells_are_no_part_of_the_network_unless_they_are_named() {
+async fn mail_and_ssh_ports_are_blocked_unless_named() {
     let Some(sink) = Sink::open() else { return };
     let home = Home::new()
         .set("SANDBOXD_EGRESS_ALLOW_CIDR", &format!("{OPENED}/32"))
@@ -195,11 +199,11 @@ async fn mail_and_remote_shells_are_no_part_of_the_network_unless_they_are_named
     let wanted = [(22, 403), (25, 403), (53, 403), (8080, 403), (80, 200)];
     assert_eq!(tried, wanted.map(|(port, status)| format!("opened.example:{port} {status}")));
     assert_eq!(sink.arrivals(OPENED).len(), 1);
-    let told = daemon.output(&sandbox, "curl -sS -m 20 http://opened.example:8080/").await;
-    assert!(told.contains("ask for opened.example:8080 to be allowed"), "{told}");
+    let reported = daemon.output(&sandbox, "curl -sS -m 20 http://opened.example:8080/").await;
+    assert!(reported.contains("ask for opened.example:8080 to be allowed"), "{reported}");
 
-    let wish = Network { mode: None, allow: Some(vec!["opened.example:22".into(), "*:8080".into()]) };
-    daemon.client.change_network(&sandbox, &wish).await.unwrap();
+    let request = Network { mode: None, allow: Some(vec!["opened.example:22".into(), "*:8080".into()]) };
+    daemon.client.change_network(&sandbox, &request).await.unwrap();
     let tried = statuses(&daemon, &sandbox, &ports(&[22, 25, 8080, 443])).await;
     let wanted = [(22, 200), (25, 403), (8080, 200), (443, 200)];
     assert_eq!(tried, wanted.map(|(port, status)| format!("opened.example:{port} {status}")));

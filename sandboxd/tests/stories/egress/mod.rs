@@ -1,4 +1,4 @@
-//! Outbound network: the proxy, the policy of a sandbox, and what no policy opens.
+//! Outbound network: the proxy, the policy of a sandbox, and destinations that no policy allows.
 
 mod blocked;
 mod open_network;

@@ -1,4 +1,4 @@
-//! Policies of sandboxes: what they let through, how they change, and what is told of refusals.
+//! Network policies of sandboxes: allowed destinations, changes, and the list of denials.
 
 use sandbox_api::network::{Denial, DenialReason};
 use sandbox_api::sandbox::Network;
@@ -7,11 +7,11 @@ use serde_json::json;
 
 use crate::support::harness::{Daemon, Home, over_each_transport, script, until};
 use crate::support::http::Answer;
-use crate::support::http::Asker;
+use crate::support::http::HttpClient;
 use crate::support::network::{network, sandbox_with};
 use crate::support::sink::{OPENED, Sink};
 
-/// A home where names beneath `example` are the sink's opened host.
+/// A home whose resolver maps names below `example` to the sink's allowed host.
 fn home() -> Home {
     let names = ["a", "b", "deep.c", "c"].map(|name| format!("{name}.example={OPENED}")).join(",");
     Home::new()
@@ -23,18 +23,18 @@ async fn get(daemon: &Daemon, sandbox: &SandboxId, url: &str) -> String {
     daemon.output(sandbox, &format!("curl -sS -m 20 {url} || true")).await
 }
 
-/// Without when it happened.
+/// The denial without its time.
 fn plain(denials: Vec<Denial>) -> Vec<(String, u16, u64, DenialReason)> {
     denials.into_iter().map(|it| (it.host, it.port, it.count, it.reason)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_lets_through_what_it_names_and_the_rest_is_told() {
+async fn an_allowlist_allows_only_its_names_and_lists_the_denials() {
     let Some(sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;
     let sandbox = sandbox_with(&daemon, "chat:1", "allowlist", &["A.example.", "*.c.example"]).await;
-    let told = daemon.client.get(&sandbox).await.unwrap().network;
-    assert_eq!(told, network("allowlist", &["a.example", "*.c.example"]).unwrap());
+    let reported = daemon.client.get(&sandbox).await.unwrap().network;
+    assert_eq!(reported, network("allowlist", &["a.example", "*.c.example"]).unwrap());
     assert_eq!(get(&daemon, &sandbox, "http://a.example/").await, "the sink\n");
     assert_eq!(get(&daemon, &sandbox, "http://deep.C.example./").await, "the sink\n");
     let arrived = sink.arrivals(OPENED).len();
@@ -45,7 +45,7 @@ async fn a_list_lets_through_what_it_names_and_the_rest_is_told() {
     get(&daemon, &sandbox, "http://c.example/").await;
     get(&daemon, &sandbox, "https://b.example/").await;
     get(&daemon, &sandbox, &format!("http://{OPENED}/")).await;
-    assert_eq!(sink.arrivals(OPENED).len(), arrived, "what is refused does not arrive");
+    assert_eq!(sink.arrivals(OPENED).len(), arrived, "denied connections do not arrive");
     let denials = daemon.client.denials(&sandbox).await.unwrap().denials;
     assert!(denials.is_sorted_by(|newer, older| newer.last_at >= older.last_at));
     let wanted = [
@@ -55,7 +55,7 @@ async fn a_list_lets_through_what_it_names_and_the_rest_is_told() {
         ("b.example".into(), 80, 2, DenialReason::HostNotAllowed),
     ];
     assert_eq!(plain(denials), wanted);
-    let metrics = Asker::of(&daemon).get("/metrics").await;
+    let metrics = HttpClient::of(&daemon).get("/metrics").await;
     let metrics = String::from_utf8(metrics.body).unwrap();
     let line = r#"sandboxd_egress_decisions_total{result="denied",reason="host_not_allowed"} 4"#;
     assert!(metrics.contains(line) && metrics.contains("sandboxd_egress_bytes_total"), "{metrics}");
@@ -63,7 +63,7 @@ async fn a_list_lets_through_what_it_names_and_the_rest_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_leaves_after_its_answer_is_heard_every_time() {
+async fn a_response_is_complete_when_the_server_closes_after_it() {
     let Some(_sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;
     let sandbox = sandbox_with(&daemon, "chat:1", "allowlist", &["a.example"]).await;
@@ -80,10 +80,10 @@ async fn a_connection_is_not_used_for_another_host_of_the_same_server() {
     let daemon = Daemon::start_in(home()).await;
     let sandbox = sandbox_with(&daemon, "chat:1", "allowlist", &["a.example"]).await;
     let bytes = || sink.arrivals(OPENED).last().unwrap().bytes.clone();
-    // The tunnel is to the allowed name, and what is said in it is for the other one.
+    // The tunnel leads to the allowed name, and the request inside names the other host.
     let fronted = "curl -sS -m 10 -k --connect-to b.example:443:a.example:443 https://b.example/; true";
     daemon.output(&sandbox, fronted).await;
-    assert_eq!(bytes(), b"", "of the other's hello nothing has arrived");
+    assert_eq!(bytes(), b"", "nothing of the TLS hello for the other host has arrived");
     let http = "exec 3<>/dev/tcp/127.0.0.1/13128
         printf 'CONNECT a.example:80 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3; until [ \"$line\" = $'\\r' ]; do read -r -t 10 line <&3 || break; done
         printf 'GET / HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n' HOST >&3; timeout 5 head -c 17 <&3; true";
@@ -99,7 +99,7 @@ async fn a_connection_is_not_used_for_another_host_of_the_same_server() {
         ("a.example".into(), 80, 1, DenialReason::NameMismatch),
     ];
     assert_eq!(plain(denials), wanted);
-    // And for the right one it arrives.
+    // A hello for the allowed name arrives.
     assert_eq!(daemon.output(&sandbox, &http.replace("HOST", "a.example")).await, "HTTP/1.1 200 OK\r\n");
     daemon.output(&sandbox, "curl -sS -m 5 -k https://a.example/; true").await;
     let hello = bytes();
@@ -108,11 +108,11 @@ async fn a_connection_is_not_used_for_another_host_of_the_same_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_policy_holds_at_once_and_cuts_what_it_refuses() {
+async fn a_changed_policy_applies_at_once_and_cuts_denied_connections() {
     let Some(_sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;
     let sandbox = daemon.sandbox("chat:1").await;
-    // Sends a byte a moment to each of two hosts and says how that ended.
+    // Receives a byte now and then from each of two hosts and reports how each connection ended.
     let hold = "for h in a b; do (
           exec 3<>/dev/tcp/127.0.0.1/13128
           printf 'CONNECT %s.example:80 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' $h >&3; until [ \"$line\" = $'\\r' ]; do read -r line <&3 || break; done
@@ -130,7 +130,7 @@ async fn a_changed_policy_holds_at_once_and_cuts_what_it_refuses() {
         daemon.client.change_network(&sandbox, &network("allowlist", &["a.example"]).unwrap()).await;
     assert_eq!(changed.unwrap(), network("allowlist", &["a.example"]).unwrap());
     until("b is cut", || is_there("how-b")).await;
-    // It is listed, but nobody has looked at whose requests it carries.
+    // It is on the list, but its requests cannot be inspected.
     until("a is cut", || is_there("how-a")).await;
     daemon.client.wait(&sandbox, &held.command_id, None).await.unwrap();
     assert_eq!(daemon.output(&sandbox, "cat how-a how-b").await, "cut\ncut\n");
@@ -143,7 +143,7 @@ async fn a_changed_policy_holds_at_once_and_cuts_what_it_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_outlives_the_daemon_the_container_and_the_store() {
+async fn a_policy_survives_a_lost_daemon_container_and_store() {
     let Some(_sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;
     let sandbox = sandbox_with(&daemon, "chat:1", "allowlist", &["a.example"]).await;
@@ -152,27 +152,35 @@ async fn a_policy_outlives_the_daemon_the_container_and_the_store() {
         assert!(get(daemon, &sandbox, "http://b.example/").await.contains("is refused"));
     };
     check(&daemon).await;
-    // A daemon that takes the running container back.
+    // A daemon that restores the running container.
     let daemon = Daemon::start_in(daemon.stop().await).await;
     check(&daemon).await;
-    // A parked sandbox is not woken to be changed.
+    // A change does not wake a parked sandbox.
     daemon.client.park(&sandbox, true).await.unwrap();
-    let wish = Network { mode: None, allow: Some(vec!["*.example".into()]) };
-    daemon.client.change_network(&sandbox, &wish).await.unwrap();
+    let request = Network { mode: None, allow: Some(vec!["*.example".into()]) };
+    daemon.client.change_network(&sandbox, &request).await.unwrap();
     assert_eq!(daemon.client.get(&sandbox).await.unwrap().state, sandbox_api::sandbox::SandboxState::Parked);
-    assert_eq!(get(&daemon, &sandbox, "http://b.example/").await, "the sink\n", "woken with the new one");
-    // Another wish of a caller who comes back to the session.
+    assert_eq!(
+        get(&daemon, &sandbox, "http://b.example/").await,
+        "the sink\n",
+        "the woken sandbox has the new policy"
+    );
+    // Another request for the same session, with another policy.
     let found = sandbox_with(&daemon, "chat:1", "allowlist", &["a.example"]).await;
     assert_eq!(found, sandbox);
     check(&daemon).await;
-    // Without the store what the labels of the container tell holds.
+    // Without the store, the policy in the container's labels applies.
     let home = daemon.stop().await;
     for file in ["sandboxd.db", "sandboxd.db-wal", "sandboxd.db-shm"] {
         let _ = std::fs::remove_file(home.path().join("state").join(file));
     }
     let daemon = Daemon::start_in(home).await;
-    let told = daemon.client.get(&sandbox).await.unwrap().network;
-    assert_eq!(told, network("allowlist", &["*.example"]).unwrap(), "as of when the container was made");
+    let reported = daemon.client.get(&sandbox).await.unwrap().network;
+    assert_eq!(
+        reported,
+        network("allowlist", &["*.example"]).unwrap(),
+        "the policy from the container's creation"
+    );
     daemon.stop().await;
 }
 
@@ -180,9 +188,9 @@ async fn a_policy_outlives_the_daemon_the_container_and_the_store() {
 async fn a_bad_change_of_the_network_names_its_field_and_changes_nothing() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with(&daemon, "chat:1", "allowlist", &["a.example"]).await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let path = format!("/v1/sandboxes/{sandbox}/network");
-    let patch = |body: serde_json::Value| Answer::to(asker.with_token("PATCH", &path).json(&body));
+    let patch = |body: serde_json::Value| Answer::to(api.with_token("PATCH", &path).json(&body));
     let cases = [
         (json!({ "mode": "all" }), "mode"),
         (json!({ "mode": 1 }), "mode"),
@@ -200,21 +208,21 @@ async fn a_bad_change_of_the_network_names_its_field_and_changes_nothing() {
     }
     daemon.client.delete(&sandbox).await.unwrap();
     for (method, path) in [("PATCH", path.clone()), ("GET", format!("{path}/denials"))] {
-        let answer = Answer::to(asker.with_token(method, &path).json(&json!({}))).await;
+        let answer = Answer::to(api.with_token(method, &path).json(&json!({}))).await;
         assert_eq!(answer.refused(ErrorCode::NotFound, &path).details["resource"], "sandbox");
     }
     daemon.stop().await;
 }
 
-over_each_transport!(a_default_sandbox_is_refused_in_words_and_goes_on);
+over_each_transport!(a_denied_request_of_a_default_sandbox_gets_an_explanation);
 
-async fn a_default_sandbox_is_refused_in_words_and_goes_on(daemon: &Daemon) {
+async fn a_denied_request_of_a_default_sandbox_gets_an_explanation(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let refused = get(daemon, &sandbox, "http://127.1:81/; curl -sS -m 20 http://169.254.169.254/").await;
     assert!(refused.contains("is refused") || refused.contains("is no host"), "{refused}");
     let missing = daemon.run(&sandbox, "curl -sS -m 30 http://nowhere.invalid/").await;
     assert!(missing.text().contains("there is no such host"), "{missing:?}");
-    // More at once than may be in a second, and all of them are answered.
+    // More at once than the limit per second allows. All of them get a response.
     let many = "for i in $(seq 150); do curl -s -m 30 -o /dev/null -w '%{http_code}\\n' http://10.0.0.1/ & done | sort | uniq -c";
     let answers = daemon.output(&sandbox, many).await;
     let count = |code: &str| {

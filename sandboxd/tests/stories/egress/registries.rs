@@ -1,4 +1,4 @@
-//! Tools of a default sandbox without settings of their own, against the registries that this machine reaches.
+//! Package managers in a default sandbox without configuration, against the registries that this machine reaches.
 
 use std::path::{Path, PathBuf};
 
@@ -59,12 +59,12 @@ async fn pip_installs_a_package() {
     daemon.stop().await;
 }
 
-/// The program of this machine's toolchain, which a sandbox has none of; says so where there is none.
+/// The `cargo` of this machine's toolchain, since a sandbox has none. Skips the test if it is missing.
 fn cargo() -> Option<PathBuf> {
-    // Of the toolchain itself, and not what chooses one.
+    // Cargo sets it to the program of the toolchain, not to the wrapper of rustup.
     let cargo = std::env::var_os("CARGO").map(PathBuf::from).filter(|path| path.is_file());
     if cargo.is_none() {
-        skip("no cargo runs this story");
+        skip("CARGO is not set: run this story with cargo");
     }
     cargo
 }
@@ -80,7 +80,7 @@ async fn cargo_finds_and_downloads_a_crate() {
     let program = tokio::fs::read(cargo).await.unwrap();
     let executable = WriteOptions { mode: Some(0o755), ..WriteOptions::default() };
     daemon.client.put_file(&sandbox, "cargo", program, executable).await.unwrap();
-    // What `fetch` asks of the registries, without a compiler to be asked for.
+    // `fetch` sends all requests to the registry without a compiler.
     let vendor = "mkdir -p it/src && cd it && touch src/lib.rs && \
                   printf '[package]\\nname = \"it\"\\nedition = \"2021\"\\n[dependencies]\\nitoa = \"1\"\\n' >Cargo.toml && \
                   ../cargo vendor >&2 && grep '^name' vendor/itoa/Cargo.toml | head -n 1";
@@ -88,10 +88,10 @@ async fn cargo_finds_and_downloads_a_crate() {
     daemon.stop().await;
 }
 
-over_each_transport!(certificates_of_the_operator_are_in_each_sandbox_and_not_its_own);
+over_each_transport!(the_operators_certificates_are_in_each_sandbox_and_read_only);
 
-async fn certificates_of_the_operator_are_in_each_sandbox_and_not_its_own(daemon: &Daemon) {
-    // Without a bundle nothing is set; with one every tool is told, and it cannot be changed from inside.
+async fn the_operators_certificates_are_in_each_sandbox_and_read_only(daemon: &Daemon) {
+    // Without a bundle no variable is set. With one, every tool is configured, and the sandbox cannot change the file.
     let sandbox = daemon.sandbox("chat:1").await;
     assert_eq!(daemon.output(&sandbox, "env | grep -c ca-bundle; true").await, "0\n");
     if !Path::new(CA_BUNDLE).exists() {
@@ -100,9 +100,9 @@ async fn certificates_of_the_operator_are_in_each_sandbox_and_not_its_own(daemon
     let transport = daemon.home.config().transport.unwrap();
     let daemon = Daemon::start_in(home().set("SANDBOXD_AGENT_TRANSPORT", transport.as_str())).await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let told = daemon.output(&sandbox, "env | grep ca-bundle | cut -d= -f1 | sort | tr '\\n' ' '").await;
+    let reported = daemon.output(&sandbox, "env | grep ca-bundle | cut -d= -f1 | sort | tr '\\n' ' '").await;
     assert_eq!(
-        told,
+        reported,
         "CARGO_HTTP_CAINFO CURL_CA_BUNDLE GIT_SSL_CAINFO NODE_EXTRA_CA_CERTS PIP_CERT REQUESTS_CA_BUNDLE \
          SSL_CERT_FILE npm_config_cafile "
     );

@@ -1,4 +1,4 @@
-//! The base that is made where no registry can be reached, on an engine without images.
+//! The base image that is built without a registry, on an engine without images.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::support::harness::Home;
 use crate::support::private_engine::OwnEngine;
 
-/// A folder of images whose base is made by a script of the story's own.
+/// A directory of images whose base is built by the story's own script.
 struct Images(TempDir);
 
 impl Images {
@@ -39,18 +39,18 @@ async fn build_image(engine: &OwnEngine, make_base: &str) -> Output {
     home.program(&["build-image"]).output().await.unwrap()
 }
 
-/// A machine that is slow or far from its mirror takes minutes, in which the engine has nothing to say.
+/// A slow machine, or one far from its mirror, takes minutes. The engine reports nothing meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_base_that_takes_long_to_make_is_imported() {
+async fn a_base_that_takes_long_to_build_is_imported() {
     let engine = OwnEngine::start_empty();
     let slow = format!("sleep {}; tar --create /etc/hostname", limits::ENGINE_CALL.as_secs() + 1);
     let output = build_image(&engine, &slow).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The script fails as well where nobody takes what it writes, and knows nothing of why.
+/// The script also fails when its output is not read, and cannot report why.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_engine_says_of_an_import_is_told() {
+async fn an_import_error_of_the_engine_is_reported() {
     let engine = OwnEngine::start_empty();
     let output = build_image(&engine, "cat /dev/zero | tr '\\0' x").await;
     let words = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! The wall clock is changed while the daemon runs: unclaimed objects are kept for their grace period and no longer.
+//! Changes of the wall clock while the daemon runs: orphans are kept for their grace period and no longer.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::support::engine_proxy::EngineProxy;
 use crate::support::engine_view::{networks_of, objects_of};
 use crate::support::harness::{DaemonProcess, Home, docker, free_port, until};
 
-/// A daemon in a process of its own, with a wall clock that can be moved; the monotonic one goes on as it is.
+/// A daemon in its own process, with a wall clock that can be moved. The monotonic clock is not changed.
 struct Scene {
     home: Home,
     proxy: EngineProxy,
@@ -38,7 +38,7 @@ impl Scene {
         scene
     }
 
-    /// Replaced in one step: the daemon reads it whenever it looks at the time.
+    /// Replaced in one step: the daemon reads the file whenever it reads the time.
     fn set_clock(&self, offset: &str) {
         let new = self.clock.with_extension("new");
         std::fs::write(&new, offset).unwrap();
@@ -51,8 +51,8 @@ impl Scene {
         (self, daemon)
     }
 
-    /// Returns when the daemon has looked at everything: a network of ours that nobody needs is removed just before
-    /// the orphans are looked at, and the second look waits for the first.
+    /// Returns when the daemon has reconciled everything. It removes an unused network just before the daemon reconciles at the
+    /// orphans, and the second reconciliation waits for the first.
     async fn look(&self) {
         let instance = self.home.instance().unwrap();
         for _ in 0..2 {
@@ -62,18 +62,18 @@ impl Scene {
                 ..Default::default()
             };
             docker().await.create_network(relic).await.unwrap();
-            self.proxy.hang_up("/events");
-            until("it looks", || async { networks_of(&self.home).await.is_empty() }).await;
+            self.proxy.close_connections("/events");
+            until("the daemon reconciles", || async { networks_of(&self.home).await.is_empty() }).await;
         }
     }
 }
 
 async fn create(client: &Client, key: &str) -> SandboxId {
-    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-    client.create_or_reconnect(&wish).await.unwrap().sandbox_id
+    let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    client.create_or_reconnect(&request).await.unwrap().sandbox_id
 }
 
-/// A workspace on the engine that no sandbox claims: the volume of one that was deleted, made again.
+/// Creates a workspace that no sandbox claims: the volume of a deleted sandbox.
 async fn make_orphan(client: &Client) -> String {
     let sandbox = create(client, "chat:orphan").await;
     let volume = docker().await.inspect_volume(&volume_name(&sandbox)).await.unwrap();
@@ -88,7 +88,7 @@ async fn orphans(client: &Client) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_steps_under_a_daemon_ends_no_grace_and_keeps_nothing_for_ever() {
+async fn a_clock_step_neither_ends_nor_extends_a_grace_period() {
     let (scene, daemon) = Scene::new().with_grace("3600000").await;
     let runs = create(&daemon.client, "chat:1").await;
     let orphan = make_orphan(&daemon.client).await;
@@ -103,7 +103,7 @@ async fn a_clock_that_steps_under_a_daemon_ends_no_grace_and_keeps_nothing_for_e
         assert!((days - wanted).abs() <= 1, "the daemon's clock was not moved: {days} days, not {offset}");
         assert_eq!(orphans(&daemon.client).await, 1, "{offset}");
         assert!(objects_of(&scene.home).await.contains(&orphan), "{offset}");
-        // The engine is asked for its events since a moment of that clock.
+        // The daemon asks the engine for events since a time on that clock.
         docker().await.kill_container(&container_name(&runs), None::<KillContainerOptions>).await.unwrap();
         until("its end is noticed", || async {
             daemon.client.get(&runs).await.unwrap().state == SandboxState::Parked
@@ -111,14 +111,14 @@ async fn a_clock_that_steps_under_a_daemon_ends_no_grace_and_keeps_nothing_for_e
         .await;
     }
 
-    // Seen for the first time by a clock that was ahead and is right again.
+    // First seen while the clock was ahead; now the clock is right again.
     daemon.kill().await;
     scene.set_clock("+365d");
     let (scene, daemon) = scene.with_grace("5000").await;
     let another = make_orphan(&daemon.client).await;
     create(&daemon.client, "chat:2").await;
     scene.look().await;
-    assert!(objects_of(&scene.home).await.contains(&another), "its grace has only begun");
+    assert!(objects_of(&scene.home).await.contains(&another), "its grace period has just begun");
     scene.set_clock("-365d");
     until("both are removed", || async {
         scene.look().await;

@@ -1,4 +1,4 @@
-//! The daemon starts where its engine is absent, hangs or lacks the image: it answers, says why, and heals.
+//! The daemon starts while its engine is absent, hangs or lacks the image: it responds, reports why, and recovers.
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
@@ -20,10 +20,10 @@ use crate::support::engine_proxy::{EngineProxy, Fault};
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{Daemon, Home, SOON, TOKEN, docker, free_port, until};
 
-/// What an answer may take beyond the engine's own deadline, on a machine that is busy.
+/// Time that a response may take beyond the engine's own deadline on a busy machine.
 const A_LITTLE: Duration = Duration::from_secs(5);
 
-/// A daemon that need not be ready.
+/// A daemon that may not be ready.
 struct Starting {
     client: Client,
     child: Child,
@@ -35,7 +35,7 @@ impl Starting {
         Self::from(home.program(&["serve"])).await
     }
 
-    /// Answers when it listens.
+    /// Returns when it listens.
     async fn from(mut program: Command) -> Self {
         let port = free_port();
         program.env("SANDBOXD_PORT", port.to_string()).stderr(std::process::Stdio::piped());
@@ -47,7 +47,7 @@ impl Starting {
         Self { client, child, log }
     }
 
-    /// Waits for a line of the log that has all of these.
+    /// Waits for a line of the log that contains all of these.
     async fn says(&mut self, facts: &[&str]) {
         let mut others = Vec::new();
         let said = async {
@@ -60,12 +60,12 @@ impl Starting {
             false
         };
         let said = timeout(SOON, said).await.unwrap_or(false);
-        assert!(said, "not a word of {facts:?}: {others:#?}");
+        assert!(said, "no line with {facts:?}: {others:#?}");
     }
 
-    /// Refused in time, and what is missing.
+    /// Checks that requests are rejected in time, and that the error names what is missing.
     async fn waits_for(&self, missing: &str) {
-        // While it tries again, other steps are missing for a moment.
+        // During a retry, other steps are missing for a moment.
         until(&format!("{missing} is missing"), || async {
             let began = Instant::now();
             let error = self.client.ready().await.unwrap_err();
@@ -74,8 +74,8 @@ impl Starting {
             error.to_string().contains(missing)
         })
         .await;
-        let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-        let error = self.client.create_or_reconnect(&wish).await.unwrap_err();
+        let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+        let error = self.client.create_or_reconnect(&request).await.unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
     }
 
@@ -87,7 +87,7 @@ impl Starting {
         self.waits_for("engine").await;
     }
 
-    async fn heals(&self) {
+    async fn recovers(&self) {
         let bound = *limits::START_RETRY.end() + SOON;
         let ready = async {
             while self.client.ready().await.is_err() {
@@ -95,15 +95,16 @@ impl Starting {
             }
         };
         timeout(bound, ready).await.expect("it is not ready");
-        let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-        let sandbox = self.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+        let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+        let sandbox = self.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
         self.client.delete(&sandbox).await.unwrap();
     }
 
-    /// A stop is heard whatever the daemon waits for.
+    /// Checks that a stop works whatever the daemon waits for.
     async fn stops(mut self) {
         kill_process(Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap(), Signal::TERM).unwrap();
-        let ended = timeout(limits::DRAIN * 2, self.child.wait()).await.expect("it goes on").unwrap();
+        let ended =
+            timeout(limits::DRAIN * 2, self.child.wait()).await.expect("the daemon does not end").unwrap();
         assert_eq!(ended.code(), Some(0));
     }
 }
@@ -113,7 +114,7 @@ fn with_socket(path: &Path) -> Home {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_is_absent_at_the_start_is_waited_for() {
+async fn the_daemon_waits_for_an_absent_engine() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("engine.sock");
     let home = with_socket(&socket);
@@ -121,33 +122,33 @@ async fn an_engine_that_is_absent_at_the_start_is_waited_for() {
     let path = socket.to_string_lossy();
     daemon.says(&[&path, "Docker engine", "systemctl start docker", "SANDBOXD_DOCKER_SOCKET"]).await;
     daemon.has_no_engine().await;
-    // A socket that was an engine's once.
+    // A stale socket of an earlier engine.
     drop(UnixListener::bind(&socket).unwrap());
     daemon.says(&[&path, "no Docker engine answers", "systemctl start docker"]).await;
     daemon.has_no_engine().await;
     std::fs::remove_file(&socket).unwrap();
     symlink("/var/run/docker.sock", &socket).unwrap();
-    daemon.heals().await;
+    daemon.recovers().await;
     daemon.stops().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_hangs_at_the_start_is_waited_for() {
+async fn the_daemon_waits_for_an_engine_that_hangs() {
     let proxy = EngineProxy::start();
     proxy.freeze();
     let home = with_socket(&proxy.socket());
     let mut daemon = Starting::of(&home).await;
     daemon.says(&[&proxy.socket().to_string_lossy(), "does not answer", "systemctl start docker"]).await;
     daemon.has_no_engine().await;
-    proxy.mend();
-    daemon.heals().await;
+    proxy.clear_faults();
+    daemon.recovers().await;
     proxy.freeze();
     daemon.stops().await;
-    proxy.mend();
+    proxy.clear_faults();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_fails_within_the_start_is_tried_again() {
+async fn an_engine_that_fails_during_the_start_is_retried() {
     let proxy = EngineProxy::start();
     let home = with_socket(&proxy.socket());
     for (step, fault, missing) in [
@@ -162,15 +163,15 @@ async fn an_engine_that_fails_within_the_start_is_tried_again() {
         let mut daemon = Starting::of(&home).await;
         daemon.says(&["the start is incomplete"]).await;
         daemon.waits_for(missing).await;
-        proxy.mend();
-        daemon.heals().await;
+        proxy.clear_faults();
+        daemon.recovers().await;
         daemon.stops().await;
     }
     until("nothing is left", || async { objects_of(&home).await.is_empty() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_engine_is_told_from_one() {
+async fn a_socket_of_another_program_is_not_taken_for_an_engine() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("other.sock");
     let listener = tokio::net::UnixListener::bind(&socket).unwrap();
@@ -188,7 +189,7 @@ async fn what_is_no_engine_is_told_from_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_without_the_image_is_waited_for() {
+async fn the_daemon_waits_for_a_missing_image() {
     let image = "sandboxd-test-degraded:later";
     let home = Home::new().set("SANDBOXD_IMAGE", image).set("SANDBOXD_DISABLE_AUTOBUILD", "1");
     let mut daemon = Starting::of(&home).await;
@@ -200,14 +201,14 @@ async fn an_engine_without_the_image_is_waited_for() {
     let engine = docker().await;
     let tag = TagImageOptions { repo: Some("sandboxd-test-degraded".into()), tag: Some("later".into()) };
     engine.tag_image("remcochat-sandbox:node24", Some(tag)).await.unwrap();
-    daemon.heals().await;
+    daemon.recovers().await;
     daemon.stops().await;
     let _ = engine.remove_image(image, None::<RemoveImageOptions>, None).await;
 }
 
-/// A user without rights of any kind: root passes every permission, so as root the program runs as nobody,
-/// and as its own copy, because the build's folder may be closed to others.
-fn as_nobody(home: &Home, command: Command) -> Command {
+/// Runs the program as a user without permissions. Root passes every permission check, so as root the program runs as
+/// `nobody`, from a copy, because other users may not have access to the build directory.
+fn without_permissions(home: &Home, command: Command) -> Command {
     if !rustix::process::geteuid().is_root() {
         return command;
     }
@@ -228,21 +229,21 @@ fn as_nobody(home: &Home, command: Command) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_permission_the_log_says_who_may() {
+async fn without_permission_the_log_says_how_to_get_it() {
     let home = Home::new();
     let path = home.path().join("closed.sock");
     let _closed = UnixListener::bind(&path).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
     let path = path.to_string_lossy().into_owned();
     let home = home.set("SANDBOXD_DOCKER_SOCKET", &path);
-    let mut daemon = Starting::from(as_nobody(&home, home.program(&["serve"]))).await;
+    let mut daemon = Starting::from(without_permissions(&home, home.program(&["serve"]))).await;
     daemon.says(&[&path, "no permission", "usermod -aG docker"]).await;
     daemon.has_no_engine().await;
     daemon.stops().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_container_that_hangs_delays_the_start_of_no_other() {
+async fn a_container_that_hangs_does_not_delay_the_start_of_others() {
     let proxy = EngineProxy::start();
     let daemon = Daemon::start_in(with_socket(&proxy.socket())).await;
     let (stuck, other) = (daemon.sandbox("chat:stuck").await, daemon.sandbox("chat:other").await);
@@ -268,7 +269,7 @@ async fn one_container_that_hangs_delays_the_start_of_no_other() {
     assert!(error.to_string().contains("not restored yet"), "{error}");
     assert!(began.elapsed() < A_LITTLE, "{:?}", began.elapsed());
 
-    proxy.mend();
+    proxy.clear_faults();
     until("it is restored", || async { daemon.client.touch(&stuck, None).await.is_ok() }).await;
     assert_eq!(daemon.output(&stuck, "cat file").await, "kept\n");
     for sandbox in [stuck, other] {

@@ -1,4 +1,4 @@
-//! Somebody else renames, pauses, stops, updates or connects a sandbox's container, or takes its names.
+//! Another program renames, pauses, stops, updates or connects a sandbox's container, or takes its name.
 
 use std::collections::HashMap;
 
@@ -33,18 +33,21 @@ async fn rename(engine: &Docker, id: &SandboxId, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_is_renamed_gets_its_name_again() {
+async fn a_renamed_container_gets_its_name_back() {
     let daemon = Daemon::start().await;
     let (engine, id) = (docker().await, daemon.sandbox("chat:1").await);
     let command = daemon.client.run(&id, &script("sleep 1; echo done")).await.unwrap();
     rename(&engine, &id, &format!("other-{id}")).await;
-    until("it has its name again", || async { containers_of(&engine, &id).await == as_it_was(&id) }).await;
+    until("the container has its name back", || async {
+        containers_of(&engine, &id).await == as_it_was(&id)
+    })
+    .await;
     assert_eq!(outcome(command).await.text(), "done\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renamed_container_is_found_where_nobody_told_of_it() {
+async fn a_container_renamed_without_an_event_is_found() {
     let proxy = EngineProxy::start();
     let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy());
     let daemon = Daemon::start_in(home).await;
@@ -52,7 +55,7 @@ async fn a_renamed_container_is_found_where_nobody_told_of_it() {
     let (parked, deleted, kept) =
         (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await, daemon.sandbox("chat:3").await);
     daemon.output(&parked, "echo kept > file").await;
-    proxy.deafen("/events");
+    proxy.silence("/events");
     for id in [&parked, &deleted, &kept] {
         rename(&engine, id, &format!("other-{id}")).await;
     }
@@ -64,19 +67,21 @@ async fn a_renamed_container_is_found_where_nobody_told_of_it() {
     daemon.client.delete(&deleted).await.unwrap();
     assert_eq!(containers_of(&engine, &deleted).await, []);
 
-    // And over a start of the daemon.
-    proxy.mend();
+    // The same across a start of the daemon.
+    proxy.clear_faults();
     let home = daemon.stop().await;
     let daemon = Daemon::start_in(home).await;
     assert_eq!(daemon.output(&kept, "echo on").await, "on\n");
-    until("it has its name again", || async { containers_of(&engine, &kept).await == as_it_was(&kept) })
-        .await;
+    until("the container has its name back", || async {
+        containers_of(&engine, &kept).await == as_it_was(&kept)
+    })
+    .await;
     daemon.stop().await;
 }
 
-/// One container has the name of another sandbox's: each is told by its labels.
+/// A container has the name of another sandbox's container. Labels identify each.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_with_the_name_of_another_is_not_taken_for_it() {
+async fn a_container_is_identified_by_its_labels_and_not_its_name() {
     let daemon = Daemon::start().await;
     let engine = docker().await;
     let (one, two) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
@@ -85,21 +90,24 @@ async fn a_container_with_the_name_of_another_is_not_taken_for_it() {
     rename(&engine, &one, &container_name(&two)).await;
     daemon.client.delete(&two).await.unwrap();
     assert_eq!(outcome(counted).await.text(), "done\n");
-    until("it has its name again", || async { containers_of(&engine, &one).await == as_it_was(&one) }).await;
+    until("the container has its name back", || async {
+        containers_of(&engine, &one).await == as_it_was(&one)
+    })
+    .await;
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_container_goes_on_at_once() {
+async fn a_paused_container_is_resumed_at_once() {
     let daemon = Daemon::start().await;
     let (engine, id) = (docker().await, daemon.sandbox("chat:1").await);
     let command = daemon.client.run(&id, &script("sleep 1; echo done")).await.unwrap();
     engine.pause_container(&container_name(&id)).await.unwrap();
-    until("it goes on", || async { containers_of(&engine, &id).await == as_it_was(&id) }).await;
-    let heard = outcome(command).await;
-    assert_eq!((heard.text().as_str(), heard.reason), ("done\n", EndReason::Exited));
+    until("the container runs again", || async { containers_of(&engine, &id).await == as_it_was(&id) }).await;
+    let received = outcome(command).await;
+    assert_eq!((received.text().as_str(), received.reason), ("done\n", EndReason::Exited));
 
-    // Between two daemons.
+    // Paused between two daemons.
     let home = daemon.stop().await;
     engine.pause_container(&container_name(&id)).await.unwrap();
     let daemon = Daemon::start_in(home).await;
@@ -109,7 +117,7 @@ async fn a_paused_container_goes_on_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_others_end_is_made_anew_with_its_files() {
+async fn a_container_ended_by_others_is_recreated_with_its_files() {
     let daemon = Daemon::start().await;
     let (engine, id) = (docker().await, daemon.sandbox("chat:1").await);
     let name = container_name(&id);
@@ -131,19 +139,19 @@ async fn a_container_that_others_end_is_made_anew_with_its_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changed_limits_are_told_and_another_network_parks() {
+async fn changed_limits_are_reported_and_a_second_network_parks_the_sandbox() {
     let daemon = Daemon::start().await;
     let (engine, id) = (docker().await, daemon.sandbox("chat:1").await);
     let name = container_name(&id);
     let change = ContainerUpdateBody { pids_limit: Some(77), ..Default::default() };
     engine.update_container(&name, change).await.unwrap();
-    until("it is told", || async {
+    until("the change is reported", || async {
         daemon.client.get(&id).await.unwrap().posture.is_some_and(|posture| posture.pids_limit == Some(77))
     })
     .await;
 
     let join = NetworkConnectRequest { container: name.clone(), endpoint_config: None };
-    // The engine may refuse it. Where it does not, any event of the container makes the daemon look.
+    // The engine may reject it. If it does not, any event of the container makes the daemon inspect it.
     if engine.connect_network("bridge", join).await.is_ok() {
         let change = ContainerUpdateBody { pids_limit: Some(78), ..Default::default() };
         engine.update_container(&name, change).await.unwrap();
@@ -157,7 +165,7 @@ async fn changed_limits_are_told_and_another_network_parks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_volume_that_only_has_the_name_is_neither_used_nor_removed() {
+async fn a_foreign_volume_with_the_name_is_neither_used_nor_removed() {
     let daemon = Daemon::start().await;
     let (engine, id) = (docker().await, daemon.sandbox("chat:1").await);
     daemon.client.park(&id, false).await.unwrap();
@@ -166,9 +174,9 @@ async fn a_volume_that_only_has_the_name_is_neither_used_nor_removed() {
     let request = VolumeCreateRequest { name: Some(name.clone()), ..Default::default() };
     engine.create_volume(request).await.unwrap();
     let woken = daemon.client.touch(&id, None).await;
-    assert!(woken.is_err(), "an empty workspace was passed off as the old one");
+    assert!(woken.is_err(), "an empty workspace replaced the old one");
     daemon.client.delete(&id).await.unwrap();
-    assert!(engine.inspect_volume(&name).await.is_ok(), "a stranger's volume was removed");
+    assert!(engine.inspect_volume(&name).await.is_ok(), "a foreign volume was removed");
     engine.remove_volume(&name, None::<RemoveVolumeOptions>).await.unwrap();
     daemon.stop().await;
 }

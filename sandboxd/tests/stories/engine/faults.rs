@@ -1,4 +1,4 @@
-//! The engine, the image, volumes and the clock go wrong under a daemon that runs.
+//! Faults of the engine, the image, volumes and the clock while a daemon runs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use sandboxd::model::limits;
 use crate::support::engine_proxy::{EngineProxy, Fault};
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{
-    Collected, Daemon, DaemonProcess, Home, docker, free_port, left_out_under_gvisor, outcome, script, until,
+    Collected, Daemon, DaemonProcess, Home, docker, free_port, outcome, script, skipped_under_gvisor, until,
 };
 use crate::support::private_engine::OwnEngine;
 
-/// What an answer may take beyond the deadline of the call it waits for, on a machine that is busy.
+/// Time that a response may take beyond the deadline of its engine call on a busy machine.
 const A_LITTLE: Duration = Duration::from_secs(10);
 
 async fn behind(proxy: &EngineProxy) -> Daemon {
@@ -33,8 +33,8 @@ async fn behind_with(proxy: &EngineProxy, home: Home) -> Daemon {
 }
 
 async fn create(client: &Client, key: &str) -> Result<SandboxId, Error> {
-    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-    Ok(client.create_or_reconnect(&wish).await?.sandbox_id)
+    let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    Ok(client.create_or_reconnect(&request).await?.sandbox_id)
 }
 
 async fn state(daemon: &Daemon, sandbox: &SandboxId) -> Option<SandboxState> {
@@ -42,7 +42,7 @@ async fn state(daemon: &Daemon, sandbox: &SandboxId) -> Option<SandboxState> {
     listed.into_iter().find(|found| found.sandbox_id == *sandbox).map(|found| found.state)
 }
 
-/// A 503 that comes in time.
+/// Checks that the answer is a 503 within the time.
 async fn unavailable<T: std::fmt::Debug>(
     what: &str,
     within: Duration,
@@ -54,13 +54,16 @@ async fn unavailable<T: std::fmt::Debug>(
         Ok(answer) => panic!("{what} was answered: {answer:?}"),
     };
     assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{what}: {error:?}");
-    // Neither the engine's words nor where it is.
-    let told = error.to_string();
-    assert!(!told.contains("broken") && !told.contains(".sock") && !told.contains("/tmp"), "{what}: {told}");
+    // The error contains neither the engine's message nor its address.
+    let reported = error.to_string();
+    assert!(
+        !reported.contains("broken") && !reported.contains(".sock") && !reported.contains("/tmp"),
+        "{what}: {reported}"
+    );
     assert!(began.elapsed() < within + A_LITTLE, "{what} took {:?}", began.elapsed());
 }
 
-/// Deletes what there is; nothing may be left.
+/// Deletes all sandboxes. Nothing may remain.
 async fn leave_nothing(daemon: Daemon) {
     for sandbox in daemon.client.list(&ListSandboxes::default()).await.unwrap().sandboxes {
         daemon.client.delete(&sandbox.sandbox_id).await.unwrap();
@@ -70,7 +73,7 @@ async fn leave_nothing(daemon: Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_hangs_fails_requests_in_time_and_no_command() {
+async fn an_engine_that_hangs_fails_requests_in_time_and_does_not_affect_commands() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     let (one, two) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
@@ -90,22 +93,22 @@ async fn an_engine_that_hangs_fails_requests_in_time_and_no_command() {
         unavailable("wake", call, daemon.client.touch(&two, None)),
         unavailable("delete", call, daemon.client.delete(&three)),
         async {
-            // Whoever comes second is not held up for longer than the first.
+            // The second request is not delayed longer than the first.
             tokio::time::sleep(Duration::from_secs(1)).await;
             unavailable("create again", call, create(&daemon.client, "chat:new")).await;
         },
     );
     assert_eq!(daemon.output(&one, "echo still").await, "still\n");
 
-    proxy.mend();
-    until("a new one can be made", || async { create(&daemon.client, "chat:new").await.is_ok() }).await;
+    proxy.clear_faults();
+    until("a new one can be created", || async { create(&daemon.client, "chat:new").await.is_ok() }).await;
     assert_eq!(daemon.output(&two, "echo woken").await, "woken\n");
     daemon.client.delete(&three).await.unwrap();
     leave_nothing(daemon).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_hangs_holds_up_nobody_else() {
+async fn a_container_that_hangs_does_not_delay_others() {
     let proxy = EngineProxy::start();
     let home = Home::new().set("SANDBOXD_MAX_CONCURRENT", "2");
     let daemon = behind_with(&proxy, home).await;
@@ -126,13 +129,13 @@ async fn a_container_that_hangs_holds_up_nobody_else() {
     };
     tokio::join!(unavailable("park", limits::ENGINE_CALL, park), others);
 
-    // The one that hangs is the first to be parked for another, and that costs one create a try at most.
+    // The sandbox that hangs is the first to be parked for another one. That delays at most one create.
     let _ = create(&daemon.client, "chat:fourth").await;
     let began = Instant::now();
     create(&daemon.client, "chat:fourth").await.unwrap();
     assert!(began.elapsed() < limits::ENGINE_CALL, "{:?}", began.elapsed());
 
-    proxy.mend();
+    proxy.clear_faults();
     until("it can be used", || async {
         let read = daemon.client.read_file(&stuck, "file").await;
         read.is_ok_and(|content| content.as_deref() == Some(b"kept\n"))
@@ -142,7 +145,7 @@ async fn a_container_that_hangs_holds_up_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_fails_or_hangs_up_is_unavailable_and_recovers() {
+async fn an_engine_that_fails_or_closes_connections_is_unavailable_and_recovers() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     let (one, two) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
@@ -154,18 +157,18 @@ async fn an_engine_that_fails_or_hangs_up_is_unavailable_and_recovers() {
         unavailable("wake", A_LITTLE, daemon.client.touch(&two, None)).await;
         unavailable("park", A_LITTLE, daemon.client.park(&one, false)).await;
         assert_eq!(daemon.output(&one, "echo on").await, "on\n");
-        proxy.mend();
+        proxy.clear_faults();
         let three = create(&daemon.client, "chat:3").await.unwrap();
         daemon.client.delete(&three).await.unwrap();
         assert_eq!(daemon.output(&two, "echo woken").await, "woken\n");
         daemon.client.park(&two, false).await.unwrap();
     }
-    // Each step of a create, by itself.
+    // Each step of a create fails once.
     for step in ["name=remcochat-sandbox-", "/start", "/json"] {
         proxy.set(step, Fault::Fail);
         unavailable(step, A_LITTLE, create(&daemon.client, "chat:3")).await;
-        proxy.mend();
-        // The session's next create removes what is left, where a minute's look has not done it before.
+        proxy.clear_faults();
+        // The session's next create removes the leftovers, unless the reconciliation of every minute has done so.
         let three = create(&daemon.client, "chat:3").await.unwrap();
         daemon.client.delete(&three).await.unwrap();
         assert_eq!(objects_of(&daemon.home).await.len(), 3, "{step}");
@@ -174,33 +177,33 @@ async fn an_engine_that_fails_or_hangs_up_is_unavailable_and_recovers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_fails_is_not_taken_for_a_full_house() {
+async fn an_engine_error_is_not_reported_as_exhausted_capacity() {
     let proxy = EngineProxy::start();
     let daemon = behind_with(&proxy, Home::new().set("SANDBOXD_MAX_CONCURRENT", "2")).await;
     daemon.sandbox("chat:1").await;
     daemon.sandbox("chat:2").await;
     proxy.set("/", Fault::Fail);
     unavailable("create", A_LITTLE, create(&daemon.client, "chat:3")).await;
-    proxy.mend();
+    proxy.clear_faults();
     until("there is room", || async { create(&daemon.client, "chat:3").await.is_ok() }).await;
     leave_nothing(daemon).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_is_slow_is_waited_for() {
+async fn the_daemon_waits_for_a_slow_engine() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     proxy.set("remcochat-sandbox-", Fault::Delay(Duration::from_secs(2)));
     let sandbox = create(&daemon.client, "chat:1").await.unwrap();
     assert_eq!(daemon.output(&sandbox, "echo here").await, "here\n");
-    proxy.mend();
+    proxy.clear_faults();
     leave_nothing(daemon).await;
 }
 
-/// The real thing: the engine's own stop and start, with its containers and without them.
+/// A real engine is stopped and started, with its containers and without them.
 #[tokio::test(flavor = "multi_thread")]
-async fn sandboxes_outlive_an_engine_that_is_stopped_and_started() {
-    if left_out_under_gvisor("the engine of its own does not know the runtime") {
+async fn sandboxes_survive_a_stop_and_start_of_the_engine() {
+    if skipped_under_gvisor("the private engine does not know the runtime") {
         return;
     }
     let mut engine = OwnEngine::start(&Home::new().config().image);
@@ -209,10 +212,10 @@ async fn sandboxes_outlive_an_engine_that_is_stopped_and_started() {
     for live_restore in [true, false] {
         let sandbox = daemon.sandbox("chat:1").await;
         daemon.output(&sandbox, &format!("echo {live_restore} > file")).await;
-        // An engine learns of the option with its start.
+        // An engine reads the option when it starts.
         engine.stop();
         engine.start_again(live_restore);
-        until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
+        until("the daemon is ready", || async { daemon.client.ready().await.is_ok() }).await;
         let counts = "for n in $(seq 100); do echo $n; sleep 0.05; done";
         let counts = daemon.client.run(&sandbox, &script(counts)).await.unwrap();
 
@@ -229,7 +232,7 @@ async fn sandboxes_outlive_an_engine_that_is_stopped_and_started() {
         } else {
             assert_eq!(counted.reason, EndReason::Lost);
         }
-        until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
+        until("the daemon is ready", || async { daemon.client.ready().await.is_ok() }).await;
         assert_eq!(daemon.sandbox("chat:1").await, sandbox);
         assert_eq!(daemon.output(&sandbox, "cat file").await, format!("{live_restore}\n"));
         let another = create(&daemon.client, "chat:2").await.unwrap();
@@ -247,19 +250,19 @@ async fn sandboxes_outlive_an_engine_that_is_stopped_and_started() {
         daemon.client.delete(&another).await.unwrap();
         daemon.client.delete(&sandbox).await.unwrap();
     }
-    // What it miscounted goes with its next start.
+    // The next start of the engine corrects the count.
     engine.stop();
     engine.start_again(false);
-    until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
+    until("the daemon is ready", || async { daemon.client.ready().await.is_ok() }).await;
     let daemon = Daemon::start_in(daemon.stop().await).await;
     until("the volumes are swept", || async { engine.volumes_with("remcochat-sandbox-ws-").is_empty() })
         .await;
     daemon.stop().await;
 }
 
-/// With live-restore the containers go on without their engine.
+/// With live-restore the containers keep running without their engine.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_restarts_leaves_commands_alone() {
+async fn an_engine_restart_does_not_affect_commands() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     let sandbox = daemon.sandbox("chat:1").await;
@@ -272,22 +275,22 @@ async fn an_engine_that_restarts_leaves_commands_alone() {
         unavailable("create", A_LITTLE, create(&daemon.client, "chat:3")).await;
         assert_eq!(daemon.output(&sandbox, "echo on").await, "on\n");
         proxy.start_again();
-        until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
+        until("the daemon is ready", || async { daemon.client.ready().await.is_ok() }).await;
         create(&daemon.client, "chat:3").await.unwrap();
     };
-    let (heard, ()) = tokio::join!(outcome(records), restart);
-    assert_eq!((heard.reason, heard.text().lines().count()), (EndReason::Exited, 100));
+    let (received, ()) = tokio::join!(outcome(records), restart);
+    assert_eq!((received.reason, received.text().lines().count()), (EndReason::Exited, 100));
 
-    // And what happens to a container is told again.
+    // Container events are reported again.
     let kill = docker().await;
     kill.kill_container(&container_name(&other), None::<KillContainerOptions>).await.unwrap();
     until("it is seen", || async { state(&daemon, &other).await == Some(SandboxState::Parked) }).await;
     leave_nothing(daemon).await;
 }
 
-/// Without live-restore the containers end with their engine, the disks' helper too.
+/// Without live-restore the containers end with their engine, including the disks' helper.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_takes_its_containers_along_keeps_the_files() {
+async fn an_engine_that_ends_with_its_containers_keeps_the_files() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     let sandbox = daemon.sandbox("chat:1").await;
@@ -315,21 +318,21 @@ async fn an_engine_that_takes_its_containers_along_keeps_the_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deaf_stream_of_events_hides_no_death() {
+async fn a_silent_event_stream_hides_no_container_death() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo kept > file").await;
-    proxy.deafen("/events");
+    proxy.silence("/events");
     let engine = docker().await;
     engine.kill_container(&container_name(&sandbox), None::<KillContainerOptions>).await.unwrap();
-    assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n", "whoever asks notices at once");
-    proxy.mend();
+    assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n", "the next request notices at once");
+    proxy.clear_faults();
     leave_nothing(daemon).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_image_is_named_and_the_daemon_goes_on() {
+async fn a_missing_image_is_named_and_the_daemon_keeps_running() {
     let image = "sandboxd-test-faults:deleted";
     let engine = docker().await;
     let tag = async || {
@@ -355,7 +358,7 @@ async fn a_missing_image_is_named_and_the_daemon_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_volume_deleted_behind_our_back_is_made_again_for_its_disk() {
+async fn a_volume_deleted_by_others_is_recreated_for_its_disk() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo kept > file").await;
@@ -374,7 +377,7 @@ async fn daemons_on_one_engine_leave_each_others_sandboxes_alone() {
     one.client.park(&parked, false).await.unwrap();
     let theirs = two.sandbox("chat:1").await;
     let before = objects_of(&one.home).await;
-    // Everything a daemon does to set things right.
+    // Each step of the daemon's reconciliation.
     let home = two.stop().await;
     let two = Daemon::start_in(home).await;
     assert_eq!(two.client.touch(&ours, None).await.unwrap_err().code(), Some(ErrorCode::NotFound));
@@ -387,7 +390,7 @@ async fn daemons_on_one_engine_leave_each_others_sandboxes_alone() {
     leave_nothing(one).await;
 }
 
-/// What libfaketime adds to the wall clock; the monotonic one goes on as it is.
+/// The offset that libfaketime adds to the wall clock. The monotonic clock is not changed.
 fn set_clock(file: &Path, offset: &str) {
     std::fs::write(file, offset).unwrap();
 }
@@ -414,7 +417,7 @@ async fn a_clock_that_jumps_deletes_and_parks_nothing() {
     for offset in ["+400d", "-400d", "+0"] {
         set_clock(&clock, offset);
         let command = daemon.client.start(&runs, &script("sleep 2")).await.unwrap().command_id;
-        // Several looks of the keeper.
+        // Several ticks of the daemon's timer.
         let ended = daemon.client.wait(&runs, &command, None).await.unwrap();
         assert_eq!((ended.exit_code, ended.reason), (0, EndReason::Exited), "{offset}");
         tokio::time::sleep(limits::KEEPER_TICK * 3).await;
@@ -425,7 +428,7 @@ async fn a_clock_that_jumps_deletes_and_parks_nothing() {
         let wanted: i64 = offset.trim_end_matches('d').parse().unwrap();
         assert!((days - wanted).abs() <= 1, "the daemon's clock was not moved: {days} days, not {offset}");
     }
-    // And over a start in another year.
+    // The same across a start in another year.
     daemon.kill().await;
     set_clock(&clock, "+800d");
     let daemon = DaemonProcess::start(&home, port).await;
@@ -437,9 +440,9 @@ async fn a_clock_that_jumps_deletes_and_parks_nothing() {
     daemon.kill().await;
 }
 
-/// Whatever is at the engine's socket, its nonsense is not the daemon's own fault.
+/// A nonsensical response from the engine's socket is not reported as an internal error.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_answers_nonsense_is_unavailable_and_named() {
+async fn an_unreadable_engine_response_is_unavailable_and_named() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     let (one, two) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
@@ -452,10 +455,10 @@ async fn an_engine_that_answers_nonsense_is_unavailable_and_named() {
         daemon.client.health().await.unwrap_err(),
     ] {
         assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
-        let told = error.to_string();
-        assert!(told.contains("cannot be read") && !told.contains("html"), "{told}");
+        let reported = error.to_string();
+        assert!(reported.contains("cannot be read") && !reported.contains("html"), "{reported}");
     }
-    proxy.mend();
+    proxy.clear_faults();
     assert_eq!(daemon.output(&two, "echo woken").await, "woken\n");
     leave_nothing(daemon).await;
 }

@@ -1,4 +1,4 @@
-//! No loop device can be had for a workspace's disk.
+//! No free loop device for a workspace's disk.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use sandbox_client::Error;
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{Daemon, docker, until};
 
-/// The helper that lends the devices, and the volume with the images.
+/// The helper container that lends the devices, and the volume with the images.
 fn helper(daemon: &Daemon) -> String {
     format!("sandboxd-disks-{}", daemon.home.instance().unwrap().id())
 }
@@ -33,7 +33,7 @@ async fn in_helper(daemon: &Daemon, script: &str) {
     assert_eq!(docker.inspect_exec(&exec).await.unwrap().exit_code, Some(0), "{script}");
 }
 
-/// Names of the disks' images, and of whatever else is beside them.
+/// Names of the disk images, and of everything else in their directory.
 async fn images(daemon: &Daemon) -> Vec<PathBuf> {
     let volume = docker().await.inspect_volume(&helper(daemon)).await.unwrap();
     let mut files: Vec<_> =
@@ -48,22 +48,22 @@ async fn state(daemon: &Daemon, sandbox: &SandboxId) -> Option<SandboxState> {
 }
 
 #[track_caller]
-fn is_told<T: std::fmt::Debug>(what: &str, answer: Result<T, Error>) {
+fn is_reported<T: std::fmt::Debug>(what: &str, answer: Result<T, Error>) {
     let error = answer.expect_err(what);
     assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{what}: {error:?}");
     assert!(error.to_string().contains("no loop device"), "{what}: {error}");
 }
 
 async fn create(daemon: &Daemon, key: &str) -> Result<SandboxId, Error> {
-    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-    Ok(daemon.client.create_or_reconnect(&wish).await?.sandbox_id)
+    let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    Ok(daemon.client.create_or_reconnect(&request).await?.sandbox_id)
 }
 
-/// The kernel makes loop devices until it has a million, which no test can use up. What stands for that here is that
-/// the helper's request for a free one fails: its node of the device that knows them all is a pipe. The helper makes
-/// the right node itself as soon as there is none.
+/// The kernel creates up to a million loop devices, which no test can use up. Instead, the helper's request for a free
+/// device fails: the device node that it opens is a pipe. The helper creates the right node itself once the pipe is
+/// removed.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_free_loop_device_sandboxes_are_neither_made_nor_woken_nor_lost() {
+async fn without_a_free_loop_device_sandboxes_are_neither_created_nor_woken_nor_lost() {
     let daemon = Daemon::start().await;
     let (runs, parked) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
     daemon.output(&parked, "echo kept > file").await;
@@ -73,9 +73,9 @@ async fn without_a_free_loop_device_sandboxes_are_neither_made_nor_woken_nor_los
     in_helper(&daemon, "rm -f /run/loop-control; mkfifo /run/loop-control").await;
 
     for _ in 0..2 {
-        is_told("create", create(&daemon, "chat:new").await);
-        is_told("wake", daemon.client.touch(&parked, None).await);
-        is_told("reconnect", create(&daemon, "chat:2").await);
+        is_reported("create", create(&daemon, "chat:new").await);
+        is_reported("wake", daemon.client.touch(&parked, None).await);
+        is_reported("reconnect", create(&daemon, "chat:2").await);
     }
     assert_eq!(state(&daemon, &parked).await, Some(SandboxState::Parked));
     assert_eq!(daemon.output(&runs, "echo on").await, "on\n");

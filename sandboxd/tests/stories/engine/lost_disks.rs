@@ -1,4 +1,5 @@
-//! A workspace's disk image goes, and comes back: while its sandbox runs, while it is parked, and between two daemons.
+//! A workspace's disk image is moved away and back: while its sandbox runs, while it is parked, and between two
+//! daemons.
 
 use bollard::query_parameters::InspectContainerOptions;
 use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, SandboxState};
@@ -27,10 +28,10 @@ fn is_lost<T: std::fmt::Debug>(what: &str, answer: Result<T, Error>) {
     );
 }
 
-/// Nobody can use it, everybody is told so, and nothing of it is removed.
+/// Checks that every use is rejected with state `lost`, and that nothing of the sandbox is removed.
 async fn is_kept_as_lost(daemon: &Daemon, sandbox: &SandboxId, image: &Image) {
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    is_lost("create", daemon.client.create_or_reconnect(&wish).await);
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    is_lost("create", daemon.client.create_or_reconnect(&request).await);
     is_lost("touch", daemon.client.touch(sandbox, None).await);
     is_lost("run", daemon.client.run(sandbox, &crate::support::harness::script("true")).await.map(drop));
     is_lost("read", daemon.client.read_file(sandbox, "file").await);
@@ -48,20 +49,24 @@ async fn with_a_file(daemon: &Daemon) -> (SandboxId, Image) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_taken_from_a_parked_sandbox_is_missed_and_found_without_a_restart() {
+async fn a_disk_missing_from_a_parked_sandbox_is_noticed_and_found_without_a_restart() {
     let proxy = EngineProxy::start();
     let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy());
     let daemon = Daemon::start_in(home).await;
     let (sandbox, image) = with_a_file(&daemon).await;
     daemon.client.park(&sandbox, false).await.unwrap();
     image.take_away();
-    // The daemon looks at everything once it hears from the engine again.
-    proxy.hang_up("/events");
-    until("it is missed", || async { state(&daemon, &sandbox).await == Some(SandboxState::Lost) }).await;
+    // The daemon reconciles everything when the engine is back.
+    proxy.close_connections("/events");
+    until("the disk is reported as lost", || async {
+        state(&daemon, &sandbox).await == Some(SandboxState::Lost)
+    })
+    .await;
     is_kept_as_lost(&daemon, &sandbox, &image).await;
     image.put_back();
-    proxy.hang_up("/events");
-    until("it is found", || async { state(&daemon, &sandbox).await == Some(SandboxState::Parked) }).await;
+    proxy.close_connections("/events");
+    until("the disk is found", || async { state(&daemon, &sandbox).await == Some(SandboxState::Parked) })
+        .await;
     assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n");
     daemon.stop().await;
 }
@@ -72,18 +77,18 @@ async fn started_at(sandbox: &SandboxId) -> String {
     found.state.unwrap().started_at.unwrap()
 }
 
-/// The kernel has the file open, so nothing is missing until the sandbox has to be woken.
+/// The kernel has the file open, so nothing is missing until the sandbox is woken.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_taken_from_a_running_sandbox_is_missed_when_it_is_woken() {
+async fn a_disk_missing_from_a_running_sandbox_is_noticed_at_the_next_wake() {
     let proxy = EngineProxy::start();
     let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy());
     let daemon = Daemon::start_in(home).await;
     let (sandbox, image) = with_a_file(&daemon).await;
     let began = started_at(&sandbox).await;
     image.take_away();
-    proxy.hang_up("/events");
+    proxy.close_connections("/events");
     assert_eq!(daemon.output(&sandbox, "echo more >> file; cat file").await, "kept\nmore\n");
-    // Over a start of the daemon as well.
+    // The same across a start of the daemon.
     let daemon = Daemon::start_in(daemon.stop().await).await;
     assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\nmore\n");
     assert_eq!(started_at(&sandbox).await, began, "it is the same container");
@@ -98,7 +103,7 @@ async fn a_disk_taken_from_a_running_sandbox_is_missed_when_it_is_woken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_taken_between_two_daemons_is_missed_and_found_at_the_start() {
+async fn a_disk_missing_between_two_daemons_is_noticed_and_found_at_the_start() {
     let daemon = Daemon::start().await;
     let (sandbox, image) = with_a_file(&daemon).await;
     daemon.client.park(&sandbox, false).await.unwrap();

@@ -1,4 +1,4 @@
-//! The engine, its volumes, disks and clocks when they fail or change behind the daemon.
+//! Faults and changes of the engine, its volumes, disks and clocks, made behind the daemon's back.
 
 mod base_image;
 mod clock;

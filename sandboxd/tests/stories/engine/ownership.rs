@@ -1,4 +1,5 @@
-//! Whose engine it is: what the engine does not show is not gone, and what the rows do not show is somebody's.
+//! Ownership of engine objects and rows: sandboxes that the engine does not show are not deleted, and objects that the
+//! rows do not show are kept.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,10 +18,10 @@ use crate::support::fault_injection::{connect, execute};
 use crate::support::harness::{Daemon, DaemonProcess, Home, docker, free_port, until};
 use crate::support::private_engine::OwnEngine;
 
-/// Within which a start must have failed.
+/// Time within which a start must have failed.
 const REFUSAL: Duration = Duration::from_secs(30);
 
-/// Workspaces without disks, so that a volume is all there is of one.
+/// Workspaces without disks, so that the volume is all that exists of one.
 fn plain() -> Home {
     Home::new().set("SANDBOXD_DISK_QUOTA", "off")
 }
@@ -32,7 +33,8 @@ fn state_dir(home: &Home) -> PathBuf {
 async fn refusal(home: &Home) -> String {
     let mut serve = home.program(&["serve"]);
     serve.env("SANDBOXD_PORT", free_port().to_string());
-    let output = timeout(REFUSAL, serve.output()).await.expect("it neither starts nor fails").unwrap();
+    let output =
+        timeout(REFUSAL, serve.output()).await.expect("the start neither succeeds nor fails").unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     said
@@ -44,8 +46,8 @@ async fn state(client: &Client, sandbox: &SandboxId) -> Option<SandboxState> {
 }
 
 async fn create(client: &Client, key: &str) -> Result<SandboxId, Error> {
-    let wish = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-    Ok(client.create_or_reconnect(&wish).await?.sandbox_id)
+    let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
+    Ok(client.create_or_reconnect(&request).await?.sandbox_id)
 }
 
 /// A parked sandbox with a file.
@@ -69,18 +71,18 @@ async fn remove_volume(name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_without_its_data_costs_no_sandbox() {
+async fn an_engine_without_its_data_loses_no_sandbox() {
     let mut engine = OwnEngine::start(&Home::new().config().image);
     let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &engine.socket().to_string_lossy());
     let daemon = Daemon::start_in(home).await;
     let (one, two) = (parked(&daemon, "chat:1").await, daemon.sandbox("chat:2").await);
     daemon.output(&two, "echo kept > file").await;
 
-    // While the daemon runs.
+    // Once while the daemon runs.
     engine.stop();
     engine.unmount(true);
     engine.start_again(false);
-    until("it says that this is another engine", || async {
+    until("it reports another engine", || async {
         matches!(daemon.client.ready().await, Err(Error::Refused { body, .. }) if body.error.contains("no marker"))
     })
     .await;
@@ -93,11 +95,11 @@ async fn an_engine_without_its_data_costs_no_sandbox() {
     engine.stop();
     engine.unmount(false);
     engine.start_again(false);
-    until("it is ready", || async { daemon.client.ready().await.is_ok() }).await;
+    until("the daemon is ready", || async { daemon.client.ready().await.is_ok() }).await;
     assert_eq!(daemon.output(&one, "cat file").await, "chat:1\n");
     assert_eq!(daemon.output(&two, "cat file").await, "kept\n");
 
-    // Over a start.
+    // Once across a start.
     daemon.client.park(&one, false).await.unwrap();
     let home = daemon.stop().await;
     engine.stop();
@@ -126,7 +128,7 @@ async fn a_database_without_its_key_stops_the_start() {
     std::fs::rename(&key, &away).unwrap();
     let said = refusal(&home).await;
     assert!(said.contains("instance.key is missing") && said.contains("backup"), "{said}");
-    assert!(!key.exists(), "another key would disown every sandbox");
+    assert!(!key.exists(), "a new key would orphan every sandbox");
     std::fs::write(&key, [7; 32]).unwrap();
     let said = refusal(&home).await;
     assert!(said.contains("belongs to the instance"), "{said}");
@@ -161,13 +163,13 @@ async fn a_sandbox_without_its_disk_is_lost_until_the_disk_is_back() {
         assert_eq!(refused.unwrap_err().code(), Some(ErrorCode::WrongState));
     }
 
-    // A start knows it as lost, too.
+    // A started daemon also reports it as lost.
     let daemon = Daemon::start_in(daemon.stop().await).await;
     assert_eq!(state(&daemon.client, &sandbox).await, Some(SandboxState::Lost));
     std::fs::rename(&away, &disk).unwrap();
     assert_eq!(daemon.output(&sandbox, "cat file").await, "chat:1\n");
 
-    // Where it is never found again, deleting it frees its session.
+    // If the disk is never found, deleting the sandbox frees its session.
     daemon.client.park(&sandbox, false).await.unwrap();
     std::fs::remove_file(&disk).unwrap();
     assert!(create(&daemon.client, "chat:1").await.is_err());
@@ -197,12 +199,16 @@ async fn a_sandbox_without_its_volume_is_lost_until_the_volume_is_back() {
     };
     docker().await.create_volume(again).await.unwrap();
     let daemon = Daemon::start_in(daemon.stop().await).await;
-    assert_eq!(state(&daemon.client, &sandbox).await, Some(SandboxState::Parked), "it is back by itself");
+    assert_eq!(
+        state(&daemon.client, &sandbox).await,
+        Some(SandboxState::Parked),
+        "the sandbox recovers by itself"
+    );
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_the_engine_knows_is_kept_for_a_grace() {
+async fn objects_without_a_row_are_kept_for_a_grace_period() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_ORPHAN_GRACE_MS", "3600000")).await;
     let known = [parked(&daemon, "chat:1").await, parked(&daemon, "chat:2").await];
     let orphan = parked(&daemon, "chat:3").await;
@@ -216,8 +222,8 @@ async fn what_only_the_engine_knows_is_kept_for_a_grace() {
     assert_eq!(kinds, ["workspace", "disk"], "{listed:?}");
     assert_eq!(listed[0].name, orphan.as_str());
     assert!(listed.iter().all(|orphan| orphan.removed_after.is_some()), "{listed:?}");
-    assert_eq!(objects_of(&daemon.home).await, all, "nothing goes at once");
-    // The grace goes on over a start, and ends.
+    assert_eq!(objects_of(&daemon.home).await, all, "nothing is removed at once");
+    // The grace period continues across a start, and ends.
     let home = daemon.stop().await.set("SANDBOXD_ORPHAN_GRACE_MS", "1000");
     daemon = Daemon::start_in(home).await;
     while !daemon.client.orphans().await.unwrap().orphans.is_empty() {
@@ -225,7 +231,7 @@ async fn what_only_the_engine_knows_is_kept_for_a_grace() {
     }
     assert_eq!(objects_of(&daemon.home).await.len(), 2);
 
-    // Where most of what is there would go, it is the rows that are wrong.
+    // If most objects would be removed, the rows are wrong, not the objects.
     let mut home = daemon.stop().await;
     forget(&home, &[&known[0], &known[1]]).await;
     for _ in 0..3 {
@@ -236,7 +242,7 @@ async fn what_only_the_engine_knows_is_kept_for_a_grace() {
     assert_eq!(listed.len(), 4, "{listed:?}");
     assert!(listed.iter().all(|orphan| orphan.removed_after.is_none()), "{listed:?}");
     assert_eq!(objects_of(&daemon.home).await.len(), 2);
-    // A person decides.
+    // The operator decides.
     for orphan in &listed {
         daemon.client.remove_orphan(&orphan.name).await.unwrap();
     }
@@ -256,7 +262,7 @@ fn copy_dir(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_backup_keeps_what_was_made_since() {
+async fn a_restored_backup_keeps_sandboxes_created_since() {
     let daemon = Daemon::start().await;
     let old = parked(&daemon, "chat:1").await;
     let home = daemon.stop().await;
@@ -267,7 +273,7 @@ async fn a_restored_backup_keeps_what_was_made_since() {
     daemon.output(&runs, "echo kept > file").await;
     let home = daemon.stop().await;
     let before = objects_of(&home).await;
-    // In the same place, and as a directory of its own.
+    // In the same place, and in another directory.
     for in_place in [true, false] {
         let state = state_dir(&home);
         if !in_place {
@@ -298,7 +304,7 @@ async fn state_of(process: &DaemonProcess, sandbox: &SandboxId) -> Option<Sandbo
     state(&process.client, sandbox).await
 }
 
-/// A home with a copy of another's state dir.
+/// A home with a copy of another home's state directory.
 fn copy_of(home: &Home) -> Home {
     let copy = Home::new();
     copy_dir(&state_dir(home), &state_dir(&copy));
@@ -312,17 +318,17 @@ async fn a_copy_beside_its_original_does_not_start() {
     let sandbox = daemon.sandbox("chat:1").await;
     let said = refusal(&copied).await;
     assert!(said.contains("another sandboxd with this instance key"), "{said}");
-    // It has its original's run dir, as by default.
+    // It uses the original's run directory, as by default.
     let run_dir = daemon.home.path().join("run").to_string_lossy().into_owned();
     let copied = copied.set("SANDBOXD_RUN_DIR", &run_dir);
     let said = refusal(&copied).await;
     assert!(said.contains("another sandboxd with this instance key"), "{said}");
     assert_eq!(daemon.output(&sandbox, "echo on").await, "on\n");
-    assert!(daemon.client.ready().await.unwrap().ready, "the original is left alone");
+    assert!(daemon.client.ready().await.unwrap().ready, "the original is not affected");
     daemon.stop().await;
 }
 
-/// Without disks nothing on the engine tells that a daemon runs: the newer one has it.
+/// Without disks, nothing on the engine shows that a daemon runs. The newer daemon becomes the owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_older_of_two_daemons_stops_acting() {
     let daemon = Daemon::start_in(plain()).await;
@@ -330,7 +336,7 @@ async fn the_older_of_two_daemons_stops_acting() {
     let sandbox = parked(&daemon, "chat:1").await;
     let before = objects_of(&daemon.home).await;
     let newer = DaemonProcess::start(&copied, free_port()).await;
-    until("the older one has heard of it", || async {
+    until("the older daemon has noticed", || async {
         matches!(daemon.client.ready().await, Err(Error::Refused { body, .. }) if body.error.contains("after this one"))
     })
     .await;
@@ -342,16 +348,20 @@ async fn the_older_of_two_daemons_stops_acting() {
         assert_eq!(refused.unwrap_err().code(), Some(ErrorCode::Unavailable));
     }
     assert_eq!(objects_of(&daemon.home).await, before);
-    assert_eq!(state(&newer.client, &sandbox).await, Some(SandboxState::Parked), "it is taken in, not swept");
+    assert_eq!(
+        state(&newer.client, &sandbox).await,
+        Some(SandboxState::Parked),
+        "it is adopted, not removed"
+    );
     newer.kill().await;
-    // Its next start is the newest.
+    // After its next start it is the newest again.
     let daemon = Daemon::start_in(daemon.stop().await).await;
     assert_eq!(daemon.output(&sandbox, "cat file").await, "chat:1\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_of_an_older_version_are_believed_where_the_engine_knows_them() {
+async fn rows_of_an_older_version_are_accepted_if_the_engine_confirms_them() {
     let daemon = Daemon::start_in(plain()).await;
     let (one, two) = (parked(&daemon, "chat:1").await, parked(&daemon, "chat:2").await);
     let home = daemon.stop().await;
@@ -368,7 +378,7 @@ async fn rows_of_an_older_version_are_believed_where_the_engine_knows_them() {
     let said = refusal(&home).await;
     assert!(said.contains("none of the 2 sandboxes") && said.contains("accept-engine"), "{said}");
     let accept = home.program(&["accept-engine"]).output().await.unwrap();
-    assert_eq!(accept.status.code(), Some(1), "nobody is asked");
+    assert_eq!(accept.status.code(), Some(1), "no decision is needed");
     let accept = home.program(&["accept-engine", "--yes"]).output().await.unwrap();
     assert!(accept.status.success(), "{accept:?}");
     let daemon = Daemon::start_in(home).await;
@@ -380,7 +390,7 @@ async fn rows_of_an_older_version_are_believed_where_the_engine_knows_them() {
     daemon.stop().await;
 }
 
-/// As an older version left engine and database.
+/// Makes engine and database look as an older version left them.
 async fn unmark(home: &Home) {
     let instance = home.instance().unwrap();
     let label = format!("sandboxd.instance={}", instance.id());
@@ -398,7 +408,7 @@ async fn unmark(home: &Home) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_jumps_ends_no_grace() {
+async fn a_clock_jump_ends_no_grace_period() {
     let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
     let library = library.replace("x86_64", std::env::consts::ARCH);
     assert!(Path::new(&library).exists(), "install faketime, as `make test` does");
@@ -428,14 +438,14 @@ async fn a_clock_that_jumps_ends_no_grace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_daemon_during_the_stop_of_the_first_waits_its_turn() {
+async fn a_second_daemon_waits_until_the_first_has_stopped() {
     let home = Home::new();
     let mut first = DaemonProcess::start(&home, free_port()).await;
     let sandbox = create(&first.client, "chat:1").await.unwrap();
     let command = crate::support::harness::script("echo kept > file; sleep 300");
     first.client.start(&sandbox, &command).await.unwrap();
     let pid = Pid::from_raw(first.child.id().unwrap().cast_signed()).unwrap();
-    // It is held in the middle of its stop.
+    // The first daemon is held in the middle of its stop.
     kill_process(pid, Signal::TERM).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     let said = refusal(&home).await;

@@ -1,4 +1,4 @@
-//! The counter of repairs: it rises by as much as was put right, and not otherwise.
+//! The counter of repairs: every repair is counted once, and nothing else is.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ const KINDS: [&str; 9] =
 struct Scene {
     daemon: Daemon,
     proxy: EngineProxy,
-    /// What must have been counted until now.
+    /// The counts that are expected so far.
     expected: BTreeMap<&'static str, f64>,
 }
 
@@ -37,24 +37,24 @@ impl Scene {
             (*kind, samples.sum("sandboxd_reconcile_repairs_total", &[&label]))
         };
         let counted: BTreeMap<_, _> = KINDS.iter().map(of).collect();
-        assert_eq!(counted.values().sum::<f64>(), all, "there are kinds that are not known here");
+        assert_eq!(counted.values().sum::<f64>(), all, "unknown kinds of repairs");
         counted
     }
 
-    /// How often the daemon has compared what is with what should be. The publishers come last.
-    async fn looks(&self) -> f64 {
+    /// How often the daemon has reconciled. The publishers are the last step.
+    async fn reconciliations(&self) -> f64 {
         let label = "call=\"list publishers\"";
         Samples::of(&self.daemon).await.sum("sandboxd_engine_call_seconds_count", &[label])
     }
 
-    /// Returns when the daemon, which lost sight of the engine, has looked at everything there.
-    async fn look(&self) {
-        let before = self.looks().await;
-        self.proxy.hang_up("/events");
-        until("it looks", || async { self.looks().await > before }).await;
+    /// Returns when the daemon, which lost its connection to the engine, has reconciled everything.
+    async fn reconcile(&self) {
+        let before = self.reconciliations().await;
+        self.proxy.close_connections("/events");
+        until("the daemon reconciles", || async { self.reconciliations().await > before }).await;
     }
 
-    /// Waits until so many that the engine told of were put right, and makes sure that it stays at that.
+    /// Waits until this many repairs after engine events are counted, and checks that the count stays.
     async fn expect(&mut self, kind: &'static str, count: u8) {
         *self.expected.entry(kind).or_default() += f64::from(count);
         until(&format!("{kind} is put right"), || async {
@@ -64,11 +64,11 @@ impl Scene {
         self.settled(kind).await;
     }
 
-    /// The same for one that nobody tells of.
-    async fn expect_by_looking(&mut self, kind: &'static str) {
+    /// The same for a repair that no event announces.
+    async fn expect_after_reconciling(&mut self, kind: &'static str) {
         *self.expected.entry(kind).or_default() += 1.0;
         until(&format!("{kind} is put right"), || async {
-            self.look().await;
+            self.reconcile().await;
             self.counted().await[kind] >= self.expected[kind]
         })
         .await;
@@ -76,7 +76,7 @@ impl Scene {
     }
 
     async fn settled(&self, what: &str) {
-        self.look().await;
+        self.reconcile().await;
         assert_eq!(self.counted().await, self.expected, "{what}");
     }
 }
@@ -129,24 +129,24 @@ async fn each_repair_is_counted_once() {
         ..Default::default()
     };
     engine.create_network(network).await.unwrap();
-    scene.expect_by_looking("network").await;
+    scene.expect_after_reconciling("network").await;
     let sockets = scene.daemon.home.path().join("run").join(instance.id());
     std::fs::create_dir(sockets.join(SandboxId::random().unwrap().as_str())).unwrap();
-    scene.expect_by_looking("run_dir").await;
+    scene.expect_after_reconciling("run_dir").await;
 
-    // One is parked: it has no container, and its image can be taken away.
+    // A parked sandbox has no container, and its image can be moved away.
     let image = Image::of(&one).await;
     image.take_away();
-    scene.expect_by_looking("workspace").await;
+    scene.expect_after_reconciling("workspace").await;
     image.put_back();
-    scene.settled("what is back is nobody's repair").await;
+    scene.settled("a recovery by itself is not a repair").await;
     let mut mkfs = Command::new("mke2fs");
     mkfs.args(["-q", "-t", "ext4"])
         .arg(image.beside("dsk_aaaaaaaaaaaaaaaaaaaa.img"))
         .arg("4M")
         .stdout(Stdio::null());
     assert!(mkfs.status().unwrap().success());
-    scene.expect_by_looking("disk").await;
+    scene.expect_after_reconciling("disk").await;
 
     let three = scene.daemon.sandbox("chat:3").await;
     let volume = engine.inspect_volume(&volume_name(&three)).await.unwrap();
@@ -155,9 +155,9 @@ async fn each_repair_is_counted_once() {
     let again =
         VolumeCreateRequest { name: Some(volume.name), labels: Some(volume.labels), ..Default::default() };
     engine.create_volume(again).await.unwrap();
-    scene.expect_by_looking("orphan").await;
+    scene.expect_after_reconciling("orphan").await;
 
-    // A delete and a park that were cut off; the count begins anew with the daemon.
+    // An interrupted delete and an interrupted park. The counter restarts with the daemon.
     let Scene { daemon, proxy, mut expected } = scene;
     let home = daemon.stop().await;
     set_stage(&home.path().join("state"), &one, &two).await;

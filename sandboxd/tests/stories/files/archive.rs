@@ -1,4 +1,4 @@
-//! Archives: what goes out comes back, and what is hostile changes nothing.
+//! Archives: a packed tree is unpacked unchanged, and a hostile archive changes nothing.
 
 use std::io::Write;
 
@@ -7,22 +7,22 @@ use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::{ArchiveFormat, Error};
 use tar::{Builder, EntryType, Header};
 
-use crate::support::files::nothing_half_done;
+use crate::support::files::no_partial_write_is_left;
 use crate::support::harness::{Daemon, over_each_transport, under_gvisor};
 
 const MIB: usize = 1024 * 1024;
 
-over_each_transport!(what_is_packed_is_unpacked_the_same, an_archive_that_is_refused_changes_nothing);
+over_each_transport!(a_packed_tree_is_unpacked_unchanged, a_rejected_archive_changes_nothing);
 
-/// A tree with everything in it that an archive keeps.
+/// A tree with every kind of entry that an archive keeps.
 const TREE: &str = "mkdir -p tree/empty tree/sub/deep; cd tree; printf '%0200000d' 7 > sub/large; echo x > sub/deep/tool
 chmod 755 sub/deep/tool; chmod 600 sub/large; ln -s sub/large link; ln -s ../../sub sub/deep/up; touch -d @1000000000 sub/deep/tool; chmod 700 empty; chmod 555 sub/deep
 printf bytes > $'latin-\\xe9'; echo long > sub/$(printf 'n%.0s' $(seq 200)); mkfifo pipe";
 
-/// Everything about a tree but its fifo, which no archive has.
+/// All metadata of a tree except its fifo, which no archive contains.
 const LOOK: &str = "find . ! -name pipe ! -type d -printf '%P %y %m %l %s\\n' -o -mindepth 1 -type d -printf '%P d %m\\n' | LC_ALL=C sort | cat -v; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | cat -v; stat -c %Y sub/deep/tool";
 
-async fn what_is_packed_is_unpacked_the_same(daemon: &Daemon) {
+async fn a_packed_tree_is_unpacked_unchanged(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, TREE).await;
     let expected = daemon.output(&sandbox, &format!("cd tree; {LOOK}")).await;
@@ -32,7 +32,7 @@ async fn what_is_packed_is_unpacked_the_same(daemon: &Daemon) {
         let unpacked = daemon.client.unpack_files(&sandbox, "copies/new", packed.clone()).await.unwrap();
         assert_eq!(unpacked.files, 4, "{format:?}");
         assert_eq!(daemon.output(&sandbox, &format!("cd copies/new; {LOOK}")).await, expected, "{format:?}");
-        // Over what is there it is the same once more.
+        // Unpacking over the existing tree gives the same result.
         daemon.output(&sandbox, "chmod u+w copies/new/sub/deep").await;
         daemon.client.unpack_files(&sandbox, "copies/new", packed).await.unwrap();
         assert_eq!(
@@ -40,7 +40,7 @@ async fn what_is_packed_is_unpacked_the_same(daemon: &Daemon) {
             expected
         );
     }
-    nothing_half_done(daemon, &sandbox).await;
+    no_partial_write_is_left(daemon, &sandbox).await;
 }
 
 fn header(kind: EntryType, size: u64) -> Header {
@@ -51,7 +51,7 @@ fn header(kind: EntryType, size: u64) -> Header {
     header
 }
 
-/// An archive whose first member is harmless and whose second has whatever name and target it has.
+/// An archive whose first member is harmless and whose second has the given name and target.
 fn archive(kind: EntryType, name: &[u8], target: &[u8], content: &[u8]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     builder.append_data(&mut header(EntryType::Regular, 1), "first", &b"1"[..]).unwrap();
@@ -73,7 +73,7 @@ async fn unpack(daemon: &Daemon, sandbox: &SandboxId, archive: Vec<u8>) -> Resul
     daemon.client.unpack_files(sandbox, "to", archive).await.map(|unpacked| unpacked.files)
 }
 
-async fn an_archive_that_is_refused_changes_nothing(daemon: &Daemon) {
+async fn a_rejected_archive_changes_nothing(daemon: &Daemon) {
     use EntryType::{Block, Char, Fifo, Link, Regular, Symlink};
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir to; echo before > to/first; ln -s /etc to/etc; mkdir to/dir").await;
@@ -105,24 +105,24 @@ async fn an_archive_that_is_refused_changes_nothing(daemon: &Daemon) {
         assert!(matches!(code, ErrorCode::Refused | ErrorCode::AlreadyExists), "{what}: {refused}");
         assert_eq!(daemon.output(&sandbox, look).await, before, "{what}");
     }
-    nothing_half_done(daemon, &sandbox).await;
+    no_partial_write_is_left(daemon, &sandbox).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bomb_fills_no_more_than_the_quota_and_leaves_nothing() {
+async fn an_archive_bomb_stays_within_the_quota_and_leaves_nothing() {
     if under_gvisor() {
         return;
     }
     let daemon = Daemon::start().await;
     let resources = Resources { disk_mb: Some(128), ..Resources::default() };
-    let wish = CreateSandbox {
+    let request = CreateSandbox {
         session_key: "chat:1".into(),
         resources: Some(resources),
         ..CreateSandbox::default()
     };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     daemon.output(&sandbox, "mkdir to; echo before > to/first").await;
-    // A gibibyte of zeros in a mebibyte, and a hole of a terabyte in two blocks.
+    // A gibibyte of zeros in a mebibyte, and a hole of a tebibyte in two blocks.
     let zeros = vec![0; 8 * MIB];
     let mut builder = Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
     for at in 0..128 {
@@ -153,13 +153,13 @@ async fn a_bomb_fills_no_more_than_the_quota_and_leaves_nothing() {
         );
         assert_eq!(daemon.output(&sandbox, "cat to/first; ls to").await, "before\nfirst\n", "{what}");
     }
-    nothing_half_done(&daemon, &sandbox).await;
+    no_partial_write_is_left(&daemon, &sandbox).await;
     daemon.output(&sandbox, "head -c 50M /dev/zero > fits").await;
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_members_or_levels_than_there_may_be_are_refused() {
+async fn too_many_members_or_levels_are_rejected() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let mut many = Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
@@ -178,19 +178,19 @@ async fn more_members_or_levels_than_there_may_be_are_refused() {
     let refused = unpack(&daemon, &sandbox, deep.into_inner().unwrap()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::Refused), "{refused}");
     assert_eq!(daemon.output(&sandbox, "ls -A").await, "");
-    nothing_half_done(&daemon, &sandbox).await;
+    no_partial_write_is_left(&daemon, &sandbox).await;
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_not_be_read_is_never_missing_from_an_archive_in_silence() {
+async fn an_archive_never_silently_omits_unreadable_files() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir tree; echo 1 > tree/a; echo 1 > tree/secret; chmod 0 tree/secret").await;
     let refused = daemon.client.pack_files(&sandbox, "tree", ArchiveFormat::Tar).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::Refused), "{refused:?}");
     assert!(refused.to_string().contains("tree/secret\" could not be used: Permission denied"), "{refused}");
-    // What comes after the first bytes cannot be refused any more.
+    // An error after the first bytes can no longer be reported by a status.
     daemon.output(&sandbox, "head -c 20M /dev/urandom > tree/b").await;
     let begun = daemon.client.pack_files(&sandbox, "tree", ArchiveFormat::TarZst).await.unwrap();
     assert!(begun.bytes(64 * MIB).await.is_err());
@@ -201,7 +201,7 @@ async fn what_may_not_be_read_is_never_missing_from_an_archive_in_silence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_can_be_packed_alone_and_files_of_holes_as_well() {
+async fn single_files_and_sparse_files_can_be_packed() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir dir; echo 1 > dir/one; truncate -s 3M dir/holes").await;
@@ -214,7 +214,7 @@ async fn a_file_can_be_packed_alone_and_files_of_holes_as_well() {
         .map(|entry| entry.unwrap().path().unwrap().display().to_string())
         .collect();
     assert_eq!(names, ["one"]);
-    // As tar(1) makes it, with the hole told and not filled.
+    // As tar(1) packs it, with the hole recorded and not filled.
     daemon.output(&sandbox, "tar -cSf sparse.tar dir").await;
     let sparse = daemon.client.get_file(&sandbox, "sparse.tar", None).await.unwrap();
     daemon.client.unpack_files(&sandbox, "copy", sandbox_client::upload_stream(sparse)).await.unwrap();
@@ -223,7 +223,7 @@ async fn a_file_can_be_packed_alone_and_files_of_holes_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_node_and_git_make_comes_back_whole() {
+async fn node_modules_and_git_repositories_are_archived_completely() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon

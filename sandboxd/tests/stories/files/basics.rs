@@ -1,4 +1,4 @@
-//! Files: what is written is read back, all of a write or none of it, and nothing that is no file.
+//! Files: content is read back as written, a write is all or nothing, and only regular files are accepted.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use sandbox_client::Error;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::support::files::{file, nothing_half_done, read, write};
+use crate::support::files::{file, no_partial_write_is_left, read, write};
 use crate::support::harness::{Daemon, SOON, outcome, over_each_transport, script, under_gvisor, until};
-use crate::support::http::{Answer, Asker};
+use crate::support::http::{Answer, HttpClient};
 
 const MIB: usize = 1024 * 1024;
 
 over_each_transport!(
-    files_come_back_as_they_were_written,
-    a_file_of_twenty_mebibytes_comes_back,
+    files_are_read_back_as_written,
+    a_file_of_twenty_mebibytes_is_read_back,
     a_written_file_has_its_mode_and_the_sandboxs_user,
     a_write_that_fails_writes_none_of_its_files,
-    what_is_missing_is_not_found,
-    what_is_no_regular_file_is_refused_at_once,
+    a_missing_file_is_not_found,
+    anything_other_than_a_regular_file_is_rejected_at_once,
 );
 
-async fn files_come_back_as_they_were_written(daemon: &Daemon) {
+async fn files_are_read_back_as_written(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let all_bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
     let absolute = format!("{WORKSPACE}/absolute");
@@ -47,10 +47,10 @@ async fn files_come_back_as_they_were_written(daemon: &Daemon) {
     daemon.output(&sandbox, "printf 'from inside' > text").await;
     assert_eq!(read(daemon, &sandbox, "text").await.unwrap().unwrap(), b"from inside");
     assert!(read(daemon, &sandbox, "oops").await.unwrap().is_none());
-    nothing_half_done(daemon, &sandbox).await;
+    no_partial_write_is_left(daemon, &sandbox).await;
 }
 
-async fn a_file_of_twenty_mebibytes_comes_back(daemon: &Daemon) {
+async fn a_file_of_twenty_mebibytes_is_read_back(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let content: Vec<u8> = (0..20 * MIB as u32 / 4).flat_map(u32::to_le_bytes).collect();
     write(daemon, &sandbox, [file("large", &content)]).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_write_that_fails_writes_none_of_its_files(daemon: &Daemon) {
                    mkdir closed; chmod 555 closed";
     daemon.output(&sandbox, prepare).await;
     let before = daemon.output(&sandbox, "ls -lAR --time-style=+%s.%N").await;
-    // The last one fails; the ones before it must not have happened.
+    // The last file fails. The ones before it must not be written either.
     let bad =
         ["out/file", "dir", "dir/", ".", "plain/below", "../out", "/etc/passwd", "closed/file", "dangling"];
     for path in bad {
@@ -89,31 +89,31 @@ async fn a_write_that_fails_writes_none_of_its_files(daemon: &Daemon) {
         let error = write(daemon, &sandbox, files).await.unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::Refused), "{path}: {error}");
     }
-    // Each of these is good alone, and they exclude each other.
+    // Each of these is valid alone, and they exclude each other.
     for (one, other) in [("both", "both/file"), ("both/file", "both"), ("a/b/both", "a/b/both/file/below")] {
         let files = [file("kept", "new"), file("also", "new"), file(one, "new"), file(other, "new")];
         let error = write(daemon, &sandbox, files).await.unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::Refused), "{one} and {other}: {error}");
     }
     assert_eq!(daemon.output(&sandbox, "ls -lAR --time-style=+%s.%N").await, before);
-    nothing_half_done(daemon, &sandbox).await;
+    no_partial_write_is_left(daemon, &sandbox).await;
 }
 
-async fn what_is_missing_is_not_found(daemon: &Daemon) {
+async fn a_missing_file_is_not_found(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "ln -s nowhere dangling").await;
     for path in ["missing", "no/such/dir/file", &format!("{WORKSPACE}/missing"), "dangling"] {
         assert!(read(daemon, &sandbox, path).await.unwrap().is_none(), "{path}");
     }
-    let asker = Asker::of(daemon);
-    let answer = asker.get(&format!("/v1/sandboxes/{sandbox}/files:read?path=missing")).await;
+    let api = HttpClient::of(daemon);
+    let answer = api.get(&format!("/v1/sandboxes/{sandbox}/files:read?path=missing")).await;
     assert_eq!((answer.status, answer.json()), (200, json!({ "found": false })));
     write(daemon, &sandbox, [file("there", "a")]).await.unwrap();
-    let answer = asker.get(&format!("/v1/sandboxes/{sandbox}/files:read?path=there")).await;
+    let answer = api.get(&format!("/v1/sandboxes/{sandbox}/files:read?path=there")).await;
     assert_eq!((answer.status, answer.json()), (200, json!({ "found": true, "contentBase64": "YQ==" })));
 }
 
-async fn what_is_no_regular_file_is_refused_at_once(daemon: &Daemon) {
+async fn anything_other_than_a_regular_file_is_rejected_at_once(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let prepare = "mkdir dir; mkfifo fifo; ln -s /dev/zero zero; ln -s /dev/tty tty; ln -s loop loop; \
                    python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'";
@@ -134,7 +134,7 @@ async fn a_file_over_fifty_mebibytes_is_too_large_to_read() {
     let sandbox = daemon.sandbox("chat:1").await;
     let sizes = format!("truncate -s {} most; truncate -s {} more", 50 * MIB, 50 * MIB + 1);
     daemon.output(&sandbox, &sizes).await;
-    let most = Asker::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}/files:read?path=most")).await;
+    let most = HttpClient::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}/files:read?path=most")).await;
     let (head, tail) = (r#"{"found":true,"contentBase64":""#, r#""}"#);
     assert!(most.body.starts_with(head.as_bytes()) && most.body.ends_with(tail.as_bytes()));
     assert_eq!(most.body.len(), head.len() + (50 * MIB).div_ceil(3) * 4 + tail.len());
@@ -146,7 +146,7 @@ async fn a_file_over_fifty_mebibytes_is_too_large_to_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_inside_sees_one_version_or_the_other() {
+async fn a_reader_in_the_sandbox_sees_one_complete_version() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let version = |letter: u8| file("file", vec![letter; MIB]);
@@ -160,7 +160,7 @@ while not os.path.exists('stop'):
     write(&daemon, &sandbox, [file("reader.py", reader)]).await.unwrap();
     let records = daemon.client.run(&sandbox, &script("exec python3 reader.py")).await.unwrap();
     let seen = || async { read(&daemon, &sandbox, "seen").await.unwrap().unwrap_or_default() };
-    until("the reader reads", || async { !seen().await.is_empty() }).await;
+    until("the reader has started", || async { !seen().await.is_empty() }).await;
     for letter in b'b'..=b'p' {
         write(&daemon, &sandbox, [version(letter)]).await.unwrap();
     }
@@ -177,7 +177,7 @@ async fn every_name_that_linux_allows_works() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let long = "é".repeat(127) + "x";
-    // gVisor lacks openat2(2), and then each part of a path is looked up by itself, each time it is used.
+    // gVisor lacks openat2(2), so each part of a path is resolved separately on every use.
     let deep = "d/".repeat(if under_gvisor() { 50 } else { 1000 }) + "file";
     let names = ["a\nb", "tab\tand\u{1b}[31m", " ", "...", "-n", &long, &deep, "a%2Fb", "a+b&c=d#e?f", "😀"];
     write(&daemon, &sandbox, names.map(|name| file(name, name))).await.unwrap();
@@ -201,9 +201,9 @@ async fn every_name_that_linux_allows_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_wish_for_files_names_its_field() {
+async fn a_bad_file_request_names_its_field() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
     let path = format!("/v1/sandboxes/{sandbox}/files");
     let good = json!({ "path": "made", "contentBase64": "YQ==" });
@@ -223,23 +223,23 @@ async fn a_bad_wish_for_files_names_its_field() {
     for (field, value, named) in cases {
         let mut file = good.clone();
         file[field] = value;
-        let wish = json!({ "files": [good, file] });
-        let what: String = wish.to_string().chars().take(200).collect();
-        asker.post(&format!("{path}:write"), &wish).await.faults(named, &what);
+        let request = json!({ "files": [good, file] });
+        let what: String = request.to_string().chars().take(200).collect();
+        api.post(&format!("{path}:write"), &request).await.faults(named, &what);
     }
-    for wish in [json!({}), json!({ "files": [] }), json!({ "files": null }), json!({ "files": "made" })] {
-        asker.post(&format!("{path}:write"), &wish).await.faults("files", &wish.to_string());
+    for request in [json!({}), json!({ "files": [] }), json!({ "files": null }), json!({ "files": "made" })] {
+        api.post(&format!("{path}:write"), &request).await.faults("files", &request.to_string());
     }
     let long = "a/".repeat(2048);
     for query in ["", "?path=", "?path=a%00b", &format!("?path={long}"), "?PATH=a"] {
-        asker.get(&format!("{path}:read{query}")).await.faults("path", &query[..query.len().min(40)]);
+        api.get(&format!("{path}:read{query}")).await.faults("path", &query[..query.len().min(40)]);
     }
     assert_eq!(daemon.output(&sandbox, "ls -A").await, "");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_moved_while_commands_run_and_others_wait_for_nothing() {
+async fn file_transfers_run_beside_commands_without_delaying_them() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let command = daemon.client.start(&sandbox, &script("exec sleep 60")).await.unwrap().command_id;
@@ -253,7 +253,7 @@ async fn files_are_moved_while_commands_run_and_others_wait_for_nothing() {
     }
     assert_eq!(daemon.output(&sandbox, "cat dir/* | wc -c").await, format!("{}\n", 8 * MIB));
     let health =
-        Answer::to(Asker::of(&daemon).with_token("GET", "/v1/health").timeout(Duration::from_secs(5)));
+        Answer::to(HttpClient::of(&daemon).with_token("GET", "/v1/health").timeout(Duration::from_secs(5)));
     assert_eq!(health.await.status, 200);
     daemon.client.kill(&sandbox, &command, &Default::default()).await.unwrap();
     daemon.stop().await;

@@ -1,13 +1,13 @@
-//! Writes and reads that go by what is there.
+//! Conditional writes and reads.
 
 use sandbox_api::ErrorCode;
 use sandbox_client::WriteOptions;
 
 use crate::support::harness::Daemon;
-use crate::support::http::{Answer, Asker};
+use crate::support::http::{Answer, HttpClient};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_who_go_by_the_same_file_one_loses() {
+async fn of_two_writers_with_the_same_etag_one_fails() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
@@ -41,13 +41,13 @@ async fn of_two_who_go_by_the_same_file_one_loses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etag_tells_every_change() {
+async fn an_etag_changes_with_every_write() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo 1 > file").await;
     let etag = || async { daemon.client.stat_file(&sandbox, "file").await.unwrap().etag.unwrap() };
     let mut seen = std::collections::HashSet::from([etag().await]);
-    // In place, of the same length, with the time put back: what an etag is fooled by most easily.
+    // Changed in place, with the same length and the old modification time: the hardest case for an etag.
     for change in [
         "printf 2 | dd of=file conv=notrunc",
         "touch -d @1 file; printf 3 | dd of=file conv=notrunc; touch -d @1 file",
@@ -59,28 +59,26 @@ async fn an_etag_tells_every_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_is_fresh_is_not_sent_again() {
+async fn a_fresh_copy_is_not_sent_again() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let written = daemon.client.put_file(&sandbox, "file", "content", WriteOptions::default()).await.unwrap();
     let etag = format!("\"{}\"", written.etag);
     let path = format!("/v1/sandboxes/{sandbox}/files?path=file");
-    let asker = Asker::of(&daemon);
-    let get =
-        |name: &'static str, value: &str| Answer::to(asker.with_token("GET", &path).header(name, value));
+    let api = HttpClient::of(&daemon);
+    let get = |name: &'static str, value: &str| Answer::to(api.with_token("GET", &path).header(name, value));
     let fresh = get("if-none-match", &etag).await;
     assert_eq!((fresh.status, fresh.body.len(), fresh.header("etag")), (304, 0, &etag[..]));
     assert_eq!(get("if-none-match", "\"other\"").await.status, 200);
     let ranged = |condition: &str| {
-        let request =
-            asker.with_token("GET", &path).header("range", "bytes=0-2").header("if-range", condition);
+        let request = api.with_token("GET", &path).header("range", "bytes=0-2").header("if-range", condition);
         Answer::to(request)
     };
     assert_eq!(ranged(&etag).await.body, b"con");
     assert_eq!(ranged("\"other\"").await.body, b"content");
-    // What the caller has comes before what it asks for, and whether there is such a range comes last.
+    // The client's copy is checked before the range, and the range comes last.
     let beyond = |name: &'static str, value: &str| {
-        Answer::to(asker.with_token("GET", &path).header("range", "bytes=100-").header(name, value))
+        Answer::to(api.with_token("GET", &path).header("range", "bytes=100-").header(name, value))
     };
     let fresh = beyond("if-none-match", &etag).await;
     assert_eq!((fresh.status, fresh.header("etag")), (304, &etag[..]));
@@ -88,12 +86,12 @@ async fn a_copy_that_is_fresh_is_not_sent_again() {
     assert_eq!(beyond("if-range", &etag).await.status, 416);
     let whole = beyond("if-range", "\"other\"").await;
     assert_eq!((whole.status, &whole.body[..]), (200, &b"content"[..]));
-    // A link is judged by the file that it means.
+    // A link is judged by the file that it points to.
     daemon.output(&sandbox, "ln -s file link").await;
-    let link = asker.with_token("GET", &path.replace("=file", "=link"));
+    let link = api.with_token("GET", &path.replace("=file", "=link"));
     let part = Answer::to(link.header("range", "bytes=0-2").header("if-range", &etag)).await;
     assert_eq!((part.status, &part.body[..]), (206, &b"con"[..]));
-    let put = asker.with_token("PUT", &path).header("if-match", "\"a\", \"b\"").body("x");
+    let put = api.with_token("PUT", &path).header("if-match", "\"a\", \"b\"").body("x");
     Answer::to(put).await.faults("if-match", "two etags");
     daemon.stop().await;
 }

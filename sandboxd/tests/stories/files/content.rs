@@ -1,20 +1,20 @@
-//! Files as they are: what is put is got, whole or in part, whatever its size.
+//! File content: uploads and downloads of any size, whole or in part.
 
 use sandbox_api::ErrorCode;
 use sandbox_client::{ByteRange, WriteOptions};
 
 use crate::support::harness::{Daemon, over_each_transport};
-use crate::support::http::{Answer, Asker};
+use crate::support::http::{Answer, HttpClient};
 
 const MIB: usize = 1024 * 1024;
 
 over_each_transport!(
-    what_is_put_is_got,
-    any_part_of_a_file_can_be_read,
-    a_file_larger_than_any_body_goes_both_ways
+    an_uploaded_file_is_downloaded_unchanged,
+    any_range_of_a_file_can_be_read,
+    a_file_larger_than_any_body_is_transferred_both_ways
 );
 
-async fn what_is_put_is_got(daemon: &Daemon) {
+async fn an_uploaded_file_is_downloaded_unchanged(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
     let all_bytes: Vec<u8> = (0..=255).cycle().take(1_000_003).collect();
@@ -37,7 +37,7 @@ async fn what_is_put_is_got(daemon: &Daemon) {
     assert_eq!(daemon.output(&sandbox, "cat empty; stat -c ' %a' empty").await, "no more 750\n");
 }
 
-async fn any_part_of_a_file_can_be_read(daemon: &Daemon) {
+async fn any_range_of_a_file_can_be_read(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let content: Vec<u8> = (0..=255).cycle().take(MIB).collect();
     daemon.client.put_file(&sandbox, "file", content.clone(), WriteOptions::default()).await.unwrap();
@@ -55,23 +55,23 @@ async fn any_part_of_a_file_can_be_read(daemon: &Daemon) {
     }
     let beyond = daemon.client.get_file(&sandbox, "file", Some(ByteRange::From(size))).await.unwrap_err();
     assert_eq!(beyond.code(), Some(ErrorCode::RangeNotSatisfiable));
-    let asker = Asker::of(daemon);
+    let api = HttpClient::of(daemon);
     let path = format!("/v1/sandboxes/{sandbox}/files?path=file");
-    let part = Answer::to(asker.with_token("GET", &path).header("range", "bytes=2-5")).await;
+    let part = Answer::to(api.with_token("GET", &path).header("range", "bytes=2-5")).await;
     assert_eq!((part.status, part.header("content-range")), (206, "bytes 2-5/1048576"));
-    let beyond = Answer::to(asker.with_token("GET", &path).header("range", "bytes=1048576-")).await;
+    let beyond = Answer::to(api.with_token("GET", &path).header("range", "bytes=1048576-")).await;
     assert_eq!(beyond.refused(ErrorCode::RangeNotSatisfiable, "beyond").details["sizeBytes"], 1_048_576);
     assert_eq!(beyond.header("content-range"), "bytes */1048576");
     for whole in ["bytes=0-1,4-5", "lines=1-2"] {
         assert_eq!(
-            Answer::to(asker.with_token("GET", &path).header("range", whole)).await.status,
+            Answer::to(api.with_token("GET", &path).header("range", whole)).await.status,
             200,
             "{whole}"
         );
     }
 }
 
-async fn a_file_larger_than_any_body_goes_both_ways(daemon: &Daemon) {
+async fn a_file_larger_than_any_body_is_transferred_both_ways(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let piece: Vec<u8> = (0..=255).cycle().take(MIB).collect();
     let piece = bytes::Bytes::from(piece);
@@ -89,12 +89,12 @@ async fn a_file_larger_than_any_body_goes_both_ways(daemon: &Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_takes_a_file_for_nothing_but_bytes() {
+async fn a_browser_treats_a_file_as_plain_bytes() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let html = "<script>alert(1)</script>";
     daemon.client.put_file(&sandbox, "page.html", html, WriteOptions::default()).await.unwrap();
-    let answer = Asker::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}/files?path=page.html")).await;
+    let answer = HttpClient::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}/files?path=page.html")).await;
     assert_eq!(answer.header("content-type"), "application/octet-stream");
     assert_eq!(answer.header("content-disposition"), "attachment");
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
@@ -103,7 +103,7 @@ async fn a_browser_takes_a_file_for_nothing_but_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_no_text_can_be_used() {
+async fn a_name_that_is_not_utf8_can_be_used() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;

@@ -1,4 +1,4 @@
-//! Edits: exactly what was meant, or nothing.
+//! Edits: exactly the requested change, or none.
 
 use sandbox_api::ErrorCode;
 use sandbox_api::files::{EditFile, TextEdit};
@@ -6,7 +6,7 @@ use sandbox_client::Error;
 
 use crate::support::harness::{Daemon, over_each_transport};
 
-over_each_transport!(an_edit_can_be_taken_back_with_its_diff);
+over_each_transport!(an_edit_can_be_reverted_with_its_diff);
 
 fn edits(path: &str, edits: &[(&str, &str)]) -> EditFile {
     let edits = edits.iter().map(|(old, new)| TextEdit {
@@ -17,12 +17,12 @@ fn edits(path: &str, edits: &[(&str, &str)]) -> EditFile {
     EditFile { path: path.into(), edits: edits.collect() }
 }
 
-async fn an_edit_can_be_taken_back_with_its_diff(daemon: &Daemon) {
+async fn an_edit_can_be_reverted_with_its_diff(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir 'a dir'; seq 100 > 'a dir/file'; printf 'no end' >> 'a dir/file'; chmod 755 'a dir/file'; cp -p 'a dir/file' before").await;
-    let wish =
+    let request =
         edits("a dir/file", &[("\n50\n", "\nfifty\nand more\n"), ("no end", "an end\n"), ("1\n2\n3\n", "")]);
-    let edited = daemon.client.edit_file(&sandbox, &wish).await.unwrap();
+    let edited = daemon.client.edit_file(&sandbox, &request).await.unwrap();
     assert_eq!(edited.first_changed_line, Some(1));
     assert!(edited.diff.contains("-50\n+fifty\n+and more\n"), "{}", edited.diff);
     assert_eq!(daemon.client.stat_file(&sandbox, "a dir/file").await.unwrap().etag.unwrap(), edited.etag);
@@ -36,14 +36,14 @@ async fn an_edit_can_be_taken_back_with_its_diff(daemon: &Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_that_is_not_clear_changes_nothing() {
+async fn an_ambiguous_edit_changes_nothing() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "printf 'a\\nb\\na\\n' > file").await;
-    let refused = |wish: EditFile| {
+    let refused = |request: EditFile| {
         let (client, sandbox) = (&daemon.client, &sandbox);
         async move {
-            match client.edit_file(sandbox, &wish).await {
+            match client.edit_file(sandbox, &request).await {
                 Err(Error::Refused { body, .. }) => (body.code, body.details),
                 other => panic!("{other:?}"),
             }
@@ -66,11 +66,11 @@ async fn an_edit_that_is_not_clear_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_of_a_file_that_changes_meanwhile_is_not_done() {
+async fn an_edit_of_a_file_changed_meanwhile_is_rejected() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo 0 > counter").await;
-    // Each adds one; those who lose to another try again, so none is lost.
+    // Each adds one. Those that lose to another try again, so no increment is lost.
     let tasks = (0..4).map(|_| {
         let (client, sandbox) = (daemon.client.clone(), sandbox.clone());
         tokio::spawn(async move {
@@ -78,8 +78,8 @@ async fn an_edit_of_a_file_that_changes_meanwhile_is_not_done() {
                 loop {
                     let now = client.read_file(&sandbox, "counter").await.unwrap().unwrap();
                     let now: u32 = String::from_utf8(now).unwrap().trim().parse().unwrap();
-                    let wish = edits("counter", &[(&format!("{now}\n"), &format!("{}\n", now + 1))]);
-                    match client.edit_file(&sandbox, &wish).await {
+                    let request = edits("counter", &[(&format!("{now}\n"), &format!("{}\n", now + 1))]);
+                    match client.edit_file(&sandbox, &request).await {
                         Ok(edited) if edited.diff.contains(&format!("-{now}\n")) => break,
                         Ok(edited) => panic!("{edited:?}"),
                         Err(error) => {

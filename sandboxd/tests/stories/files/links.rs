@@ -1,18 +1,18 @@
-//! Links: one that stays in the workspace is followed, none leads out of it, whatever a command does meanwhile.
+//! Links: a link that stays in the workspace is followed, and none leads out of it, even while a command changes it.
 
 use std::time::{Duration, Instant};
 
 use sandbox_api::{ErrorCode, SandboxId};
 
-use crate::support::files::{file, nothing_half_done, read, write};
+use crate::support::files::{file, no_partial_write_is_left, read, write};
 use crate::support::harness::{Daemon, outcome, over_each_transport, script, until};
 
-/// Where the sandbox's user may write and the files API must not: only the check of the path is in between.
+/// Paths that the sandbox's user may write and the files API must not. Only the path check prevents it.
 const OUTSIDE: &str = "/vercel/sandbox/.local/outside";
 
-over_each_transport!(no_path_leads_out_of_the_workspace, a_link_that_stays_inside_is_followed);
+over_each_transport!(no_link_leads_out_of_the_workspace, a_link_that_stays_inside_is_followed);
 
-async fn no_path_leads_out_of_the_workspace(daemon: &Daemon) {
+async fn no_link_leads_out_of_the_workspace(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let prepare = format!(
         "mkdir -p {OUTSIDE} dir /vercel/sandbox/workspaceX; printf secret > {OUTSIDE}/file
@@ -59,7 +59,7 @@ async fn no_path_leads_out_of_the_workspace(daemon: &Daemon) {
         assert_eq!(error.code(), Some(ErrorCode::Refused), "write {path}: {error}");
     }
     assert_eq!(daemon.output(&sandbox, &look).await, before);
-    nothing_half_done(daemon, &sandbox).await;
+    no_partial_write_is_left(daemon, &sandbox).await;
 }
 
 async fn a_link_that_stays_inside_is_followed(daemon: &Daemon) {
@@ -82,11 +82,11 @@ async fn a_link_that_stays_inside_is_followed(daemon: &Daemon) {
     assert_eq!(daemon.output(&sandbox, "cat dir/new/file").await, "new");
     let links = daemon.output(&sandbox, "find . -type l | sort").await;
     assert_eq!(links, "./absolute\n./chain\n./dir/below/up\n./dirlink\n./relative\n", "they are still links");
-    nothing_half_done(daemon, &sandbox).await;
+    no_partial_write_is_left(daemon, &sandbox).await;
 }
 
-/// Puts each of these in the same place again and again, as fast as it can: `leaf` is a link to a file,
-/// `spot` one to a directory, now inside and now outside.
+/// Repeatedly swaps links in place, as fast as it can: `leaf` is a link to a file, `spot` a link to a directory. Each
+/// points inside or outside by turns.
 const SWAPPER: &str = "import os, itertools
 inside, outside = os.getcwd() + '/inside', '/vercel/sandbox/.local/outside'
 leaves = ['inside/file', inside + '/file', '/etc/passwd', outside + '/file', '../.local/outside/file']
@@ -101,7 +101,7 @@ for leaf, spot in zip(itertools.cycle(leaves), itertools.cycle(spots)):
         break
 ";
 
-/// What came of the attempts on a path.
+/// Counts of the outcomes of the attempts on a path.
 #[derive(Debug, Default)]
 struct Tally {
     done: usize,
@@ -133,7 +133,7 @@ async fn read_inside(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_swapped_in_a_tight_loop_leads_nobody_out() {
+async fn a_link_swapped_in_a_tight_loop_never_leads_outside() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let prepare =
@@ -143,7 +143,7 @@ async fn a_link_swapped_in_a_tight_loop_leads_nobody_out() {
     let before = daemon.output(&sandbox, &look).await;
     write(&daemon, &sandbox, [file("swapper.py", SWAPPER)]).await.unwrap();
     let records = daemon.client.run(&sandbox, &script("exec python3 swapper.py")).await.unwrap();
-    until("the links are there", || async {
+    until("the links exist", || async {
         daemon.run(&sandbox, "[ -L leaf ] && [ -L spot ]").await.exit_code == 0
     })
     .await;
@@ -164,14 +164,14 @@ async fn a_link_swapped_in_a_tight_loop_leads_nobody_out() {
 
     write(&daemon, &sandbox, [file("stop", "")]).await.unwrap();
     let ended = outcome(records).await;
-    // The attack itself writes over `leaf`; that it went on to the end is all that is asked of it.
+    // The attack itself writes to `leaf`, so only its regular end is checked.
     assert_eq!(ended.exit_code, 0, "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(daemon.output(&sandbox, &look).await, before);
     for (path, reads, writes) in [tallies.0, tallies.1, tallies.2] {
-        // Both kinds of links were met, so the race was on.
+        // Both kinds of links were met, so the race took place.
         assert!(reads.done > 0 && reads.refused > 0, "{path}: {reads:?}");
         assert!(writes.done > 0 && writes.refused > 0, "{path}: {writes:?}");
     }
-    nothing_half_done(&daemon, &sandbox).await;
+    no_partial_write_is_left(&daemon, &sandbox).await;
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! No path leads out of the workspace, however it is spelled and whatever happens meanwhile.
+//! No path leads out of the workspace, whatever its spelling and whatever changes meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use sandbox_client::{ArchiveFormat, Error, WriteOptions};
 use crate::support::files::{file, write};
 use crate::support::harness::{Daemon, over_each_transport, until};
 
-over_each_transport!(every_call_refuses_every_way_out, links_that_move_all_the_time_lead_nowhere);
+over_each_transport!(every_call_rejects_every_path_outside, constantly_swapped_links_never_lead_outside);
 
 const SECRET: &str = "root:";
 
-/// What each call makes of a path that should be refused.
+/// The result of each call for a path that should be rejected.
 async fn refusals(
     daemon: &Daemon,
     sandbox: &SandboxId,
@@ -42,7 +42,7 @@ async fn refusals(
     ]
 }
 
-async fn every_call_refuses_every_way_out(daemon: &Daemon) {
+async fn every_call_rejects_every_path_outside(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo 1 > inside; mkdir a; ln -s /etc etc; ln -s /proc/self/root root; mkdir ../workspace2 2>/dev/null; ln -s ../.local up; true").await;
     for path in [
@@ -70,7 +70,7 @@ async fn every_call_refuses_every_way_out(daemon: &Daemon) {
     assert!(daemon.client.grep_files(&sandbox, &everything).await.unwrap().matches.is_empty());
 }
 
-/// A name that is a directory with a file in it and a link to the outside by turns, as fast as it goes.
+/// Swaps a name between a directory with a file in it and a link to the outside, as fast as it can.
 const CHURN: &str = r"
 import os, time
 os.makedirs('real', exist_ok=True)
@@ -87,18 +87,19 @@ while time.time() < end:
             os.rename('next', name)
 ";
 
-async fn links_that_move_all_the_time_lead_nowhere(daemon: &Daemon) {
+async fn constantly_swapped_links_never_lead_outside(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     let churn = tokio::spawn({
         let (client, sandbox) = (daemon.client.clone(), sandbox.clone());
-        let wish = sandbox_api::command::StartCommand {
+        let request = sandbox_api::command::StartCommand {
             cmd: Some("python3".into()),
             args: Some(vec!["-c".into(), CHURN.into()]),
             ..Default::default()
         };
-        async move { crate::support::harness::outcome(client.run(&sandbox, &wish).await.unwrap()).await }
+        async move { crate::support::harness::outcome(client.run(&sandbox, &request).await.unwrap()).await }
     });
-    until("it has begun", || async { daemon.client.stat_file(&sandbox, "dir").await.is_ok() }).await;
+    until("the swapping has begun", || async { daemon.client.stat_file(&sandbox, "dir").await.is_ok() })
+        .await;
     let end = Instant::now() + Duration::from_secs(10);
     let (mut inside, mut refused) = (0, 0);
     while Instant::now() < end {
@@ -124,7 +125,7 @@ async fn links_that_move_all_the_time_lead_nowhere(daemon: &Daemon) {
         }
     }
     assert_eq!(churn.await.unwrap().exit_code, 0);
-    assert!(inside > 20 && refused > 20, "the race was not run: {inside} inside, {refused} refused");
+    assert!(inside > 20 && refused > 20, "the race did not take place: {inside} inside, {refused} rejected");
     assert_eq!(
         daemon.output(&sandbox, "grep -c written /etc/passwd; ls -d /etc/new 2>/dev/null; true").await,
         "0\n"
@@ -132,7 +133,7 @@ async fn links_that_move_all_the_time_lead_nowhere(daemon: &Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_file_is_never_waited_for() {
+async fn fifos_and_devices_are_rejected_without_waiting() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon
@@ -186,7 +187,7 @@ async fn a_hard_link_is_the_file_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_are_as_long_as_linux_has_them() {
+async fn names_can_be_as_long_as_linux_allows() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
@@ -206,10 +207,10 @@ async fn names_are_as_long_as_linux_has_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_path_can_be_names_its_field() {
+async fn an_invalid_path_names_its_field() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let asker = crate::support::http::Asker::of(&daemon);
+    let api = crate::support::http::HttpClient::of(&daemon);
     let path = |query: &str| format!("/v1/sandboxes/{sandbox}/files{query}");
     for (query, field) in [
         ("?path=a%00b", "path"),
@@ -226,10 +227,10 @@ async fn what_no_path_can_be_names_its_field() {
         (":archive?path=a&format=zip", "format"),
         (":watch?recursive=1", "recursive"),
     ] {
-        asker.get(&path(query)).await.faults(field, query);
+        api.get(&path(query)).await.faults(field, query);
     }
     for mode in ["888", "-1", "1777", "rwx", ""] {
-        let put = asker.with_token("PUT", &path(&format!("?path=a&mode={mode}"))).body("x");
+        let put = api.with_token("PUT", &path(&format!("?path=a&mode={mode}"))).body("x");
         crate::support::http::Answer::to(put).await.faults("mode", mode);
     }
     daemon.stop().await;

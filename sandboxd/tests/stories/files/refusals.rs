@@ -1,17 +1,17 @@
-//! What a refusal leaves behind, and what it says.
+//! Errors of file requests: their content, and the state that they leave behind.
 
 use sandbox_api::ErrorCode;
 use sandbox_client::WriteOptions;
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use crate::support::files::{file, nothing_half_done, read, write};
+use crate::support::files::{file, no_partial_write_is_left, read, write};
 use crate::support::harness::{Daemon, over_each_transport};
-use crate::support::http::{Answer, Asker};
+use crate::support::http::{Answer, HttpClient};
 
-over_each_transport!(a_durable_write_replaces_what_is_there, a_long_name_is_refused_as_a_short_one);
+over_each_transport!(a_durable_write_replaces_the_existing_file, a_long_name_is_rejected_like_a_short_one);
 
-async fn a_durable_write_replaces_what_is_there(daemon: &Daemon) {
+async fn a_durable_write_replaces_the_existing_file(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     write(daemon, &sandbox, [file("file", "before")]).await.unwrap();
     let durable = WriteOptions { durable: true, ..WriteOptions::default() };
@@ -20,43 +20,43 @@ async fn a_durable_write_replaces_what_is_there(daemon: &Daemon) {
         assert_eq!(written.created, created, "{path}");
         assert_eq!(read(daemon, &sandbox, path).await.unwrap().as_deref(), Some(&b"after"[..]));
     }
-    // A directory that its owner may not read can be written into all the same.
+    // A directory that its owner may not read can still be written to.
     daemon.output(&sandbox, "mkdir -m 300 shut").await;
     daemon.client.put_file(&sandbox, "shut/file", "after", durable).await.unwrap();
-    nothing_half_done(daemon, &sandbox).await;
+    no_partial_write_is_left(daemon, &sandbox).await;
 }
 
-/// More than any header list may hold, in every place that a refusal may repeat.
-async fn a_long_name_is_refused_as_a_short_one(daemon: &Daemon) {
+/// Names longer than any header list may be, in every place that an error might repeat.
+async fn a_long_name_is_rejected_like_a_short_one(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
-    let asker = Asker::of(daemon);
+    let api = HttpClient::of(daemon);
     let longest = "%FF/".repeat(2047);
-    // More of them than one connection has calls.
+    // More errors than one connection serves requests.
     for _ in 0..3 {
-        let answer = asker.get(&format!("/v1/sandboxes/{sandbox}/files:stat?path={longest}%FF")).await;
+        let answer = api.get(&format!("/v1/sandboxes/{sandbox}/files:stat?path={longest}%FF")).await;
         answer.refused(ErrorCode::NotFound, "the longest path");
         let answer =
-            asker.get(&format!("/v1/sandboxes/{sandbox}/files:stat?path={}", "%FF".repeat(4095))).await;
+            api.get(&format!("/v1/sandboxes/{sandbox}/files:stat?path={}", "%FF".repeat(4095))).await;
         is_bounded(&answer, ErrorCode::Refused);
     }
     for length in [5_000, 60_000, 200_000] {
-        let upload = asker.with_token("PUT", &format!("/v1/sandboxes/{sandbox}/files:archive?path=to"));
+        let upload = api.with_token("PUT", &format!("/v1/sandboxes/{sandbox}/files:archive?path=to"));
         let answer = Answer::to(upload.body(archive_of_a_long_name(length))).await;
         let facts = is_bounded(&answer, ErrorCode::Refused);
         assert!(facts["member"].as_str().is_some_and(|member| member.starts_with("mm")), "{facts}");
     }
     let long = "x".repeat(300_000);
-    let wish = json!({ "cmd": "true", "env": { format!("{long}="): "" } });
+    let request = json!({ "cmd": "true", "env": { format!("{long}="): "" } });
     is_bounded(
-        &asker.post(&format!("/v1/sandboxes/{sandbox}/commands"), &wish).await,
+        &api.post(&format!("/v1/sandboxes/{sandbox}/commands"), &request).await,
         ErrorCode::InvalidRequest,
     );
-    let wish = json!({ "sessionKey": "chat:2", "runtime": long });
-    is_bounded(&asker.post("/v1/sandboxes", &wish).await, ErrorCode::InvalidRequest);
+    let request = json!({ "sessionKey": "chat:2", "runtime": long });
+    is_bounded(&api.post("/v1/sandboxes", &request).await, ErrorCode::InvalidRequest);
     assert_eq!(daemon.output(&sandbox, "echo alive").await, "alive\n");
 }
 
-/// A refusal that repeats little of what was sent; its facts.
+/// Checks that an error repeats little of the request. Returns its details.
 fn is_bounded(answer: &Answer, code: ErrorCode) -> Value {
     assert!(answer.body.len() < 8 * 1024, "{} bytes", answer.body.len());
     assert!(answer.status < 500, "{}", answer.status);
@@ -67,7 +67,7 @@ fn is_bounded(answer: &Answer, code: ErrorCode) -> Value {
     refused["details"].clone()
 }
 
-/// The name stands in the extension that GNU tar has for long ones, and is no path at all.
+/// The name is in the extension that GNU tar uses for long names, and is not a valid path.
 fn archive_of_a_long_name(length: usize) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     let name = vec![b'm'; length];
@@ -87,43 +87,43 @@ fn archive_of_a_long_name(length: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_found_beneath_a_file() {
+async fn a_path_below_a_file_is_not_found() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     write(&daemon, &sandbox, [file("a.txt", "a")]).await.unwrap();
     daemon.output(&sandbox, "ln -s a.txt link").await;
     for path in ["a.txt/b", "a.txt/b/c", "link/b"] {
         assert_eq!(read(&daemon, &sandbox, path).await.unwrap(), None, "{path}");
-        let asker = Asker::of(&daemon);
+        let api = HttpClient::of(&daemon);
         for route in ["files?path", "files:stat?path", "files:list?path", "files:archive?path"] {
-            let answer = asker.get(&format!("/v1/sandboxes/{sandbox}/{route}={path}")).await;
+            let answer = api.get(&format!("/v1/sandboxes/{sandbox}/{route}={path}")).await;
             answer.refused(ErrorCode::NotFound, &format!("{route} {path}"));
         }
-        let delete = asker.with_token("DELETE", &format!("/v1/sandboxes/{sandbox}/files?path={path}"));
+        let delete = api.with_token("DELETE", &format!("/v1/sandboxes/{sandbox}/files?path={path}"));
         Answer::to(delete).await.refused(ErrorCode::NotFound, path);
-        let wish = json!({ "from": path, "to": "to" });
-        let moved = asker.post(&format!("/v1/sandboxes/{sandbox}/files:move"), &wish).await;
+        let request = json!({ "from": path, "to": "to" });
+        let moved = api.post(&format!("/v1/sandboxes/{sandbox}/files:move"), &request).await;
         moved.refused(ErrorCode::NotFound, path);
-        // What is to be made there cannot be.
-        let put = asker.with_token("PUT", &format!("/v1/sandboxes/{sandbox}/files?path={path}"));
+        // A file that would be created there cannot be.
+        let put = api.with_token("PUT", &format!("/v1/sandboxes/{sandbox}/files?path={path}"));
         Answer::to(put.body("x")).await.refused(ErrorCode::Refused, path);
     }
-    let asker = Asker::of(&daemon);
-    let listed = asker.get(&format!("/v1/sandboxes/{sandbox}/files:list?path=a.txt")).await;
+    let api = HttpClient::of(&daemon);
+    let listed = api.get(&format!("/v1/sandboxes/{sandbox}/files:list?path=a.txt")).await;
     listed.refused(ErrorCode::Refused, "a file is listed");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delete_and_a_read_go_by_the_etag() {
+async fn a_delete_and_a_read_honour_the_etag() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let written = daemon.client.put_file(&sandbox, "file", "content", WriteOptions::default()).await.unwrap();
     let (current, path) =
         (format!("\"{}\"", written.etag), format!("/v1/sandboxes/{sandbox}/files?path=file"));
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let ask = |method: &str, path: &str, etag: &str| {
-        Answer::to(asker.with_token(method, path).header("if-match", etag))
+        Answer::to(api.with_token(method, path).header("if-match", etag))
     };
     for method in ["GET", "DELETE"] {
         ask(method, &path, "\"other\"").await.refused(ErrorCode::PreconditionFailed, method);
@@ -140,17 +140,17 @@ async fn a_delete_and_a_read_go_by_the_etag() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_command_starts_in_a_directory_behind_a_link_of_proc() {
+async fn no_command_starts_in_a_directory_behind_a_proc_link() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "ln -s /proc/1/cwd cwd").await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     for cwd in ["/proc/self/cwd", "/proc/1/root", "/proc/self/root/tmp", "cwd"] {
         let command = json!({ "cmd": "bash", "args": ["-c", "pwd -P"], "cwd": cwd });
-        let started = asker.post(&format!("/v1/sandboxes/{sandbox}/commands"), &command).await;
+        let started = api.post(&format!("/v1/sandboxes/{sandbox}/commands"), &command).await;
         started.refused(ErrorCode::Refused, cwd);
         let terminal = json!({ "cwd": cwd });
-        let opened = asker.post(&format!("/v1/sandboxes/{sandbox}/terminals"), &terminal).await;
+        let opened = api.post(&format!("/v1/sandboxes/{sandbox}/terminals"), &terminal).await;
         opened.refused(ErrorCode::Refused, cwd);
     }
     daemon.stop().await;

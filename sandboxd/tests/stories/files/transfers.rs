@@ -1,5 +1,5 @@
-//! Transfers that go wrong: a client that leaves or stands still, a full disk, a daemon that is killed, files that
-//! change under their readers.
+//! Interrupted transfers: a client that disconnects or stalls, a full disk, a killed daemon, files that change under
+//! their readers.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::files::nothing_half_done;
+use crate::support::files::no_partial_write_is_left;
 use crate::support::harness::{
-    Daemon, DaemonProcess, Home, SOON, free_port, left_out_under_gvisor, outcome, under_gvisor, until,
+    Daemon, DaemonProcess, Home, SOON, free_port, outcome, skipped_under_gvisor, under_gvisor, until,
 };
 use crate::support::http::Wire;
 
@@ -25,7 +25,7 @@ fn zeros(mebibytes: usize) -> Vec<u8> {
     vec![0; mebibytes * MIB]
 }
 
-/// An upload that stands in the middle: its first mebibyte is on its way, and what follows is for the caller to send.
+/// An upload in progress: its first mebibyte is sent, and the caller sends the rest.
 async fn begun(
     client: sandbox_client::Client,
     sandbox: SandboxId,
@@ -39,7 +39,7 @@ async fn begun(
     let task = tokio::spawn(async move {
         client.put_file(&sandbox, "file", upload, WriteOptions::default()).await.map(drop)
     });
-    // Taken, so the first one has been sent.
+    // The channel has taken the second piece, so the first is sent.
     sender.send(Ok(zeros(1).into())).await.unwrap();
     (sender, task)
 }
@@ -47,7 +47,7 @@ async fn begun(
 const STAGED: &str = "find /vercel/sandbox/.staging -type f 2>/dev/null | wc -l";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing() {
+async fn an_upload_interrupted_by_the_client_leaves_nothing() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo before > file").await;
@@ -55,17 +55,17 @@ async fn a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing() {
     until("the upload has begun", || async { daemon.output(&sandbox, STAGED).await == "1\n" }).await;
     sender.send(Err(std::io::ErrorKind::BrokenPipe.into())).await.unwrap();
     assert!(task.await.unwrap().is_err());
-    nothing_half_done(&daemon, &sandbox).await;
+    no_partial_write_is_left(&daemon, &sandbox).await;
     assert_eq!(daemon.output(&sandbox, "cat file; ls").await, "before\nfile\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_is_killed_in_the_middle_of_an_upload_leaves_nothing() {
+async fn an_upload_interrupted_by_a_killed_daemon_leaves_nothing() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     daemon.client.put_file(&sandbox, "file", "before", WriteOptions::default()).await.unwrap();
     let (_sender, task) = begun(daemon.client.clone(), sandbox.clone()).await;
     let staged = |daemon: &DaemonProcess| {
@@ -85,25 +85,25 @@ async fn a_daemon_that_is_killed_in_the_middle_of_an_upload_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quota_that_ends_in_the_middle_of_a_write_keeps_the_old_content() {
+async fn a_write_that_exceeds_the_quota_keeps_the_old_content() {
     if under_gvisor() {
         return;
     }
     let daemon = Daemon::start().await;
     let resources = Resources { disk_mb: Some(64), ..Resources::default() };
-    let wish = CreateSandbox {
+    let request = CreateSandbox {
         session_key: "chat:1".into(),
         resources: Some(resources),
         ..CreateSandbox::default()
     };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     daemon.client.put_file(&sandbox, "file", "before", WriteOptions::default()).await.unwrap();
     let full =
         daemon.client.put_file(&sandbox, "file", zeros(80), WriteOptions::default()).await.unwrap_err();
     assert_eq!(full.code(), Some(ErrorCode::InsufficientStorage), "{full:?}");
     assert_eq!(daemon.client.read_file(&sandbox, "file").await.unwrap().unwrap(), b"before");
-    nothing_half_done(&daemon, &sandbox).await;
-    // No more inodes is no more space.
+    no_partial_write_is_left(&daemon, &sandbox).await;
+    // Running out of inodes is also running out of space.
     let many = "i=0; while : > inode$i; do i=$((i+1)); done 2>/dev/null; ls | wc -l";
     assert!(daemon.output(&sandbox, many).await.trim().parse::<u32>().unwrap() > 1000);
     let full = daemon.client.put_file(&sandbox, "another", "x", WriteOptions::default()).await.unwrap_err();
@@ -115,7 +115,7 @@ async fn a_quota_that_ends_in_the_middle_of_a_write_keeps_the_old_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_who_stand_still_are_in_nobodys_way() {
+async fn stalled_readers_do_not_delay_others() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "head -c 50M /dev/zero > large").await;
@@ -130,10 +130,10 @@ async fn readers_who_stand_still_are_in_nobodys_way() {
     for round in 0..20 {
         let name = format!("small{round}");
         let put = daemon.client.put_file(&sandbox, &name, "1", WriteOptions::default());
-        timeout(SOON, put).await.expect("the put waits for them").unwrap();
+        timeout(SOON, put).await.expect("the upload waits for stalled readers").unwrap();
         timeout(SOON, daemon.client.read_file(&sandbox, &name))
             .await
-            .expect("the read waits for them")
+            .expect("the read waits for stalled readers")
             .unwrap();
     }
     assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
@@ -142,7 +142,7 @@ async fn readers_who_stand_still_are_in_nobodys_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn archives_that_come_slowly_are_in_the_way_of_other_archives_alone() {
+async fn slow_archives_delay_only_other_archives() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo before > file").await;
@@ -155,29 +155,29 @@ async fn archives_that_come_slowly_are_in_the_way_of_other_archives_alone() {
         let (client, sandbox) = (daemon.client.clone(), sandbox.clone());
         let upload = sandbox_client::upload_stream(pieces);
         let task = tokio::spawn(async move { client.unpack_files(&sandbox, "to", upload).await });
-        // The head of a member: enough to begin with.
+        // The head of a member, which is enough to start.
         sender.send(Ok(Bytes::from_static(&[0; 100]))).await.unwrap();
         slow.push((sender, task));
     }
-    // The two that have no place are told so.
-    until("the others are refused", || async {
+    // The two above the limit are rejected.
+    until("the others are rejected", || async {
         slow.iter().filter(|(_, task)| task.is_finished()).count() == 2
     })
     .await;
     let edit = || async {
         let edits = vec![TextEdit { old_text: "before".into(), new_text: "after".into(), replace_all: None }];
         daemon.client.edit_file(&sandbox, &EditFile { path: "file".into(), edits }).await.unwrap();
-        let wish = GrepFiles { query: "after".into(), ..GrepFiles::default() };
-        assert_eq!(daemon.client.grep_files(&sandbox, &wish).await.unwrap().matches.len(), 1);
+        let request = GrepFiles { query: "after".into(), ..GrepFiles::default() };
+        assert_eq!(daemon.client.grep_files(&sandbox, &request).await.unwrap().matches.len(), 1);
     };
-    timeout(Duration::from_secs(5), edit()).await.expect("an upload is in the way");
+    timeout(Duration::from_secs(5), edit()).await.expect("an upload is delayed");
     for (sender, task) in slow {
         drop(sender);
         let refused = task.await.unwrap().unwrap_err();
         let code = refused.code();
         assert!(matches!(code, Some(ErrorCode::CapacityExhausted | ErrorCode::Refused)), "{refused:?}");
     }
-    nothing_half_done(&daemon, &sandbox).await;
+    no_partial_write_is_left(&daemon, &sandbox).await;
     daemon.stop().await;
 }
 
@@ -212,12 +212,12 @@ async fn two_writers_of_one_file_never_tear_it() {
         assert!(writer.await.unwrap() > 5);
     }
     assert_eq!(seen.len(), 2, "{seen:?}");
-    nothing_half_done(&daemon, &sandbox).await;
+    no_partial_write_is_left(&daemon, &sandbox).await;
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_shrinks_while_it_is_read_is_no_whole_file() {
+async fn a_file_that_shrinks_while_it_is_read_is_reported_as_incomplete() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "head -c 100M /dev/zero > file").await;
@@ -239,22 +239,22 @@ async fn a_sandbox_can_be_deleted_while_its_files_are_read_and_written() {
     daemon.output(&sandbox, "head -c 100M /dev/zero > large").await;
     let reading = daemon.client.get_file(&sandbox, "large", None).await.unwrap();
     let (_sender, task) = begun(daemon.client.clone(), sandbox.clone()).await;
-    timeout(SOON, daemon.client.delete(&sandbox)).await.expect("the delete waits for them").unwrap();
+    timeout(SOON, daemon.client.delete(&sandbox)).await.expect("the delete waits for transfers").unwrap();
     assert!(reading.bytes(200 * MIB).await.is_err());
-    assert!(timeout(SOON, task).await.expect("the upload goes on").unwrap().is_err());
+    assert!(timeout(SOON, task).await.expect("the upload does not end").unwrap().is_err());
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_who_stand_still_do_not_fill_a_small_sandbox() {
+async fn stalled_readers_do_not_fill_a_small_sandbox() {
     let daemon = Daemon::start().await;
     let resources = Resources { memory_mb: Some(256), ..Resources::default() };
-    let wish = CreateSandbox {
+    let request = CreateSandbox {
         session_key: "chat:1".into(),
         resources: Some(resources),
         ..CreateSandbox::default()
     };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     daemon.output(&sandbox, "head -c 20M /dev/urandom > large; setsid sleep 300 & echo").await;
     let mut still = Vec::new();
     for path in ["files?path=large", "files:archive?path="].into_iter().cycle().take(240) {
@@ -263,7 +263,7 @@ async fn readers_who_stand_still_do_not_fill_a_small_sandbox() {
         wire.send(b"\r\n").await.unwrap();
         still.push(wire);
     }
-    // Those who get no place are told so within their ten seconds.
+    // Readers above the limit are rejected within their ten seconds.
     let full = daemon.client.pack_files(&sandbox, "", sandbox_client::ArchiveFormat::Tar).await.unwrap_err();
     assert_eq!(full.code(), Some(ErrorCode::CapacityExhausted));
     assert_eq!(daemon.output(&sandbox, "pgrep -c sleep").await, "1\n");
@@ -272,8 +272,8 @@ async fn readers_who_stand_still_do_not_fill_a_small_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_cannot_switch_writing_off() {
-    if left_out_under_gvisor("a rename out of a directory whose mode was changed fails there with EINVAL") {
+async fn a_command_cannot_disable_writing() {
+    if skipped_under_gvisor("a rename out of a directory whose mode was changed fails there with EINVAL") {
         return;
     }
     let daemon = Daemon::start().await;
@@ -293,7 +293,7 @@ async fn a_command_cannot_switch_writing_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_archive_leaves_nothing_that_takes_space() {
+async fn a_rejected_archive_leaves_nothing_that_takes_space() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir to to/z").await;

@@ -1,27 +1,27 @@
-//! Directories: listed in pages, made, moved and removed.
+//! Directories: listed in pages, created, moved and removed.
 
 use sandbox_api::ErrorCode;
 use sandbox_api::files::{FileKind, MoveFile};
 
 use crate::support::harness::{Daemon, over_each_transport};
 
-over_each_transport!(a_list_tells_what_ls_tells, pages_of_a_list_miss_and_repeat_nothing);
+over_each_transport!(a_list_agrees_with_ls, pages_of_a_list_miss_and_repeat_nothing);
 
-async fn a_list_tells_what_ls_tells(daemon: &Daemon) {
+async fn a_list_agrees_with_ls(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     daemon
         .output(&sandbox, "mkdir -p dir/sub; printf 12345 > dir/file; chmod 640 dir/file; touch -d @1000000000 dir/file; ln -s ../etc/passwd dir/link; mkfifo dir/pipe")
         .await;
     let listed = daemon.client.list_files(&sandbox, "dir", 1, 100, None).await.unwrap();
     assert_eq!(listed.next_cursor, None);
-    let told: Vec<_> = listed.entries.iter().map(|entry| (entry.path.as_str(), entry.kind)).collect();
+    let reported: Vec<_> = listed.entries.iter().map(|entry| (entry.path.as_str(), entry.kind)).collect();
     let expected = [
         ("dir/file", FileKind::File),
         ("dir/link", FileKind::Symlink),
         ("dir/pipe", FileKind::Other),
         ("dir/sub", FileKind::Directory),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let file = &listed.entries[0];
     assert_eq!((file.name.as_str(), file.size, file.mode), ("file", 5, 0o640));
     assert_eq!(file.modified_at.as_second(), 1_000_000_000);
@@ -64,7 +64,7 @@ async fn pages_of_a_list_miss_and_repeat_nothing(daemon: &Daemon) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn directories_are_made_moved_and_removed() {
+async fn directories_are_created_moved_and_removed() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
@@ -73,15 +73,15 @@ async fn directories_are_made_moved_and_removed() {
     daemon.output(&sandbox, "echo 1 > a/b/c/one; echo 2 > two").await;
     let sandbox = &sandbox;
     let moved = |from: &str, to: &str, overwrite| {
-        let wish = MoveFile { from: from.into(), to: to.into(), overwrite };
-        async move { client.move_file(sandbox, &wish).await.map_err(|error| error.code().unwrap()) }
+        let request = MoveFile { from: from.into(), to: to.into(), overwrite };
+        async move { client.move_file(sandbox, &request).await.map_err(|error| error.code().unwrap()) }
     };
     assert_eq!(moved("two", "a/b/c/one", None).await, Err(ErrorCode::AlreadyExists));
     moved("two", "a/b/c/one", Some(true)).await.unwrap();
     moved("a/b", "x/y/z", None).await.unwrap();
     assert_eq!(moved("a", "x", Some(true)).await, Err(ErrorCode::WrongState));
-    let wish = MoveFile { from: "a".into(), to: "x".into(), overwrite: Some(true) };
-    let full = client.move_file(sandbox, &wish).await.unwrap_err().to_string();
+    let request = MoveFile { from: "a".into(), to: "x".into(), overwrite: Some(true) };
+    let full = client.move_file(sandbox, &request).await.unwrap_err().to_string();
     assert!(full.contains("is not empty") && !full.contains("recursive"), "{full}");
     assert_eq!(moved("gone", "there", None).await, Err(ErrorCode::NotFound));
     assert_eq!(moved("x", "x/y/inside", None).await, Err(ErrorCode::Refused));
@@ -99,7 +99,7 @@ async fn directories_are_made_moved_and_removed() {
         Some(ErrorCode::InvalidRequest)
     );
     assert_eq!(daemon.output(sandbox, "ls -A").await, "");
-    crate::support::files::nothing_half_done(&daemon, sandbox).await;
+    crate::support::files::no_partial_write_is_left(&daemon, sandbox).await;
     daemon.stop().await;
 }
 
@@ -117,12 +117,12 @@ os.mkdir('wide')
 for i in range(20000):
     os.mkdir(f'wide/{i}') if i % 2 else open(f'wide/{i}', 'w').close()
 os.chmod('wide', 0o555)";
-    let wish = sandbox_api::command::StartCommand {
+    let request = sandbox_api::command::StartCommand {
         cmd: Some("python3".into()),
         args: Some(vec!["-c".into(), deep.into()]),
         ..Default::default()
     };
-    let made = crate::support::harness::outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+    let made = crate::support::harness::outcome(daemon.client.run(&sandbox, &request).await.unwrap()).await;
     assert_eq!(made.exit_code, 0, "{made:?}");
     assert_eq!(daemon.client.delete_file(&sandbox, "deep", true).await.unwrap().removed, 3002);
     assert_eq!(daemon.client.delete_file(&sandbox, "wide", true).await.unwrap().removed, 20_001);

@@ -1,4 +1,4 @@
-//! Watches: what happens is told, and where it cannot be, that is told.
+//! Watches: changes are reported, and so are changes that could not be.
 
 use std::time::Duration;
 
@@ -8,30 +8,31 @@ use sandbox_api::files::WatchRecord;
 use sandbox_client::FileChanges;
 use tokio::time::timeout;
 
-use crate::support::harness::{Daemon, SOON, left_out_under_gvisor, over_each_transport};
+use crate::support::harness::{Daemon, SOON, over_each_transport, skipped_under_gvisor};
 
-over_each_transport!(changes_are_told_as_they_happen);
+over_each_transport!(changes_are_reported_as_they_happen);
 
 async fn next(changes: &mut FileChanges) -> WatchRecord {
-    timeout(SOON, changes.next()).await.expect("nothing is told").expect("it is over").unwrap()
+    timeout(SOON, changes.next()).await.expect("no record comes").expect("the watch has ended").unwrap()
 }
 
-/// Everything up to the record that is wanted. It comes before the first heartbeat, which means that nothing more is to be told.
+/// Everything up to the wanted record. It comes before the first heartbeat, which means that nothing more will be
+/// reported.
 async fn until(changes: &mut FileChanges, wanted: impl Fn(&WatchRecord) -> bool) -> Vec<WatchRecord> {
-    let mut told = Vec::new();
-    while !told.last().is_some_and(&wanted) {
+    let mut reported = Vec::new();
+    while !reported.last().is_some_and(&wanted) {
         let next = next(changes).await;
-        assert_ne!(next, WatchRecord::Heartbeat, "not told, behind {} others", told.len());
-        told.push(next);
+        assert_ne!(next, WatchRecord::Heartbeat, "not reported, behind {} others", reported.len());
+        reported.push(next);
     }
-    told
+    reported
 }
 
 fn created(path: &str) -> WatchRecord {
     WatchRecord::Created { path: path.into(), path_base64: None }
 }
 
-async fn changes_are_told_as_they_happen(daemon: &Daemon) {
+async fn changes_are_reported_as_they_happen(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir -p dir/sub").await;
     let mut changes = daemon.client.watch_files(&sandbox, "dir", true).await.unwrap();
@@ -45,24 +46,25 @@ async fn changes_are_told_as_they_happen(daemon: &Daemon) {
     until(&mut changes, moved).await;
     let deleted =
         |record: &WatchRecord| matches!(record, WatchRecord::Deleted { path, .. } if path == "dir/sub/moved");
-    let told = until(&mut changes, deleted).await;
+    let reported = until(&mut changes, deleted).await;
     assert!(
-        told.iter()
+        reported
+            .iter()
             .any(|record| matches!(record, WatchRecord::Modified { path, .. } if path == "dir/sub/moved")),
-        "{told:?}"
+        "{reported:?}"
     );
-    // A file of ours appears once, under its own name.
+    // A file written by the API appears once, under its own name.
     daemon.client.put_file(&sandbox, "dir/put", "1", Default::default()).await.unwrap();
-    let told = until(&mut changes, |record| *record == created("dir/put")).await;
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported = until(&mut changes, |record| *record == created("dir/put")).await;
+    assert_eq!(reported.len(), 1, "{reported:?}");
     daemon.output(&sandbox, "rm -r dir").await;
     until(&mut changes, |record| *record == WatchRecord::Gone).await;
     assert!(changes.next().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_faster_than_they_are_read_are_told_as_an_overflow() {
-    if left_out_under_gvisor("so many changes take longer there than a command may") {
+async fn changes_that_come_too_fast_are_reported_as_an_overflow() {
+    if skipped_under_gvisor("so many changes take longer there than a command may") {
         return;
     }
     let daemon = Daemon::start().await;
@@ -72,20 +74,21 @@ async fn changes_faster_than_they_are_read_are_told_as_an_overflow() {
     let churn = "import os
 for i in range(120000):
     open(f'{i % 100}-{\"n\" * 200}', 'w').close(); os.remove(f'{i % 100}-{\"n\" * 200}')";
-    let wish = sandbox_api::command::StartCommand {
+    let request = sandbox_api::command::StartCommand {
         cmd: Some("python3".into()),
         args: Some(vec!["-c".into(), churn.into()]),
         ..Default::default()
     };
-    let done = crate::support::harness::outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+    let done = crate::support::harness::outcome(daemon.client.run(&sandbox, &request).await.unwrap()).await;
     assert_eq!(done.exit_code, 0, "{done:?}");
     until(&mut changes, |record| *record == WatchRecord::Overflow).await;
-    // While the backlog lasts there may be no room for the next one either, and that is told as well.
+    // While the backlog lasts, there may be no room for the next change either. That is also reported.
     for turn in 0.. {
         let last = format!("last-{turn}");
         daemon.output(&sandbox, &format!("touch {last}")).await;
-        let is_told = |record: &WatchRecord| *record == created(&last) || *record == WatchRecord::Overflow;
-        if until(&mut changes, is_told).await.last() == Some(&created(&last)) {
+        let is_reported =
+            |record: &WatchRecord| *record == created(&last) || *record == WatchRecord::Overflow;
+        if until(&mut changes, is_reported).await.last() == Some(&created(&last)) {
             break;
         }
     }
@@ -93,13 +96,14 @@ for i in range(120000):
 }
 
 async fn ends_as_lost(mut changes: FileChanges) {
-    let told = timeout(Duration::from_secs(10), until(&mut changes, |record| *record == WatchRecord::Lost));
-    told.await.expect("it goes on");
+    let reported =
+        timeout(Duration::from_secs(10), until(&mut changes, |record| *record == WatchRecord::Lost));
+    reported.await.expect("the watch does not end");
     assert!(changes.next().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_ends_with_its_sandbox_and_has_a_bound() {
+async fn a_watch_ends_with_its_sandbox_and_their_number_is_limited() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let mut watches = Vec::new();
@@ -110,7 +114,7 @@ async fn a_watch_ends_with_its_sandbox_and_has_a_bound() {
     assert_eq!(more.code(), Some(ErrorCode::CapacityExhausted));
     let mut last = watches.pop().unwrap();
     drop(watches);
-    crate::support::harness::until("the others are gone", || async {
+    crate::support::harness::until("the others have ended", || async {
         daemon.client.watch_files(&sandbox, "", false).await.is_ok()
     })
     .await;

@@ -1,4 +1,4 @@
-//! A sandbox at rest: idle, parked, woken, forgotten, and what may not disturb it.
+//! Idle sandboxes: parking, waking, deletion, and activity that prevents parking.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::support::harness::{Daemon, Home, over_each_transport, script, until};
 over_each_transport!(a_parked_sandbox_wakes_with_the_same_id_and_files,);
 
 async fn a_parked_sandbox_wakes_with_the_same_id_and_files(daemon: &Daemon) {
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     daemon.output(&sandbox, "echo kept > file; mkdir -p $TMPDIR; echo cached > $TMPDIR/../cached").await;
     daemon.client.park(&sandbox, false).await.unwrap();
     let parked = daemon.client.get(&sandbox).await.unwrap();
     assert_eq!((parked.state, parked.usage), (SandboxState::Parked, None));
     assert!(parked.expires_at.is_some());
-    // Done already.
+    // Parking again succeeds.
     daemon.client.park(&sandbox, false).await.unwrap();
 
     assert_eq!(daemon.output(&sandbox, "cat file $TMPDIR/../cached").await, "kept\ncached\n");
     assert_eq!(daemon.client.get(&sandbox).await.unwrap().state, SandboxState::Running);
     daemon.client.park(&sandbox, false).await.unwrap();
-    let again = daemon.client.create_or_reconnect(&wish).await.unwrap();
+    let again = daemon.client.create_or_reconnect(&request).await.unwrap();
     assert_eq!((&again.sandbox_id, again.created, again.woken), (&sandbox, false, true));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_runs_keeps_its_sandbox() {
+async fn a_running_command_prevents_parking() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_MAX_CONCURRENT", "1")).await;
     let sandbox = daemon.sandbox("chat:1").await;
     let command = daemon.client.start(&sandbox, &script("sleep 300")).await.unwrap().command_id;
@@ -36,21 +36,23 @@ async fn a_command_that_runs_keeps_its_sandbox() {
     assert_eq!((seen.running_commands, seen.expires_at), (1, None));
     let refused = daemon.client.park(&sandbox, false).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::WrongState));
-    let wish = CreateSandbox { session_key: "chat:2".into(), ..CreateSandbox::default() };
-    let refused = daemon.client.create_or_reconnect(&wish).await.unwrap_err();
+    let request = CreateSandbox { session_key: "chat:2".into(), ..CreateSandbox::default() };
+    let refused = daemon.client.create_or_reconnect(&request).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted));
 
     daemon.client.kill(&sandbox, &command, &Default::default()).await.unwrap();
-    until("the idle one has made room", || async { daemon.client.create_or_reconnect(&wish).await.is_ok() })
-        .await;
+    until("the idle sandbox is parked", || async {
+        daemon.client.create_or_reconnect(&request).await.is_ok()
+    })
+    .await;
     assert_eq!(daemon.client.get(&sandbox).await.unwrap().state, SandboxState::Parked);
-    // And back again: each wake parks the other.
+    // The other way round: each wake parks the other sandbox.
     assert_eq!(daemon.output(&sandbox, "echo back").await, "back\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn force_parks_what_runs() {
+async fn force_parks_a_sandbox_with_a_running_command() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let command = daemon.client.start(&sandbox, &script("sleep 300")).await.unwrap().command_id;
@@ -68,9 +70,9 @@ async fn force_parks_what_runs() {
 async fn an_idle_sandbox_is_parked_and_an_old_workspace_deleted() {
     let home = Home::new().set("SANDBOXD_WORKSPACE_RETENTION_MS", "3000");
     let daemon = Daemon::start_in(home).await;
-    let wish =
+    let request =
         CreateSandbox { session_key: "chat:1".into(), idle_ttl_ms: Some(10_000), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     daemon.client.touch(&sandbox, Some(11_000)).await.unwrap();
     assert_eq!(daemon.client.get(&sandbox).await.unwrap().idle_ttl_ms, 11_000);
     until("it is parked", || async {
@@ -120,7 +122,7 @@ async fn states_of(daemon: &Daemon) -> Vec<(String, SandboxState)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_hands_on_ten_sessions_leave_them_whole() {
+async fn concurrent_requests_on_ten_sessions_leave_them_intact() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_MAX_CONCURRENT", "6")).await;
     let mut hands = Vec::new();
     for hand in 0..20_u64 {
@@ -128,10 +130,10 @@ async fn many_hands_on_ten_sessions_leave_them_whole() {
         hands.push(tokio::spawn(async move {
             for turn in 0..5_u64 {
                 let key = format!("chat:{}", (hand * 7 + turn * 3) % 10);
-                let wish = CreateSandbox { session_key: key, ..CreateSandbox::default() };
-                let Ok(made) = client.create_or_reconnect(&wish).await else { continue };
+                let request = CreateSandbox { session_key: key, ..CreateSandbox::default() };
+                let Ok(made) = client.create_or_reconnect(&request).await else { continue };
                 let id = made.sandbox_id;
-                // Any of these may meet a sandbox that somebody else just took away; none may hang or 500.
+                // Any of these may meet a sandbox that another client just deleted. None may hang or answer 500.
                 let done = match (hand + turn) % 4 {
                     0 => client.park(&id, true).await.map(drop),
                     1 => client.delete(&id).await.map(drop),

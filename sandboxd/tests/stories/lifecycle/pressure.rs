@@ -1,4 +1,4 @@
-//! Much at once, and the world changing behind the daemon's back.
+//! Many requests at once, full limits, and changes behind the daemon's back.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use tokio::time::timeout;
 
 use crate::support::fault_injection::{connect, execute};
 use crate::support::harness::{
-    Collected, Daemon, DaemonProcess, Home, docker, free_port, left_out_under_gvisor, outcome, script, until,
+    Collected, Daemon, DaemonProcess, Home, docker, free_port, outcome, script, skipped_under_gvisor, until,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_waiters_leave_room_to_end_a_command() {
+async fn many_waiting_clients_do_not_block_a_kill() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;
@@ -30,7 +30,7 @@ async fn many_waiters_leave_room_to_end_a_command() {
             tokio::spawn(async move { client.wait(&sandbox, &awaited, None).await })
         })
         .collect();
-    until("those beyond the limit are refused", || async {
+    until("clients above the limit are rejected", || async {
         waits.iter().filter(|wait| wait.is_finished()).count() == 300 - sandboxd::model::limits::MAX_READERS
     })
     .await;
@@ -51,25 +51,25 @@ async fn many_waiters_leave_room_to_end_a_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn old_logs_make_room_for_what_a_crash_must_repeat() {
+async fn old_logs_are_dropped_for_output_that_must_survive_a_crash() {
     let home = Home::new();
     let port = free_port();
     let daemon = DaemonProcess::start(&home, port).await;
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     for _ in 0..5 {
-        let wish = script("head -c 9000000 /dev/zero | tr '\\0' x");
-        let command = daemon.client.start(&sandbox, &wish).await.unwrap().command_id;
+        let request = script("head -c 9000000 /dev/zero | tr '\\0' x");
+        let command = daemon.client.start(&sandbox, &request).await.unwrap().command_id;
         daemon.client.wait(&sandbox, &command, None).await.unwrap();
         let status = daemon.client.inspect(&sandbox, &command).await.unwrap();
         assert!(status.dropped_bytes < 2_000_000, "{} bytes of the newest are gone", status.dropped_bytes);
     }
     let count = 1_500_000;
-    let wish = StartCommand {
+    let request = StartCommand {
         command_id: Some("cmd_printsAfterManyOthers".into()),
         ..script(&format!("seq 1 {count}"))
     };
-    let mut records = daemon.client.run(&sandbox, &wish).await.unwrap();
+    let mut records = daemon.client.run(&sandbox, &request).await.unwrap();
     let mut collected = Collected::default();
     while collected.stdout.len() < 1024 * 1024 {
         collected.take(records.next().await.unwrap().unwrap());
@@ -90,33 +90,33 @@ async fn old_logs_make_room_for_what_a_crash_must_repeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_restarted_by_somebody_else_is_usable_again() {
+async fn a_container_restarted_by_others_is_usable_again() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo kept > file").await;
     let name = format!("remcochat-sandbox-{sandbox}");
-    // Its disk is lent to the engine only when the daemon asks for a start, so this may well fail.
+    // The daemon lends the disk to the engine only for its own starts, so this may fail.
     let _ = docker().await.restart_container(&name, None::<RestartContainerOptions>).await;
     assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_of_a_deleted_sandbox_hears_of_it_at_once() {
+async fn a_reader_of_a_deleted_sandbox_is_notified_at_once() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let mut records = daemon.client.run(&sandbox, &script("echo begun; sleep 60")).await.unwrap();
     while !matches!(records.next().await, Some(Ok(Record::Stdout(_)))) {}
     daemon.client.delete(&sandbox).await.unwrap();
-    // Far below the time an agent may be away.
-    let heard = timeout(Duration::from_secs(3), outcome(records)).await.unwrap();
-    assert_eq!(heard.reason, EndReason::Lost);
+    // Far below the time that an agent may be away.
+    let received = timeout(Duration::from_secs(3), outcome(records)).await.unwrap();
+    assert_eq!(received.reason, EndReason::Lost);
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_hangs_can_be_deleted() {
-    if left_out_under_gvisor("the agent is no process of the host") {
+    if skipped_under_gvisor("the agent is not a process of the host") {
         return;
     }
     let daemon = Daemon::start().await;
@@ -127,7 +127,7 @@ async fn a_sandbox_that_hangs_can_be_deleted() {
     kill_process(Pid::from_raw(i32::try_from(agent).unwrap()).unwrap(), Signal::STOP).unwrap();
     let (client, hung) = (daemon.client.clone(), sandbox.clone());
     let stuck = tokio::spawn(async move { client.start(&hung, &script("true")).await });
-    // Well before the stuck call's own deadline; the engine takes up to ten seconds to kill what is paused.
+    // Well before the stuck call's own deadline. The engine takes up to ten seconds to kill a paused container.
     let bound = sandboxd::model::limits::AGENT_CALL - Duration::from_secs(5);
     timeout(bound, daemon.client.delete(&sandbox)).await.unwrap().unwrap();
     assert!(stuck.await.unwrap().is_err());
@@ -135,7 +135,7 @@ async fn a_sandbox_that_hangs_can_be_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_cut_off_delete_left_is_swept_at_the_next_start() {
+async fn leftovers_of_an_interrupted_delete_are_removed_at_the_next_start() {
     let daemon = Daemon::start().await;
     let (sandbox, kept) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
     let home = daemon.stop().await;
@@ -145,7 +145,7 @@ async fn what_a_cut_off_delete_left_is_swept_at_the_next_start() {
     let options = RemoveContainerOptions { force: true, ..Default::default() };
     let engine = docker().await;
     engine.remove_container(&format!("remcochat-sandbox-{sandbox}"), Some(options)).await.unwrap();
-    // A stranger's volume that only claims to be ours stays.
+    // A foreign volume with our labels but no valid signature stays.
     let stranger = format!("sandboxd-test-{}", home.instance().unwrap().id());
     let label = ("sandboxd.instance".to_owned(), home.instance().unwrap().id().to_owned());
     let request = VolumeCreateRequest {
@@ -170,8 +170,8 @@ async fn what_a_cut_off_delete_left_is_swept_at_the_next_start() {
 async fn files_are_served_while_the_sandbox_is_full_of_processes() {
     let daemon = Daemon::start().await;
     let resources = Some(Resources { pids: Some(64), ..Resources::default() });
-    let wish = CreateSandbox { session_key: "chat:1".into(), resources, ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), resources, ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let filler = "for i in $(seq 200); do sleep 60 2>/dev/null & done; wait";
     daemon.client.start(&sandbox, &script(filler)).await.unwrap();
     let refused = async || match daemon.client.start(&sandbox, &script("true")).await {
@@ -186,12 +186,12 @@ async fn files_are_served_while_the_sandbox_is_full_of_processes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_arguments_are_bounded_and_a_long_script_can_be_looked_at() {
+async fn long_arguments_are_limited_and_a_long_script_can_be_inspected() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let args = Some(vec!["x".repeat(8 * 1024 * 1024); 2]);
-    let wish = StartCommand { cmd: Some("true".into()), args, ..StartCommand::default() };
-    let error = daemon.client.start(&sandbox, &wish).await.unwrap_err();
+    let request = StartCommand { cmd: Some("true".into()), args, ..StartCommand::default() };
+    let error = daemon.client.start(&sandbox, &request).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::TooLarge));
     let long = script(&format!("true #{}", "é".repeat(1024 * 1024)));
     let command = daemon.client.start(&sandbox, &long).await.unwrap().command_id;
@@ -201,25 +201,25 @@ async fn long_arguments_are_bounded_and_a_long_script_can_be_looked_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn asking_again_does_not_undo_that_a_command_is_detached() {
+async fn a_repeated_request_does_not_undo_detached() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish = StartCommand {
+    let request = StartCommand {
         command_id: Some("cmd_detachedFromTheStart".into()),
         detached: Some(true),
         ..script("echo begun; until [ -e go ]; do sleep 0.05; done; echo done")
     };
-    daemon.client.start(&sandbox, &wish).await.unwrap();
+    daemon.client.start(&sandbox, &request).await.unwrap();
     // The id belongs to a detached command, which another request must not end.
-    let again = StartCommand { detached: None, ..wish.clone() };
+    let again = StartCommand { detached: None, ..request.clone() };
     let refused = daemon.client.run(&sandbox, &again).await.map(drop).unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::AlreadyExists), "{refused:?}");
-    let mut records = daemon.client.run(&sandbox, &wish).await.unwrap();
+    let mut records = daemon.client.run(&sandbox, &request).await.unwrap();
     while !matches!(records.next().await, Some(Ok(Record::Stdout(_)))) {}
     drop(records);
     daemon.output(&sandbox, "touch go").await;
     let command = "cmd_detachedFromTheStart".parse().unwrap();
-    let heard = outcome(daemon.client.logs(&sandbox, &command, 0, true).await.unwrap()).await;
-    assert_eq!((heard.text().as_str(), heard.reason), ("begun\ndone\n", EndReason::Exited));
+    let received = outcome(daemon.client.logs(&sandbox, &command, 0, true).await.unwrap()).await;
+    assert_eq!((received.text().as_str(), received.reason), ("begun\ndone\n", EndReason::Exited));
     daemon.stop().await;
 }

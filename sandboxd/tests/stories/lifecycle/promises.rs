@@ -1,5 +1,5 @@
-//! What was promised to a caller holds across rest, death and haste: a command runs once, is not ended by
-//! others, and does not outstay its end.
+//! Guarantees to clients that hold across parking, crashes and concurrent requests: a command runs once, is not ended
+//! by other requests, and does not outlive its end.
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
@@ -12,34 +12,34 @@ use sandboxd::model::layout::container_name;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::harness::{Daemon, TOKEN, docker, left_out_under_gvisor, outcome, script, until};
-use crate::support::http::Asker;
+use crate::support::harness::{Daemon, TOKEN, docker, outcome, script, skipped_under_gvisor, until};
+use crate::support::http::HttpClient;
 use crate::support::processes::stop_agent;
 
-/// Commands that ended, as the metrics count them.
+/// The number of ended commands in the metrics.
 async fn counted(daemon: &Daemon) -> u64 {
-    let told = Asker::of(daemon).get("/metrics").await.body;
-    let told = String::from_utf8(told).unwrap();
+    let reported = HttpClient::of(daemon).get("/metrics").await.body;
+    let reported = String::from_utf8(reported).unwrap();
     let line = |line: &&str| line.starts_with("sandboxd_command_seconds_count{reason=\"exited\"");
-    told.lines().find(line).map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    reported.lines().find(line).map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_id_is_the_same_command_whatever_became_of_its_container() {
+async fn the_same_id_is_the_same_command_after_its_container_is_gone() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish = StartCommand {
+    let request = StartCommand {
         command_id: Some("cmd_charge1234567890".into()),
         ..script("echo charged | tee -a ledger; exit 3")
     };
-    let first = daemon.client.start(&sandbox, &wish).await.unwrap().command_id;
+    let first = daemon.client.start(&sandbox, &request).await.unwrap().command_id;
     let ended = daemon.client.wait(&sandbox, &first, None).await.unwrap();
     assert_eq!((ended.exit_code, ended.reason), (3, EndReason::Exited));
 
     let again = async |when: &str| {
-        let told = daemon.client.start(&sandbox, &wish).await.unwrap();
-        assert_eq!(told.command_id, first, "{when}");
-        let streamed = outcome(daemon.client.run(&sandbox, &wish).await.unwrap()).await;
+        let reported = daemon.client.start(&sandbox, &request).await.unwrap();
+        assert_eq!(reported.command_id, first, "{when}");
+        let streamed = outcome(daemon.client.run(&sandbox, &request).await.unwrap()).await;
         assert_eq!((streamed.exit_code, streamed.reason), (3, EndReason::Exited), "{when}");
         assert_eq!(daemon.client.wait(&sandbox, &first, None).await.unwrap().exit_code, 3, "{when}");
         assert_eq!(daemon.output(&sandbox, "cat ledger").await, "charged\n", "{when}");
@@ -48,11 +48,7 @@ async fn the_same_id_is_the_same_command_whatever_became_of_its_container() {
     assert_eq!(again("at once").await.text(), "charged\n");
     daemon.client.park(&sandbox, false).await.unwrap();
     let streamed = again("after a rest").await;
-    assert_eq!(
-        (streamed.text().as_str(), streamed.dropped_bytes),
-        ("", 8),
-        "its output is gone, and that is told"
-    );
+    assert_eq!((streamed.text().as_str(), streamed.dropped_bytes), ("", 8), "the lost output is reported");
     let kill = docker().await;
     kill.kill_container(&container_name(&sandbox), None::<KillContainerOptions>).await.unwrap();
     until("it is parked", || async {
@@ -65,22 +61,22 @@ async fn the_same_id_is_the_same_command_whatever_became_of_its_container() {
     }
     let before = counted(&daemon).await;
     again("after more commands than an agent keeps").await;
-    // The command that reads the ledger, and no other.
+    // Only the command that reads the ledger.
     assert_eq!(counted(&daemon).await, before + 1);
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parking_ends_no_command_whose_start_was_answered() {
+async fn parking_ends_no_acknowledged_command() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let wish = StartCommand { detached: Some(true), ..script("sleep 60") };
+    let request = StartCommand { detached: Some(true), ..script("sleep 60") };
     for round in 0..25_u64 {
         let park = async {
             tokio::time::sleep(std::time::Duration::from_micros(round * 150)).await;
             daemon.client.park(&sandbox, false).await
         };
-        let (started, parked) = tokio::join!(daemon.client.start(&sandbox, &wish), park);
+        let (started, parked) = tokio::join!(daemon.client.start(&sandbox, &request), park);
         let command = started.unwrap().command_id;
         let seen = daemon.client.inspect(&sandbox, &command).await.unwrap();
         assert_eq!(seen.reason, None, "round {round}: {seen:?}, and parking answered {parked:?}");
@@ -89,8 +85,8 @@ async fn parking_ends_no_command_whose_start_was_answered() {
     daemon.stop().await;
 }
 
-/// Asks for a stream and never reads it.
-async fn a_reader_that_reads_nothing(daemon: &Daemon, sandbox: &SandboxId) -> TcpStream {
+/// Requests a stream and never reads it.
+async fn stalled_reader(daemon: &Daemon, sandbox: &SandboxId) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let address = daemon.base.strip_prefix("http://").unwrap();
@@ -106,31 +102,31 @@ async fn a_reader_that_reads_nothing(daemon: &Daemon, sandbox: &SandboxId) -> Tc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_reads_nothing_does_not_hide_the_end() {
+async fn a_stalled_reader_does_not_delay_the_recorded_end() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    let reader = a_reader_that_reads_nothing(&daemon, &sandbox).await;
+    let reader = stalled_reader(&daemon, &sandbox).await;
     until("the command runs", || async { daemon.client.get(&sandbox).await.unwrap().running_commands == 1 })
         .await;
-    until("its end is written down", || async {
+    until("its end is recorded", || async {
         let commands = daemon.client.commands(&sandbox, 1).await.unwrap().commands;
         commands.first().is_some_and(|command| command.reason == Some(EndReason::Timeout))
     })
     .await;
-    // It is still connected, and nothing runs.
+    // The reader is still connected, and no command runs.
     daemon.client.park(&sandbox, false).await.unwrap();
     drop(reader);
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parking_a_sandbox_that_hangs_says_that_it_does_not_answer() {
-    if left_out_under_gvisor("the agent is no process of the host") {
+async fn parking_a_sandbox_that_hangs_reports_that_it_does_not_respond() {
+    if skipped_under_gvisor("the agent is not a process of the host") {
         return;
     }
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    // A container that is paused would be let go on at once.
+    // A paused container would be resumed at once.
     stop_agent(&sandbox).await;
     let refused = daemon.client.park(&sandbox, false).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::Unavailable), "{refused:?}");
@@ -140,7 +136,7 @@ async fn parking_a_sandbox_that_hangs_says_that_it_does_not_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strangers_container_with_a_sandboxs_name_is_left_alone() {
+async fn a_foreign_container_with_a_sandboxs_name_is_not_touched() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo kept > file").await;
@@ -168,7 +164,7 @@ async fn a_strangers_container_with_a_sandboxs_name_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_may_run_fewer_than_run_parks_the_idle_ones() {
+async fn a_daemon_with_a_lower_limit_parks_idle_sandboxes() {
     let daemon = Daemon::start().await;
     let busy = daemon.sandbox("chat:busy").await;
     let command = daemon.client.start(&busy, &script("sleep 300")).await.unwrap().command_id;
@@ -187,7 +183,7 @@ async fn a_daemon_that_may_run_fewer_than_run_parks_the_idle_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandboxes_can_be_deleted_where_their_disks_cannot_be_used() {
+async fn sandboxes_with_unusable_disks_can_be_deleted() {
     let daemon = Daemon::start().await;
     let (runs, parked) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
     daemon.client.park(&parked, false).await.unwrap();
@@ -195,7 +191,7 @@ async fn sandboxes_can_be_deleted_where_their_disks_cannot_be_used() {
     for sandbox in [&runs, &parked] {
         daemon.client.delete(sandbox).await.unwrap();
     }
-    let wish = CreateSandbox { session_key: "chat:2".into(), ..CreateSandbox::default() };
-    assert!(daemon.client.create_or_reconnect(&wish).await.unwrap().created);
+    let request = CreateSandbox { session_key: "chat:2".into(), ..CreateSandbox::default() };
+    assert!(daemon.client.create_or_reconnect(&request).await.unwrap().created);
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Requests of every kind that meet a delete or a park.
+//! Requests of every kind during a delete or a park.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,28 +13,28 @@ use sandbox_client::{Client, Error, TerminalEvent, WriteOptions, upload_stream};
 use serde_json::json;
 
 use crate::support::harness::{Daemon, script};
-use crate::support::http::Asker;
+use crate::support::http::HttpClient;
 use crate::support::visitor::{link, node, sandbox_with_port, serve, visit};
 
-/// Rounds of each race. Each asks for everything several times.
+/// Rounds of each race. Each sends every request several times.
 const ROUNDS: usize = 4;
 
-/// Askers side by side.
+/// Concurrent clients.
 const ASKERS: usize = 4;
 
-/// Between two pieces of a body.
+/// Pause between two pieces of a body.
 const PIECE: Duration = Duration::from_millis(20);
 
-/// What must not come out of a race.
+/// An unexpected result of a race, if any.
 fn wrong(what: &str, error: &Error) -> Option<String> {
     let code = error.code();
     let fine = matches!(code, Some(ErrorCode::NotFound | ErrorCode::WrongState));
     (!fine).then(|| format!("{what}: {code:?} {error}"))
 }
 
-/// Asks for everything until it is told to stop; what went wrong.
-async fn ask_for_everything(daemon: &Daemon, id: &SandboxId, stop: &AtomicBool) -> Vec<String> {
-    let (client, asker) = (&daemon.client, Asker::of(daemon));
+/// Sends every kind of request until `stop` is set. Returns the unexpected results.
+async fn send_all_requests(daemon: &Daemon, id: &SandboxId, stop: &AtomicBool) -> Vec<String> {
+    let (client, api) = (&daemon.client, HttpClient::of(daemon));
     let mut faults = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let mut note = |what: &str, answer: Result<(), Error>| {
@@ -58,7 +58,7 @@ async fn ask_for_everything(daemon: &Daemon, id: &SandboxId, stop: &AtomicBool) 
             "network/denials",
         ];
         for path in reads {
-            let answer = asker.get(&format!("/v1/sandboxes/{id}/{path}")).await;
+            let answer = api.get(&format!("/v1/sandboxes/{id}/{path}")).await;
             if answer.status >= 500 {
                 faults.push(format!("{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body)));
             }
@@ -71,7 +71,7 @@ async fn ask_for_everything(daemon: &Daemon, id: &SandboxId, stop: &AtomicBool) 
             ("commands:batch", json!({ "commands": [{ "script": "true" }] })),
         ];
         for (path, body) in acts {
-            let answer = asker.post(&format!("/v1/sandboxes/{id}/{path}"), &body).await;
+            let answer = api.post(&format!("/v1/sandboxes/{id}/{path}"), &body).await;
             if answer.status >= 500 {
                 faults.push(format!("{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body)));
             }
@@ -106,7 +106,7 @@ async fn terminals(client: &Client, id: &SandboxId) -> Result<(), Error> {
     client.close_terminal(id, &terminal).await.map(drop)
 }
 
-/// Looks at a terminal until it shows something. What is cut by the park or the delete then was no answer.
+/// Attaches to a terminal until it shows something. A connection closed by the park or the delete is not an error.
 async fn attach(client: &Client, id: &SandboxId) -> Result<(), Error> {
     let terminal = client.open_terminal(id, &OpenTerminal::default()).await?.terminal_id;
     let (mut events, mut keyboard) = client.attach_terminal(id, &terminal).await?;
@@ -119,18 +119,18 @@ async fn attach(client: &Client, id: &SandboxId) -> Result<(), Error> {
     client.close_terminal(id, &terminal).await.map(drop)
 }
 
-/// What is sent as a body, in pieces.
+/// A request body, sent in pieces.
 fn pieces() -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
     stream::iter(0..4).then(async |piece| {
-        // A body that is on its way for a while is what is to be met.
+        // The body takes a while, so that the park or the delete happens during it.
         tokio::time::sleep(PIECE).await;
         Ok(Bytes::from(format!("{piece}")))
     })
 }
 
 async fn stdin(client: &Client, id: &SandboxId) -> Result<(), Error> {
-    let wish = StartCommand { open_stdin: Some(true), ..script("cat") };
-    let command = client.start(id, &wish).await?.command_id;
+    let request = StartCommand { open_stdin: Some(true), ..script("cat") };
+    let command = client.start(id, &request).await?.command_id;
     client.stream_stdin(id, &command, pieces(), true).await.map(drop)
 }
 
@@ -138,9 +138,9 @@ async fn upload(client: &Client, id: &SandboxId) -> Result<(), Error> {
     client.put_file(id, "uploaded", upload_stream(pieces()), WriteOptions::default()).await.map(drop)
 }
 
-/// Visits a preview until it is told to stop; what a visitor must not be told. A park ends the server, so that nothing
-/// listens behind it, and a delete ends the link.
-async fn visit_all_the_time(url: &str, stop: &AtomicBool) -> Vec<String> {
+/// Visits a preview until `stop` is set. Returns the unexpected responses. A park ends the server, so that nothing
+/// listens, and a delete ends the link.
+async fn visit_continuously(url: &str, stop: &AtomicBool) -> Vec<String> {
     let mut faults = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let seen = visit(url).await;
@@ -165,14 +165,14 @@ async fn race(delete: bool) {
         serve(&daemon, &id, &node("res.end('a page')")).await;
         let url = link(&daemon, &id).await;
         let stop = Arc::new(AtomicBool::new(false));
-        let mut askers: Vec<_> = (0..ASKERS)
+        let mut clients: Vec<_> = (0..ASKERS)
             .map(|_| {
                 let (daemon, id, stop) = (Arc::clone(&daemon), id.clone(), Arc::clone(&stop));
-                tokio::spawn(async move { ask_for_everything(&daemon, &id, &stop).await })
+                tokio::spawn(async move { send_all_requests(&daemon, &id, &stop).await })
             })
             .collect();
-        let told = Arc::clone(&stop);
-        askers.push(tokio::spawn(async move { visit_all_the_time(&url, &told).await }));
+        let reported = Arc::clone(&stop);
+        clients.push(tokio::spawn(async move { visit_continuously(&url, &reported).await }));
         daemon.output(&id, "true").await;
         if delete {
             daemon.client.delete(&id).await.unwrap();
@@ -183,8 +183,8 @@ async fn race(delete: bool) {
             }
         }
         stop.store(true, Ordering::Relaxed);
-        for asker in askers {
-            faults.extend(asker.await.unwrap());
+        for api in clients {
+            faults.extend(api.await.unwrap());
         }
         daemon.client.delete(&id).await.unwrap();
     }
@@ -192,11 +192,11 @@ async fn race(delete: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_meet_a_delete_are_told_that_the_sandbox_is_gone() {
+async fn requests_during_a_delete_report_that_the_sandbox_is_gone() {
     race(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_meet_a_park_are_served_by_the_woken_sandbox() {
+async fn requests_during_a_park_are_served_by_the_woken_sandbox() {
     race(false).await;
 }

@@ -1,4 +1,4 @@
-//! A sandbox's life: made once, found again, restarted, deleted, and taken back by the next daemon.
+//! The life of a sandbox: created once, found again, restarted, deleted, and restored by the next daemon.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ use crate::support::harness::{Daemon, docker, outcome, over_each_transport, scri
 
 over_each_transport!(
     twenty_creates_of_one_session_make_one_sandbox,
-    a_container_that_was_killed_comes_back_with_its_files,
+    a_killed_container_restarts_with_its_files,
 );
 
 async fn twenty_creates_of_one_session_make_one_sandbox(daemon: &Daemon) {
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let creates = (0..20).map(|_| daemon.client.create_or_reconnect(&wish));
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let creates = (0..20).map(|_| daemon.client.create_or_reconnect(&request));
     let answers: Vec<_> = futures::future::join_all(creates).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers.iter().filter(|answer| answer.created).count(), 1);
     assert!(answers.iter().all(|answer| answer.sandbox_id == answers[0].sandbox_id));
     assert_eq!(containers_of(daemon).await.len(), 1);
 }
 
-async fn a_container_that_was_killed_comes_back_with_its_files(daemon: &Daemon) {
+async fn a_killed_container_restarts_with_its_files(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo kept > file").await;
     let records = daemon.client.run(&sandbox, &script("echo begun; sleep 60")).await.unwrap();
@@ -32,17 +32,17 @@ async fn a_container_that_was_killed_comes_back_with_its_files(daemon: &Daemon) 
         let name = format!("remcochat-sandbox-{sandbox}");
         docker().await.kill_container(&name, None::<KillContainerOptions>).await.unwrap();
     };
-    let (heard, ()) = tokio::join!(outcome(records), killed);
-    assert_eq!(heard.reason, EndReason::Lost);
+    let (received, ()) = tokio::join!(outcome(records), killed);
+    assert_eq!(received.reason, EndReason::Lost);
 
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let again = daemon.client.create_or_reconnect(&wish).await.unwrap();
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let again = daemon.client.create_or_reconnect(&request).await.unwrap();
     assert_eq!((&again.sandbox_id, again.created, again.woken), (&sandbox, false, true));
     assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_daemon_takes_the_sandboxes_back() {
+async fn the_next_daemon_restores_the_sandboxes() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo kept > file").await;
@@ -59,14 +59,14 @@ async fn the_next_daemon_takes_the_sandboxes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_signed_by_us_is_taken_back() {
+async fn only_containers_with_our_signature_are_restored() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let name = format!("remcochat-sandbox-{sandbox}");
     let labels = docker().await.inspect_container(&name, None).await.unwrap().config.unwrap().labels.unwrap();
     let home = daemon.stop().await;
 
-    // A neighbour copies our labels, signature and all, and one of them changes the session.
+    // Another program copies our labels, including the signature, and one copy changes the session.
     let forged = "sandboxd-test-forged-labels";
     let other: SandboxId = SandboxId::random().unwrap();
     let changed = [("remcochat.sessionKey", "chat:stolen"), ("remcochat.sandboxId", other.as_str())];
@@ -84,16 +84,16 @@ async fn only_what_is_signed_by_us_is_taken_back() {
     let daemon = Daemon::start_in(home).await;
     assert_eq!(daemon.output(&sandbox, "echo mine").await, "mine\n");
     assert_ne!(daemon.sandbox("chat:stolen").await, other);
-    // Not ours to remove either.
+    // It is not removed either.
     assert!(docker().await.inspect_container(forged, None).await.is_ok());
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_half_started_container_is_made_anew() {
+async fn a_partly_created_container_is_recreated() {
     let daemon = Daemon::start().await;
-    let wish = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     daemon.output(&sandbox, "echo kept > file").await;
     let name = format!("remcochat-sandbox-{sandbox}");
     let engine = docker().await;
@@ -109,20 +109,20 @@ async fn a_half_started_container_is_made_anew() {
 
     let daemon = Daemon::start_in(home).await;
     assert_eq!(containers_of(&daemon).await, Vec::<String>::new());
-    let found = daemon.client.create_or_reconnect(&wish).await.unwrap();
+    let found = daemon.client.create_or_reconnect(&request).await.unwrap();
     assert_eq!((&found.sandbox_id, found.created, found.woken), (&sandbox, false, true));
     assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_sandbox_is_gone_for_its_readers_too() {
+async fn a_deleted_sandbox_is_gone_for_its_readers() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let records = daemon.client.run(&sandbox, &script("echo begun; sleep 60")).await.unwrap();
-    let (heard, deleted) = tokio::join!(outcome(records), daemon.client.delete(&sandbox));
+    let (received, deleted) = tokio::join!(outcome(records), daemon.client.delete(&sandbox));
     deleted.unwrap();
-    assert_eq!((heard.reason, heard.exit_code), (EndReason::Lost, 137));
+    assert_eq!((received.reason, received.exit_code), (EndReason::Lost, 137));
     let error = daemon.client.run(&sandbox, &script("true")).await.map(drop).unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::NotFound));
     until("nothing of it is left", || async { containers_of(&daemon).await.is_empty() }).await;
@@ -131,24 +131,24 @@ async fn a_deleted_sandbox_is_gone_for_its_readers_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wishes_a_sandbox_does_not_follow_are_listed() {
+async fn options_that_an_existing_sandbox_ignores_are_listed() {
     let daemon = Daemon::start().await;
     let network = |mode: &str| Some(Network { mode: Some(mode.into()), allow: None });
-    let wish =
+    let request =
         |mode| CreateSandbox { session_key: "chat:1".into(), network: network(mode), ..Default::default() };
-    let made = daemon.client.create_or_reconnect(&wish("none")).await.unwrap();
+    let made = daemon.client.create_or_reconnect(&request("none")).await.unwrap();
     assert_eq!((made.created, made.ignored.as_slice()), (true, &[][..]));
-    let wish =
-        CreateSandbox { runtime: Some("python3.13".into()), ports: Some(vec![3000]), ..wish("allowlist") };
-    let found = daemon.client.create_or_reconnect(&wish).await.unwrap();
+    let request =
+        CreateSandbox { runtime: Some("python3.13".into()), ports: Some(vec![3000]), ..request("allowlist") };
+    let found = daemon.client.create_or_reconnect(&request).await.unwrap();
     assert_eq!((found.created, found.ignored), (false, vec!["runtime".to_owned()]));
     let followed = daemon.client.get(&made.sandbox_id).await.unwrap();
-    assert_eq!(followed.ports, [3000], "ports do follow");
-    assert_eq!(followed.network.mode.as_deref(), Some("allowlist"), "and so does the network");
+    assert_eq!(followed.ports, [3000], "ports are updated");
+    assert_eq!(followed.network.mode.as_deref(), Some("allowlist"), "the network is updated");
     daemon.stop().await;
 }
 
-/// Names of the sandboxes' containers this daemon has on the engine.
+/// Names of this daemon's sandbox containers on the engine.
 async fn containers_of(daemon: &Daemon) -> Vec<String> {
     let label = format!("sandboxd.instance={}", daemon.home.instance().unwrap().id());
     let options = bollard::query_parameters::ListContainersOptions {

@@ -7,7 +7,7 @@ use sandbox_api::{ErrorCode, SandboxId};
 
 use crate::support::harness::{Daemon, Home};
 use crate::support::host_view::HostView;
-use crate::support::limits::{MIB, Scene, errno, told};
+use crate::support::limits::{MIB, Scene, errno, value_of};
 
 const DISK_MB: u64 = 64;
 
@@ -19,7 +19,7 @@ async fn can_write(daemon: &Daemon, sandbox: &SandboxId) {
     assert_eq!(daemon.output(sandbox, "echo written > probe; cat probe; rm probe").await, "written\n");
 }
 
-/// Writes until it is refused, in files that are each within the limit of one file.
+/// Writes until an error, in files that are each within the limit of one file.
 const WRITE: &str = "
 import os
 size = 0
@@ -38,9 +38,9 @@ async fn a_workspace_ends_at_its_quota() {
     let scene = Scene::with(small_disk()).await;
     let client = &scene.daemon.client;
     let said = scene.attack("writing to the end", scene.python(WRITE)).await;
-    let written: u64 = told(&said, "bytes");
+    let written: u64 = value_of(&said, "bytes");
     assert!((50 * MIB..DISK_MB * MIB).contains(&written), "{written}");
-    assert_eq!(told::<i32>(&said, "errno"), errno::ENOSPC);
+    assert_eq!(value_of::<i32>(&said, "errno"), errno::ENOSPC);
 
     let seen = scene.attacker_now().await;
     assert_eq!(seen.posture.unwrap().disk_quota_bytes, Some(DISK_MB * MIB));
@@ -59,7 +59,7 @@ async fn a_workspace_ends_at_its_quota() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_are_deleted_and_open_count() {
+async fn deleted_but_open_files_count() {
     let scene = Scene::with(small_disk()).await;
     let program = "
 import os
@@ -80,8 +80,11 @@ except OSError as error:
     print('more', error.errno)
 ";
     let said = scene.attack("deleted and open", scene.python(program)).await;
-    assert!(told::<u64>(&said, "bytes") < DISK_MB * MIB, "{said}");
-    assert_eq!((told::<i32>(&said, "errno"), told::<i32>(&said, "more")), (errno::ENOSPC, errno::ENOSPC));
+    assert!(value_of::<u64>(&said, "bytes") < DISK_MB * MIB, "{said}");
+    assert_eq!(
+        (value_of::<i32>(&said, "errno"), value_of::<i32>(&said, "more")),
+        (errno::ENOSPC, errno::ENOSPC)
+    );
     can_write(&scene.daemon, &scene.attacker).await;
     scene.end().await;
 }
@@ -103,15 +106,15 @@ except OSError as error:
 print('free', os.statvfs('.').f_ffree)
 ";
     let said = scene.attack("empty files", scene.python(program)).await;
-    let files: u64 = told(&said, "files");
+    let files: u64 = value_of(&said, "files");
     assert!((7000..10_000).contains(&files), "{files}");
-    assert_eq!((told::<i32>(&said, "errno"), told::<u64>(&said, "free")), (errno::ENOSPC, 0));
+    assert_eq!((value_of::<i32>(&said, "errno"), value_of::<u64>(&said, "free")), (errno::ENOSPC, 0));
     scene.daemon.output(&scene.attacker, "rm -r many").await;
     can_write(&scene.daemon, &scene.attacker).await;
     scene.end().await;
 }
 
-/// Asks for files that are larger than any may be.
+/// Creates files larger than the limit.
 const TOO_LARGE: &str = "
 import os
 with open('sparse', 'wb') as file:
@@ -128,16 +131,16 @@ print('size', os.stat('sparse').st_size)
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_file_is_larger_than_the_disk_not_even_a_hole() {
+async fn no_file_is_larger_than_the_disk_not_even_a_sparse_one() {
     for quota in ["required", "off"] {
         let daemon = Daemon::start_in(Home::new().set("SANDBOXD_DISK_QUOTA", quota)).await;
         let scene = Scene::on(daemon, small_disk()).await;
         let said = scene.attack(&format!("sparse files, quota {quota}"), scene.python(TOO_LARGE)).await;
         for way in ["truncate", "fallocate", "write"] {
-            assert_eq!(told::<i32>(&said, way), errno::EFBIG, "{way}");
+            assert_eq!(value_of::<i32>(&said, way), errno::EFBIG, "{way}");
         }
-        assert_eq!(told::<u64>(&said, "size"), 0);
-        // A program that does not ignore the kernel's signal dies of it.
+        assert_eq!(value_of::<u64>(&said, "size"), 0);
+        // The kernel's signal ends a program that does not ignore it.
         let outcome = scene.run("truncate -s 1T sparse").await;
         assert_eq!((outcome.exit_code, outcome.reason), (153, EndReason::Killed), "{outcome:?}");
         let most = DISK_MB * MIB;

@@ -1,10 +1,10 @@
-//! Open files, and what the kernel counts for each user: watches, queues. And that nothing dumps core.
+//! Open files, and what the kernel counts per user: watches and queues. Also core dumps, which are off.
 
 use sandbox_api::sandbox::Resources;
 
 use crate::support::harness::{script, until};
 use crate::support::host_view::HostView;
-use crate::support::limits::{Scene, errno, python, told};
+use crate::support::limits::{Scene, errno, python, value_of};
 
 const OPEN_FILES: u64 = 4096;
 
@@ -26,14 +26,14 @@ except ValueError as error:
     print('raise', error)
 ";
     let said = scene.attack("open files", scene.python(program)).await;
-    assert_eq!(told::<u64>(&said, "last"), OPEN_FILES - 1);
-    assert_eq!(told::<i32>(&said, "errno"), errno::EMFILE);
+    assert_eq!(value_of::<u64>(&said, "last"), OPEN_FILES - 1);
+    assert_eq!(value_of::<i32>(&said, "errno"), errno::EMFILE);
     assert!(said.contains("raise not allowed"), "{said}");
     assert_eq!(HostView::of(&scene.attacker).await.limit("Max open files"), (OPEN_FILES, OPEN_FILES));
     scene.end().await;
 }
 
-/// Makes inotify instances until there are no more, and then watches until there are no more.
+/// Creates inotify instances until there are no more, and then watches until there are no more.
 const WATCH: &str = "
 import ctypes, os, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -75,25 +75,25 @@ print('watch', libc.inotify_add_watch(instance, b'/usr', 2))
 ";
     let attack = async {
         let client = &scene.daemon.client;
-        let wish = script(&python(WATCH).replacen("<<'END'", "<<'END' > said", 1));
-        let command = client.start(&scene.attacker, &wish).await.unwrap().command_id;
+        let request = script(&python(WATCH).replacen("<<'END'", "<<'END' > said", 1));
+        let command = client.start(&scene.attacker, &request).await.unwrap().command_id;
         let is_full = async || scene.run("grep -q ready said").await.exit_code == 0;
         let is_over = async || client.inspect(&scene.attacker, &command).await.unwrap().ended_at.is_some();
-        until("it has all", || async { is_full().await || is_over().await }).await;
-        // While the attacker holds everything its user may have.
+        until("the attacker has all watches", || async { is_full().await || is_over().await }).await;
+        // The attacker still holds everything that its user may have.
         let neighbour = scene.daemon.output(&scene.bystander, &python(neighbours)).await;
-        assert!(!is_over().await, "it was over too soon to prove anything");
+        assert!(!is_over().await, "the attacker ended too soon");
         scene.run("touch go").await;
         client.wait(&scene.attacker, &command, None).await.unwrap();
         (neighbour, scene.daemon.output(&scene.attacker, "cat said").await)
     };
     let (neighbour, said) = scene.attack("inotify instances and watches", attack).await;
     assert_eq!(neighbour, "watch 1\n");
-    let (instances, watches): (u64, u64) = (told(&said, "instances"), told(&said, "watches"));
+    let (instances, watches): (u64, u64) = (value_of(&said, "instances"), value_of(&said, "watches"));
     println!("limits | {instances} inotify instances and {watches} watches for one user");
     assert!(instances <= most && instances > 0);
-    assert_eq!(told::<i32>(&said, "instances-errno"), errno::EMFILE);
-    assert_eq!(told::<i32>(&said, "watches-errno"), errno::ENOSPC);
+    assert_eq!(value_of::<i32>(&said, "instances-errno"), errno::EMFILE);
+    assert_eq!(value_of::<i32>(&said, "watches-errno"), errno::ENOSPC);
     scene.end().await;
 }
 
@@ -107,7 +107,7 @@ print('queue', libc.mq_open(b'/queue', 0o102, 0o600, None))
 print('errno', ctypes.get_errno())
 ";
     let said = scene.attack("message queues", scene.python(program)).await;
-    assert_eq!((told::<i32>(&said, "queue"), told::<i32>(&said, "errno")), (-1, errno::EMFILE));
+    assert_eq!((value_of::<i32>(&said, "queue"), value_of::<i32>(&said, "errno")), (-1, errno::EMFILE));
     assert_eq!(HostView::of(&scene.attacker).await.limit("Max msgqueue size"), (0, 0));
     scene.end().await;
 }

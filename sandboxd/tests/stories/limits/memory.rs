@@ -1,14 +1,14 @@
-//! Memory: what a sandbox gets, and how its commands end that want more.
+//! Memory: the size that a sandbox gets, and the end of commands that exceed it.
 
 use sandbox_api::command::EndReason;
 
 use crate::support::harness::script;
 use crate::support::host_view::HostView;
 use crate::support::limits::{HOG, MEMORY_MB, small};
-use crate::support::limits::{MIB, Scene, errno, told};
+use crate::support::limits::{MIB, Scene, errno, value_of};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_wants_too_much_memory_ends_as_oom() {
+async fn a_command_that_exceeds_the_memory_limit_ends_as_oom() {
     let scene = Scene::with(small()).await;
     let host = HostView::of(&scene.attacker).await;
     let before = host.oom_kills();
@@ -16,7 +16,7 @@ async fn a_command_that_wants_too_much_memory_ends_as_oom() {
     assert_eq!((hog.exit_code, hog.reason, hog.signal.as_deref()), (137, EndReason::Oom, Some("SIGKILL")));
     assert_eq!(host.oom_kills(), before + 1);
 
-    // Nobody reads this one's stream; its end is told in three other ways.
+    // This command has no reader. Its end is reported in three other ways.
     let client = &scene.daemon.client;
     let command = client.start(&scene.attacker, &script(HOG)).await.unwrap().command_id;
     let ended = client.wait(&scene.attacker, &command, None).await.unwrap();
@@ -29,7 +29,7 @@ async fn a_command_that_wants_too_much_memory_ends_as_oom() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_numbers_are_those_of_the_cgroup_and_there_is_no_swap() {
+async fn reported_memory_matches_the_cgroup_and_there_is_no_swap() {
     let scene = Scene::with(small()).await;
     let posture = scene.attacker_now().await.posture.unwrap();
     let limit = (MEMORY_MB * MIB) as i64;
@@ -42,7 +42,7 @@ async fn the_numbers_are_those_of_the_cgroup_and_there_is_no_swap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shell_hears_of_its_childs_death_and_goes_on() {
+async fn a_shell_continues_after_its_childs_oom_death() {
     let scene = Scene::with(small()).await;
     let attack = async {
         (
@@ -50,19 +50,19 @@ async fn a_shell_hears_of_its_childs_death_and_goes_on() {
             scene.run(&format!("{HOG} & wait $!; exit $?")).await,
         )
     };
-    let (goes_on, passes_on) = scene.attack("a shell's child", attack).await;
-    assert_eq!((goes_on.exit_code, goes_on.reason), (0, EndReason::Exited));
-    assert_eq!(goes_on.text(), "after 137\n");
+    let (continues, passes_on) = scene.attack("a shell's child", attack).await;
+    assert_eq!((continues.exit_code, continues.reason), (0, EndReason::Exited));
+    assert_eq!(continues.text(), "after 137\n");
     assert_eq!((passes_on.exit_code, passes_on.reason), (137, EndReason::Oom));
     assert_eq!(passes_on.signal, None);
     scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_small_processes_are_held_to_the_same_limit() {
+async fn many_small_processes_share_the_same_limit() {
     let scene = Scene::with(small()).await;
     let host = HostView::of(&scene.attacker).await;
-    // Those that live hold their memory until all of them have it or are dead.
+    // Processes that survive hold their memory until every process has its memory or has been killed.
     let many =
         "hold='import os, sys, time; held = bytearray(8 << 20); open(\"held-\" + sys.argv[1], \"w\").close()
 while not os.path.exists(\"go\"): time.sleep(0.05)'; \
@@ -95,7 +95,7 @@ print('all', libc.mlockall(3), ctypes.get_errno())
     let said = scene.attack("locked memory", scene.python(program)).await;
     assert!(said.contains(&format!("locked {} 0 0\n", 32 << 10)), "{said}");
     assert!(said.contains(&format!("locked {} -1 {}\n", 1 << 20, errno::ENOMEM)), "{said}");
-    assert!(told::<String>(&said, "all").starts_with("-1"), "{said}");
+    assert!(value_of::<String>(&said, "all").starts_with("-1"), "{said}");
     assert_eq!(HostView::of(&scene.attacker).await.limit("Max locked memory"), (64 << 10, 64 << 10));
     scene.end().await;
 }

@@ -1,8 +1,6 @@
-//! Limits that hold: each is run against from inside of a sandbox while a neighbour goes on working.
-//!
-//! A story asserts what the attacker gets to see, that the limit's number is the one `posture` tells and the
-//! host's own files have, and that attacker and neighbour are as good as before. How long the neighbour's
-//! commands take meanwhile is printed and not judged, but for a bound that only a stall exceeds.
+//! Limits, each attacked from inside a sandbox while a neighbour keeps running. A story asserts the error that the
+//! attacker sees, that the limit is the one in `posture` and in the host's own files, and that attacker and neighbour
+//! work as before. Times of the neighbour's commands are only printed, except for a bound that only a stall exceeds.
 
 mod cpu;
 mod disk;

@@ -1,4 +1,4 @@
-//! Who is told of a want of memory: the command that died of it and no other.
+//! Out-of-memory ends are reported for the killed command and for no other.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::limits::{HOG, small};
 use crate::support::limits::{Scene, python, sandbox_with};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_commands_of_the_sandbox_end_as_they_would_have() {
+async fn other_commands_of_the_sandbox_keep_their_own_end_reason() {
     let scene = Scene::with(small()).await;
     let client = &scene.daemon.client;
     let survivor = script("until [ -e hog-is-dead ]; do sleep 0.05; done; echo survived");
@@ -30,7 +30,7 @@ async fn other_commands_of_the_sandbox_end_as_they_would_have() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_sandbox_lacks_is_not_this_ones_want() {
+async fn another_sandboxs_oom_is_not_reported_here() {
     let scene = Scene::with(small()).await;
     let (client, bystander) = (&scene.daemon.client, &scene.bystander);
     let over = CancellationToken::new();
@@ -43,18 +43,18 @@ async fn what_another_sandbox_lacks_is_not_this_ones_want() {
         hogs
     };
     let killed = async {
-        // As long as a few of the neighbour's deaths, then a KILL of its own.
-        let wish = script("sleep 2; kill -9 $$");
-        let streamed = outcome(client.run(bystander, &wish).await.unwrap()).await;
+        // As long as a few deaths of the neighbour's commands, and then its own KILL.
+        let request = script("sleep 2; kill -9 $$");
+        let streamed = outcome(client.run(bystander, &request).await.unwrap()).await;
         let in_a_shell = scene.daemon.run(bystander, "bash -c 'sleep 1; kill -9 $$'; exit $?").await;
-        let command = client.start(bystander, &wish).await.unwrap().command_id;
+        let command = client.start(bystander, &request).await.unwrap().command_id;
         let awaited = client.wait(bystander, &command, None).await.unwrap();
         over.cancel();
         let inspected = client.inspect(bystander, &command).await.unwrap();
         [streamed.reason, in_a_shell.reason, awaited.reason, inspected.reason.unwrap()]
     };
     let (hogs, reasons) = tokio::join!(hogs, killed);
-    assert!(hogs > 1, "{hogs} deaths next door");
+    assert!(hogs > 1, "{hogs} deaths in the other sandbox");
     assert_eq!(reasons[0], EndReason::Killed);
     assert_eq!(reasons[2..], [EndReason::Killed; 2]);
     assert_eq!(reasons[1], EndReason::Exited);
@@ -62,7 +62,7 @@ async fn what_another_sandbox_lacks_is_not_this_ones_want() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_sandboxes_may_want_too_much_at_once() {
+async fn two_sandboxes_can_run_out_of_memory_at_once() {
     let scene = Scene::with(small()).await;
     let second = sandbox_with(&scene.daemon, "chat:second", small()).await;
     let attack = async { tokio::join!(scene.run(HOG), scene.daemon.run(&second, HOG)) };
@@ -72,20 +72,20 @@ async fn two_sandboxes_may_want_too_much_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_killed_long_after_a_neighbour_commands_death_was_just_killed() {
+async fn a_server_killed_long_after_an_oom_of_another_command_is_not_reported_as_oom() {
     let scene = Scene::with(small()).await;
     let client = &scene.daemon.client;
     let server = script("until [ -e end-it ]; do sleep 0.05; done; kill -9 $$");
     let server = client.run(&scene.attacker, &server).await.unwrap();
     assert_eq!(scene.run(HOG).await.reason, EndReason::Oom);
-    // Longer than the engine is given to tell of it.
+    // Longer than the time in which the engine may report an OOM.
     tokio::time::sleep(sandboxd::model::limits::OOM_TOLD + Duration::from_secs(2)).await;
     scene.daemon.output(&scene.attacker, "touch end-it").await;
     assert_eq!(outcome(server).await.reason, EndReason::Killed);
     scene.end().await;
 }
 
-/// Takes memory in several processes until the kernel ends one after the other, having tried to be spared.
+/// Allocates memory in several processes until the kernel has killed them all, after trying to lower its OOM score.
 const GREEDY: &str = "
 import os
 def spare():
@@ -106,8 +106,9 @@ held = []
 while True: held.append(bytearray(1 << 20))
 ";
 
-/// The same in processes that are each smaller than the agent, so that only the score says who goes first, beside files
-/// in memory that are no process's. They wait for what nobody writes, and are ended after a while.
+/// The same in processes that are each smaller than the agent, so that only the score decides which is killed first.
+/// Files in memory, which belong to no process, take up space as well. The processes wait on a pipe and end after a
+/// while.
 const MANY_SMALL: &str = r#"
 for place in /tmp /dev/shm; do head -c 60000000 /dev/zero >$place/fill.$$; done 2>/dev/null
 mkfifo hold.$$
@@ -123,8 +124,8 @@ exit 137"#;
 /// Rounds of the race.
 const ROUNDS: usize = 5;
 
-/// Lets hogs run beside an innocent command, while others are started: the agent has the commands' score for as long as
-/// that takes.
+/// Runs hogs beside an innocent command while other commands start. The agent has the commands' OOM score for the time
+/// of a start.
 async fn race(hog: &str) {
     let scene = Scene::with(small()).await;
     let client = &scene.daemon.client;
@@ -141,14 +142,14 @@ async fn race(hog: &str) {
         };
         let starts = join_all((0..4).map(async |_| {
             while !over.is_cancelled() {
-                // The kernel may end this one as well.
+                // The kernel may kill this one as well.
                 if let Ok(records) = client.run(&scene.attacker, &script("true")).await {
                     outcome(records).await;
                 }
             }
         }));
         let (hogs, _) = tokio::join!(hogs, starts);
-        assert!(host.oom_kills() > before, "round {round}: there was memory enough");
+        assert!(host.oom_kills() > before, "round {round}: the memory was sufficient");
         for hog in hogs {
             assert_eq!((hog.exit_code, hog.reason), (137, EndReason::Oom), "round {round}: {hog:?}");
             assert_eq!(hog.text(), "", "round {round}");
@@ -166,26 +167,26 @@ async fn race(hog: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agent_outlives_hogs_that_would_be_spared_and_so_does_who_is_beside_them() {
+async fn the_agent_and_other_commands_survive_hogs_that_lower_their_oom_score() {
     race(&python(GREEDY)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agent_outlives_many_hogs_that_are_smaller_than_it() {
+async fn the_agent_survives_many_hogs_smaller_than_itself() {
     race(MANY_SMALL).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_start_waits_for_a_program_that_hides() {
+async fn an_unreadable_program_does_not_delay_its_start() {
     const STARTS: u32 = 20;
     let daemon = Daemon::start().await;
     let sandbox = &daemon.sandbox("chat:1").await;
-    // The kernel hides a process from its own user where the user may not read its program, so its score cannot be set.
+    // The kernel hides a process from its own user if the user may not read its program, so its score cannot be set.
     daemon.output(sandbox, "cp /bin/true shown; cp /bin/true hidden; chmod 111 hidden").await;
     let time = async |program: &str| {
-        let wish = StartCommand { cmd: Some(format!("./{program}")), ..StartCommand::default() };
+        let request = StartCommand { cmd: Some(format!("./{program}")), ..StartCommand::default() };
         let began = Instant::now();
-        assert_eq!(outcome(daemon.client.run(sandbox, &wish).await.unwrap()).await.exit_code, 0);
+        assert_eq!(outcome(daemon.client.run(sandbox, &request).await.unwrap()).await.exit_code, 0);
         began.elapsed()
     };
     let (mut shown, mut hidden) = (Duration::ZERO, Duration::ZERO);
@@ -193,7 +194,7 @@ async fn no_start_waits_for_a_program_that_hides() {
         shown += time("shown").await;
         hidden += time("hidden").await;
     }
-    // The agent tries for 50 ms.
+    // The agent retries for 50 ms.
     assert!(hidden < 2 * shown + STARTS * Duration::from_millis(25), "{shown:?} and {hidden:?}");
     daemon.stop().await;
 }

@@ -7,7 +7,7 @@ use sandbox_api::sandbox::Resources;
 use crate::support::files::{file, write};
 use crate::support::harness::{script, until};
 use crate::support::host_view::HostView;
-use crate::support::limits::{Scene, errno, python, sandbox_with, told};
+use crate::support::limits::{Scene, errno, python, sandbox_with, value_of};
 
 const PIDS: u64 = 64;
 
@@ -15,7 +15,7 @@ fn few_processes() -> Resources {
     Resources { pids: Some(PIDS), ..Resources::default() }
 }
 
-/// Forks until the kernel refuses, and says how often it did not.
+/// Forks until the kernel rejects it, and prints the number of forks.
 const FORK: &str = "
 import os, signal, time
 children = []
@@ -35,28 +35,28 @@ for child in children:
     os.kill(child, signal.SIGKILL)
 ";
 
-/// What runs in a sandbox beside such a program: the agent with its threads, and the program itself.
+/// Other tasks in the sandbox: the agent with its threads, and the program itself.
 const OTHERS: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_bomb_ends_at_the_limit_and_takes_nobody_elses_processes() {
+async fn a_fork_bomb_stops_at_the_limit_of_its_own_sandbox() {
     let scene = Scene::with(few_processes()).await;
     let client = &scene.daemon.client;
-    let wish = StartCommand {
+    let request = StartCommand {
         timeout_ms: Some(60_000),
         ..script("bomb() { bomb | bomb & }; bomb 2>/dev/null; sleep 50")
     };
     let attack = async {
-        let command = client.start(&scene.attacker, &wish).await.unwrap().command_id;
+        let command = client.start(&scene.attacker, &request).await.unwrap().command_id;
         let refused = async || match client.start(&scene.attacker, &script("true")).await {
             Err(error) => error.code() == Some(ErrorCode::CapacityExhausted),
             Ok(_) => false,
         };
         until("the sandbox is full of processes", refused).await;
-        // They come and go.
-        let is_told =
+        // The number of processes varies.
+        let is_reported =
             async || (PIDS - OTHERS..=PIDS).contains(&scene.attacker_now().await.usage.unwrap().pids);
-        until("usage tells of them", is_told).await;
+        until("usage counts them", is_reported).await;
         client.kill(&scene.attacker, &command, &Default::default()).await.unwrap();
         client.wait(&scene.attacker, &command, None).await.unwrap()
     };
@@ -83,9 +83,9 @@ async fn two_sandboxes_full_of_processes_do_not_count_against_each_other() {
     let attack = async { tokio::join!(scene.python(FORK), scene.daemon.run(&second, &fork), end_both) };
     let (one, two, ()) = scene.attack("processes of two users", attack).await;
     for said in [one, two.text()] {
-        let forks: u64 = told(&said, "forks");
+        let forks: u64 = value_of(&said, "forks");
         assert!((PIDS - OTHERS..PIDS).contains(&forks), "{forks} forks");
-        assert_eq!(told::<i32>(&said, "errno"), errno::EAGAIN);
+        assert_eq!(value_of::<i32>(&said, "errno"), errno::EAGAIN);
     }
     assert_eq!(scene.attacker_now().await.posture.unwrap().pids_limit, Some(PIDS as i64));
     let host = HostView::of(&scene.attacker).await;
@@ -109,13 +109,13 @@ except RuntimeError as error:
     print(error)
 ";
     let said = scene.attack("threads", scene.python(program)).await;
-    let threads: u64 = told(&said, "threads");
+    let threads: u64 = value_of(&said, "threads");
     assert!((PIDS - OTHERS..PIDS).contains(&threads), "{said}");
     scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signals_that_wait_are_limited_for_each_user() {
+async fn queued_signals_are_limited_per_user() {
     let scene = Scene::with(Resources::default()).await;
     let program = "
 import ctypes, os, signal
@@ -128,9 +128,9 @@ print('queued', queued)
 print('errno', ctypes.get_errno())
 ";
     let said = scene.attack("queued signals", scene.python(program)).await;
-    let queued: u64 = told(&said, "queued");
+    let queued: u64 = value_of(&said, "queued");
     assert!((1000..=1024).contains(&queued), "{queued}");
-    assert_eq!(told::<i32>(&said, "errno"), errno::EAGAIN);
+    assert_eq!(value_of::<i32>(&said, "errno"), errno::EAGAIN);
     assert_eq!(HostView::of(&scene.attacker).await.limit("Max pending signals"), (1024, 1024));
     scene.end().await;
 }

@@ -1,4 +1,4 @@
-//! What is told of a sandbox: the numbers that hold, and what does not hold here.
+//! Reported posture and usage: they match the cgroup, and name limits that do not hold on this host.
 
 use sandbox_api::SandboxId;
 use sandbox_api::sandbox::Resources;
@@ -11,8 +11,8 @@ fn uneven() -> Resources {
     Resources { vcpus: Some(1), memory_mb: Some(300), pids: Some(77), disk_mb: Some(99) }
 }
 
-/// Posture and usage against the files of the cgroup.
-async fn is_true(daemon: &Daemon, sandbox: &SandboxId) {
+/// Compares posture and usage with the files of the cgroup.
+async fn check_against_the_cgroup(daemon: &Daemon, sandbox: &SandboxId) {
     let seen = daemon.client.get(sandbox).await.unwrap();
     let (posture, usage) = (seen.posture.unwrap(), seen.usage.unwrap());
     let host = HostView::of(sandbox).await;
@@ -31,25 +31,25 @@ async fn is_true(daemon: &Daemon, sandbox: &SandboxId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_is_what_the_cgroup_has_also_after_a_rest() {
+async fn posture_and_usage_match_the_cgroup_also_after_parking() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with(&daemon, "chat:1", uneven()).await;
-    is_true(&daemon, &sandbox).await;
+    check_against_the_cgroup(&daemon, &sandbox).await;
     let posture = daemon.client.get(&sandbox).await.unwrap().posture;
     assert_eq!(posture.as_ref().unwrap().disk_quota_bytes, Some(99 * MIB));
 
-    // Memory that is held and processor time that is used are told.
+    // Allocated memory and used processor time are reported.
     let hold = "python3 -c 'held = bytearray(100 << 20); import time; time.sleep(60)' & \
                 timeout 1 bash -c 'while :; do :; done'; touch is-held; wait";
     let command =
         daemon.client.start(&sandbox, &crate::support::harness::script(hold)).await.unwrap().command_id;
-    crate::support::harness::until("it is held", || async {
+    crate::support::harness::until("the memory is allocated", || async {
         daemon.run(&sandbox, "[ -e is-held ]").await.exit_code == 0
     })
     .await;
     let usage = daemon.client.get(&sandbox).await.unwrap().usage.unwrap();
     assert!((100 * MIB..160 * MIB).contains(&usage.memory_bytes), "{usage:?}");
-    // How much of a second it got is up to who else is at work here.
+    // The share of that second depends on other work on this machine.
     assert!(usage.cpu_ms >= 100, "{usage:?}");
     let disk: u64 = usage.disk_bytes.unwrap();
     daemon.client.kill(&sandbox, &command, &Default::default()).await.unwrap();
@@ -61,20 +61,20 @@ async fn what_is_told_is_what_the_cgroup_has_also_after_a_rest() {
     daemon.client.park(&sandbox, false).await.unwrap();
     assert_eq!(daemon.client.get(&sandbox).await.unwrap().usage, None);
     daemon.output(&sandbox, "true").await;
-    is_true(&daemon, &sandbox).await;
+    check_against_the_cgroup(&daemon, &sandbox).await;
     assert_eq!(daemon.client.get(&sandbox).await.unwrap().posture, posture);
 
     let daemon = Daemon::start_in(daemon.stop().await).await;
-    is_true(&daemon, &sandbox).await;
+    check_against_the_cgroup(&daemon, &sandbox).await;
     assert_eq!(daemon.client.get(&sandbox).await.unwrap().posture, posture);
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_without_a_disk_says_so() {
+async fn a_sandbox_without_a_disk_reports_it() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_DISK_QUOTA", "off")).await;
     let sandbox = sandbox_with(&daemon, "chat:1", uneven()).await;
-    is_true(&daemon, &sandbox).await;
+    check_against_the_cgroup(&daemon, &sandbox).await;
     let seen = daemon.client.get(&sandbox).await.unwrap();
     let posture = seen.posture.unwrap();
     assert_eq!((posture.disk_quota_bytes, seen.usage.unwrap().disk_bytes), (None, None));
@@ -83,7 +83,7 @@ async fn a_sandbox_without_a_disk_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_processors_than_there_are_are_promised_to_nobody() {
+async fn reported_vcpus_never_exceed_the_machines() {
     let daemon = Daemon::start().await;
     let all = sandbox_with(&daemon, "chat:1", Resources { vcpus: Some(8), ..Resources::default() }).await;
     let one = sandbox_with(&daemon, "chat:2", Resources { vcpus: Some(1), ..Resources::default() }).await;

@@ -1,4 +1,4 @@
-//! Memory that is files: places of a fixed size, and what no size bounds.
+//! Memory used as files: tmpfs mounts of a fixed size, and files that no size limits.
 
 use sandbox_api::command::EndReason;
 use sandbox_api::sandbox::Resources;
@@ -6,12 +6,12 @@ use sandbox_api::sandbox::Resources;
 use crate::support::harness::until;
 use crate::support::host_view::HostView;
 use crate::support::limits::small;
-use crate::support::limits::{MIB, Scene, errno, python, run_for, told};
+use crate::support::limits::{MIB, Scene, errno, python, run_for, value_of};
 
-/// The places and their sizes in MiB.
+/// The tmpfs mounts and their sizes in MiB.
 const PLACES: [(&str, u64); 3] = [("/tmp", 40), ("/var/tmp", 16), ("/dev/shm", 32)];
 
-/// Fills each place with empty files of long names, and then with data.
+/// Fills each mount with empty files with long names, and then with data.
 const FILL: &str = "
 import os
 for place in ('/tmp', '/var/tmp', '/dev/shm'):
@@ -37,21 +37,21 @@ except OSError as error:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn places_that_are_full_leave_the_smallest_sandbox_usable() {
+async fn full_tmpfs_mounts_leave_the_smallest_sandbox_usable() {
     let scene = Scene::with(small()).await;
     let host = HostView::of(&scene.attacker).await;
     let said = scene.attack("/tmp /var/tmp /dev/shm", scene.python(FILL)).await;
     for (place, mib) in PLACES {
-        assert_eq!(told::<u64>(&said, &format!("{place} bytes")), mib * MIB, "{place}");
-        assert_eq!(told::<i32>(&said, &format!("{place} bytes-errno")), errno::ENOSPC);
-        assert!(told::<u64>(&said, &format!("{place} files")) < 16_384);
-        assert_eq!(told::<i32>(&said, &format!("{place} files-errno")), errno::ENOSPC);
+        assert_eq!(value_of::<u64>(&said, &format!("{place} bytes")), mib * MIB, "{place}");
+        assert_eq!(value_of::<i32>(&said, &format!("{place} bytes-errno")), errno::ENOSPC);
+        assert!(value_of::<u64>(&said, &format!("{place} files")) < 16_384);
+        assert_eq!(value_of::<i32>(&said, &format!("{place} files-errno")), errno::ENOSPC);
     }
-    assert_eq!(told::<i32>(&said, "run"), 13, "/run is root's");
+    assert_eq!(value_of::<i32>(&said, "run"), 13, "/run is root's");
 
     let used = host.number("memory", "memory.usage_in_bytes", "memory.current");
     println!("limits | full memory-backed places take {} MiB of 256", used / MIB as i64);
-    // They cannot be reclaimed; what is left is enough for the heaviest program there is here.
+    // The files cannot be reclaimed. The remaining memory is enough for the heaviest program of the image.
     for program in ["echo ok", "python3 -c 'print(\"ok\")'", "node -e 'console.log(\"ok\")'"] {
         assert_eq!(scene.daemon.output(&scene.attacker, program).await, "ok\n");
     }
@@ -61,8 +61,8 @@ async fn places_that_are_full_leave_the_smallest_sandbox_usable() {
     scene.end().await;
 }
 
-/// A process that keeps the sandbox's memory full of nameless files, and is itself too small to be the
-/// kernel's choice. It leaves its command's group and session.
+/// A process that keeps the sandbox's memory full of anonymous files and is itself too small for the OOM killer. It
+/// leaves its command's group and session.
 const HOLD: &str = "
 import os, time
 if os.fork() == 0:
@@ -79,7 +79,7 @@ while not os.path.exists('is-full'):
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_that_nobody_is_killed_for_ends_with_the_command_or_with_parking() {
+async fn memory_in_anonymous_files_is_freed_with_the_command_or_by_parking() {
     let scene = Scene::with(small()).await;
     let (daemon, attacker) = (&scene.daemon, &scene.attacker);
     let host = HostView::of(attacker).await;
@@ -87,7 +87,7 @@ async fn memory_that_nobody_is_killed_for_ends_with_the_command_or_with_parking(
     let limit = std::time::Duration::from_secs(4);
     let attack = async {
         let filled = scene.run(&python(HOLD)).await;
-        // What is left is not enough for this: it may crawl or die, and it ends.
+        // The remaining memory is not enough for this command. It may be slow or be killed, and it ends.
         let heavy = run_for(daemon, attacker, "node -e 'console.log(\"ok\")'", limit).await;
         (filled, heavy)
     };
@@ -98,25 +98,25 @@ async fn memory_that_nobody_is_killed_for_ends_with_the_command_or_with_parking(
     assert!([EndReason::Exited, EndReason::Timeout, EndReason::Oom].contains(&heavy.reason), "{heavy:?}");
     assert!(heavy.duration_ms < 20_000, "{heavy:?}");
 
-    // The command is over, so what it left behind is nobody's; a new container has none of it.
+    // The command has ended, so its leftover process belongs to no command. A new container does not have it.
     daemon.client.park(attacker, true).await.unwrap();
     let node = daemon.output(attacker, "ls is-full; node -e 'console.log(\"ok\")'").await;
     assert_eq!(node, "is-full\nok\n");
     let host = HostView::of(attacker).await;
     until("the memory is free", || async { used(&host) < 150 * MIB }).await;
 
-    // What belongs to a command that runs ends with it.
+    // A process that belongs to a running command ends with it.
     daemon.output(attacker, "rm is-full").await;
     let begun = format!("{}\nsleep 600", python(HOLD));
-    let wish = crate::support::harness::script(&begun);
-    let command = daemon.client.start(attacker, &wish).await.unwrap().command_id;
+    let request = crate::support::harness::script(&begun);
+    let command = daemon.client.start(attacker, &request).await.unwrap().command_id;
     until("the memory is full", || async { used(&host) > 230 * MIB }).await;
     daemon.client.kill(attacker, &command, &Default::default()).await.unwrap();
     until("the memory is free", || async { used(&host) < 150 * MIB }).await;
     scene.end().await;
 }
 
-/// Makes as many of each as the kernel allows.
+/// Creates as many objects of each kind as the kernel allows.
 const SYSTEM_V: &str = "
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -132,12 +132,12 @@ count('segments', lambda: libc.shmget(0, 1 << 20, 0o1600))
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_outlives_its_process_is_little() {
+async fn objects_that_outlive_their_process_are_limited() {
     let scene = Scene::with(Resources::default()).await;
     let said = scene.attack("System V objects", scene.python(SYSTEM_V)).await;
     for (name, made) in [("queues", 16), ("semaphores", 64), ("segments", 32)] {
-        assert_eq!(told::<u64>(&said, name), made, "{name}");
-        assert_eq!(told::<i32>(&said, &format!("{name}-errno")), errno::ENOSPC, "{name}");
+        assert_eq!(value_of::<u64>(&said, name), made, "{name}");
+        assert_eq!(value_of::<i32>(&said, &format!("{name}-errno")), errno::ENOSPC, "{name}");
     }
     scene.end().await;
 }

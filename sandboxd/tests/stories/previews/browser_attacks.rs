@@ -1,5 +1,5 @@
-//! Pages of one sandbox that try to read another's preview, or to make its server or the daemon do something, in a real
-//! browser in which both are open. They know where everything is, which is more than a page can find out.
+//! Pages of one sandbox that try to read another sandbox's preview, or to make its server or the daemon act. They run
+//! in a real browser in which both previews are open, and they know all addresses, which a real attacker would not.
 
 use std::slice;
 
@@ -8,12 +8,13 @@ use sandbox_api::sandbox::ListSandboxes;
 
 use crate::support::browser::Browser;
 use crate::support::harness::Daemon;
-use crate::support::visitor::{links, node, place, sandbox_with_port, serve};
+use crate::support::visitor::{links, node, sandbox_with_port, serve, url_parts};
 
-/// What nobody but a visitor of the victim's may read.
+/// Text that only visitors of the victim may read.
 const SECRET: &str = "the secret of the victim";
 
-/// Tells its secret to everyone whom it is told to be its own page or a person, and writes down who asked.
+/// A server that sends its secret to every request that appears to come from its own page or from a user, and records
+/// each request.
 const VICTIM: &str = r#"cat >victim.js <<'END'
 const { createHash } = require('crypto');
 const secret = 'the secret of the victim';
@@ -42,20 +43,20 @@ server.listen(3000, '127.0.0.1');
 END
 exec node victim.js"#;
 
-/// Every way of a page to reach `TARGET`, another origin's address, and what came of each, a line each.
+/// Every way in which a page can reach `TARGET`, an address of another origin, and the result of each, one per line.
 const ATTACK: &str = r#"
-const told = [];
+const reported = [];
 const attempt = async (what, act) => {
   const silence = new Promise((resolve) => setTimeout(resolve, 20000, 'silence'));
   const came = await Promise.race([act(), silence]).catch((error) => 'refused: ' + error.name);
-  told.push(what + ': ' + came);
+  reported.push(what + ': ' + came);
 };
 const events = (thing, good, bad, read) => new Promise((resolve, reject) => {
   thing[good] = (event) => resolve(read(event));
   thing[bad] = () => reject({ name: bad });
 });
 const frame = async (sandbox) => {
-  const made = Object.assign(document.createElement('iframe'), { name: 'frame' + told.length });
+  const made = Object.assign(document.createElement('iframe'), { name: 'frame' + reported.length });
   if (sandbox) made.sandbox = sandbox;
   const loaded = events(made, 'onload', 'onerror', () => made);
   made.src = TARGET;
@@ -94,7 +95,7 @@ await attempt('window', async () => {
   try {
     for (let tries = 0; tries < 200; tries++) {
       await new Promise((resolve) => setTimeout(resolve, 50));
-      // It is this page's as long as it is empty.
+      // The new window still belongs to this page while it is empty.
       const shown = opened.location.href !== 'about:blank' && opened.document.body?.innerText;
       if (shown) return shown;
     }
@@ -108,39 +109,39 @@ await attempt('cookies', async () => {
   return document.cookie;
 });
 await attempt('storage', async () => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, await indexedDB.databases()]));
-return told;
+return reported;
 "#;
 
-/// Runs the attack on an address from the page that is open.
+/// Runs the attack on an address, from the open page.
 async fn attack(browser: &Browser, target: &str) -> Vec<String> {
     let body = r#"{"sessionKey":"made by a page"}"#;
-    let told: Vec<String> =
+    let reported: Vec<String> =
         browser.settle(&format!("const TARGET = '{target}', BODY = '{body}'; {ATTACK}")).await;
-    assert_eq!(told.len(), 19, "{told:#?}");
-    assert!(!told.iter().any(|came| came.contains("silence")), "{target}: {told:#?}");
-    told
+    assert_eq!(reported.len(), 19, "{reported:#?}");
+    assert!(!reported.iter().any(|came| came.contains("silence")), "{target}: {reported:#?}");
+    reported
 }
 
-/// Runs the attack, which comes to nothing.
-async fn attack_in_vain(browser: &Browser, target: &str) -> Vec<String> {
-    let told = attack(browser, target).await;
-    let read = told.iter().find(|came| ["secret", "lnk_", "sbx_"].iter().any(|part| came.contains(part)));
+/// Runs the attack, which must reveal nothing.
+async fn attack_fails(browser: &Browser, target: &str) -> Vec<String> {
+    let reported = attack(browser, target).await;
+    let read = reported.iter().find(|came| ["secret", "lnk_", "sbx_"].iter().any(|part| came.contains(part)));
     assert_eq!(read, None, "{target}");
-    told
+    reported
 }
 
-/// What the victim's server was asked.
+/// The requests that the victim's server has received.
 async fn seen_by(daemon: &Daemon, victim: &SandboxId) -> Vec<String> {
     let seen = daemon.output(victim, "curl -s http://127.0.0.1:3000/seen").await;
     seen.lines().map(str::to_owned).collect()
 }
 
 fn base(link: &str) -> String {
-    format!("http://{}/", place(link).host)
+    format!("http://{}/", url_parts(link).host)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_reads_nothing_of_another_sandboxs_preview() {
+async fn a_page_cannot_read_another_sandboxs_preview() {
     let Some(browser) = Browser::start().await else { return };
     let daemon = Daemon::start().await;
     let attacker = sandbox_with_port(&daemon, "chat:attacker").await;
@@ -159,7 +160,7 @@ async fn a_page_reads_nothing_of_another_sandboxs_preview() {
             ["fetch", "fetch with cookies", "events", "socket", "frame", "into a frame", "window", "storage"]
         {
             let came = own.iter().find(|came| came.starts_with(&format!("{way}:")));
-            assert!(came.is_some_and(|came| came.contains(SECRET)), "its own page may: {own:#?}");
+            assert!(came.is_some_and(|came| came.contains(SECRET)), "its own page can read it: {own:#?}");
         }
     }
     let key = to_victim[1].split_once('=').unwrap().1;
@@ -172,27 +173,34 @@ async fn a_page_reads_nothing_of_another_sandboxs_preview() {
             let before = seen_by(&daemon, &victim).await.len();
             browser.open(from).await;
             browser.reads("localhost:3000").await;
-            let told: String = browser.eval("return document.body.innerText").await;
-            assert!(!told.contains(key) && !told.contains("secret"), "its server is shown: {told}");
-            let came = attack_in_vain(&browser, &base(target)).await;
+            let reported: String = browser.eval("return document.body.innerText").await;
+            assert!(
+                !reported.contains(key) && !reported.contains("secret"),
+                "the server sees the key or a secret: {reported}"
+            );
+            let came = attack_fails(&browser, &base(target)).await;
             let asked = seen_by(&daemon, &victim).await.split_off(before);
             let is_own = |line: &&String| line.contains("http://localhost:3000");
-            assert_eq!(asked.iter().find(is_own), None, "nobody is taken for its own page: {came:#?}");
+            assert_eq!(
+                asked.iter().find(is_own),
+                None,
+                "no foreign request looks like one of its own page: {came:#?}"
+            );
             if target == &to_victim[1] {
                 let done = asked.iter().find(|line| !line.starts_with("GET / - navigate"));
-                assert_eq!(done, None, "behind a port only a visit arrives: {came:#?}");
+                assert_eq!(done, None, "only navigation reaches a link with its own port: {came:#?}");
             }
         }
     }
     browser.open(&to_victim[0]).await;
     let cookies: String = browser.eval("return document.cookie").await;
-    assert_eq!(cookies, "", "nobody plants cookies for a name of its own");
+    assert_eq!(cookies, "", "other pages cannot set cookies for the preview's host");
     browser.quit().await;
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_does_nothing_with_the_daemon() {
+async fn a_page_cannot_make_the_daemon_act() {
     let Some(browser) = Browser::start().await else { return };
     let daemon = Daemon::start().await;
     let attacker = sandbox_with_port(&daemon, "chat:attacker").await;
@@ -203,11 +211,11 @@ async fn a_page_does_nothing_with_the_daemon() {
         list.sandboxes.into_iter().map(|sandbox| sandbox.sandbox_id).collect::<Vec<_>>()
     };
     for link in links(&daemon, &attacker).await {
-        // Whatever an attempt adds to the address, it is the route itself that is asked.
+        // Attempts append to the URL. The query keeps the route unchanged.
         for path in ["/v1/sandboxes?x=", &format!("/v1/sandboxes/{attacker}?x=")] {
             browser.open(&link).await;
             browser.reads("a page").await;
-            let came = attack_in_vain(&browser, &format!("{}{path}", daemon.base)).await;
+            let came = attack_fails(&browser, &format!("{}{path}", daemon.base)).await;
             assert_eq!(sandboxes().await, slice::from_ref(&attacker), "{path}: {came:#?}");
         }
     }

@@ -1,15 +1,15 @@
-//! What a visitor has that no server in a sandbox is to learn: the daemon's own token.
+//! Credentials of a visitor that no server in a sandbox may receive: the daemon's token.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::support::harness::{Daemon, TOKEN, until};
 use crate::support::visitor::{
-    Place, bare, links, place, raw, sandbox_with_port, seen_by_the_server, serve, visit, visit_with,
+    UrlParts, bare, links, raw, sandbox_with_port, seen_by_the_server, serve, url_parts, visit, visit_with,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_server_in_a_sandbox_learns_the_daemons_token() {
+async fn no_server_in_a_sandbox_receives_the_daemons_token() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let answer = "socket.end('HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\nconnection: close\\r\\n\\r\\nok');";
@@ -17,7 +17,7 @@ async fn no_server_in_a_sandbox_learns_the_daemons_token() {
     let [by_name, by_port] = links(&daemon, &sandbox).await;
     let followed = visit(&by_port).await;
     let key = followed.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let base = format!("http://{}/", place(&by_port).host);
+    let base = format!("http://{}/", url_parts(&by_port).host);
     let bearer = format!("bearer  {TOKEN}");
     let basic = format!("Basic {}", BASE64_STANDARD.encode(format!("me:{TOKEN}")));
     let cookie = format!("{key}; own=1; t={TOKEN}");
@@ -40,7 +40,7 @@ async fn no_server_in_a_sandbox_learns_the_daemons_token() {
         }
         let seen = visit_with(&format!("{url}a?token={TOKEN}"), &[("cookie", &key)]).await;
         assert_eq!(seen.status, 400, "{seen:?}");
-        let Place { host, port, path } = place(url);
+        let UrlParts { host, port, path } = url_parts(url);
         let upgrade = format!(
             "GET {path} HTTP/1.1\r\nhost: {host}\r\ncookie: {key}\r\nconnection: upgrade, close\r\nupgrade: websocket\r\n\
              sec-websocket-protocol: {TOKEN}\r\nx-remcochat-admin-token: {TOKEN}\r\n\
@@ -49,8 +49,8 @@ async fn no_server_in_a_sandbox_learns_the_daemons_token() {
         raw(port, upgrade.as_bytes()).await;
         let own = [("cookie", key.as_str()), ("authorization", "Bearer of-the-app")];
         assert_eq!(visit_with(url, &own).await.status, 200);
-        // What the server has seen of this link is all in the file when what came last is.
-        until("the server has noted it", || async {
+        // Once the last request is in the file, all requests over this link are.
+        until("the server has recorded the request", || async {
             let seen = seen_by_the_server(&daemon, &sandbox).await;
             seen.contains(&format!("upgrade at {host}")) && seen.contains("Bearer of-the-app")
         })
@@ -61,7 +61,11 @@ async fn no_server_in_a_sandbox_learns_the_daemons_token() {
     for secret in [TOKEN, &encoded, "admin-token", "admin_token"] {
         assert!(!seen.contains(secret), "{secret}: {seen}");
     }
-    assert_eq!(seen.matches("upgrade: websocket").count(), 2, "upgrades still pass: {seen}");
-    assert_eq!(seen.matches("bearer of-the-app").count(), 2, "so do the visitor's own credentials: {seen}");
+    assert_eq!(seen.matches("upgrade: websocket").count(), 2, "upgrades are forwarded: {seen}");
+    assert_eq!(
+        seen.matches("bearer of-the-app").count(),
+        2,
+        "the visitor's own credentials are forwarded: {seen}"
+    );
     daemon.stop().await;
 }

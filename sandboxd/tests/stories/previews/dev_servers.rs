@@ -1,5 +1,4 @@
-//! Development servers as they are installed and without settings, looked at in a real browser through links of both
-//! styles.
+//! Development servers as installed, without configuration, seen in a real browser through links of both styles.
 
 use sandbox_api::SandboxId;
 use sandbox_api::command::StartCommand;
@@ -10,7 +9,7 @@ use crate::support::harness::{Daemon, outcome, script};
 use crate::support::network::{home, reaches};
 use crate::support::visitor::{links, node, sandbox_with_port, serve};
 
-/// A mark that a page carries until it is loaded anew.
+/// A mark that is lost when the page is reloaded.
 const MARK: &str = "window.mark = 'still the same page'";
 const MARKED: &str = "window.mark === 'still the same page'";
 
@@ -20,15 +19,15 @@ async fn project(daemon: &Daemon, sandbox: &SandboxId, files: &[(&str, &str)]) {
     write(daemon, sandbox, files).await.unwrap();
 }
 
-/// Installs packages, for which a machine with other things to do takes a while.
+/// Installs packages, which takes a while on a busy machine.
 async fn install(daemon: &Daemon, sandbox: &SandboxId, command: &str) {
-    let wish = StartCommand { timeout_ms: Some(120_000), ..script(command) };
-    let installed = outcome(daemon.client.run(sandbox, &wish).await.unwrap()).await;
+    let request = StartCommand { timeout_ms: Some(120_000), ..script(command) };
+    let installed = outcome(daemon.client.run(sandbox, &request).await.unwrap()).await;
     assert_eq!(installed.exit_code, 0, "{command}: {}", String::from_utf8_lossy(&installed.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vite_shows_its_page_and_changes_it_without_a_reload() {
+async fn vite_shows_its_page_and_updates_it_without_a_reload() {
     if !reaches("registry.npmjs.org").await {
         return;
     }
@@ -58,7 +57,7 @@ async fn vite_shows_its_page_and_changes_it_without_a_reload() {
     )
     .await;
     install(&daemon, &sandbox, "npm install --no-audit --no-fund").await;
-    // No address: it listens on `localhost`, whatever that is.
+    // Without an address it listens on `localhost`.
     serve(&daemon, &sandbox, "exec npx vite --port 3000 --strictPort").await;
     for (link, next) in links(&daemon, &sandbox).await.into_iter().zip(["the second", "the third"]) {
         browser.open(&link).await;
@@ -75,7 +74,7 @@ async fn vite_shows_its_page_and_changes_it_without_a_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn next_shows_its_page_changes_it_keeping_its_state_and_takes_forms() {
+async fn next_shows_its_page_updates_it_with_its_state_and_accepts_forms() {
     if !reaches("registry.npmjs.org").await {
         return;
     }
@@ -131,7 +130,7 @@ async fn next_shows_its_page_changes_it_keeping_its_state_and_takes_forms() {
     for (link, next) in links(&daemon, &sandbox).await.into_iter().zip(["the second", "the third"]) {
         browser.open(&link).await;
         browser.reads("counted 0").await;
-        // A click is heard only once the page's scripts run.
+        // A click has an effect only once the page's scripts run.
         browser
             .sees("(document.getElementById('count').click(), document.body.innerText.includes('counted 1'))")
             .await;
@@ -153,7 +152,7 @@ async fn next_shows_its_page_changes_it_keeping_its_state_and_takes_forms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streamlit_runs_its_script_for_each_click_and_takes_files() {
+async fn streamlit_reruns_its_script_on_clicks_and_accepts_files() {
     if !reaches("pypi.org").await {
         return;
     }
@@ -200,7 +199,7 @@ async fn pythons_own_server_lists_files_and_shows_them() {
     for link in links(&daemon, &sandbox).await {
         browser.open(&link).await;
         browser.reads("Directory listing for /").await;
-        // It is a directory, so the server sends the visitor on to `/site/`.
+        // The path is a directory, so the server redirects to `/site/`.
         browser.eval::<()>("location.href = '/site'").await;
         browser.reads("a page of many").await;
         assert!(browser.address().await.ends_with("/site/"), "{}", browser.address().await);
@@ -232,7 +231,7 @@ async fn events_reach_a_page_while_they_are_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_came_too_early_sees_the_server_by_itself() {
+async fn a_page_opened_too_early_reloads_when_the_server_starts() {
     let Some(browser) = Browser::start().await else { return };
     let daemon = Daemon::start().await;
     for (style, key) in ["chat:by-name", "chat:by-port"].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The gateway between visitors and servers that do not speak HTTP as they should.
+//! The gateway, with visitors and servers that violate HTTP.
 
 use std::time::{Duration, Instant};
 
@@ -12,48 +12,48 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::harness::{Daemon, Home, SOON, until};
 use crate::support::visitor::{
-    Place, bare, link, place, raw, sandbox_with_port, seen_by_the_server, serve, visit, visit_with,
+    UrlParts, bare, link, raw, sandbox_with_port, seen_by_the_server, serve, url_parts, visit, visit_with,
 };
 use crate::support::web_socket::{ECHO, web_socket};
 
-/// Pause between two bytes of somebody who takes his time.
+/// Pause between two bytes of a slow visitor.
 const DRIBBLE: Duration = Duration::from_millis(100);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_comes_byte_by_byte_is_cut() {
+async fn a_head_sent_byte_by_byte_is_cut_off() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
-    let Place { host, port, .. } = place(&link(&daemon, &sandbox).await);
+    let UrlParts { host, port, .. } = url_parts(&link(&daemon, &sandbox).await);
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let began = Instant::now();
     let head = format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-long: {}", "a".repeat(1000));
     let dribble = async {
         for byte in head.bytes() {
-            // Whoever is hung up on learns by writing.
+            // A client notices a closed connection by writing.
             if stream.write_all(&[byte]).await.is_err() {
                 return;
             }
             sleep(DRIBBLE).await;
         }
     };
-    timeout(limits::REQUEST_HEAD + SOON, dribble).await.expect("it is cut before its end");
+    timeout(limits::REQUEST_HEAD + SOON, dribble).await.expect("the connection stays open");
     assert!(began.elapsed() >= limits::REQUEST_HEAD / 2, "{:?}", began.elapsed());
 }
 
-/// Both ends of all the connections are in this process.
+/// Both ends of all connections are in this process.
 fn raise_open_files() {
     let hard = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_take_their_time_keep_nobody_out() {
+async fn many_slow_visitors_do_not_block_others() {
     raise_open_files();
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, ECHO).await;
     let url = link(&daemon, &sandbox).await;
-    let Place { host, port, .. } = place(&url);
+    let UrlParts { host, port, .. } = url_parts(&url);
     let mut socket = web_socket(&url).await;
     let mut slow = Vec::new();
     for _ in 0..limits::MAX_VISITORS + 16 {
@@ -61,23 +61,24 @@ async fn many_who_take_their_time_keep_nobody_out() {
         stream.write_all(b"GET / HT").await.unwrap();
         slow.push(stream);
     }
-    // Kept open by an answer before, which is no better.
+    // Connections kept alive after a response, which are idle as well.
     let kept = format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n");
     for _ in 0..16 {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         stream.write_all(kept.as_bytes()).await.unwrap();
         slow.push(stream);
     }
-    let visited = timeout(limits::REQUEST_HEAD / 4, visit(&url)).await.expect("nobody has to wait for them");
+    let visited =
+        timeout(limits::REQUEST_HEAD / 4, visit(&url)).await.expect("the visit waits for slow visitors");
     assert_eq!(visited.body, "a page");
     socket.send(Message::text("still here")).await.unwrap();
     let echoed = timeout(SOON, socket.next()).await.unwrap().unwrap().unwrap();
-    assert_eq!(echoed.into_text().unwrap(), "still here", "whoever uses his place keeps it");
+    assert_eq!(echoed.into_text().unwrap(), "still here", "an active connection is kept");
     drop(slow);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_the_request_and_says_nothing_is_not_waited_for() {
+async fn a_server_that_does_not_respond_times_out() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_PREVIEW_ANSWER_MS", "1500")).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let polite = "if (path === '/upload') { socket.on('data', () => { const all = fs.readFileSync('seen'); \
@@ -89,8 +90,8 @@ async fn a_server_that_takes_the_request_and_says_nothing_is_not_waited_for() {
     assert_eq!(seen.status, 504, "{seen:?}");
     assert!(seen.body.contains("does not answer") && began.elapsed() < Duration::from_secs(10), "{seen:?}");
 
-    // It cannot answer before it has the whole of a body, and that takes as long as it takes.
-    let Place { host, port, .. } = place(&url);
+    // The server cannot respond before it has the whole body, so the time of the upload does not count.
+    let UrlParts { host, port, .. } = url_parts(&url);
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let head =
         format!("POST /upload HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 47\r\n\r\n");
@@ -106,7 +107,7 @@ async fn a_server_that_takes_the_request_and_says_nothing_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_without_an_end_is_not_taken_in() {
+async fn an_endless_response_head_is_rejected() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let endless =
@@ -127,15 +128,15 @@ async fn a_head_without_an_end_is_not_taken_in() {
             let sent = daemon.client.read_file(&sandbox, "sent").await.unwrap().unwrap_or_default();
             String::from_utf8(sent).unwrap().parse::<u64>().ok()
         };
-        until("the server was hung up on", || async { sent().await.is_some() }).await;
+        until("the connection to the server is closed", || async { sent().await.is_some() }).await;
         let sent = sent().await.unwrap();
-        // Windows and the kernel's buffers on the way are all that it could fill.
+        // Only TCP windows and kernel buffers can take more bytes.
         assert!(sent < 64 * 1024 * 1024, "{path}: of 1 GB {sent} bytes were sent");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_in_its_answer_is_not_taken_for_one_that_has_ended_it() {
+async fn a_response_cut_off_by_the_server_is_not_reported_as_complete() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let dying = "const head = 'HTTP/1.1 200 OK\\r\\n';
@@ -147,19 +148,19 @@ async fn a_server_that_dies_in_its_answer_is_not_taken_for_one_that_has_ended_it
     serve(&daemon, &sandbox, &bare(dying)).await;
     let url = link(&daemon, &sandbox).await;
     let whole = visit(&format!("{url}whole")).await;
-    assert!(whole.body.ends_with("\r\n0\r\n\r\n"), "an end looks like this: {whole:?}");
+    assert!(whole.body.ends_with("\r\n0\r\n\r\n"), "a complete response ends like this: {whole:?}");
     for path in ["length", "chunks", "chunk", "reset"] {
         let seen = visit(&format!("{url}{path}")).await;
         assert_eq!(seen.status, 200, "{path}: {seen:?}");
-        assert!(seen.body.contains("half"), "{path}: what came is passed on: {seen:?}");
+        assert!(seen.body.contains("half"), "{path}: the received part is forwarded: {seen:?}");
         assert!(!seen.body.ends_with("0\r\n\r\n"), "{path}: {seen:?}");
         assert!(seen.header("content-length").is_none_or(|length| length == "100"), "{path}: {seen:?}");
     }
-    // And where all of the sandbox ends, also where only the connection's end would be the end of the answer.
+    // The same when the whole sandbox stops, also for a response that ends with its connection.
     for path in ["chunks?stay", "reset?stay"] {
         let address = format!("{url}{path}");
         let (seen, ()) = tokio::join!(visit(&address), async {
-            until("it has begun", || async {
+            until("the server has the request", || async {
                 seen_by_the_server(&daemon, &sandbox).await.contains(&format!("/{path} "))
             })
             .await;
@@ -171,10 +172,10 @@ async fn a_server_that_dies_in_its_answer_is_not_taken_for_one_that_has_ended_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_was_closed_meanwhile_is_no_fault_of_the_request() {
+async fn a_request_on_a_closed_idle_connection_is_retried() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
-    // As any server that has just run out of patience with an idle connection: the next request finds it closed.
+    // Like a server that has just closed an idle connection: the next request finds it closed.
     let once = "socket.write('HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok');
     socket.on('data', () => socket.destroy());";
     serve(&daemon, &sandbox, &bare(once)).await;
@@ -182,8 +183,8 @@ async fn a_connection_that_was_closed_meanwhile_is_no_fault_of_the_request() {
     for _ in 0..5 {
         assert_eq!(visit(&url).await.body, "ok");
     }
-    // What may change something is asked for once, whatever becomes of it.
-    let Place { host, port, .. } = place(&url);
+    // A request that may change something is sent only once.
+    let UrlParts { host, port, .. } = url_parts(&url);
     visit(&url).await;
     let post =
         format!("POST /once HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
@@ -193,12 +194,12 @@ async fn a_connection_that_was_closed_meanwhile_is_no_fault_of_the_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_visitors_broken_body_is_no_fault_of_the_server() {
+async fn a_malformed_request_body_is_reported_as_the_visitors_error() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &bare("")).await;
     let url = link(&daemon, &sandbox).await;
-    let Place { host, port, .. } = place(&url);
+    let UrlParts { host, port, .. } = url_parts(&url);
     let broken = format!(
         "POST /broken HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\nno length\r\n"
     );

@@ -1,4 +1,4 @@
-//! Previews: a visitor with a link sees what a server in a sandbox says, and nothing else.
+//! Preview links: a visitor with a link sees the server in the sandbox and nothing else.
 
 use std::time::Duration;
 
@@ -10,40 +10,46 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::harness::{Daemon, Home, SOON, over_each_transport, until};
-use crate::support::visitor::{PORT, Place, node, place, raw, sandbox_with_port, serve, visit, visit_with};
+use crate::support::visitor::{
+    PORT, UrlParts, node, raw, sandbox_with_port, serve, url_parts, visit, visit_with,
+};
 use crate::support::web_socket::{ECHO, web_socket};
 
 over_each_transport!(
-    a_link_leads_to_the_server_as_its_own_machine,
-    nothing_listens_yet_and_then_something_does,
-    large_bodies_pass_both_ways,
-    a_websocket_passes,
+    a_server_sees_a_visit_as_a_local_request,
+    a_visitor_waits_for_the_server_to_listen,
+    large_bodies_are_forwarded_both_ways,
+    a_websocket_is_forwarded,
 );
 
-async fn a_link_leads_to_the_server_as_its_own_machine(daemon: &Daemon) {
+async fn a_server_sees_a_visit_as_a_local_request(daemon: &Daemon) {
     let sandbox = sandbox_with_port(daemon, "chat:1").await;
     serve(daemon, &sandbox, &node("res.end(JSON.stringify({url: req.url, headers: req.headers}))")).await;
     let found = daemon.client.find_port(&sandbox, PORT).await.unwrap();
     let url = found.url.unwrap();
     assert!(url.starts_with("http://3000-") && url.contains(".localhost:"), "{url}");
-    assert_eq!(daemon.client.find_port(&sandbox, PORT).await.unwrap().url, Some(url.clone()), "asked again");
-    let Place { host, .. } = place(&url);
+    assert_eq!(
+        daemon.client.find_port(&sandbox, PORT).await.unwrap().url,
+        Some(url.clone()),
+        "the same link for a second request"
+    );
+    let UrlParts { host, .. } = url_parts(&url);
     let origin = format!("http://{host}");
     let seen = visit_with(&format!("{url}a/b?c=d"), &[("origin", &origin), ("cookie", "own=1")]).await;
     assert_eq!(seen.status, 200, "{seen:?}");
-    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
-    assert_eq!(told["url"], "/a/b?c=d");
-    assert_eq!(told["headers"]["host"], "localhost:3000");
-    assert_eq!(told["headers"]["origin"], "http://localhost:3000");
-    assert_eq!(told["headers"]["x-forwarded-host"], "localhost:3000", "the same as in its origin");
+    let reported: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!(reported["url"], "/a/b?c=d");
+    assert_eq!(reported["headers"]["host"], "localhost:3000");
+    assert_eq!(reported["headers"]["origin"], "http://localhost:3000");
+    assert_eq!(reported["headers"]["x-forwarded-host"], "localhost:3000", "the same as in its origin");
     let person: serde_json::Value = serde_json::from_str(&visit(&url).await.body).unwrap();
     assert_eq!(person["headers"]["x-forwarded-host"], host);
-    assert_eq!(told["headers"]["x-forwarded-for"], "127.0.0.1");
-    assert_eq!(told["headers"]["cookie"], "own=1", "a name of its own has cookies of its own");
+    assert_eq!(reported["headers"]["x-forwarded-for"], "127.0.0.1");
+    assert_eq!(reported["headers"]["cookie"], "own=1", "a preview host has its own cookies");
     assert_eq!(seen.header("referrer-policy"), Some("same-origin"));
 }
 
-async fn nothing_listens_yet_and_then_something_does(daemon: &Daemon) {
+async fn a_visitor_waits_for_the_server_to_listen(daemon: &Daemon) {
     let sandbox = sandbox_with_port(daemon, "chat:1").await;
     let url = daemon.client.find_port(&sandbox, PORT).await.unwrap().url.unwrap();
     let seen = visit_with(&url, &[("accept", "text/html")]).await;
@@ -53,7 +59,7 @@ async fn nothing_listens_yet_and_then_something_does(daemon: &Daemon) {
     assert_eq!(visit(&url).await.body, "here I am");
 }
 
-async fn large_bodies_pass_both_ways(daemon: &Daemon) {
+async fn large_bodies_are_forwarded_both_ways(daemon: &Daemon) {
     let sandbox = sandbox_with_port(daemon, "chat:1").await;
     serve(
         daemon,
@@ -62,7 +68,7 @@ async fn large_bodies_pass_both_ways(daemon: &Daemon) {
     )
     .await;
     let url = daemon.client.find_port(&sandbox, PORT).await.unwrap().url.unwrap();
-    let Place { host, port, .. } = place(&url);
+    let UrlParts { host, port, .. } = url_parts(&url);
     let http = reqwest::Client::builder()
         .no_proxy()
         .resolve(host.split(':').next().unwrap(), ([127, 0, 0, 1], port).into());
@@ -72,7 +78,7 @@ async fn large_bodies_pass_both_ways(daemon: &Daemon) {
     assert_eq!(answer.bytes().await.unwrap(), body);
 }
 
-async fn a_websocket_passes(daemon: &Daemon) {
+async fn a_websocket_is_forwarded(daemon: &Daemon) {
     let sandbox = sandbox_with_port(daemon, "chat:1").await;
     serve(daemon, &sandbox, ECHO).await;
     let url = daemon.client.find_port(&sandbox, PORT).await.unwrap().url.unwrap();
@@ -96,7 +102,7 @@ async fn events_arrive_as_they_are_sent() {
         const tick = () => res.write('data: ' + n++ + '\\n\\n'); tick(); req.on('close', () => {}); setInterval(tick, 200)";
     serve(&daemon, &sandbox, &node(events)).await;
     let url = daemon.client.find_port(&sandbox, PORT).await.unwrap().url.unwrap();
-    let Place { host, port, .. } = place(&url);
+    let UrlParts { host, port, .. } = url_parts(&url);
     let http = reqwest::Client::builder()
         .no_proxy()
         .resolve(host.split(':').next().unwrap(), ([127, 0, 0, 1], port).into());
@@ -117,7 +123,7 @@ async fn a_visit_wakes_a_parked_sandbox() {
     daemon.client.park(&sandbox, false).await.unwrap();
     let ports = daemon.client.ports(&sandbox).await.unwrap();
     assert!(ports.listening.is_empty() && ports.links.len() == 1, "{ports:?}");
-    assert_eq!(visit(&url).await.status, 503, "it runs, and nothing listens");
+    assert_eq!(visit(&url).await.status, 503, "the sandbox runs, and no server listens");
     let state = daemon.client.get(&sandbox).await.unwrap().state;
     assert_eq!(state, sandbox_api::sandbox::SandboxState::Running);
 }
@@ -146,30 +152,30 @@ async fn a_link_is_revoked_and_expires() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, ECHO).await;
-    let wish = CreateLink::default();
-    let link = daemon.client.create_link(&sandbox, PORT, &wish).await.unwrap();
+    let request = CreateLink::default();
+    let link = daemon.client.create_link(&sandbox, PORT, &request).await.unwrap();
     let mut socket = web_socket(&link.url).await;
     daemon.client.revoke_link(&sandbox, PORT, &link.link_id).await.unwrap();
-    let cut = timeout(SOON, socket.next()).await.expect("who looks at it is cut off");
+    let cut = timeout(SOON, socket.next()).await.expect("the open connection is closed");
     assert!(!matches!(cut, Some(Ok(Message::Text(_)))), "{cut:?}");
     let seen = visit(&link.url).await;
     assert_eq!(seen.status, 410, "{seen:?}");
     daemon.client.revoke_link(&sandbox, PORT, &link.link_id).await.unwrap();
 
-    let wish = CreateLink { ttl_ms: Some(1000), style: None };
-    let short = daemon.client.create_link(&sandbox, PORT, &wish).await.unwrap();
+    let request = CreateLink { ttl_ms: Some(1000), style: None };
+    let short = daemon.client.create_link(&sandbox, PORT, &request).await.unwrap();
     assert!(short.expires_at.is_some());
     until("the link has expired", || async { visit(&short.url).await.status == 410 }).await;
     assert!(daemon.client.links(&sandbox, PORT).await.unwrap().links.is_empty());
     for ttl_ms in [0, 999, 31_536_000_001] {
-        let wish = CreateLink { ttl_ms: Some(ttl_ms), style: None };
-        let refused = daemon.client.create_link(&sandbox, PORT, &wish).await.unwrap_err();
+        let request = CreateLink { ttl_ms: Some(ttl_ms), style: None };
+        let refused = daemon.client.create_link(&sandbox, PORT, &request).await.unwrap_err();
         assert_eq!(refused.code(), Some(ErrorCode::InvalidRequest), "{ttl_ms}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_ports_that_a_sandbox_may_offer_have_links() {
+async fn only_ports_that_a_sandbox_offers_have_links() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let found = daemon.client.find_port(&sandbox, 3999).await.unwrap();
@@ -177,26 +183,26 @@ async fn only_ports_that_a_sandbox_may_offer_have_links() {
     let refused = daemon.client.create_link(&sandbox, 3999, &CreateLink::default()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::NotFound));
     let url = daemon.client.find_port(&sandbox, PORT).await.unwrap().url.unwrap();
-    let wish =
+    let request =
         CreateSandbox { session_key: "chat:1".into(), ports: Some(vec![4000]), ..CreateSandbox::default() };
-    daemon.client.create_or_reconnect(&wish).await.unwrap();
-    assert_eq!(visit(&url).await.status, 410, "it is not offered any more");
-    let asker = crate::support::http::Asker::of(&daemon);
+    daemon.client.create_or_reconnect(&request).await.unwrap();
+    assert_eq!(visit(&url).await.status, 410, "the port is no longer offered");
+    let api = crate::support::http::HttpClient::of(&daemon);
     for port in ["0", "65536", "-1", "+3000", "03000", "x", "3000.0"] {
-        let answer = asker.get(&format!("/v1/sandboxes/{sandbox}/ports/{port}")).await;
+        let answer = api.get(&format!("/v1/sandboxes/{sandbox}/ports/{port}")).await;
         assert_eq!(answer.status, 400, "{port}: {answer:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_with_a_port_of_its_own_opens_once_followed() {
+async fn a_link_with_its_own_port_works_after_it_was_followed() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
-    let told = "res.setHeader('set-cookie', ['a=1; Path=/', 'b=2']); res.end(JSON.stringify([req.url, req.headers.cookie ?? null]))";
-    serve(&daemon, &sandbox, &node(told)).await;
-    let wish = CreateLink { style: Some(LinkStyle::Port), ttl_ms: None };
-    let link = daemon.client.create_link(&sandbox, PORT, &wish).await.unwrap();
-    let Place { host, port, path } = place(&link.url);
+    let reported = "res.setHeader('set-cookie', ['a=1; Path=/', 'b=2']); res.end(JSON.stringify([req.url, req.headers.cookie ?? null]))";
+    serve(&daemon, &sandbox, &node(reported)).await;
+    let request = CreateLink { style: Some(LinkStyle::Port), ttl_ms: None };
+    let link = daemon.client.create_link(&sandbox, PORT, &request).await.unwrap();
+    let UrlParts { host, port, path } = url_parts(&link.url);
     assert!((42000..=42099).contains(&port) && path.starts_with("/?preview-key="), "{}", link.url);
     let base = format!("http://{host}/");
     assert_eq!(visit(&base).await.status, 404, "without the link");
@@ -226,12 +232,12 @@ async fn a_link_with_a_port_of_its_own_opens_once_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_preview_is_told_nothing() {
+async fn requests_for_no_preview_reveal_nothing() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('secret')")).await;
     let url = daemon.client.find_port(&sandbox, PORT).await.unwrap().url.unwrap();
-    let Place { host, port, .. } = place(&url);
+    let UrlParts { host, port, .. } = url_parts(&url);
     let token = host.split(['-', '.']).nth(1).unwrap().to_owned();
     let ask = |host: &str| format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     for (host, why) in [
@@ -265,21 +271,21 @@ async fn what_is_no_preview_is_told_nothing() {
         let seen = raw(port, bytes.as_bytes()).await;
         assert_eq!(seen.status, 400, "{why}: {seen:?}");
     }
-    let api = raw(
+    let response = raw(
         port,
         format!("GET /v1/health HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\n\r\n").as_bytes(),
     )
     .await;
-    assert_ne!(api.status, 200, "the gateway is not the API");
+    assert_ne!(response.status, 200, "the gateway is not the API");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guesses_are_slowed_down_and_visitors_are_not() {
+async fn guesses_are_rate_limited_and_visits_are_not() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('ok')")).await;
     let url = daemon.client.find_port(&sandbox, PORT).await.unwrap().url.unwrap();
-    let Place { port, .. } = place(&url);
+    let UrlParts { port, .. } = url_parts(&url);
     let guess =
         format!("GET / HTTP/1.1\r\nhost: 3000-{}.localhost\r\nconnection: close\r\n\r\n", "b".repeat(32));
     let mut statuses = Vec::new();
@@ -287,11 +293,11 @@ async fn guesses_are_slowed_down_and_visitors_are_not() {
         statuses.push(raw(port, guess.as_bytes()).await.status);
     }
     assert!(statuses.starts_with(&[404; 10]) && statuses.ends_with(&[429]), "{statuses:?}");
-    assert_eq!(visit(&url).await.status, 200, "who has a link is let in all the same");
+    assert_eq!(visit(&url).await.status, 200, "a visitor with a link is still served");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_misbehaves_is_told_apart() {
+async fn server_errors_are_distinguished() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let server = "exec node -e \"require('net').createServer((socket) => { socket.once('data', (data) => { \
@@ -311,7 +317,7 @@ async fn a_server_that_misbehaves_is_told_apart() {
         let seen = visit(&format!("{url}{path}")).await;
         assert_eq!(seen.status, status, "{path}: {}", seen.head);
     }
-    // How much of it arrives before the connection breaks is not told; that it is not all is.
+    // How much arrives before the connection breaks varies. It is never reported as complete.
     let short = visit(&format!("{url}short")).await;
     assert!(short.body.is_empty() || short.header("content-length") == Some("100") && short.body.len() < 100);
     assert_eq!(visit(&format!("{url}fine")).await.body, "ok");
@@ -340,7 +346,7 @@ async fn two_hundred_websockets_at_once() {
 async fn a_page_left_open_does_not_keep_a_sandbox_from_being_parked() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_DEFAULT_IDLE_TTL_MS", "10000")).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
-    // Not a command, which would keep it from being parked: what a command has left behind.
+    // A background process of an ended command. A running command would prevent parking.
     daemon.output(&sandbox, &format!("({ECHO}) >/dev/null 2>&1 &")).await;
     until("the server listens", || async {
         !daemon.client.ports(&sandbox).await.unwrap().listening.is_empty()
@@ -349,6 +355,6 @@ async fn a_page_left_open_does_not_keep_a_sandbox_from_being_parked() {
     let url = daemon.client.find_port(&sandbox, PORT).await.unwrap().url.unwrap();
     let mut socket = web_socket(&url).await;
     let ended =
-        timeout(Duration::from_secs(25), socket.next()).await.expect("it is parked in spite of the page");
+        timeout(Duration::from_secs(25), socket.next()).await.expect("the open page prevents parking");
     assert!(!matches!(ended, Some(Ok(Message::Text(_)))), "{ended:?}");
 }

@@ -1,17 +1,17 @@
-//! Links with a port of their own: which they get, and what becomes of it after them.
+//! Links with their own port: which port they get, and what happens to it afterwards.
 
 use sandbox_api::port::{CreateLink, Link, LinkStyle};
 use sandbox_api::{ErrorCode, SandboxId};
 
 use crate::support::harness::{Daemon, Home, free_ports, until};
-use crate::support::visitor::{PORT, Place, node, place, sandbox_with_port, serve, visit, visit_with};
+use crate::support::visitor::{PORT, UrlParts, node, sandbox_with_port, serve, url_parts, visit, visit_with};
 
 async fn made(daemon: &Daemon, sandbox: &SandboxId, style: LinkStyle, ttl_ms: Option<u64>) -> Link {
-    let wish = CreateLink { style: Some(style), ttl_ms };
-    daemon.client.create_link(sandbox, PORT, &wish).await.unwrap()
+    let request = CreateLink { style: Some(style), ttl_ms };
+    daemon.client.create_link(sandbox, PORT, &request).await.unwrap()
 }
 
-/// The cookie that who follows a link is given.
+/// The cookie that a followed link sets.
 async fn cookie(link: &Link) -> String {
     let followed = visit(&link.url).await;
     assert_eq!(followed.status, 303, "{followed:?}");
@@ -19,12 +19,12 @@ async fn cookie(link: &Link) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_a_link_that_ended_is_told_so_at_its_port() {
+async fn an_ended_link_is_reported_at_its_port() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('secret')")).await;
     let revoked = made(&daemon, &sandbox, LinkStyle::Port, None).await;
-    let base = format!("http://{}/", place(&revoked.url).host);
+    let base = format!("http://{}/", url_parts(&revoked.url).host);
     let cookie = cookie(&revoked).await;
     assert_eq!(visit_with(&base, &[("cookie", &cookie)]).await.body, "secret");
     daemon.client.revoke_link(&sandbox, PORT, &revoked.link_id).await.unwrap();
@@ -45,14 +45,14 @@ async fn who_has_a_link_that_ended_is_told_so_at_its_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_goes_to_the_next_sandbox_only_when_no_other_was_used_longer_ago() {
+async fn ports_are_reused_least_recently_used_first() {
     let ports = free_ports(3);
     let home = Home::new().set("SANDBOXD_PREVIEW_PORTS", &format!("{}-{}", ports.start, ports.end - 1));
     let daemon = Daemon::start_in(home).await;
     let [first_port, second_port, third_port] = [ports.start, ports.start + 1, ports.start + 2];
     let [one, two] = [sandbox_with_port(&daemon, "chat:1").await, sandbox_with_port(&daemon, "chat:2").await];
     let port = |link: &Link| {
-        let Place { port, .. } = place(&link.url);
+        let UrlParts { port, .. } = url_parts(&link.url);
         port
     };
     let first = made(&daemon, &one, LinkStyle::Port, None).await;
@@ -62,7 +62,7 @@ async fn a_port_goes_to_the_next_sandbox_only_when_no_other_was_used_longer_ago(
     let third = made(&daemon, &two, LinkStyle::Port, None).await;
     assert_eq!([&first, &second, &third].map(port), [first_port, second_port, third_port]);
 
-    // Only now is there none that nobody had; and what was the first link's is no longer its.
+    // Now every port has been used once, and the first one no longer belongs to the first link.
     let again = made(&daemon, &two, LinkStyle::Port, None).await;
     assert_eq!((port(&again), visit(&first.url).await.status), (first_port, 404));
     let refused = daemon
@@ -74,6 +74,6 @@ async fn a_port_goes_to_the_next_sandbox_only_when_no_other_was_used_longer_ago(
     for link in [&third, &second] {
         daemon.client.revoke_link(&two, PORT, &link.link_id).await.unwrap();
     }
-    assert_eq!(port(&made(&daemon, &one, LinkStyle::Port, None).await), third_port, "it was given up first");
+    assert_eq!(port(&made(&daemon, &one, LinkStyle::Port, None).await), third_port, "it was released first");
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Ports that are published on the host, as the original did it.
+//! Ports published on the host, as the original daemon did.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -12,19 +12,20 @@ use sandboxd::model::layout::{container_name, publisher_name, volume_name};
 
 use crate::support::engine_proxy::{EngineProxy, Fault};
 use crate::support::engine_view::networks_of;
-use crate::support::harness::{Daemon, Home, docker, left_out_under_gvisor, until};
-use crate::support::http::Asker;
+use crate::support::harness::{Daemon, Home, docker, skipped_under_gvisor, until};
+use crate::support::http::HttpClient;
 use crate::support::network::{sandbox_with, statuses};
 use crate::support::visitor::{PORT, node, sandbox_with_port, serve, visit};
 
 /// Publishes the sandbox's port.
 async fn publish(daemon: &Daemon, sandbox: &SandboxId, port: u16) -> PortFound {
-    let answer = Asker::of(daemon).get(&format!("/v1/sandboxes/{sandbox}/ports/{port}?style=publish")).await;
+    let answer =
+        HttpClient::of(daemon).get(&format!("/v1/sandboxes/{sandbox}/ports/{port}?style=publish")).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     serde_json::from_slice(&answer.body).unwrap()
 }
 
-/// A URL of the contract has no path.
+/// The contract's URL has no path.
 fn page(found: &PortFound) -> String {
     format!("{}/", found.url.as_deref().unwrap())
 }
@@ -56,10 +57,13 @@ async fn a_port_is_published_once_and_goes_with_its_sandbox() {
     assert!(labels.iter().all(|label| listed.labels.as_ref().unwrap().contains_key(*label)));
 
     daemon.client.delete(&sandbox).await.unwrap();
-    assert!(docker.inspect_container(&name, None::<InspectContainerOptions>).await.is_err(), "it went along");
+    assert!(
+        docker.inspect_container(&name, None::<InspectContainerOptions>).await.is_err(),
+        "the publisher is removed with its sandbox"
+    );
 }
 
-/// An image whose socat takes its time to start. The drop removes it.
+/// An image whose socat starts slowly. Dropping it removes the image.
 struct SlowPublisher(String);
 
 impl SlowPublisher {
@@ -86,7 +90,7 @@ impl Drop for SlowPublisher {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_is_published_when_visitors_can_come() {
+async fn a_port_is_reported_as_published_once_it_serves() {
     let slow = SlowPublisher::build();
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_PROXY_IMAGE", &slow.0)).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
@@ -97,7 +101,7 @@ async fn a_port_is_published_when_visitors_can_come() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_publisher_that_died_is_made_again() {
+async fn a_removed_publisher_is_recreated() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('again')")).await;
@@ -113,7 +117,7 @@ async fn a_publisher_that_died_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_publisher_that_was_killed_comes_back_at_the_same_address_by_itself() {
+async fn a_killed_publisher_restarts_at_the_same_address() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('back')")).await;
@@ -121,8 +125,8 @@ async fn a_publisher_that_was_killed_comes_back_at_the_same_address_by_itself() 
     let name = publisher_name(&sandbox, PORT);
     docker().await.kill_container(&name, None::<KillContainerOptions>).await.unwrap();
     // It rejects visitors until its socket is open and socat listens.
-    until("it serves again", || async {
-        is_running(&name).await && has_door(&daemon, &sandbox) && visit(&page(&found)).await.body == "back"
+    until("the publisher serves again", || async {
+        is_running(&name).await && has_socket(&daemon, &sandbox) && visit(&page(&found)).await.body == "back"
     })
     .await;
     assert_eq!(publish(&daemon, &sandbox, PORT).await.host_port, found.host_port);
@@ -134,16 +138,16 @@ async fn is_running(container: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_published_port_outlives_the_daemon_and_a_rest() {
+async fn a_published_port_survives_the_daemon_and_parking() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('still here')")).await;
     let found = publish(&daemon, &sandbox, PORT).await;
     let daemon = Daemon::start_in(daemon.stop().await).await;
     assert_eq!(visit(&page(&found)).await.body, "still here");
-    assert_eq!(publish(&daemon, &sandbox, PORT).await, found, "the same one");
+    assert_eq!(publish(&daemon, &sandbox, PORT).await, found, "the same port");
     daemon.client.park(&sandbox, true).await.unwrap();
-    assert_eq!(visit(&page(&found)).await.status, 0, "it wakes, and nothing listens");
+    assert_eq!(visit(&page(&found)).await.status, 0, "the sandbox wakes, and no server listens");
     serve(&daemon, &sandbox, &node("res.end('awake')")).await;
     assert_eq!(visit(&page(&found)).await.body, "awake");
 }
@@ -152,26 +156,26 @@ async fn a_published_port_outlives_the_daemon_and_a_rest() {
 async fn a_port_that_is_not_offered_is_not_published() {
     let home = Home::new().set("SANDBOXD_PREVIEW", "publish").set("SANDBOXD_PUBLIC_HOST", "box.lan");
     let daemon = Daemon::start_in(home).await;
-    let wish =
+    let request =
         CreateSandbox { session_key: "chat:1".into(), ports: Some(vec![80]), ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     assert!(!publish(&daemon, &sandbox, 81).await.found);
     let found = daemon.client.find_port(&sandbox, 80).await.unwrap();
     assert_eq!(found.url, Some(format!("http://box.lan:{}", found.host_port.unwrap())));
     let name = publisher_name(&sandbox, 80);
     let docker = docker().await;
-    until("it listens on a port that only root could have elsewhere", || async {
+    until("the publisher runs with a privileged port", || async {
         let container = docker.inspect_container(&name, None::<InspectContainerOptions>).await.unwrap();
         container.state.unwrap().running == Some(true)
     })
     .await;
-    let none = CreateSandbox { ports: Some(vec![3000]), ..wish };
+    let none = CreateSandbox { ports: Some(vec![3000]), ..request };
     daemon.client.create_or_reconnect(&none).await.unwrap();
     let here = format!("http://127.0.0.1:{}/", found.host_port.unwrap());
-    assert_eq!(visit(&here).await.status, 0, "nobody is let through to what is not offered any more");
+    assert_eq!(visit(&here).await.status, 0, "a port that is no longer offered is closed");
 }
 
-/// Where a publisher itself is, on the engine's bridge.
+/// The publisher's own address on the engine's bridge.
 async fn address_of(container: &str) -> String {
     let found = docker().await.inspect_container(container, None::<InspectContainerOptions>).await.unwrap();
     let networks = found.network_settings.unwrap().networks.unwrap();
@@ -179,7 +183,7 @@ async fn address_of(container: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_published_is_shut_to_sandboxes_whatever_is_opened() {
+async fn published_ports_are_closed_to_sandboxes_whatever_is_allowed() {
     let ranges = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16";
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_EGRESS_ALLOW_CIDR", ranges)).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
@@ -194,10 +198,10 @@ async fn what_is_published_is_shut_to_sandboxes_whatever_is_opened() {
     let asked = [open.clone(), shut[0].clone(), shut[1].clone()];
     let expected = [format!("{open} 200"), format!("{} 403", shut[0]), format!("{} 403", shut[1])];
     assert_eq!(statuses(&daemon, &visitor, &asked).await, expected);
-    // The publisher goes on without the daemon, and the next one knows of it.
+    // The publisher keeps running without the daemon, and the next daemon knows it.
     let daemon = Daemon::start_in(daemon.stop().await).await;
     assert_eq!(statuses(&daemon, &visitor, &asked).await, expected);
-    // The port is somebody else's from now on.
+    // From now on the port belongs to another server.
     daemon.client.delete(&sandbox).await.unwrap();
     let _server = tokio::net::TcpListener::bind(&shut[0]).await.unwrap();
     assert_eq!(statuses(&daemon, &visitor, &asked[1..2]).await, [format!("{} 200", shut[0])]);
@@ -211,69 +215,71 @@ async fn is_there(container: &str) -> bool {
     docker().await.inspect_container(container, None::<InspectContainerOptions>).await.is_ok()
 }
 
-/// Where the daemon has the sockets for publishers.
-fn doors_dir(daemon: &Daemon) -> PathBuf {
+/// The daemon's directory for the publishers' sockets.
+fn sockets_dir(daemon: &Daemon) -> PathBuf {
     let instance = daemon.home.instance().unwrap();
-    daemon.home.path().join("run").join(instance.id()).join("doors")
+    daemon.home.path().join("run").join(instance.id()).join("socket_dirs")
 }
 
-/// How many places for them there are.
-fn doors(daemon: &Daemon) -> usize {
-    std::fs::read_dir(doors_dir(daemon)).map_or(0, Iterator::count)
+/// The number of directories for publisher sockets.
+fn socket_dirs(daemon: &Daemon) -> usize {
+    std::fs::read_dir(sockets_dir(daemon)).map_or(0, Iterator::count)
 }
 
-/// Whether the one of the sandbox is open.
-fn has_door(daemon: &Daemon, sandbox: &SandboxId) -> bool {
-    doors_dir(daemon).join(format!("{sandbox}-{PORT}")).join("door.sock").exists()
+/// Whether the socket for the sandbox's publisher exists.
+fn has_socket(daemon: &Daemon, sandbox: &SandboxId) -> bool {
+    sockets_dir(daemon).join(format!("{sandbox}-{PORT}")).join("door.sock").exists()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_published_of_a_sandbox_that_is_being_deleted() {
+async fn a_sandbox_that_is_being_deleted_publishes_no_port() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     proxy.set(&volume_name(&sandbox), Fault::Hang);
     let publish_meanwhile = async {
-        until("half of it is deleted", || async { !is_there(&container_name(&sandbox)).await }).await;
+        until("its container is deleted", || async { !is_there(&container_name(&sandbox)).await }).await;
         let path = format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish");
-        let answer = Asker::of(&daemon).get(&path).await;
-        proxy.mend();
+        let answer = HttpClient::of(&daemon).get(&path).await;
+        proxy.clear_faults();
         answer.status
     };
     let (deleted, status) = tokio::join!(daemon.client.delete(&sandbox), publish_meanwhile);
     deleted.unwrap();
     assert_eq!(status, 404);
-    assert!(!is_there(&publisher_name(&sandbox, PORT)).await, "nobody would take it away");
-    assert_eq!((doors(&daemon), networks_of(&daemon.home).await.len()), (0, 0));
+    assert!(!is_there(&publisher_name(&sandbox, PORT)).await, "no publisher is left behind");
+    assert_eq!((socket_dirs(&daemon), networks_of(&daemon.home).await.len()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_could_not_be_published_leaves_nothing_and_is_published_later() {
+async fn a_failed_publication_leaves_nothing_and_can_be_repeated() {
     let proxy = EngineProxy::start();
     let daemon = behind(&proxy).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('at last')")).await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let path = format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish");
     for call in ["/networks/create", "/containers/create"] {
         proxy.set(call, Fault::Fail);
-        assert_eq!(asker.get(&path).await.status, 503, "{call}");
-        assert_eq!((doors(&daemon), networks_of(&daemon.home).await.len()), (0, 0), "{call}");
+        assert_eq!(api.get(&path).await.status, 503, "{call}");
+        assert_eq!((socket_dirs(&daemon), networks_of(&daemon.home).await.len()), (0, 0), "{call}");
         assert!(!is_there(&publisher_name(&sandbox, PORT)).await, "{call}");
-        proxy.mend();
+        proxy.clear_faults();
     }
     assert_eq!(visit(&page(&publish(&daemon, &sandbox, PORT).await)).await.body, "at last");
-    assert_eq!(doors(&daemon), 1);
+    assert_eq!(socket_dirs(&daemon), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_containers_do_not_see_the_run_dir_nothing_is_published() {
-    let reason = "the other end of a socket is not told, so the agent cannot know the engine's call";
-    if left_out_under_gvisor(reason) {
+async fn no_port_is_published_if_containers_cannot_see_the_run_dir() {
+    let reason =
+        "gVisor does not report the other end of a socket, so the agent cannot verify the engine's call";
+    if skipped_under_gvisor(reason) {
         return;
     }
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_AGENT_TRANSPORT", "engine")).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
-    let answer = Asker::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish")).await;
+    let answer =
+        HttpClient::of(&daemon).get(&format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish")).await;
     assert_eq!(answer.status, 422, "{answer:?}");
 }

@@ -1,20 +1,21 @@
-//! Requests and answers that can be read in two ways, and names that are not the visitor's.
+//! Request smuggling: ambiguous requests and responses, and host names of other previews.
 
 use sandbox_api::port::{CreateLink, LinkStyle};
 
 use crate::support::harness::Daemon;
 use crate::support::visitor::{
-    PORT, Place, Seen, bare, link, node, place, raw, sandbox_with_port, seen_by_the_server, serve, visit,
+    PORT, Seen, UrlParts, bare, link, node, raw, sandbox_with_port, seen_by_the_server, serve, url_parts,
+    visit,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_smuggled_past_the_gateway() {
+async fn no_request_is_smuggled_past_the_gateway() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let answer = "socket.end('HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\nconnection: close\\r\\n\\r\\nok');";
     serve(&daemon, &sandbox, &bare(answer)).await;
-    let Place { host, port, .. } = place(&link(&daemon, &sandbox).await);
-    // Without a host: the gateway refuses it as a request, and a server in a sandbox would not.
+    let UrlParts { host, port, .. } = url_parts(&link(&daemon, &sandbox).await);
+    // A smuggled request without a host: the gateway would reject it, and a server in a sandbox would not.
     let inner = "GET /smuggled HTTP/1.1\r\nx: y\r\n\r\n";
     let post = |headers: &str, body: &str| format!("POST /a HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n{body}");
     let chunked = "transfer-encoding: chunked\r\n";
@@ -47,10 +48,10 @@ async fn nothing_is_smuggled_past_the_gateway() {
     for (why, bytes) in &refused {
         let seen = raw(port, bytes.as_bytes()).await;
         assert!(matches!(seen.status, 400 | 505), "{why}: {seen:?}");
-        assert_eq!(seen_by_the_server(&daemon, &sandbox).await, "", "{why}: of this nothing is passed on");
+        assert_eq!(seen_by_the_server(&daemon, &sandbox).await, "", "{why}: nothing of this is forwarded");
     }
 
-    // Behind a valid request that waits for no answer it is the same.
+    // The same after a valid pipelined request.
     let fine = format!("GET /fine HTTP/1.1\r\nhost: {host}\r\n\r\n");
     for (why, bytes) in &refused {
         let seen = raw(port, format!("{fine}{bytes}").as_bytes()).await;
@@ -65,7 +66,7 @@ async fn nothing_is_smuggled_past_the_gateway() {
         daemon.output(&sandbox, ": >seen").await;
     }
 
-    // What has one meaning is passed on with one framing; bad chunks end the request, whatever comes behind them.
+    // An unambiguous request is forwarded with one framing. Bad chunks end the request, whatever follows them.
     let named = "connection: content-length, host, close\r\ncontent-length: 3\r\n";
     let passed = [
         ("a length named as the connection's", post(named, "abc")),
@@ -90,7 +91,7 @@ async fn nothing_is_smuggled_past_the_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_with_two_lengths_has_one_for_the_visitor() {
+async fn a_response_with_two_lengths_reaches_the_visitor_with_one() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let both =
@@ -107,7 +108,7 @@ async fn an_answer_with_two_lengths_has_one_for_the_visitor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_of_another_preview_opens_neither() {
+async fn another_previews_host_name_opens_neither_preview() {
     let daemon = Daemon::start().await;
     let (mine, other) =
         (sandbox_with_port(&daemon, "chat:1").await, sandbox_with_port(&daemon, "chat:2").await);
@@ -116,22 +117,23 @@ async fn a_name_of_another_preview_opens_neither() {
     let by_port = CreateLink { style: Some(LinkStyle::Port), ttl_ms: None };
     let my_door = daemon.client.create_link(&mine, PORT, &by_port).await.unwrap().url;
     let others_door = daemon.client.create_link(&other, PORT, &by_port).await.unwrap().url;
-    let (my_name, others_name) = (place(&link(&daemon, &mine).await), place(&link(&daemon, &other).await));
+    let (my_name, others_name) =
+        (url_parts(&link(&daemon, &mine).await), url_parts(&link(&daemon, &other).await));
     let cookie = |seen: Seen| seen.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let (my_cookie, others_cookie) = (cookie(visit(&my_door).await), cookie(visit(&others_door).await));
     let ask = |port: u16, host: &str, headers: &str| {
         let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n");
         async move { raw(port, request.as_bytes()).await }
     };
-    let door = place(&my_door);
-    // A door is of one preview, whatever name is said there: it wants that preview's cookie.
+    let door = url_parts(&my_door);
+    // A port belongs to one preview, whatever the host name. It requires that preview's cookie.
     let seen = ask(door.port, &others_name.host, &format!("cookie: {my_cookie}\r\n")).await;
     assert!(seen.body.contains("mine"), "{seen:?}");
     for headers in [format!("cookie: {others_cookie}\r\n"), String::new()] {
         let seen = ask(door.port, &others_name.host, &headers).await;
         assert_eq!(seen.status, 404, "{seen:?}");
     }
-    // The gateway goes by one name, and what else is said of names is not believed.
+    // The gateway uses only the Host header and ignores other host headers.
     let forged = format!("x-forwarded-host: {0}\r\nx-host: {0}\r\nforwarded: host={0}\r\n", others_name.host);
     let seen = ask(my_name.port, &my_name.host, &forged).await;
     assert!(seen.body.contains(&format!("mine {}", my_name.host)), "{seen:?}");
@@ -140,7 +142,7 @@ async fn a_name_of_another_preview_opens_neither() {
         others_name.host, my_name.host
     );
     assert!(raw(my_name.port, path.as_bytes()).await.body.contains("mine"));
-    let token = |place: &Place| place.host.split(['-', '.']).nth(1).unwrap().to_owned();
+    let token = |place: &UrlParts| place.host.split(['-', '.']).nth(1).unwrap().to_owned();
     let both = format!("{PORT}-{}.{PORT}-{}.localhost", token(&my_name), token(&others_name));
     assert_eq!(ask(my_name.port, &both, "").await.status, 404);
 }

@@ -1,35 +1,35 @@
-//! The door: who is let in, under which name, and what those are told who ask for what is not there.
+//! Access to the API: tokens, host names, and the errors for unknown resources.
 
 use sandbox_api::{ErrorCode, REQUEST_ID_HEADER, SandboxId, TOKEN_HEADER};
 use serde_json::json;
 
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{Daemon, Home, TOKEN, script};
-use crate::support::http::{Answer, Asker, Wire};
+use crate::support::http::{Answer, HttpClient, Wire};
 use crate::support::operations::{METHODS, NO_COMMAND, NO_SANDBOX, operations};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_path_but_two_wants_a_token_before_anything_else() {
+async fn every_path_but_two_checks_the_token_first() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let open = ["/v1/health", "/v1/ready"];
     let mut routes: Vec<String> =
-        operations(&asker).await.into_iter().map(|operation| operation.path).collect();
+        operations(&api).await.into_iter().map(|operation| operation.path).collect();
     routes.dedup();
     assert!(routes.len() >= 10 && open.iter().all(|path| routes.iter().any(|route| route == path)));
     let strangers = ["/", "/nope", "/v1", "/v1/health/", "/v1/healthz", "/v1/%68ealth", "/V1/HEALTH"];
     let closed = routes.iter().map(String::as_str).filter(|path| !open.contains(path)).chain(strangers);
     for path in closed {
         for method in METHODS {
-            let answer = Answer::to(asker.without_token(method, path)).await;
+            let answer = Answer::to(api.without_token(method, path)).await;
             answer.refused(ErrorCode::Unauthenticated, &format!("{method} {path}"));
         }
     }
     for path in strangers {
-        let body = asker.get(path).await.refused(ErrorCode::NotFound, path);
+        let body = api.get(path).await.refused(ErrorCode::NotFound, path);
         assert_eq!(body.details["resource"], "route", "{path}");
     }
-    // A client would tidy this one up.
+    // An HTTP client would normalize this path.
     let mut wire = Wire::to(&daemon).await;
     wire.send(b"GET /v1/health/../sandboxes HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     wire.answer().await.refused(ErrorCode::Unauthenticated, "a path with dots");
@@ -37,9 +37,9 @@ async fn every_path_but_two_wants_a_token_before_anything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_right_token_lets_in() {
+async fn only_the_right_token_is_accepted() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let (bearer, wrong) = (format!("Bearer {TOKEN}"), format!("{TOKEN}x"));
     let bearer_lower = format!("bearer  {TOKEN}");
     let right: [&[(&str, &str)]; 6] = [
@@ -59,7 +59,7 @@ async fn only_the_right_token_lets_in() {
         &[("authorization", "Bearer ")],
         &[("authorization", "Basic dGhlOnRva2Vu")],
         &[(TOKEN_HEADER, "wrong"), ("authorization", &bearer)],
-        // Whatever a request says must be right, and said once.
+        // Every token in the request must be right, and there may be only one of each.
         &[(TOKEN_HEADER, TOKEN), ("authorization", "Bearer wrong")],
         &[(TOKEN_HEADER, TOKEN), (TOKEN_HEADER, "wrong")],
         &[(TOKEN_HEADER, TOKEN), (TOKEN_HEADER, TOKEN)],
@@ -67,9 +67,7 @@ async fn only_the_right_token_lets_in() {
     ];
     let ask = |headers: &[(&str, &str)]| {
         let path = format!("/v1/sandboxes/{NO_SANDBOX}:stop");
-        headers
-            .iter()
-            .fold(asker.without_token("POST", &path), |ask, (name, value)| ask.header(*name, *value))
+        headers.iter().fold(api.without_token("POST", &path), |ask, (name, value)| ask.header(*name, *value))
     };
     for headers in right {
         assert_eq!(Answer::to(ask(headers)).await.status, 200, "{headers:?}");
@@ -81,14 +79,14 @@ async fn only_the_right_token_lets_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_and_readiness_are_open_and_every_answer_has_an_id() {
+async fn health_and_readiness_are_open_and_every_response_has_an_id() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
-    let health = Answer::to(asker.without_token("GET", "/v1/health")).await;
+    let api = HttpClient::of(&daemon);
+    let health = Answer::to(api.without_token("GET", "/v1/health")).await;
     assert_eq!(health.status, 200);
     assert_eq!((&health.json()["ok"], &health.json()["engine"]), (&json!(true), &json!("docker")));
     assert!(health.json()["version"].as_str().is_some_and(|version| !version.is_empty()));
-    let ready = Answer::to(asker.without_token("GET", "/v1/ready?wrong=token")).await;
+    let ready = Answer::to(api.without_token("GET", "/v1/ready?wrong=token")).await;
     assert_eq!(ready.status, 200);
     let ids = [health.header(REQUEST_ID_HEADER), ready.header(REQUEST_ID_HEADER)];
     assert!(ids[0] != ids[1] && ids.iter().all(|id| id.starts_with("req_")), "{ids:?}");
@@ -96,9 +94,9 @@ async fn health_and_readiness_are_open_and_every_answer_has_an_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_method_is_told_the_right_ones() {
+async fn a_wrong_method_gets_the_allowed_ones() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = format!("/v1/sandboxes/{NO_SANDBOX}");
     let command = format!("{sandbox}/commands/{NO_COMMAND}");
     let cases = [
@@ -116,7 +114,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
     ];
     for (method, path, allowed) in cases {
         let what = format!("{method} {path}");
-        let answer = Answer::to(asker.with_token(method, &path)).await;
+        let answer = Answer::to(api.with_token(method, &path)).await;
         answer.refused(ErrorCode::MethodNotAllowed, &what);
         let allow: Vec<&str> = answer.header("allow").split(',').map(str::trim).collect();
         assert!(allow.contains(&allowed), "{what}: {allow:?}");
@@ -126,9 +124,9 @@ async fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_told_by_kind() {
+async fn unknown_resources_are_reported_by_kind() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let sandbox = daemon.sandbox("chat:1").await;
     let script = json!({ "script": "true" });
     let files = json!({ "files": [{ "path": "a", "contentBase64": "" }] });
@@ -137,13 +135,13 @@ async fn what_is_not_there_is_told_by_kind() {
         let path = format!("/v1/sandboxes/{id}");
         let command = format!("{path}/commands/{NO_COMMAND}");
         let answers = [
-            asker.post(&format!("{path}/commands"), &script).await,
-            asker.get(&command).await,
-            asker.get(&format!("{command}/wait")).await,
-            asker.get(&format!("{command}/logs")).await,
-            asker.post(&format!("{command}:kill"), &json!({})).await,
-            asker.post(&format!("{path}/files:write"), &files).await,
-            asker.get(&format!("{path}/files:read?path=a")).await,
+            api.post(&format!("{path}/commands"), &script).await,
+            api.get(&command).await,
+            api.get(&format!("{command}/wait")).await,
+            api.get(&format!("{command}/logs")).await,
+            api.post(&format!("{command}:kill"), &json!({})).await,
+            api.post(&format!("{path}/files:write"), &files).await,
+            api.get(&format!("{path}/files:read?path=a")).await,
         ];
         for (at, answer) in answers.iter().enumerate() {
             let what = format!("request {at} for sandbox {id}");
@@ -153,10 +151,10 @@ async fn what_is_not_there_is_told_by_kind() {
     for id in ["x", "cmd_", "sbx_0000000000000000", NO_COMMAND] {
         let command = format!("/v1/sandboxes/{sandbox}/commands/{id}");
         let answers = [
-            asker.get(&command).await,
-            asker.get(&format!("{command}/wait")).await,
-            asker.get(&format!("{command}/logs")).await,
-            asker.post(&format!("{command}:kill"), &json!({})).await,
+            api.get(&command).await,
+            api.get(&format!("{command}/wait")).await,
+            api.get(&format!("{command}/logs")).await,
+            api.post(&format!("{command}:kill"), &json!({})).await,
         ];
         for (at, answer) in answers.iter().enumerate() {
             let what = format!("request {at} for command {id}");
@@ -164,23 +162,23 @@ async fn what_is_not_there_is_told_by_kind() {
         }
     }
     let verbs = [format!("/v1/sandboxes/{sandbox}:fly"), format!("/v1/sandboxes/{sandbox}/commands/x:fly")];
-    // No text, so no name of anything.
+    // Not UTF-8, so not a valid id.
     let bytes =
         ["/v1/sandboxes/%ff/commands".to_owned(), format!("/v1/sandboxes/{sandbox}/commands/%ff:kill")];
     for path in verbs.into_iter().chain(bytes) {
-        let answer = asker.post(&path, &json!({})).await;
+        let answer = api.post(&path, &json!({})).await;
         assert_eq!(answer.refused(ErrorCode::NotFound, &path).details["resource"], "route", "{path}");
     }
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_host_or_page_is_kept_out() {
+async fn foreign_hosts_and_origins_are_rejected() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_ALLOWED_HOSTS", "box.lan, other.lan")).await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let own = daemon.base.strip_prefix("http://").unwrap().to_owned();
     let ask = |path: &str, host: &str, origin: Option<&str>| {
-        let ask = asker.with_token("GET", path).header("host", host);
+        let ask = api.with_token("GET", path).header("host", host);
         Answer::to(origin.into_iter().fold(ask, |ask, origin| ask.header("origin", origin)))
     };
     let page = format!("http://{own}");
@@ -200,24 +198,24 @@ async fn a_foreign_host_or_page_is_kept_out() {
             answer.refused(ErrorCode::Forbidden, &format!("{path} from {origin}"));
         }
     }
-    // Who has no token is told only that, whatever the host.
-    let answer = Answer::to(asker.without_token("GET", "/v1/sandboxes").header("host", "evil.example")).await;
+    // Without a token only the missing token is reported, whatever the host.
+    let answer = Answer::to(api.without_token("GET", "/v1/sandboxes").header("host", "evil.example")).await;
     answer.refused(ErrorCode::Unauthenticated, "no token and a foreign host");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_house_says_when_to_come_again() {
+async fn exhausted_capacity_has_a_retry_after() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_MAX_CONCURRENT", "1")).await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let first = daemon.sandbox("chat:1").await;
-    // One that is idle would make room.
+    // An idle sandbox would be parked for the new one.
     let command = daemon.client.start(&first, &script("sleep 300")).await.unwrap().command_id;
-    let answer = asker.post("/v1/sandboxes", &json!({ "sessionKey": "chat:2" })).await;
+    let answer = api.post("/v1/sandboxes", &json!({ "sessionKey": "chat:2" })).await;
     let body = answer.refused(ErrorCode::CapacityExhausted, "a second session");
     assert_eq!(body.details["maxConcurrent"], 1);
     assert!(answer.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds > 0));
-    assert_eq!(daemon.sandbox("chat:1").await, first, "who is in stays in");
+    assert_eq!(daemon.sandbox("chat:1").await, first, "the running sandbox keeps running");
     daemon.client.kill(&first, &command, &Default::default()).await.unwrap();
     daemon.client.delete(&first).await.unwrap();
     assert_ne!(daemon.sandbox("chat:2").await, first);
@@ -227,7 +225,7 @@ async fn a_full_house_says_when_to_come_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_and_delete_remove_container_and_volume() {
     let daemon = Daemon::start().await;
-    let asker = Asker::of(&daemon);
+    let api = HttpClient::of(&daemon);
     let mut sandboxes: Vec<SandboxId> = Vec::new();
     for (method, verb) in [("POST", ":stop"), ("DELETE", "")] {
         let sandbox = daemon.sandbox("chat:1").await;
@@ -235,7 +233,7 @@ async fn stop_and_delete_remove_container_and_volume() {
         assert_eq!(objects_of(&daemon.home).await, names);
         for _ in 0..2 {
             let path = format!("/v1/sandboxes/{sandbox}{verb}");
-            let answer = Answer::to(asker.with_token(method, &path)).await;
+            let answer = Answer::to(api.with_token(method, &path)).await;
             assert_eq!((answer.status, answer.json()), (200, json!({ "ok": true })), "{method} {path}");
             assert_eq!(objects_of(&daemon.home).await, Vec::<String>::new(), "{method} {path}");
         }
@@ -244,9 +242,9 @@ async fn stop_and_delete_remove_container_and_volume() {
     }
     assert_ne!(sandboxes[0], sandboxes[1]);
     for id in [NO_SANDBOX, "x", "sbx_", "%20"] {
-        let stop = asker.post(&format!("/v1/sandboxes/{id}:stop"), &json!({})).await;
+        let stop = api.post(&format!("/v1/sandboxes/{id}:stop"), &json!({})).await;
         assert_eq!((stop.status, stop.json()), (200, json!({ "ok": true })), "{id}");
-        let delete = Answer::to(asker.with_token("DELETE", &format!("/v1/sandboxes/{id}"))).await;
+        let delete = Answer::to(api.with_token("DELETE", &format!("/v1/sandboxes/{id}"))).await;
         assert_eq!((delete.status, delete.json()), (200, json!({ "ok": true })), "{id}");
     }
     daemon.stop().await;

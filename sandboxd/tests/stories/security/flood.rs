@@ -1,4 +1,4 @@
-//! Bytes from those who have shown nothing: how many of them are taken in, and for how long.
+//! Floods from unauthenticated clients: how many bytes are accepted, and for how long.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,23 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::support::harness::{Daemon, SOON};
-use crate::support::http::Asker;
+use crate::support::http::HttpClient;
 use crate::support::processes::resident_kib;
-use crate::support::visitor::{PORT, link, place, sandbox_with_port, serve};
+use crate::support::visitor::{PORT, link, sandbox_with_port, serve, url_parts};
 
-/// What the daemon, which is in this process, may take in memory for all of a flood.
+/// Memory that the daemon, which is in this process, may use for a whole flood.
 const MOST_KIB: u64 = 24 * 1024;
 
 /// Connections of one flood.
 const CONNECTIONS: usize = 8;
 
-/// Nothing moves any more.
+/// Time without progress after which a connection counts as stalled.
 const STILL: Duration = Duration::from_secs(1);
 
-/// More than the kernel's buffers and everybody's on the way can hold of one connection.
+/// More than all buffers on the way can hold of one connection.
 const ENDLESS: usize = 256 * 1024 * 1024;
 
-/// Writes until nothing is taken any more, or the other end hangs up; how much was taken.
+/// Writes until no more is accepted or the connection is closed. Returns the number of bytes.
 async fn fill(stream: &mut TcpStream) -> usize {
     let (part, mut taken) = (vec![b'x'; 64 * 1024], 0);
     while taken < ENDLESS {
@@ -36,7 +36,7 @@ async fn fill(stream: &mut TcpStream) -> usize {
     taken
 }
 
-/// Lets floods go on side by side; how much each brought in, while memory is looked at.
+/// Runs floods in parallel and checks the memory. Returns the bytes of each.
 async fn flood(port: u16, head: &str) -> Vec<(usize, TcpStream)> {
     let before = resident_kib();
     let floods = (0..CONNECTIONS).map(async |_| {
@@ -51,28 +51,28 @@ async fn flood(port: u16, head: &str) -> Vec<(usize, TcpStream)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_to_a_published_port_waits_for_the_server() {
+async fn data_sent_to_a_published_port_waits_for_the_server() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let deaf =
         format!("exec node -e \"require('net').createServer((s) => s.pause()).listen({PORT}, '127.0.0.1')\"");
     serve(&daemon, &sandbox, &deaf).await;
     let path = format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish");
-    let published = Asker::of(&daemon).get(&path).await.json()["hostPort"].as_u64().unwrap() as u16;
+    let published = HttpClient::of(&daemon).get(&path).await.json()["hostPort"].as_u64().unwrap() as u16;
     let filled = flood(published, "").await;
     let taken: Vec<usize> = filled.iter().map(|(taken, _)| *taken).collect();
     assert!(taken.iter().all(|taken| *taken > 0 && *taken < ENDLESS), "{taken:?}");
-    // Nobody else of the sandbox waits for them.
+    // Other requests to the sandbox are not delayed.
     assert_eq!(daemon.output(&sandbox, "echo ok").await, "ok\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_of_a_stranger_is_not_taken_in_and_its_connection_ends_soon() {
+async fn the_body_of_an_unauthenticated_request_is_not_read_and_its_connection_ends_soon() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     let api = daemon.base.rsplit_once(':').unwrap().1.parse().unwrap();
-    let gateway = place(&link(&daemon, &sandbox).await).port;
+    let gateway = url_parts(&link(&daemon, &sandbox).await).port;
     let endless = "content-type: application/json\r\ncontent-length: 1099511627776\r\n\r\n";
     let chunks = format!("transfer-encoding: chunked\r\n\r\n{ENDLESS:x}\r\n");
     for (port, path, rest) in [
@@ -86,8 +86,8 @@ async fn a_body_of_a_stranger_is_not_taken_in_and_its_connection_ends_soon() {
         let head = format!("{path} HTTP/1.1\r\nhost: localhost\r\n{rest}");
         for (_, mut stream) in flood(port, &head).await {
             let mut answer = Vec::new();
-            // A reset may have overtaken the answer's end.
-            let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it goes on");
+            // A reset may arrive before the end of the response.
+            let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.expect("the connection stays open");
             let answer = String::from_utf8_lossy(&answer);
             assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{path}: {answer}");
         }

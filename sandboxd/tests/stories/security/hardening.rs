@@ -1,4 +1,4 @@
-//! What a sandbox cannot do, seen from inside of it and from the engine.
+//! The hardening of a sandbox, seen from inside and from the engine.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use sandbox_api::SandboxId;
 use sandbox_api::command::{EndReason, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, Resources};
 
-use crate::support::harness::{Daemon, docker, left_out_under_gvisor, outcome, script, under_gvisor, until};
+use crate::support::harness::{Daemon, docker, outcome, script, skipped_under_gvisor, under_gvisor, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_has_no_capability_and_gains_none() {
-    if left_out_under_gvisor("its /proc/self/status lacks half of the fields") {
+    if skipped_under_gvisor("its /proc/self/status lacks half of the fields") {
         return;
     }
     let daemon = Daemon::start().await;
@@ -26,14 +26,14 @@ async fn a_command_has_no_capability_and_gains_none() {
     assert!(uid >= 20_000);
     assert_eq!(daemon.output(&sandbox, "whoami; id -gn").await, "sandbox\nsandbox\n");
     assert_eq!(daemon.output(&sandbox, "cat /proc/self/oom_score_adj").await, "1000\n");
-    // The agent has the commands' score for as long as it takes to start one, and that is this one.
+    // The agent has the commands' OOM score while it starts a command, and this is one.
     let agents = "for _ in {1..100}; do score=$(</proc/1/oom_score_adj); [ $score = 500 ] && break; sleep 0.1; done; echo $score";
     assert_eq!(daemon.output(&sandbox, agents).await, "500\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_workspaces_volume_and_small_memory_places_can_be_written() {
+async fn only_the_workspace_and_small_tmpfs_mounts_are_writable() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let mounts = daemon.output(&sandbox, "cat /proc/self/mounts").await;
@@ -46,7 +46,7 @@ async fn only_the_workspaces_volume_and_small_memory_places_can_be_written() {
     }
     for target in ["/tmp", "/var/tmp", "/run", "/dev/shm"] {
         let options = options_of(target);
-        // gVisor shows no more of them.
+        // gVisor shows only these.
         for option in if under_gvisor() { &["noexec"][..] } else { &["noexec", "nosuid", "nodev"] } {
             assert!(options.contains(&(*option).into()), "{target} lacks {option}: {options:?}");
         }
@@ -63,12 +63,12 @@ async fn only_the_workspaces_volume_and_small_memory_places_can_be_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_network_but_the_sandboxs_own_loopback() {
+async fn the_only_network_is_the_sandboxs_own_loopback() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let interfaces = "tail -n +3 /proc/net/dev | cut -d : -f 1 | tr -d ' '";
     assert_eq!(daemon.output(&sandbox, interfaces).await, "lo\n");
-    // gVisor shows the loopback's own address here, in IPv4 too.
+    // gVisor lists the loopback's own address here, also for IPv4.
     let routes = "{ ip route; ip -6 route show table main; } | grep -vE '^(::1|127.0.0.0/8) dev lo ' || true";
     assert_eq!(daemon.output(&sandbox, routes).await, "");
     let serve = "echo hi > f; python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & \
@@ -80,11 +80,11 @@ async fn there_is_no_network_but_the_sandboxs_own_loopback() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agent_is_out_of_the_commands_reach() {
+async fn commands_cannot_reach_the_agent() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let secret = daemon.home.instance().unwrap().agent_secret(&sandbox);
-    // gVisor lets a process end PID 1; then the sandbox is started again, which is another story.
+    // gVisor lets a process end PID 1. Then the sandbox restarts, which another story tests.
     let kill = if under_gvisor() { "" } else { "kill -9 1; kill -STOP 1; kill -TERM 1" };
     let attack = r#"
         cat /proc/1/environ /proc/1/maps /proc/1/mem 2>/dev/null
@@ -103,25 +103,25 @@ END
     daemon.stop().await;
 }
 
-/// A signal may come while the agent starts the command that sends it.
+/// A signal may arrive while the agent starts the command that sends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_signal_of_a_command_ends_the_agent() {
-    if left_out_under_gvisor("a process can end PID 1 there") {
+    if skipped_under_gvisor("a process can end PID 1") {
         return;
     }
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
-    // Where processors are short the command runs before the agent goes on.
+    // If processors are busy, the command runs before the agent continues.
     let busy = "for n in 1 2 3 4; do (while :; do :; done) & done; wait";
     let busy = daemon.client.start(&sandbox, &script(busy)).await.unwrap().command_id;
     let every = "for n in {1..64}; do kill -$n 1 2>/dev/null; done; echo $BASHPID";
     let mut last = 0;
     for _ in 0..20 {
         let pid: u32 = daemon.output(&sandbox, every).await.trim().parse().unwrap();
-        assert!(pid > last, "the sandbox was started anew");
+        assert!(pid > last, "the sandbox was restarted");
         last = pid;
     }
-    // What the agent ignores, its commands do not.
+    // The signals that the agent ignores are not ignored in its commands.
     let ignored = daemon.output(&sandbox, "grep SigIgn /proc/self/status").await;
     assert!(["0000000000000000", "0000000180000000"].iter().any(|set| ignored.contains(set)), "{ignored}");
     daemon.client.kill(&sandbox, &busy, &Default::default()).await.unwrap();
@@ -129,14 +129,14 @@ async fn no_signal_of_a_command_ends_the_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_impostor_on_the_agents_socket_is_dropped() {
-    if left_out_under_gvisor("the gofer connects for the agent, so the secret decides") {
+async fn a_false_agent_on_the_agents_socket_is_rejected() {
+    if skipped_under_gvisor("the gofer connects for the agent, so the secret decides") {
         return;
     }
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let secret = daemon.home.instance().unwrap().agent_secret(&sandbox);
-    // Even with the right secret: the kernel says which process is calling.
+    // Even with the right secret: the kernel identifies the calling process.
     let impostor = format!(
         r#"python3 - <<'END'
 import socket
@@ -159,14 +159,14 @@ rm -f /.sandbox/run/agent.sock; ln -sf /tmp/x /.sandbox/run/agent.sock; ls /.san
     for line in &lines[..4] {
         assert!(["b''", "ConnectionResetError", "BrokenPipeError"].contains(line), "{line}");
     }
-    assert_eq!(lines[4..], ["/.sandbox/run/agent.sock", "0"], "it is there, and no link");
+    assert_eq!(lines[4..], ["/.sandbox/run/agent.sock", "0"], "the socket exists and is not a link");
     assert_eq!(daemon.output(&sandbox, "echo alive").await, "alive\n");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_into_the_kernels_corners_are_refused() {
-    if left_out_under_gvisor("its own kernel answers these calls, with other errors") {
+async fn rarely_needed_system_calls_are_rejected() {
+    if skipped_under_gvisor("its own kernel answers these calls, with other errors") {
         return;
     }
     let daemon = Daemon::start().await;
@@ -204,7 +204,7 @@ int main(void) {
 END
 gcc -o probe probe.c && ./probe"#;
     let found = daemon.output(&sandbox, probe).await;
-    // 1 is EPERM, 38 is ENOSYS, which programs take as "fall back".
+    // 1 is EPERM. 38 is ENOSYS, which makes programs fall back.
     let wanted = "unshare-user 1\nclone-user 1\nclone3 38\nmount 1\nsetns 1\nkeyctl 1\nadd_key 1\nbpf 1\n\
                   perf 1\nuserfaultfd 1\nio_uring 38\nhandle 1\nunknown 38\nvsock 1\nalg 1\npacket 1\n\
                   inet 0\nunix 0\n";
@@ -250,19 +250,19 @@ async fn the_engine_confirms_every_setting() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_stays_in_its_sandbox_and_can_be_ended() {
-    if left_out_under_gvisor("the engine cannot count the processes inside") {
+    if skipped_under_gvisor("the engine cannot count the processes inside") {
         return;
     }
     let daemon = Daemon::start().await;
     let (bombed, bystander) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
-    let wish = StartCommand {
+    let request = StartCommand {
         command_id: Some("cmd_bombWithManyForks".into()),
         timeout_ms: Some(60_000),
         ..script("bomb() { bomb | bomb & }; bomb 2>/dev/null; sleep 50")
     };
-    let command = daemon.client.start(&bombed, &wish).await.unwrap().command_id;
+    let command = daemon.client.start(&bombed, &request).await.unwrap().command_id;
     let pids = || async { pids_of(&bombed).await };
-    until("the bomb has reached the limit", || async { pids().await > 400 }).await;
+    until("the fork bomb has reached the limit", || async { pids().await > 400 }).await;
     assert_eq!(daemon.output(&bystander, "echo fine").await, "fine\n");
     assert_eq!(daemon.client.health().await.unwrap().engine, "docker");
 
@@ -281,11 +281,11 @@ async fn pids_of(sandbox: &SandboxId) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killing_everything_inside_harms_nobody_else() {
+async fn killing_every_process_of_a_sandbox_harms_no_other() {
     let daemon = Daemon::start().await;
     let (sandbox, bystander) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
-    let wish = script("echo begun; sleep 30; echo done");
-    let command = daemon.client.start(&bystander, &wish).await.unwrap().command_id;
+    let request = script("echo begun; sleep 30; echo done");
+    let command = daemon.client.start(&bystander, &request).await.unwrap().command_id;
     let outcome =
         outcome(daemon.client.run(&sandbox, &script("echo here; exec 2>&-; kill -9 -1")).await.unwrap())
             .await;
@@ -298,13 +298,13 @@ async fn killing_everything_inside_harms_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_needs_too_much_memory_ends_as_oom() {
-    if left_out_under_gvisor("the whole sandbox ends and is started again") {
+    if skipped_under_gvisor("the whole sandbox ends and is started again") {
         return;
     }
     let daemon = Daemon::start().await;
     let resources = Some(Resources { memory_mb: Some(256), ..Resources::default() });
-    let wish = CreateSandbox { session_key: "chat:1".into(), resources, ..CreateSandbox::default() };
-    let sandbox = daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id;
+    let request = CreateSandbox { session_key: "chat:1".into(), resources, ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let outcome = daemon.run(&sandbox, "echo begun; python3 -c 'bytearray(10**9)'").await;
     assert_eq!((outcome.reason, outcome.exit_code), (EndReason::Oom, 137), "{outcome:?}");
     assert_eq!(outcome.text(), "begun\n");

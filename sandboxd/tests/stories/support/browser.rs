@@ -1,7 +1,5 @@
-//! A browser without a window, which looks at previews as a person does.
-//!
-//! Debian's packages chromium and chromium-driver. Where they are missing a story that needs them says so and is left
-//! out, but not in continuous integration: there it fails.
+//! A headless browser that visits previews like a user. Needs Debian's packages chromium and chromium-driver. If they
+//! are missing, a story that needs them is skipped. In continuous integration it fails.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,14 +18,14 @@ const COUNT_SOCKETS: &str = "window.openSockets = 0; const Native = window.WebSo
     window.WebSocket = class extends Native { constructor(...args) { super(...args); \
     this.addEventListener('open', () => { window.openSockets += 1; }); } };";
 
-/// Time for a script of a page: the longest one makes 19 attempts one after the other.
+/// Time limit for a script of a page. The longest one makes 19 attempts one after the other.
 const SCRIPT: Duration = Duration::from_secs(90);
 
-/// A browser with a profile of its own, which ends with its story.
+/// A browser with its own profile. It ends with its story.
 pub(crate) struct Browser {
-    // Dropped first: it asks the browser to end, and the driver is who ends it.
+    // Dropped first: it asks the browser to end, which the driver does.
     driver: WebDriver,
-    /// Kept, because it ends with the first line that nobody can read.
+    /// Kept open, because the driver ends when it cannot write its output.
     _said: Said,
     _chromedriver: Child,
 }
@@ -35,9 +33,9 @@ pub(crate) struct Browser {
 type Said = Lines<BufReader<ChildStdout>>;
 
 impl Browser {
-    /// A new one; `None` where this machine has none.
+    /// Starts a browser. Returns `None` if this machine has none.
     pub(crate) async fn start() -> Option<Self> {
-        // The driver chooses a free port and says which; the browser beside it is found by its usual name.
+        // The driver chooses a free port and prints it. It finds the browser by its usual name.
         let chromedriver = Command::new("chromedriver")
             .arg("--port=0")
             .stdin(Stdio::null())
@@ -53,24 +51,25 @@ impl Browser {
         };
         let mut said = BufReader::new(chromedriver.stdout.take().unwrap()).lines();
         let port = timeout(SOON, port_in(&mut said)).await.expect("chromedriver says its port");
-        let mut wish = DesiredCapabilities::chrome();
+        let mut request = DesiredCapabilities::chrome();
         for argument in [
             "--headless=new",
-            // Its own sandbox needs rights that neither root nor a container has; what keeps pages apart does not.
+            // Its own sandbox needs privileges that neither root nor a container has. The isolation between pages does
+            // not depend on it.
             "--no-sandbox",
             // /dev/shm is small in a container.
             "--disable-dev-shm-usage",
-            // A person's click is what pop-ups wait for, and a page that attacks would have tricked one out of them.
+            // Pop-ups normally wait for a user's click, which a hostile page would obtain by a trick.
             "--disable-popup-blocking",
         ] {
-            wish.add_arg(argument).unwrap();
+            request.add_arg(argument).unwrap();
         }
-        let driver = WebDriver::new(format!("http://127.0.0.1:{port}"), wish).await.unwrap();
+        let driver = WebDriver::new(format!("http://127.0.0.1:{port}"), request).await.unwrap();
         driver.set_script_timeout(SCRIPT).await.unwrap();
         Some(Self { driver, _said: said, _chromedriver: chromedriver })
     }
 
-    /// Counts the WebSockets that the pages to come have open, for [`Self::has_socket`].
+    /// Makes later pages count their open WebSockets, for [`Self::has_socket`].
     pub(crate) async fn count_sockets(&self) {
         let script = json!({ "source": COUNT_SOCKETS });
         self.driver.cdp().send_raw("Page.addScriptToEvaluateOnNewDocument", script).await.unwrap();
@@ -86,12 +85,12 @@ impl Browser {
         self.driver.goto(url).await.unwrap();
     }
 
-    /// What a script, the body of a function, returns in the page.
+    /// The return value of a script, the body of a function, in the page.
     pub(crate) async fn eval<T: DeserializeOwned>(&self, script: &str) -> T {
         self.driver.execute(script, Vec::<Value>::new()).await.unwrap().convert().unwrap()
     }
 
-    /// What a promise that a script returns comes to.
+    /// The result of the promise that a script returns.
     pub(crate) async fn settle<T: DeserializeOwned>(&self, script: &str) -> T {
         let script = format!(
             "const done = arguments[0]; (async () => {{ {script} }})().then(done, (error) => done(String(error)))"
@@ -99,34 +98,34 @@ impl Browser {
         self.driver.execute_async(script, Vec::<Value>::new()).await.unwrap().convert().unwrap()
     }
 
-    /// Waits until an expression holds in the page, whichever page that is by then.
+    /// Waits until an expression holds in the page, also across navigation.
     pub(crate) async fn sees(&self, expression: &str) {
         let script = format!("try {{ return Boolean({expression}); }} catch {{ return false; }}");
         until(&format!("the page has {expression}"), || async {
             let held = self.driver.execute(&*script, Vec::<Value>::new()).await;
-            // While a page is replaced there is none to ask.
+            // There is no page to query while one is replaced.
             held.is_ok_and(|held| held.json().as_bool() == Some(true))
         })
         .await;
     }
 
-    /// Waits until the page's text has a part.
+    /// Waits until the page's text contains `text`.
     pub(crate) async fn reads(&self, text: &str) {
         self.sees(&format!("document.body.innerText.includes({})", Value::from(text))).await;
     }
 
-    /// The address in the bar.
+    /// The URL in the address bar.
     pub(crate) async fn address(&self) -> String {
         self.driver.current_url().await.unwrap().into()
     }
 
-    /// Every cookie of the open page's, HttpOnly ones too, as `name=value`.
+    /// All cookies of the open page, including HttpOnly ones, as `name=value`.
     pub(crate) async fn cookies(&self) -> Vec<String> {
         let cookies = self.driver.get_all_cookies().await.unwrap();
         cookies.into_iter().map(|cookie| format!("{}={}", cookie.name, cookie.value)).collect()
     }
 
-    /// Ends it.
+    /// Closes the browser.
     pub(crate) async fn quit(self) {
         self.driver.quit().await.unwrap();
     }

@@ -7,7 +7,7 @@ use sandboxd::model::layout::volume_name;
 
 use crate::support::harness::docker;
 
-/// The image of a sandbox's disk, which can be taken away and put back.
+/// The image of a sandbox's disk, which can be moved away and back.
 pub(crate) struct Image {
     place: PathBuf,
     away: PathBuf,
@@ -20,7 +20,7 @@ impl Image {
         Self { away: place.with_extension("kept"), place }
     }
 
-    /// Renamed, so that a device that has it keeps it.
+    /// Renamed, so that a device that uses it keeps it.
     pub(crate) fn take_away(&self) {
         std::fs::rename(&self.place, &self.away).unwrap();
     }

@@ -1,7 +1,5 @@
-//! Stands between a daemon and the engine, and makes the engine misbehave.
-//!
-//! One connection carries one request: the proxy asks the engine to close after it. What was let through is
-//! passed on untouched, hijacked connections too.
+//! A proxy between a daemon and the engine that injects faults. One connection carries one request: the proxy asks the
+//! engine to close after it. All other bytes are forwarded unchanged, also on hijacked connections.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -19,34 +17,34 @@ const ENGINE: &str = "/var/run/docker.sock";
 /// Longest head of a request that is read, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// How the engine misbehaves.
+/// A fault of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It takes the request and answers nothing until the fault is over; then it does what it was asked.
+    /// Accepts the request and does not respond until the fault is removed. Then it is carried out.
     Hang,
-    /// It takes so long before it begins.
+    /// Delays the request by this time.
     Delay(Duration),
-    /// It hangs up.
+    /// Closes the connection.
     Cut,
-    /// It answers 500.
+    /// Responds with 500.
     Fail,
-    /// It answers 200 with what is no JSON.
+    /// Responds with 200 and a body that is not JSON.
     Garbage,
 }
 
-/// What holds now. A change is noticed by whoever waits for it.
+/// The current faults. Waiting connections notice a change.
 #[derive(Debug, Clone, Default)]
 struct Rules {
-    /// Requests whose method and path contain the text.
+    /// Faults for requests whose method and path contain the text.
     faults: Vec<(String, Fault)>,
-    /// Nothing passes on connections that are open.
+    /// Nothing is forwarded on open connections.
     frozen: bool,
-    /// Nothing passes on connections whose request contains this.
+    /// Nothing is forwarded on connections whose request contains this text.
     deaf: Option<String>,
-    /// Changes when every open connection is to be cut.
+    /// Changes when every open connection is cut.
     cuts: u64,
-    /// Connections that are open are cut once where their request contains one of these.
-    hung_up: Vec<String>,
+    /// Open connections are cut once if their request contains one of these texts.
+    closed: Vec<String>,
 }
 
 impl Rules {
@@ -84,12 +82,12 @@ impl EngineProxy {
         *self.listening.lock().unwrap() = Some(task);
     }
 
-    /// From now on requests whose first line contains the text go wrong.
+    /// Adds a fault for later requests whose first line contains the text.
     pub(crate) fn set(&self, text: &str, fault: Fault) {
         self.rules.send_modify(|rules| rules.faults.push((text.to_owned(), fault)));
     }
 
-    /// Nothing comes through any more, on open connections either, and nobody is told.
+    /// Stops forwarding on all connections, including open ones, without closing them.
     pub(crate) fn freeze(&self) {
         self.rules.send_modify(|rules| {
             rules.frozen = true;
@@ -97,18 +95,18 @@ impl EngineProxy {
         });
     }
 
-    /// Nothing comes through any more on connections whose first request has the text, and nobody is told.
-    pub(crate) fn deafen(&self, text: &str) {
+    /// Stops forwarding on connections whose first request contains the text, without closing them.
+    pub(crate) fn silence(&self, text: &str) {
         self.rules.send_modify(|rules| rules.deaf = Some(text.to_owned()));
     }
 
-    /// Connections that are open now end where their request contains the text; later ones go on.
-    pub(crate) fn hang_up(&self, text: &str) {
-        self.rules.send_modify(|rules| rules.hung_up.push(text.to_owned()));
+    /// Closes open connections whose request contains the text. Later ones work.
+    pub(crate) fn close_connections(&self, text: &str) {
+        self.rules.send_modify(|rules| rules.closed.push(text.to_owned()));
     }
 
-    /// The engine behaves again.
-    pub(crate) fn mend(&self) {
+    /// Removes all faults.
+    pub(crate) fn clear_faults(&self) {
         self.rules.send_modify(|rules| {
             rules.deaf = None;
             rules.frozen = false;
@@ -116,14 +114,14 @@ impl EngineProxy {
         });
     }
 
-    /// The engine ends: its socket goes, and every connection.
+    /// Stops the engine: its socket and all connections are gone.
     pub(crate) fn stop(&self) {
         self.listening.lock().unwrap().take().unwrap().abort();
         std::fs::remove_file(self.socket()).unwrap();
         self.rules.send_modify(|rules| rules.cuts += 1);
     }
 
-    /// The engine is there again.
+    /// Starts the engine again.
     pub(crate) fn start_again(&self) {
         self.listen();
     }
@@ -139,7 +137,7 @@ async fn accept(listener: UnixListener, rules: watch::Sender<Rules>) {
             let cut = async move { drop(changes.wait_for(|rules| rules.cuts != cuts).await) };
             tokio::select! {
                 () = cut => {}
-                // Whoever left does not hear of it.
+                // An error on a cut connection is ignored.
                 _ = serve(stream, rules.subscribe()) => {}
             }
         });
@@ -148,12 +146,12 @@ async fn accept(listener: UnixListener, rules: watch::Sender<Rules>) {
 
 async fn serve(mut client: UnixStream, mut rules: watch::Receiver<Rules>) -> std::io::Result<()> {
     let (line, request) = read_request(&mut client).await?;
-    let mut hung_up = rules.clone();
-    let before = hung_up.borrow().hung_up.len();
-    let is_meant = |rules: &Rules| rules.hung_up[before..].iter().any(|text| line.contains(text));
-    let hung_up = async move { drop(hung_up.wait_for(is_meant).await) };
+    let mut closed = rules.clone();
+    let before = closed.borrow().closed.len();
+    let is_meant = |rules: &Rules| rules.closed[before..].iter().any(|text| line.contains(text));
+    let closed = async move { drop(closed.wait_for(is_meant).await) };
     tokio::select! {
-        () = hung_up => Ok(()),
+        () = closed => Ok(()),
         served = carry(&mut client, &line, &request, &mut rules) => served,
     }
 }
@@ -193,7 +191,7 @@ async fn carry(
     tokio::try_join!(there, back).map(drop)
 }
 
-/// Passes bytes on while nothing is frozen.
+/// Forwards bytes unless they are held back.
 async fn pass(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
@@ -211,8 +209,8 @@ async fn pass(
     }
 }
 
-/// Reads a request's head, and its body where its length is told. Returns its first line and all of it, with
-/// the wish that the connection ends after the answer.
+/// Reads a request's head, and its body if its length is known. Returns its first line and all of its bytes, with a
+/// header that closes the connection after the response.
 async fn read_request(client: &mut UnixStream) -> std::io::Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let head = loop {

@@ -1,4 +1,4 @@
-//! What is on the engine, looked at behind the daemon's back.
+//! Objects on the engine, listed behind the daemon's back.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use bollard::query_parameters::{ListContainersOptions, ListNetworksOptions, List
 
 use crate::support::harness::{Home, docker};
 
-/// What is the daemon's own: the disks' helper and volume, and what marks the engine.
+/// Objects of the daemon itself: the disks' helper and volume, and the engine's marker.
 const OWN: [&str; 3] = ["sandboxd-disks-", "sandboxd-marker-", "sandboxd-epoch-"];
 
 /// Names of all networks of this home's daemon.
@@ -17,8 +17,8 @@ pub(crate) async fn networks_of(home: &Home) -> Vec<String> {
     networks.into_iter().filter_map(|network| network.name).collect()
 }
 
-/// Names of all containers and volumes of this home's daemon. The agent's volume is not among them: it is
-/// every daemon's of the same version, and neither are the disks' helper and volume.
+/// Names of all containers and volumes of this home's daemon. The agent's volume, which all daemons of a version share,
+/// is not included. Neither are the disks' helper and volume.
 pub(crate) async fn objects_of(home: &Home) -> Vec<String> {
     let Some(instance) = home.instance() else { return Vec::new() };
     let docker = docker().await;

@@ -1,4 +1,4 @@
-//! Files of a sandbox, written and read as a client does.
+//! Reads and writes files of a sandbox through the client.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,8 +18,8 @@ pub(crate) async fn write(
     sandbox: &SandboxId,
     files: impl Into<Vec<FileToWrite>>,
 ) -> Result<(), Error> {
-    let wish = WriteFiles { files: files.into() };
-    let written = timeout(SOON, daemon.client.write_files(sandbox, &wish)).await.expect("the write hangs");
+    let request = WriteFiles { files: files.into() };
+    let written = timeout(SOON, daemon.client.write_files(sandbox, &request)).await.expect("the write hangs");
     written.map(|done| assert!(done.ok))
 }
 
@@ -27,8 +27,8 @@ pub(crate) async fn read(daemon: &Daemon, sandbox: &SandboxId, path: &str) -> Re
     timeout(SOON, daemon.client.read_file(sandbox, path)).await.expect("the read hangs")
 }
 
-/// Nothing that a failed write made is left.
-pub(crate) async fn nothing_half_done(daemon: &Daemon, sandbox: &SandboxId) {
+/// Waits until no leftover of a failed write exists.
+pub(crate) async fn no_partial_write_is_left(daemon: &Daemon, sandbox: &SandboxId) {
     let look = "find /vercel/sandbox/.staging -mindepth 1 2>&1 | grep -v 'No such file'; true";
     until("nothing is left", || async { daemon.output(sandbox, look).await.is_empty() }).await;
 }

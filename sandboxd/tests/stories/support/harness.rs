@@ -1,11 +1,11 @@
-//! A daemon for one test.
+//! The test daemon, and a macro for stories over both agent transports.
 
 pub(crate) use test_daemon::{
-    Collected, Daemon, DaemonProcess, Home, Outcome, SOON, TOKEN, docker, free_port, free_ports,
-    left_out_under_gvisor, outcome, script, skip, under_gvisor, until,
+    Collected, Daemon, DaemonProcess, Home, Outcome, SOON, TOKEN, docker, free_port, free_ports, outcome,
+    script, skip, skipped_under_gvisor, under_gvisor, until,
 };
 
-/// Makes each story a test over both ways to reach an agent.
+/// Turns each story into a test for each agent transport.
 macro_rules! over_each_transport {
     ($($story:ident),* $(,)?) => {
         mod over_the_socket {
@@ -19,8 +19,8 @@ macro_rules! over_each_transport {
         mod through_the_engine {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $story() {
-                let reason = "the other end of a socket is not told, so the agent cannot know the engine's call";
-                if $crate::support::harness::left_out_under_gvisor(reason) {
+                let reason = "gVisor does not report the other end of a socket, so the agent cannot verify the engine's call";
+                if $crate::support::harness::skipped_under_gvisor(reason) {
                     return;
                 }
                 let home = $crate::support::harness::Home::new().set("SANDBOXD_AGENT_TRANSPORT", "engine");

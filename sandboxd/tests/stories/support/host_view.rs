@@ -1,4 +1,4 @@
-//! The host's own view of a sandbox: its cgroup's files and its first process's limits.
+//! A sandbox seen from the host: the files of its cgroup and the limits of its first process.
 
 use std::fs;
 
@@ -18,12 +18,12 @@ impl HostView {
         Self { pid: container.state.unwrap().pid.unwrap() }
     }
 
-    /// The number of its first process, the agent.
+    /// The process id of its first process, the agent.
     pub(crate) fn pid(&self) -> i64 {
         self.pid
     }
 
-    /// A file of its cgroup, by its names in the first and the second version of cgroups.
+    /// A file of its cgroup, by its names in cgroup v1 and v2.
     pub(crate) fn cgroup(&self, controller: &str, first: &str, second: &str) -> String {
         let groups = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap();
         let path_of = |wanted: &str| {
@@ -44,15 +44,15 @@ impl HostView {
         self.cgroup(controller, first, second).parse().unwrap()
     }
 
-    /// Processes that the kernel killed in it for want of memory.
+    /// Processes that the OOM killer ended in it.
     pub(crate) fn oom_kills(&self) -> u64 {
-        crate::support::limits::told(
+        crate::support::limits::value_of(
             &self.cgroup("memory", "memory.oom_control", "memory.events"),
             "oom_kill",
         )
     }
 
-    /// Processors it may use, in thousandths.
+    /// Processors that it may use, in thousandths.
     pub(crate) fn milli_cpus(&self) -> i64 {
         let both = if fs::exists("/sys/fs/cgroup/cpu").unwrap() {
             let quota = self.number("cpu", "cpu.cfs_quota_us", "");

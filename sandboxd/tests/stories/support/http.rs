@@ -1,4 +1,4 @@
-//! Plain HTTP, for what the daemon's own client would never send.
+//! Plain HTTP, for requests that the daemon's own client never sends.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,19 +14,19 @@ use tokio::time::timeout;
 
 use crate::support::harness::{Daemon, SOON, TOKEN, until};
 
-/// Asks one daemon.
-pub(crate) struct Asker {
+/// An HTTP client for one daemon.
+pub(crate) struct HttpClient {
     http: reqwest::Client,
     base: String,
 }
 
-impl Asker {
+impl HttpClient {
     pub(crate) fn of(daemon: &Daemon) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(SOON).build().unwrap();
         Self { http, base: daemon.base.clone() }
     }
 
-    /// One that connects from this address.
+    /// A client that connects from this address.
     pub(crate) fn from(daemon: &Daemon, address: IpAddr) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(SOON).local_address(address);
         Self { http: http.build().unwrap(), base: daemon.base.clone() }
@@ -49,7 +49,7 @@ impl Asker {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -72,14 +72,14 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The refusal, which must have this code and in every part the shape of the contract.
+    /// Checks that the response is an error with this code and with every field of the contract. Returns its body.
     #[track_caller]
     pub(crate) fn refused(&self, code: ErrorCode, what: &str) -> ErrorBody {
         let text = String::from_utf8_lossy(&self.body);
         let found = format!("{what}: {} {text}", self.status);
         assert_eq!(self.status, code.status(), "{found}");
         assert_eq!(self.header("content-type"), "application/json; charset=utf-8", "{found}");
-        // Whatever their order: a map of JSON has none that is ours to choose.
+        // In any order: JSON objects have none.
         let keys: BTreeSet<String> = match serde_json::from_slice(&self.body) {
             Ok(Value::Object(fields)) => fields.keys().cloned().collect(),
             other => panic!("{found}: {other:?}"),
@@ -94,7 +94,7 @@ impl Answer {
         body
     }
 
-    /// A refusal that names a field.
+    /// Checks that the error names a field.
     #[track_caller]
     pub(crate) fn faults(&self, field: &str, what: &str) {
         let body = self.refused(ErrorCode::InvalidRequest, what);
@@ -103,7 +103,7 @@ impl Answer {
     }
 }
 
-/// A connection whose every byte is ours.
+/// A connection on which the test sends and receives raw bytes.
 pub(crate) struct Wire(TcpStream);
 
 impl Wire {
@@ -112,12 +112,12 @@ impl Wire {
         Self(TcpStream::connect(address).await.unwrap())
     }
 
-    /// Fails where the daemon has hung up.
+    /// Fails if the daemon has closed the connection.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.0.write_all(bytes).await
     }
 
-    /// The beginning of a request with the token, up to the headers that are its own.
+    /// Sends the start of a request with the token. The caller sends the rest of the head.
     pub(crate) async fn begin(&mut self, method: &str, path: &str) {
         let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{TOKEN_HEADER}: {TOKEN}\r\n");
         self.send(head.as_bytes()).await.unwrap();
@@ -129,28 +129,29 @@ impl Wire {
         until("the daemon has read the request", is_read).await;
     }
 
-    /// An answer as far as it has come when its body is whole; the connection may stay open.
+    /// Reads a response until its body is complete. The connection may stay open.
     pub(crate) async fn answer(&mut self) -> Answer {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         loop {
-            if let Some(answer) = parse(&heard) {
+            if let Some(answer) = parse(&received) {
                 return answer;
             }
-            let read = timeout(SOON, self.0.read_buf(&mut heard)).await.expect("no answer").unwrap();
-            assert!(read > 0, "hung up after {:?}", String::from_utf8_lossy(&heard));
+            let read = timeout(SOON, self.0.read_buf(&mut received)).await.expect("no answer").unwrap();
+            assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&received));
         }
     }
 
-    /// Everything until the daemon hangs up, which it must within `limit`. A reset is one way to hang up.
-    pub(crate) async fn until_hung_up(&mut self, limit: Duration) -> Vec<u8> {
-        let mut heard = Vec::new();
-        let end = timeout(limit, async { while self.0.read_buf(&mut heard).await.is_ok_and(|n| n > 0) {} });
-        end.await.unwrap_or_else(|_| panic!("not hung up within {limit:?}"));
-        heard
+    /// Reads until the daemon closes the connection, which it must do within `limit`. A reset counts as closed.
+    pub(crate) async fn until_closed(&mut self, limit: Duration) -> Vec<u8> {
+        let mut received = Vec::new();
+        let end =
+            timeout(limit, async { while self.0.read_buf(&mut received).await.is_ok_and(|n| n > 0) {} });
+        end.await.unwrap_or_else(|_| panic!("not closed within {limit:?}"));
+        received
     }
 }
 
-/// Whether nothing waits in the other end's receive queue. Both ends are on this machine (proc_net_tcp(5)).
+/// Whether the other end has read all bytes that were sent. Both ends are on this machine (proc_net_tcp(5)).
 pub(crate) fn has_read_all(stream: &TcpStream) -> bool {
     let entry = |address: SocketAddr| {
         let SocketAddr::V4(address) = address else { panic!("{address} is no IPv4 address") };
@@ -163,10 +164,10 @@ pub(crate) fn has_read_all(stream: &TcpStream) -> bool {
     others.next().is_some_and(|fields| fields[4].ends_with(":00000000"))
 }
 
-/// One answer with a length, if all of it is here.
-fn parse(heard: &[u8]) -> Option<Answer> {
-    let end = heard.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    let head = std::str::from_utf8(&heard[..end]).unwrap();
+/// A complete response with a content length, or `None`.
+fn parse(received: &[u8]) -> Option<Answer> {
+    let end = received.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&received[..end]).unwrap();
     let mut lines = head.lines();
     let status = lines.next()?.split(' ').nth(1)?.parse().unwrap();
     let mut headers = HeaderMap::new();
@@ -174,5 +175,9 @@ fn parse(heard: &[u8]) -> Option<Answer> {
         headers.insert(reqwest::header::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
     }
     let length: usize = headers.get("content-length")?.to_str().unwrap().parse().unwrap();
-    (heard.len() >= end + length).then(|| Answer { status, headers, body: heard[end..end + length].into() })
+    (received.len() >= end + length).then(|| Answer {
+        status,
+        headers,
+        body: received[end..end + length].into(),
+    })
 }

@@ -1,4 +1,4 @@
-//! An attacker and a bystander, and what the stories of limits measure of them.
+//! An attacker and a bystander, and measurements for the stories about limits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::support::harness::{Daemon, Home, Outcome, outcome, script};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 
-/// Errors of errno(3), as Linux numbers them.
+/// Error numbers of errno(3) on Linux.
 pub(crate) mod errno {
     pub(crate) const EAGAIN: i32 = 11;
     pub(crate) const ENOMEM: i32 = 12;
@@ -20,13 +20,13 @@ pub(crate) mod errno {
     pub(crate) const ENOSPC: i32 = 28;
 }
 
-/// Commands that are measured before an attack, and at least during it.
+/// Minimum number of commands measured before and during an attack.
 const SAMPLES: usize = 30;
 
-/// A neighbour that takes longer than this is not slow but stalled.
+/// A neighbour's command that takes longer than this has stalled.
 const STALL: Duration = Duration::from_secs(2);
 
-/// A daemon with a sandbox that misbehaves and one that does not.
+/// A daemon with a sandbox that attacks and one that does not.
 pub(crate) struct Scene {
     pub(crate) daemon: Daemon,
     pub(crate) attacker: SandboxId,
@@ -44,7 +44,7 @@ impl Scene {
         Self { daemon, attacker, bystander }
     }
 
-    /// Lets the attack run to its end, while the bystander runs one command after the other.
+    /// Runs the attack to its end, while the bystander runs one command after the other.
     #[expect(clippy::print_stdout, reason = "its numbers are for people")]
     pub(crate) async fn attack<T>(&self, name: &str, attack: impl Future<Output = T>) -> T {
         let over = AtomicBool::new(true);
@@ -65,7 +65,7 @@ impl Scene {
         result
     }
 
-    /// How long the bystander's commands take, until it is over and there are enough of them.
+    /// Times of the bystander's commands, until the attack is over and there are enough of them.
     async fn samples(&self, over: &AtomicBool) -> Vec<Duration> {
         let mut samples = Vec::new();
         while samples.len() < SAMPLES || !over.load(Ordering::Relaxed) {
@@ -76,12 +76,12 @@ impl Scene {
         samples
     }
 
-    /// What a script in the attacker's sandbox comes to.
+    /// Runs a script in the attacker's sandbox.
     pub(crate) async fn run(&self, script: &str) -> Outcome {
         self.daemon.run(&self.attacker, script).await
     }
 
-    /// What a Python program in the attacker's sandbox prints.
+    /// Runs a Python program in the attacker's sandbox and returns its output.
     pub(crate) async fn python(&self, program: &str) -> String {
         let outcome = self.run(&python(program)).await;
         let said = String::from_utf8_lossy(&outcome.stderr);
@@ -93,7 +93,7 @@ impl Scene {
         self.daemon.client.get(&self.attacker).await.unwrap()
     }
 
-    /// Both are as usable as before.
+    /// Checks that both sandboxes are usable, and stops.
     pub(crate) async fn end(self) {
         for sandbox in [&self.attacker, &self.bystander] {
             assert_eq!(self.daemon.output(sandbox, "echo ok").await, "ok\n");
@@ -103,9 +103,9 @@ impl Scene {
 }
 
 pub(crate) async fn sandbox_with(daemon: &Daemon, key: &str, resources: Resources) -> SandboxId {
-    let wish =
+    let request =
         CreateSandbox { session_key: key.into(), resources: Some(resources), ..CreateSandbox::default() };
-    daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id
+    daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id
 }
 
 /// A script that runs a Python program.
@@ -115,7 +115,7 @@ pub(crate) fn python(program: &str) -> String {
 
 /// The value of `name` in lines of names and values.
 #[track_caller]
-pub(crate) fn told<T: std::str::FromStr>(text: &str, name: &str) -> T {
+pub(crate) fn value_of<T: std::str::FromStr>(text: &str, name: &str) -> T {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let value = value.and_then(|value| value.trim().parse().ok());
     value.unwrap_or_else(|| panic!("no {name} in {text:?}"))
@@ -126,11 +126,11 @@ fn p95(mut samples: Vec<Duration>) -> Duration {
     samples[(samples.len() * 95).div_ceil(100) - 1]
 }
 
-/// Runs a script with the longest time a test gives one.
+/// Runs a script with a time limit.
 pub(crate) async fn run_for(daemon: &Daemon, sandbox: &SandboxId, text: &str, limit: Duration) -> Outcome {
-    let wish =
+    let request =
         sandbox_api::command::StartCommand { timeout_ms: Some(limit.as_millis() as u64), ..script(text) };
-    outcome(daemon.client.run(sandbox, &wish).await.unwrap()).await
+    outcome(daemon.client.run(sandbox, &request).await.unwrap()).await
 }
 
 pub(crate) fn small() -> Resources {

@@ -1,4 +1,4 @@
-//! Sandboxes with a network policy, and what they and this machine reach.
+//! Sandboxes with a network policy, and the hosts that they and this machine reach.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use sandbox_api::sandbox::{CreateSandbox, Network};
 
 use crate::support::harness::{Daemon, Home, skip};
 
-/// Asks the proxy of the sandbox for each target with `CONNECT`, as it is written and untouched by any client. Prints its
-/// statuses, and says hello to whatever is there.
+/// Sends `CONNECT` for each target to the sandbox's proxy, exactly as written, without an HTTP client. Prints the
+/// statuses, and sends a request to a target that is connected.
 const CONNECT_EACH: &str = r#"
 for target in "$@"; do
   exec 3<>/dev/tcp/127.0.0.1/13128
@@ -26,22 +26,22 @@ pub(crate) fn network(mode: &str, allow: &[&str]) -> Option<Network> {
 }
 
 pub(crate) async fn sandbox_with(daemon: &Daemon, key: &str, mode: &str, allow: &[&str]) -> SandboxId {
-    let wish =
+    let request =
         CreateSandbox { session_key: key.into(), network: network(mode, allow), ..CreateSandbox::default() };
-    daemon.client.create_or_reconnect(&wish).await.unwrap().sandbox_id
+    daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id
 }
 
-/// The proxy's statuses to CONNECT.
+/// Statuses of the proxy's responses to CONNECT.
 pub(crate) async fn statuses(daemon: &Daemon, sandbox: &SandboxId, targets: &[String]) -> Vec<String> {
     let targets: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
     let script = format!("set -- {}\n{CONNECT_EACH}", targets.join(" "));
     daemon.output(sandbox, &script).await.lines().map(str::to_owned).collect()
 }
 
-/// Where the usual distributions keep what the machine trusts.
+/// The trusted certificates of the machine, in the place that common distributions use.
 pub(crate) const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Whether this machine reaches a host; says so where it does not.
+/// Whether this machine reaches a host. Skips the test if not.
 pub(crate) async fn reaches(host: &str) -> bool {
     let connect = tokio::net::TcpStream::connect((host, 443));
     let reached = tokio::time::timeout(std::time::Duration::from_secs(5), connect).await;

@@ -1,10 +1,10 @@
-//! The operations of the API, as its own document lists them.
+//! The operations of the API, from its OpenAPI document.
 
 use serde_json::{Value, json};
 
-use crate::support::http::Asker;
+use crate::support::http::HttpClient;
 
-/// Ids of the right shape that nothing has.
+/// Valid ids of resources that do not exist.
 pub(crate) const NO_SANDBOX: &str = "sbx_0000000000000000";
 
 pub(crate) const NO_COMMAND: &str = "cmd_0000000000000000";
@@ -17,7 +17,7 @@ pub(crate) const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) method: String,
-    /// With ids of things that are not there.
+    /// The path with ids of resources that do not exist.
     pub(crate) path: String,
     pub(crate) said: Value,
 }
@@ -28,9 +28,9 @@ impl Operation {
     }
 }
 
-/// Every operation the document tells of, in order of their paths.
-pub(crate) async fn operations(asker: &Asker) -> Vec<Operation> {
-    let document = asker.get("/openapi.json").await.json();
+/// All operations of the document, in order of their paths.
+pub(crate) async fn operations(api: &HttpClient) -> Vec<Operation> {
+    let document = api.get("/openapi.json").await.json();
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, said) in item.as_object().unwrap() {
@@ -52,6 +52,6 @@ fn filled(path: &str) -> String {
         ("{name}", "nothing"),
     ];
     let path = named.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value));
-    assert!(!path.contains('{'), "a parameter without a value here: {path}");
+    assert!(!path.contains('{'), "a parameter without a test value: {path}");
     path
 }

@@ -1,4 +1,4 @@
-//! An engine of a story's own, which may be stopped and started.
+//! An engine for one story, which can be stopped and started.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long it may take to start or to stop.
+/// Time limit for its start and its stop.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Where it keeps its data.
+/// Its data directory.
 const DATA: &str = "data";
 
 /// `dockerd` with its own state, namespaces and socket, and without a network.
@@ -21,7 +21,7 @@ pub(crate) struct OwnEngine {
 }
 
 impl OwnEngine {
-    /// Starts one that has the image of this name, from the machine's engine.
+    /// Starts one with the image of this name, copied from the machine's engine.
     pub(crate) fn start(image: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("sbxengine").tempdir_in("/tmp").unwrap();
         Self::start_in(dir, image)
@@ -35,7 +35,7 @@ impl OwnEngine {
         engine
     }
 
-    /// The first on a disk of its own, of so many bytes.
+    /// Starts one with the image, on its own disk of this size in bytes.
     pub(crate) fn start_on_disk(image: &str, bytes: u64) -> Self {
         let dir = tempfile::Builder::new().prefix("sbxengine").tempdir_in("/tmp").unwrap();
         let (disk, data) = (dir.path().join("disk"), dir.path().join("data"));
@@ -61,11 +61,11 @@ impl OwnEngine {
         self.path("docker.sock")
     }
 
-    /// Starts it; with `live_restore`, containers go on when it stops.
+    /// Starts it. With `live_restore`, containers keep running when it stops.
     pub(crate) fn start_again(&mut self, live_restore: bool) {
         let namespace = self.dir.path().file_name().unwrap().to_str().unwrap();
         let path = |name: &str| self.path(name).to_string_lossy().into_owned();
-        // In a network of its own: one without a bridge removes docker0 where it starts, whosever that is.
+        // In its own network namespace: an engine without a bridge removes docker0 at its start, also one that belongs to another engine.
         let mut dockerd = Command::new("unshare");
         dockerd
             .args(["--net", "dockerd"])
@@ -79,36 +79,36 @@ impl OwnEngine {
             .stderr(std::fs::File::create(self.path("log")).unwrap());
         std::fs::write(self.path("none.json"), "{}").unwrap();
         self.dockerd = Some(dockerd.spawn().expect("dockerd is installed with the engine"));
-        wait_until("the engine answers", || {
+        wait_until("the engine responds", || {
             self.docker(&["version"]).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
         });
     }
 
-    /// As if its disk were not mounted: from its next start on it has another data root, or its own again.
+    /// Makes the engine use another data root from its next start, as if its disk were not mounted, or its own again.
     pub(crate) fn unmount(&mut self, is_away: bool) {
         self.data = if is_away { "empty" } else { DATA };
     }
 
-    /// Asks it to stop, as a service manager does, and waits for its end.
+    /// Sends SIGTERM, as a service manager does, and waits for its end.
     pub(crate) fn stop(&mut self) {
         let Some(mut dockerd) = self.dockerd.take() else { return };
         let _ = kill_process(Pid::from_child(&dockerd), Signal::TERM);
         wait_until("the engine has stopped", || dockerd.try_wait().unwrap().is_some());
     }
 
-    /// Takes room on the engine's disk until `free` bytes are left. Dropping the answer gives it back.
+    /// Fills the engine's disk until `free` bytes are left. Dropping the returned value frees the space.
     pub(crate) fn fill(&self, free: u64) -> Ballast {
         let data = self.path("data");
         let space = rustix::fs::statvfs(&data).unwrap();
         let taken =
-            (space.f_bavail * space.f_frsize).checked_sub(free).expect("there is less room than that");
+            (space.f_bavail * space.f_frsize).checked_sub(free).expect("less space is free than that");
         let path = data.join("ballast");
         let file = std::fs::File::create_new(&path).unwrap();
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, taken).unwrap();
         Ballast { path }
     }
 
-    /// Names of its volumes that contain the text, a line each.
+    /// Names of its volumes that contain the text, one per line.
     pub(crate) fn volumes_with(&self, text: &str) -> String {
         let filter = format!("name={text}");
         let listed = self.docker(&["volume", "ls", "--quiet", "--filter", &filter]).output().unwrap();
@@ -126,7 +126,7 @@ impl OwnEngine {
     }
 }
 
-/// A file that takes room on the engine's disk.
+/// A file that fills the engine's disk.
 pub(crate) struct Ballast {
     path: PathBuf,
 }
@@ -138,7 +138,7 @@ impl Drop for Ballast {
 }
 
 impl Drop for OwnEngine {
-    /// Nothing of it may stay: neither containers nor mounts.
+    /// Removes all containers and mounts.
     fn drop(&mut self) {
         if self.data != DATA {
             self.stop();
@@ -156,7 +156,7 @@ impl Drop for OwnEngine {
     }
 }
 
-/// What a stopped engine leaves mounted, the innermost first.
+/// Unmounts everything that a stopped engine leaves mounted, innermost first.
 fn unmount_below(dir: &Path) {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let mut below: Vec<_> = mounts

@@ -1,4 +1,4 @@
-//! The daemon and the agent as processes of this machine.
+//! Processes of this machine: the daemon and agents.
 
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_api::SandboxId;
@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use crate::support::harness::{Home, docker, free_port};
 
-/// A sandbox's agent, stopped from the host: as starved as can be.
+/// Stops a sandbox's agent with SIGSTOP, from the host.
 pub(crate) async fn stop_agent(sandbox: &SandboxId) {
     let name = format!("remcochat-sandbox-{sandbox}");
     let container = docker().await.inspect_container(&name, None).await.unwrap();
@@ -14,7 +14,7 @@ pub(crate) async fn stop_agent(sandbox: &SandboxId) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
 }
 
-/// Resident memory of this process, which the daemon runs in, in KiB.
+/// Resident memory of this process, which contains the daemon, in KiB.
 pub(crate) fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

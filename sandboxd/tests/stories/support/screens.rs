@@ -1,4 +1,4 @@
-//! Sitting at a terminal: what stories of terminals have in common.
+//! Terminals and their viewers.
 
 use std::num::NonZeroU16;
 
@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use crate::support::harness::{Daemon, SOON};
 
 /// Opens a terminal.
-pub(crate) async fn open(daemon: &Daemon, sandbox: &SandboxId, wish: &OpenTerminal) -> TerminalId {
-    daemon.client.open_terminal(sandbox, wish).await.unwrap().terminal_id
+pub(crate) async fn open(daemon: &Daemon, sandbox: &SandboxId, request: &OpenTerminal) -> TerminalId {
+    daemon.client.open_terminal(sandbox, request).await.unwrap().terminal_id
 }
 
 /// Opens a terminal with a shell.
@@ -21,20 +21,20 @@ pub(crate) async fn shell(daemon: &Daemon, sandbox: &SandboxId) -> TerminalId {
     open(daemon, sandbox, &OpenTerminal::default()).await
 }
 
-/// One viewer and what it has seen.
-pub(crate) struct Seat {
+/// A viewer and the output that it has received.
+pub(crate) struct Viewer {
     events: TerminalEvents,
     keyboard: Keyboard,
     seen: Vec<u8>,
-    /// Up to where something was found.
+    /// Position of the last match in the output.
     found: usize,
     pub(crate) not_done: Vec<String>,
     size: Option<(u32, u32)>,
     exit: Option<(i32, Option<String>, EndReason)>,
 }
 
-impl Seat {
-    pub(crate) async fn take(client: &Client, sandbox: &SandboxId, terminal: &TerminalId) -> Self {
+impl Viewer {
+    pub(crate) async fn attach(client: &Client, sandbox: &SandboxId, terminal: &TerminalId) -> Self {
         let (events, keyboard) = client.attach_terminal(sandbox, terminal).await.unwrap();
         Self { events, keyboard, seen: Vec::new(), found: 0, not_done: Vec::new(), size: None, exit: None }
     }
@@ -47,10 +47,10 @@ impl Seat {
         self.keyboard.resize(cols, rows).await.unwrap();
     }
 
-    /// One event; an error of the connection ends the story.
+    /// Receives one event. A connection error fails the story.
     pub(crate) async fn next(&mut self) -> bool {
         let event = timeout(SOON, self.events.next()).await;
-        let event = event.unwrap_or_else(|_| panic!("nothing came; seen so far: {:?}", self.seen()));
+        let event = event.unwrap_or_else(|_| panic!("no event; seen so far: {:?}", self.seen()));
         match event {
             None => return false,
             Some(event) => match event.unwrap() {
@@ -65,9 +65,9 @@ impl Seat {
         true
     }
 
-    /// Whether the connection breaks before the terminal's end.
+    /// Whether the connection breaks before the terminal ends.
     pub(crate) async fn breaks(&mut self) -> bool {
-        while let Some(event) = timeout(SOON, self.events.next()).await.expect("it goes on") {
+        while let Some(event) = timeout(SOON, self.events.next()).await.expect("the connection stays open") {
             if event.is_err() {
                 return true;
             }
@@ -75,7 +75,7 @@ impl Seat {
         false
     }
 
-    /// Waits until `text` comes, after what was waited for before.
+    /// Waits until `text` arrives, after the position of the last match.
     pub(crate) async fn until_seen(&mut self, text: &str) {
         let mut from = self.found;
         loop {
@@ -88,12 +88,12 @@ impl Seat {
         }
     }
 
-    /// Everything seen.
+    /// All output.
     pub(crate) fn seen(&self) -> String {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
-    /// The size it was told of first.
+    /// The first reported size.
     pub(crate) async fn size(&mut self) -> (u32, u32) {
         while self.size.is_none() {
             assert!(self.next().await);
@@ -108,7 +108,7 @@ impl Seat {
         }
     }
 
-    /// The size after another one.
+    /// Waits for another size.
     pub(crate) async fn size_after(&mut self, before: (u32, u32)) -> (u32, u32) {
         while self.size.is_none_or(|size| size == before) {
             assert!(self.next().await);
@@ -116,10 +116,10 @@ impl Seat {
         self.size.unwrap()
     }
 
-    /// How it ended: code, signal and reason.
+    /// Waits for the terminal's end: code, signal and reason.
     pub(crate) async fn exit(&mut self) -> (i32, Option<String>, EndReason) {
         while self.next().await {}
-        self.exit.clone().expect("it ended without saying how")
+        self.exit.clone().expect("the terminal ended without an exit event")
     }
 }
 
@@ -127,10 +127,10 @@ fn find(bytes: &[u8], text: &[u8]) -> Option<usize> {
     bytes.windows(text.len()).position(|part| part == text)
 }
 
-/// What somebody with a window of this size sees who was told what `seat` was told.
-pub(crate) fn shown_by(seat: &Seat, cols: u16, rows: u16) -> String {
+/// The screen of a window of this size that displays the viewer's output.
+pub(crate) fn shown_by(viewer: &Viewer, cols: u16, rows: u16) -> String {
     let (rows, cols) = (NonZeroU16::new(rows).unwrap(), NonZeroU16::new(cols).unwrap());
     let mut window = vt100::Parser::new(rows, cols, 0);
-    window.process(&seat.seen);
+    window.process(&viewer.seen);
     window.screen().contents()
 }

@@ -1,5 +1,5 @@
-//! A network namespace that plays other machines: a host of the LAN, one that is opened to sandboxes, and a cloud's
-//! metadata service. What reaches them is noted there, so a story need not believe what a client was told.
+//! A network namespace that plays other machines: a host of the LAN, a host that stories allow, and a cloud's metadata
+//! service. It records the connections that arrive, so that a story need not trust the client.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -12,35 +12,35 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::harness::skip;
 
-/// A host that sandboxes have no business with.
+/// A host that sandboxes must not reach.
 pub(crate) const LAN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// Another, which stories open.
+/// A host that stories allow.
 pub(crate) const OPENED: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
-/// Where clouds tell machines their secrets.
+/// The metadata address of clouds.
 pub(crate) const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
-/// This machine, as they see it.
+/// This machine's address in that network.
 pub(crate) const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 const TCP_PORTS: [u16; 7] = [22, 25, 53, 80, 443, 2375, 8080];
 const UDP_PORTS: [u16; 3] = [53, 443, 9999];
 
-/// What reached one of them: where, and its first bytes.
+/// A connection that arrived: its destination and its first bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) at: SocketAddr,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// See the module. Its drop takes everything down.
+/// See the module. Dropping it removes the namespace.
 pub(crate) struct Sink {
     arrivals: Arc<Mutex<Vec<Arrival>>>,
     name: String,
-    /// The addresses are the same for all, so one at a time has them.
+    /// All instances use the same addresses, so only one may exist at a time.
     _turn: File,
 }
 
 impl Sink {
-    /// `None`, with a word about it, where nobody may make network namespaces.
+    /// Returns `None` and skips the test if this user cannot create network namespaces.
     pub(crate) fn open() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skip("only root can create network namespaces");
@@ -70,7 +70,7 @@ impl Sink {
         ip(&format!("ip route add {METADATA}/32 dev sbxsink0"));
     }
 
-    /// Sockets stay in the namespace of the thread that makes them.
+    /// Sockets belong to the namespace of the thread that creates them.
     fn listen(&self) {
         let namespace = File::open(format!("/run/netns/{}", self.name)).unwrap();
         let bind = move || {
@@ -92,7 +92,7 @@ impl Sink {
         }
     }
 
-    /// What has reached one of them so far.
+    /// All connections that have arrived so far.
     pub(crate) fn arrivals(&self, at: Ipv4Addr) -> Vec<Arrival> {
         let arrivals = self.arrivals.lock().unwrap();
         arrivals
@@ -105,7 +105,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // The other end of the link and its routes go with it.
+        // The other end of the link and its routes are removed with it.
         for command in ["ip link del sbxsink0".to_owned(), format!("ip netns del {}", self.name)] {
             let _ = Command::new("sh").args(["-c", &command]).status();
         }
@@ -124,8 +124,9 @@ async fn accept(listener: tokio::net::TcpListener, arrivals: Arc<Mutex<Vec<Arriv
     }
 }
 
-/// Notes the connection at once, and what comes on it as it comes. Whoever asks by HTTP is answered; `/lan` leads on to the
-/// LAN, and `/metadata` to the metadata service. After `/leave` and `/old` it leaves, saying so or not. Everybody else is sent back what he sent.
+/// Records the connection at once, and its bytes as they arrive. Responds to HTTP; `/lan` redirects to the LAN, and
+/// `/metadata` to the metadata service. After `/leave` and `/old` it closes the connection, with and without announcing
+/// it. Anything other than HTTP is echoed.
 async fn answer(mut stream: tokio::net::TcpStream, arrivals: Arc<Mutex<Vec<Arrival>>>) {
     let at = stream.local_addr().unwrap();
     let index = {

@@ -4,19 +4,19 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::support::visitor::{Place, place};
+use crate::support::visitor::{UrlParts, url_parts};
 
 pub(crate) type Socket = tokio_tungstenite::WebSocketStream<TcpStream>;
 
 pub(crate) async fn web_socket(url: &str) -> Socket {
-    let Place { host, port, .. } = place(url);
+    let UrlParts { host, port, .. } = url_parts(url);
     let mut request = format!("ws://{host}/").into_client_request().unwrap();
     request.headers_mut().insert("origin", format!("http://{host}").parse().unwrap());
     let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     client_async(request, stream).await.unwrap().0
 }
 
-/// Echoes short text frames (RFC 6455), for who comes from its own page.
+/// Echoes short text frames (RFC 6455) to pages of its own origin.
 pub(crate) const ECHO: &str = r#"cat >echo.js <<'END'
 const { createHash } = require('crypto');
 const server = require('http').createServer((req, res) => res.end('a page'));

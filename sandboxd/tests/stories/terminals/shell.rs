@@ -1,4 +1,4 @@
-//! `sandboxd shell`, with a person at a real terminal.
+//! `sandboxd shell`, run on a real terminal.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -16,19 +16,19 @@ use tokio::time::timeout;
 
 use crate::support::harness::{Daemon, DaemonProcess, Home, SOON, free_port, until};
 
-/// Somebody's terminal, with our program on it.
-struct Person {
+/// A terminal with the program on it.
+struct UserTerminal {
     keyboard: pipe::Sender,
     screen: pipe::Receiver,
-    /// The program's side, which also tells how it is set.
+    /// The program's end of the terminal, which also shows its modes.
     terminal: OwnedFd,
     child: Child,
     seen: Vec<u8>,
     found: usize,
 }
 
-impl Person {
-    fn sits_down(home: &Home, url: &str, args: &[&str]) -> Self {
+impl UserTerminal {
+    fn start(home: &Home, url: &str, args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         unlockpt(&master).unwrap();
         let path = ptsname(&master, Vec::new()).unwrap();
@@ -36,7 +36,7 @@ impl Person {
         rustix::io::ioctl_fionbio(&master, true).unwrap();
         tcsetwinsize(&terminal, winsize(100, 40)).unwrap();
         let side = || Stdio::from(terminal.try_clone().unwrap());
-        // A session of its own, so that the terminal is its own and signals of it come.
+        // In its own session, so that the terminal is its controlling terminal and sends it signals.
         let program = home.program(&[&["shell", "--url", url], args].concat());
         let program = program.as_std();
         let mut command = tokio::process::Command::new("setsid");
@@ -54,20 +54,20 @@ impl Person {
         }
     }
 
-    /// Waits for the words of a program that is attached, and until it passes all keys on.
-    async fn is_attached(&mut self, words: &str) {
-        self.sees(words).await;
-        // The words come first: keys like ctrl-C would still go to the program itself.
-        until("the terminal is in raw mode", || async { !self.is_as_before() }).await;
+    /// Waits for the program's message, and until all keys reach the sandbox.
+    async fn wait_until_attached(&mut self, words: &str) {
+        self.wait_for(words).await;
+        // The message comes first. Until raw mode is on, keys like ctrl-C go to the program itself.
+        until("the terminal is in raw mode", || async { !self.is_restored() }).await;
     }
 
-    async fn types(&mut self, text: &str) {
+    async fn type_keys(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Waits until `text` is shown, after what was waited for before.
-    async fn sees(&mut self, text: &str) {
-        let told = |seen: &[u8]| String::from_utf8_lossy(seen).into_owned();
+    /// Waits until `text` is shown, after the last match.
+    async fn wait_for(&mut self, text: &str) {
+        let reported = |seen: &[u8]| String::from_utf8_lossy(seen).into_owned();
         loop {
             let new = &self.seen[self.found..];
             if let Some(at) = new.windows(text.len()).position(|part| part == text.as_bytes()) {
@@ -75,21 +75,21 @@ impl Person {
                 return;
             }
             let read = timeout(SOON, self.screen.read_buf(&mut self.seen)).await;
-            read.unwrap_or_else(|_| panic!("{text:?} is not shown: {:?}", told(&self.seen))).unwrap();
+            read.unwrap_or_else(|_| panic!("{text:?} is not shown: {:?}", reported(&self.seen))).unwrap();
         }
     }
 
-    fn resizes(&self, cols: u16, rows: u16) {
+    fn resize(&self, cols: u16, rows: u16) {
         tcsetwinsize(&self.terminal, winsize(cols, rows)).unwrap();
     }
 
-    /// Its end: the exit code.
-    async fn leaves(&mut self) -> Option<i32> {
-        timeout(SOON, self.child.wait()).await.expect("it goes on").unwrap().code()
+    /// Waits for the program's end and returns its exit code.
+    async fn exit_code(&mut self) -> Option<i32> {
+        timeout(SOON, self.child.wait()).await.expect("the program does not end").unwrap().code()
     }
 
-    /// Whether the terminal is as a shell wants it: it echoes, and edits lines.
-    fn is_as_before(&self) -> bool {
+    /// Whether the terminal has the modes of a shell: echo, line editing and signals.
+    fn is_restored(&self) -> bool {
         let modes = tcgetattr(&self.terminal).unwrap().local_modes;
         modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
     }
@@ -100,96 +100,97 @@ fn winsize(cols: u16, rows: u16) -> Winsize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_types_leaves_comes_back_and_ends() {
+async fn a_user_types_detaches_reattaches_and_ends() {
     let daemon = Daemon::start().await;
-    let mut person = Person::sits_down(&daemon.home, &daemon.base, &["chat:1"]);
-    person.is_attached("ctrl-] leaves").await;
-    person.types("stty size; place=kept\r").await;
-    person.sees("\r40 100\r\n").await;
-    person.resizes(90, 30);
+    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &["chat:1"]);
+    user.wait_until_attached("ctrl-] leaves").await;
+    user.type_keys("stty size; place=kept\r").await;
+    user.wait_for("\r40 100\r\n").await;
+    user.resize(90, 30);
     let sandbox = daemon.sandbox("chat:1").await;
     until("the terminal has the window's size", || async {
         let terminals = daemon.client.terminals(&sandbox).await.unwrap().terminals;
         (terminals[0].cols, terminals[0].rows) == (90, 30)
     })
     .await;
-    // Keys that would end or stop the program go to the sandbox.
-    person.types("echo now-$((1 + 1)); sleep 1000\r").await;
-    person.sees("now-2\r\n").await;
-    until("it sleeps", || async { daemon.run(&sandbox, "pgrep -x sleep").await.exit_code == 0 }).await;
-    person.types("\x03").await;
+    // Keys that would end or stop the program are sent to the sandbox.
+    user.type_keys("echo now-$((1 + 1)); sleep 1000\r").await;
+    user.wait_for("now-2\r\n").await;
+    until("the program sleeps", || async { daemon.run(&sandbox, "pgrep -x sleep").await.exit_code == 0 })
+        .await;
+    user.type_keys("\x03").await;
     // Bash turns bracketed paste on when it reads the next line.
-    person.sees("\x1b[?2004h").await;
-    person.types("stty size\r").await;
-    person.sees("30 90\r\n").await;
-    person.types("\x1d").await;
-    assert_eq!(person.leaves().await, Some(0));
-    person.sees("the terminal goes on").await;
-    assert!(person.is_as_before());
+    user.wait_for("\x1b[?2004h").await;
+    user.type_keys("stty size\r").await;
+    user.wait_for("30 90\r\n").await;
+    user.type_keys("\x1d").await;
+    assert_eq!(user.exit_code().await, Some(0));
+    user.wait_for("the terminal goes on").await;
+    assert!(user.is_restored());
 
-    let mut person = Person::sits_down(&daemon.home, &daemon.base, &["chat:1"]);
-    person.sees("30 90\r\n").await;
-    person.types("echo it-is-$place; exit 7\r").await;
-    person.sees("it-is-kept\r\n").await;
-    assert_eq!(person.leaves().await, Some(7));
-    assert!(person.is_as_before());
+    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &["chat:1"]);
+    user.wait_for("30 90\r\n").await;
+    user.type_keys("echo it-is-$place; exit 7\r").await;
+    user.wait_for("it-is-kept\r\n").await;
+    assert_eq!(user.exit_code().await, Some(7));
+    assert!(user.is_restored());
     let terminals = daemon.client.terminals(&sandbox).await.unwrap().terminals;
     assert_eq!((terminals.len(), terminals[0].state), (1, TerminalState::Ended));
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_may_be_named_and_other_keys_may_leave() {
+async fn a_program_and_other_detach_keys_can_be_given() {
     let daemon = Daemon::start().await;
     let args = ["--detach-keys", "ctrl-p,ctrl-q", "chat:1", "--", "cat", "-A"];
-    let mut person = Person::sits_down(&daemon.home, &daemon.base, &args);
-    person.is_attached("ctrl-p,ctrl-q leaves").await;
-    person.types("a\x10b\x1d\r").await;
-    person.sees("a^Pb^]$\r\n").await;
-    person.types("\x10\x11").await;
-    assert_eq!(person.leaves().await, Some(0));
+    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &args);
+    user.wait_until_attached("ctrl-p,ctrl-q leaves").await;
+    user.type_keys("a\x10b\x1d\r").await;
+    user.wait_for("a^Pb^]$\r\n").await;
+    user.type_keys("\x10\x11").await;
+    assert_eq!(user.exit_code().await, Some(0));
 
-    // A program is never come back to: it gets another terminal.
-    let mut person = Person::sits_down(&daemon.home, &daemon.base, &["chat:1", "--", "bash", "-c", "exit 9"]);
-    assert_eq!(person.leaves().await, Some(9));
+    // A program is not reattached: it gets another terminal.
+    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &["chat:1", "--", "bash", "-c", "exit 9"]);
+    assert_eq!(user.exit_code().await, Some(9));
     let nothing = ["chat:1", "--", "no-such-program"];
-    let mut person = Person::sits_down(&daemon.home, &daemon.base, &nothing);
-    assert_eq!(person.leaves().await, Some(127));
-    person.sees("no-such-program").await;
-    assert!(person.is_as_before());
+    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &nothing);
+    assert_eq!(user.exit_code().await, Some(127));
+    user.wait_for("no-such-program").await;
+    assert!(user.is_restored());
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_waits_out_a_daemon_that_is_restarted() {
+async fn a_user_stays_attached_across_a_daemon_restart() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
-    let mut person = Person::sits_down(&home, &format!("http://127.0.0.1:{port}"), &["chat:1"]);
-    person.sees("$ ").await;
-    person.types("before=kept; echo here-$((1 + 1))\r").await;
-    person.sees("here-2\r\n").await;
+    let mut user = UserTerminal::start(&home, &format!("http://127.0.0.1:{port}"), &["chat:1"]);
+    user.wait_for("$ ").await;
+    user.type_keys("before=kept; echo here-$((1 + 1))\r").await;
+    user.wait_for("here-2\r\n").await;
     daemon.kill().await;
-    person.sees("waiting for the daemon").await;
+    user.wait_for("waiting for the daemon").await;
     let daemon = DaemonProcess::start(&home, port).await;
-    person.sees("here-2\r\n").await;
-    person.types("echo $before-still\r").await;
-    person.sees("kept-still\r\n").await;
+    user.wait_for("here-2\r\n").await;
+    user.type_keys("echo $before-still\r").await;
+    user.wait_for("kept-still\r\n").await;
 
-    // A signal ends us, and not before the terminal is as it was.
-    let ours = person.child.id().unwrap().cast_signed();
+    // A signal ends the program, after it has restored the terminal.
+    let ours = user.child.id().unwrap().cast_signed();
     let ours = std::fs::read_to_string(format!("/proc/{ours}/task/{ours}/children")).unwrap();
     let ours = ours
         .split_whitespace()
         .next()
-        .map_or(person.child.id().unwrap().cast_signed(), |pid| pid.parse().unwrap());
+        .map_or(user.child.id().unwrap().cast_signed(), |pid| pid.parse().unwrap());
     kill_process(Pid::from_raw(ours).unwrap(), Signal::TERM).unwrap();
-    assert_eq!(person.leaves().await, Some(143));
-    assert!(person.is_as_before());
+    assert_eq!(user.exit_code().await, Some(143));
+    assert!(user.is_restored());
     daemon.kill().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_terminal_it_says_what_to_use() {
+async fn without_a_terminal_the_message_names_the_alternative() {
     let daemon = Daemon::start().await;
     let output = daemon.home.program(&["shell", "--url", &daemon.base]).output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -1,4 +1,4 @@
-//! The WebSocket of a terminal, for what the daemon's own client would never send.
+//! The WebSocket of a terminal, with messages that the daemon's own client never sends.
 
 use futures::{SinkExt, StreamExt, stream};
 use sandbox_api::{ErrorCode, SandboxId, TOKEN_HEADER, TerminalId};
@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::support::harness::{Daemon, SOON, TOKEN};
-use crate::support::http::{Answer, Asker};
+use crate::support::http::{Answer, HttpClient};
 use crate::support::processes::resident_kib;
 use crate::support::screens::shell;
 
@@ -21,7 +21,7 @@ fn path_of(sandbox: &SandboxId, terminal: &TerminalId) -> String {
     format!("/v1/sandboxes/{sandbox}/terminals/{terminal}/attach")
 }
 
-/// Asks for an upgrade with these headers.
+/// Requests an upgrade with these headers.
 async fn connect(daemon: &Daemon, path: &str, headers: &[(&'static str, &str)]) -> Result<Socket, Error> {
     let url = format!("{}{path}", daemon.base.replacen("http", "ws", 1));
     let mut request = url.into_client_request().unwrap();
@@ -39,8 +39,8 @@ fn status(refused: Result<Socket, Error>) -> u16 {
 }
 
 /// The next message that is JSON.
-async fn told(socket: &mut Socket) -> Value {
-    // Of all of it, because pings come as well.
+async fn next_json(socket: &mut Socket) -> Value {
+    // The time limit covers all messages, because pings arrive as well.
     let text = timeout(SOON, async {
         loop {
             match socket.next().await.unwrap().unwrap() {
@@ -50,13 +50,13 @@ async fn told(socket: &mut Socket) -> Value {
             }
         }
     });
-    serde_json::from_str(text.await.expect("nothing is told").as_str()).unwrap()
+    serde_json::from_str(text.await.expect("no message arrives").as_str()).unwrap()
 }
 
-/// The number with which the daemon closes.
+/// The code with which the daemon closes.
 async fn closed(socket: &mut Socket) -> u16 {
     loop {
-        let message = timeout(SOON, socket.next()).await.expect("it is not closed").unwrap().unwrap();
+        let message = timeout(SOON, socket.next()).await.expect("the socket stays open").unwrap().unwrap();
         if let Message::Close(frame) = message {
             return frame.unwrap().code.into();
         }
@@ -64,7 +64,7 @@ async fn closed(socket: &mut Socket) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_may_gets_a_socket() {
+async fn a_socket_requires_authentication() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let terminal = shell(&daemon, &sandbox).await;
@@ -80,27 +80,27 @@ async fn only_who_may_gets_a_socket() {
     let own = ("origin", daemon.base.as_str());
     assert!(connect(&daemon, &path, &[("authorization", &bearer), own]).await.is_ok());
 
-    let asker = Asker::of(&daemon);
-    let plain = asker.get(&path).await.refused(ErrorCode::InvalidRequest, "no upgrade");
+    let api = HttpClient::of(&daemon);
+    let plain = api.get(&path).await.refused(ErrorCode::InvalidRequest, "no upgrade");
     assert_eq!(plain.details["field"], "upgrade");
-    let gone = asker.get(&unknown.replace("/attach", "")).await.refused(ErrorCode::NotFound, "no terminal");
+    let gone = api.get(&unknown.replace("/attach", "")).await.refused(ErrorCode::NotFound, "no terminal");
     assert_eq!(gone.details["resource"], "terminal");
     let resize = path.replace("/attach", "");
-    asker.post(&resize, &json!({})).await.refused(ErrorCode::MethodNotAllowed, "no verb");
-    asker.post(&format!("{resize}:resize"), &json!({})).await.refused(ErrorCode::InvalidRequest, "no size");
-    let put = Answer::to(asker.with_token("PUT", &path)).await;
+    api.post(&resize, &json!({})).await.refused(ErrorCode::MethodNotAllowed, "no verb");
+    api.post(&format!("{resize}:resize"), &json!({})).await.refused(ErrorCode::InvalidRequest, "no size");
+    let put = Answer::to(api.with_token("PUT", &path)).await;
     put.refused(ErrorCode::MethodNotAllowed, "another method");
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_makes_no_sense_is_told_of_and_the_socket_goes_on() {
+async fn an_invalid_message_is_reported_and_the_socket_stays_open() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let terminal = shell(&daemon, &sandbox).await;
     let path = path_of(&sandbox, &terminal);
     let mut socket = connect(&daemon, &path, &[(TOKEN_HEADER, TOKEN)]).await.unwrap();
-    assert_eq!(told(&mut socket).await, json!({ "type": "size", "cols": 120, "rows": 32 }));
+    assert_eq!(next_json(&mut socket).await, json!({ "type": "size", "cols": 120, "rows": 32 }));
     for (text, word) in [
         ("ls\r", "resize"),
         ("{}", "resize"),
@@ -110,19 +110,19 @@ async fn a_message_that_makes_no_sense_is_told_of_and_the_socket_goes_on() {
         (r#"{"type":"resize","cols":80,"rows":4294967295}"#, "`rows`"),
     ] {
         socket.send(Message::Text(text.into())).await.unwrap();
-        let error = told(&mut socket).await;
+        let error = next_json(&mut socket).await;
         assert_eq!(error["type"], "error", "{text}");
         assert!(error["error"].as_str().unwrap().contains(word), "{text}: {error}");
     }
     socket.send(Message::Text(r#"{"type":"resize","cols":81,"rows":25}"#.into())).await.unwrap();
-    assert_eq!(told(&mut socket).await, json!({ "type": "size", "cols": 81, "rows": 25 }));
+    assert_eq!(next_json(&mut socket).await, json!({ "type": "size", "cols": 81, "rows": 25 }));
     socket.send(Message::Binary(vec![b'x'; 64 * 1024 + 1].into())).await.unwrap();
     assert_eq!(closed(&mut socket).await, 1009);
 
     let mut socket = connect(&daemon, &path, &[(TOKEN_HEADER, TOKEN)]).await.unwrap();
     socket.send(Message::Binary("exit 3\r".into())).await.unwrap();
     let exit = loop {
-        let message = told(&mut socket).await;
+        let message = next_json(&mut socket).await;
         if message["type"] == "exit" {
             break message;
         }
@@ -133,7 +133,7 @@ async fn a_message_that_makes_no_sense_is_told_of_and_the_socket_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_socket_does_not_hold_up_a_stop() {
+async fn an_open_socket_does_not_delay_a_stop() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let terminal = shell(&daemon, &sandbox).await;
@@ -149,7 +149,7 @@ async fn an_open_socket_does_not_hold_up_a_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_viewer_that_floods_pings_and_never_reads_is_disconnected_and_costs_little() {
+async fn a_viewer_that_floods_pings_without_reading_is_disconnected() {
     const PINGS: usize = 2_000_000;
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
@@ -170,7 +170,7 @@ async fn a_viewer_that_floods_pings_and_never_reads_is_disconnected_and_costs_li
     };
     assert!(!matches!(stopped, Ok(Ok(()))), "the daemon took every ping");
     assert!(peak < before + 32 * 1024, "{before} KiB became {peak} KiB");
-    // What was sent before it was disconnected is still there; a reset may have overtaken the reason.
+    // Messages sent before the disconnect may still arrive. A reset may arrive before the close frame.
     while let Ok(Some(Ok(message))) = timeout(SOON, receiver.next()).await {
         if let Message::Close(Some(frame)) = message {
             assert_eq!(u16::from(frame.code), 1008);
@@ -180,7 +180,7 @@ async fn a_viewer_that_floods_pings_and_never_reads_is_disconnected_and_costs_li
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_viewer_that_reads_may_ping_as_much_as_it_likes() {
+async fn a_viewer_that_reads_can_send_many_pings() {
     const PINGS: usize = 20_000;
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
@@ -192,7 +192,7 @@ async fn a_viewer_that_reads_may_ping_as_much_as_it_likes() {
         sender.send_all(&mut pings).await.unwrap();
     };
     let answered = async {
-        // One answer may stand for several pings (RFC 6455, section 5.5.3).
+        // One pong may answer several pings (RFC 6455, section 5.5.3).
         loop {
             match timeout(SOON, receiver.next()).await.expect("no answer").unwrap().unwrap() {
                 Message::Pong(data) if data == (PINGS - 1).to_string().as_bytes() => return,

@@ -1,4 +1,4 @@
-//! A provider with nothing in it, and the tools of a chat there.
+//! An empty provider, and the tools of one chat.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::vercel_fake::Fake;
 
-/// Where the sandboxes of one story are.
-pub(crate) struct Place {
+/// The provider of one story.
+pub(crate) struct Fixture {
     pub(crate) provider: Arc<dyn Provider>,
-    /// What must live as long.
+    /// Resources that must live as long.
     _home: Box<dyn Any + Send + Sync>,
 }
 
-impl Place {
-    /// With sandboxd, through its client.
+impl Fixture {
+    /// Uses sandboxd, through its client.
     pub(crate) async fn docker() -> Self {
         Self::of(Daemon::start().await)
     }
@@ -32,7 +32,7 @@ impl Place {
         Self { provider, _home: Box::new(daemon) }
     }
 
-    /// With what stands in for Vercel.
+    /// Uses the fake of Vercel's API.
     pub(crate) async fn vercel() -> Self {
         let fake = Fake::start().await;
         Self { provider: Arc::new(fake.provider()), _home: Box::new(fake) }
@@ -48,9 +48,9 @@ impl Place {
     }
 }
 
-/// Sandboxes of sandboxd, small ones.
+/// Small sandboxes of sandboxd.
 pub(crate) fn sandboxd(client: Client) -> Arc<dyn Provider> {
-    let wish = DockerWish {
+    let request = DockerWish {
         runtime: "node24".into(),
         idle_ttl: Duration::from_secs(600),
         vcpus: 1,
@@ -58,14 +58,14 @@ pub(crate) fn sandboxd(client: Client) -> Arc<dyn Provider> {
         network: NetworkPolicy::new(NetworkMode::None, [""; 0]),
         ports: vec![3000],
     };
-    Arc::new(Docker::new(client, wish))
+    Arc::new(Docker::new(client, request))
 }
 
 pub(crate) fn key(chat: &str) -> ChatKey {
     ChatKey::chat(chat).unwrap()
 }
 
-/// Small ones, so that stories reach them.
+/// Small limits, so that stories reach them.
 pub(crate) fn limits() -> ToolLimits {
     ToolLimits {
         timeout: Duration::from_secs(20),
@@ -79,7 +79,7 @@ pub(crate) fn command(command: &str) -> BashInput {
     BashInput { command: command.into() }
 }
 
-/// Every value of a command.
+/// All values of a command.
 pub(crate) async fn values(tools: &Toolkit, script: &str) -> Vec<BashOutput> {
     let values = tools.bash(command(script), CancellationToken::new());
     all(values).await
@@ -96,20 +96,20 @@ pub(crate) async fn run(tools: &Toolkit, script: &str) -> BashOutput {
     values(tools, script).await.pop().unwrap()
 }
 
-/// Makes each story a test over each provider.
+/// Turns each story into a test for each provider.
 macro_rules! over_each_provider {
     ($($story:ident),* $(,)?) => {
         mod with_sandboxd {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $story() {
-                super::$story(&$crate::place::Place::docker().await).await;
+                super::$story(&$crate::fixture::Fixture::docker().await).await;
             })*
         }
 
         mod with_vercel {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $story() {
-                super::$story(&$crate::place::Place::vercel().await).await;
+                super::$story(&$crate::fixture::Fixture::vercel().await).await;
             })*
         }
     };

@@ -1,4 +1,4 @@
-//! What every request must have.
+//! Checks of every request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ pub(super) async fn keep(State(shared): State<Arc<Shared>>, request: Request, ne
 impl Shared {
     fn look_at(&self, request: &Request) -> Result<(), Refusal> {
         let path = request.uri().path();
-        self.heard.lock().unwrap().push(format!("{} {path}", request.method()));
+        self.received.lock().unwrap().push(format!("{} {path}", request.method()));
         let header =
             |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if header(AUTHORIZATION) != format!("Bearer {TOKEN}") {
-            // A provider that repeats what it was given shows whether the caller passes that on.
+            // The fake repeats the received token in errors, to show whether the client forwards it.
             let words = format!("no access with {}", header(AUTHORIZATION));
             return Err(Refusal(StatusCode::FORBIDDEN, "forbidden", words));
         }
@@ -47,7 +47,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A body of which every field is known.
+    /// A body that may have only known fields.
     pub(super) fn body<T: DeserializeOwned>(&self, what: &str, body: &[u8]) -> Result<T, Refusal> {
         serde_json::from_slice(body).map_err(|error| self.violated(format!("{what}: {error}")))
     }

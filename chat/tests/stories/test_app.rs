@@ -1,4 +1,4 @@
-//! A chat app for one story, and a page that asks it.
+//! A chat app for one story, and its HTTP client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 /// Sandboxes without a network.
 const SHUT: &str = "network_mode = 'none'";
 
-/// A chat app with all that is behind it.
-pub(crate) struct Place {
+/// A chat app with its daemon and store.
+pub(crate) struct TestApp {
     pub(crate) base: String,
     pub(crate) http: reqwest::Client,
     pub(crate) daemon: Daemon,
@@ -32,27 +32,28 @@ pub(crate) struct Place {
     server: tokio::task::JoinHandle<()>,
 }
 
-impl Place {
-    /// For whoever is on this machine, without a model.
+impl TestApp {
+    /// For users of this machine, without a model.
     pub(crate) async fn start() -> Self {
         Self::with("localhost", "", Vec::new()).await
     }
 
-    /// `access` is who may use it, `more` goes into the tools' settings, and `clients` are `openai/0`, `openai/1` and so on.
+    /// `access` says who may use it, `more` is added to the tools' settings, and `clients` are `openai/0`, `openai/1`
+    /// and so on.
     pub(crate) async fn with(access: &str, more: &str, clients: Vec<Arc<dyn ModelClient>>) -> Self {
         let daemon = Daemon::start().await;
         let base = daemon.base.clone();
         Self::over(daemon, &base, tempfile::tempdir().unwrap(), access, more, SHUT, clients).await
     }
 
-    /// For whoever is on this machine, with these lines among those of `[app.bash_tools.docker]`.
+    /// For users of this machine, with these additional lines in `[app.bash_tools.docker]`.
     pub(crate) async fn with_docker(docker: &str) -> Self {
         let daemon = Daemon::start().await;
         let base = daemon.base.clone();
         Self::over(daemon, &base, tempfile::tempdir().unwrap(), "localhost", "", docker, Vec::new()).await
     }
 
-    /// The same for whoever is on this machine, which asks its daemon at another address than the daemon's own.
+    /// For users of this machine, with another URL for the daemon.
     pub(crate) async fn by_way_of(
         orchestrator: &str,
         daemon: Daemon,
@@ -103,12 +104,12 @@ impl Place {
         Self { base, http, daemon, dir, stop, server }
     }
 
-    /// The same app started anew.
+    /// Restarts the app.
     pub(crate) async fn again(self) -> Self {
         self.again_with_docker(SHUT).await
     }
 
-    /// The same with other lines of `[app.bash_tools.docker]`.
+    /// Restarts the app with other lines in `[app.bash_tools.docker]`.
     pub(crate) async fn again_with_docker(self, docker: &str) -> Self {
         self.stop.cancel();
         self.server.await.unwrap();
@@ -124,7 +125,7 @@ impl Place {
         answer(self.ask(Method::GET, path)).await
     }
 
-    /// Says something in a chat; the stream.
+    /// A request that sends a message to a chat. Its response is the stream.
     pub(crate) fn say(&self, chat: &str, text: &str) -> RequestBuilder {
         let id = format!("m{}", uuid::Uuid::new_v4().simple());
         let message = json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] });
@@ -132,47 +133,47 @@ impl Place {
         self.ask(Method::POST, "/api/chat").json(&body)
     }
 
-    /// The same to its end; what was told.
+    /// Sends a message and returns all chunks of the stream.
     pub(crate) async fn said(&self, chat: &str, text: &str) -> Vec<Value> {
         let response = self.say(chat, text).send().await.unwrap();
         assert_eq!(response.status(), 200, "{}", response.text().await.unwrap());
-        let mut told = Told::new(response);
+        let mut reported = Chunks::new(response);
         let mut all = Vec::new();
-        while let Some(chunk) = told.next().await {
+        while let Some(chunk) = reported.next().await {
             all.push(chunk);
         }
-        assert!(told.is_done, "the stream was cut: {all:?}");
+        assert!(reported.is_done, "the stream was cut: {all:?}");
         all
     }
 
-    /// The last output of a tool in what was told.
+    /// The last output of a tool in the stream.
     pub(crate) async fn output(&self, chat: &str, text: &str) -> Value {
-        let told = self.said(chat, text).await;
-        let last = told.iter().rev().find(|chunk| chunk["type"] == "tool-output-available");
-        last.unwrap_or_else(|| panic!("{told:?}"))["output"].clone()
+        let reported = self.said(chat, text).await;
+        let last = reported.iter().rev().find(|chunk| chunk["type"] == "tool-output-available");
+        last.unwrap_or_else(|| panic!("{reported:?}"))["output"].clone()
     }
 }
 
-/// Status and JSON of an answer.
+/// Status and JSON of a response.
 pub(crate) async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
     let response = request.send().await.unwrap();
     let (status, text) = (response.status(), response.text().await.unwrap());
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }
 
-/// The chunks of a stream as they come.
-pub(crate) struct Told {
+/// The chunks of a stream as they arrive.
+pub(crate) struct Chunks {
     pieces: futures::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
     buffer: String,
     pub(crate) is_done: bool,
 }
 
-impl Told {
+impl Chunks {
     pub(crate) fn new(response: Response) -> Self {
         Self { pieces: response.bytes_stream().boxed(), buffer: String::new(), is_done: false }
     }
 
-    /// The next chunk; none at the end.
+    /// The next chunk, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             while let Some((event, rest)) = self.buffer.split_once("\n\n") {

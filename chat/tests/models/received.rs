@@ -1,4 +1,4 @@
-//! What a client tells of an answer, as lines that can be compared.
+//! A client's report of a response, as lines that can be compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,48 +16,48 @@ pub(crate) const KEY: &str = "sk-k3y-0f-the-test";
 /// How long the servers of tests may be silent.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(400);
 
-/// All pieces up to the end, and the error where it is one.
+/// All pieces up to the end, and the error if it ends with one.
 pub(crate) struct Heard {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) error: Option<Error>,
 }
 
-/// Asks, and hears the answer to its one end.
+/// Sends a request and receives the response, which must end exactly once.
 pub(crate) async fn ask(client: &dyn ModelClient, request: Request) -> Heard {
     let mut answer = client.ask(request);
-    let mut heard = Heard { pieces: Vec::new(), error: None };
+    let mut received = Heard { pieces: Vec::new(), error: None };
     let all = async {
         while let Some(piece) = answer.next().await {
-            let is_over = heard.error.is_some() || matches!(heard.pieces.last(), Some(Piece::End(_)));
+            let is_over = received.error.is_some() || matches!(received.pieces.last(), Some(Piece::End(_)));
             assert!(!is_over, "{piece:?} comes after the end");
             match piece {
-                Ok(piece) => heard.pieces.push(piece),
-                Err(error) => heard.error = Some(error),
+                Ok(piece) => received.pieces.push(piece),
+                Err(error) => received.error = Some(error),
             }
         }
     };
     tokio::time::timeout(SOON, all).await.expect("the answer ends soon");
     assert!(
-        heard.error.is_some() || matches!(heard.pieces.last(), Some(Piece::End(_))),
+        received.error.is_some() || matches!(received.pieces.last(), Some(Piece::End(_))),
         "no end: {:?}",
-        heard.pieces.last()
+        received.pieces.last()
     );
-    heard
+    received
 }
 
-/// The error that an answer ends with.
+/// The error that a response ends with.
 pub(crate) async fn fault(client: &dyn ModelClient) -> Error {
-    let heard = ask(client, question("hi")).await;
-    heard.error.unwrap_or_else(|| panic!("no error: {:?}", heard.pieces))
+    let received = ask(client, question("hi")).await;
+    received.error.unwrap_or_else(|| panic!("no error: {:?}", received.pieces))
 }
 
-/// What is heard of one answer.
+/// The report of one response.
 pub(crate) async fn openai(reply: Reply) -> Heard {
     let server = ScriptedModel::start([reply]).await;
     ask(&openai_at(&server.base), question("hi")).await
 }
 
-/// What is heard of one answer.
+/// The report of one response.
 pub(crate) async fn anthropic(reply: Reply) -> Heard {
     let server = ScriptedModel::start([reply]).await;
     ask(&anthropic_at(&server.base), question("hi")).await
@@ -71,7 +71,7 @@ pub(crate) fn anthropic_at(base: &Url) -> Anthropic {
     Anthropic::new(base.clone(), Some(KEY.into())).unwrap().with_patience(PATIENCE)
 }
 
-/// Both, by name.
+/// Both clients, by name.
 pub(crate) fn both_at(base: &Url) -> [(&'static str, Box<dyn ModelClient>); 2] {
     [("openai", Box::new(openai_at(base))), ("anthropic", Box::new(anthropic_at(base)))]
 }
@@ -90,7 +90,7 @@ pub(crate) fn conversation(turns: Vec<Turn>) -> Request {
 }
 
 impl Heard {
-    /// A line for each piece; texts of one kind that follow each other are one.
+    /// One line per piece. Consecutive texts of one kind are joined.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<(String, String)> = Vec::new();
         for piece in &self.pieces {
@@ -138,7 +138,7 @@ impl Heard {
         Turn::Model(blocks)
     }
 
-    /// The calls of it.
+    /// Its calls.
     pub(crate) fn calls(&self) -> Vec<ToolCall> {
         let calls = self.pieces.iter().filter_map(|piece| match piece {
             Piece::Called(call) => Some(call.clone()),
@@ -158,8 +158,8 @@ fn called(call: &ToolCall) -> String {
     format!("called {id} {name} {input}{}", opaque.unwrap_or_default())
 }
 
-/// Without the note of whose it is, which has the server's port in it. An object by its keys, because whether serde_json keeps their
-/// order depends on what else is built.
+/// The content without its origin, which contains the server's port. Objects are sorted by key, because serde_json's
+/// order depends on the features of the build.
 fn content_of(opaque: Option<&serde_json::Value>) -> String {
     let Some(opaque) = opaque else { return "not to be sent back".to_owned() };
     match &opaque["content"] {
