@@ -1,8 +1,8 @@
-//! Moves what a command writes from its pipes into its log.
+//! Copies a command's output from its pipes to its log.
 //!
-//! Runs until both pipes have no writer left, which may be long after the command's main process ended:
-//! children keep writing, and it is kept. When the main process has ended, [`Capture::run`] first takes what
-//! is in the pipes, without waiting for any reader, and says so; only then is the command's end recorded.
+//! Runs until both pipes have no writer left. That may be long after the command's main process ended, because its
+//! children may keep writing. After the main process ends, [`Capture::run`] first copies what is in the pipes without
+//! waiting for any reader, and sets `drained`. Only then is the command's end recorded.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,21 +17,21 @@ use crate::command::Command;
 use crate::output::Stream;
 use crate::text::Cutter;
 
-/// How long a pipe may stay open and silent after the main process's end before the end is recorded.
+/// How long a pipe may stay open and silent after the end of the main process before the end is recorded.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// Most that is taken during the drain; what children write beyond is late output.
+/// Maximum number of bytes that the drain reads. Anything beyond counts as later output of children.
 const DRAIN_BYTES: usize = 1024 * 1024;
 
-/// Largest record.
+/// Maximum size of a record.
 const READ_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// One read buffer for all commands, since a read and the copy out of it are never interrupted.
+    /// One read buffer for all commands. A read and the copy out of it are never interrupted.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// One output pipe and the character it may be in the middle of.
+/// One output pipe, and the incomplete character at its end.
 struct Source {
     pipe: Option<pipe::Receiver>,
     stream: Stream,
@@ -43,16 +43,16 @@ impl Source {
         Self { pipe: Some(pipe), stream, cutter: Cutter::default() }
     }
 
-    /// Waits until a read would bring something; never, once the pipe is closed.
+    /// Waits until the pipe is readable. Waits for ever if it is closed.
     async fn readable(&self) {
         match &self.pipe {
-            // An error shows itself in the read that follows.
+            // The read that follows reports an error.
             Some(pipe) => drop(pipe.readable().await),
             None => std::future::pending().await,
         }
     }
 
-    /// Takes one read's worth into the command's log; the number of bytes.
+    /// Reads once into the command's log, and returns the number of bytes.
     fn take(&mut self, command: &Command) -> usize {
         let Some(pipe) = &self.pipe else {
             return 0;
@@ -89,8 +89,8 @@ impl Capture {
         Self { stdout: Source::new(stdout, Stream::Stdout), stderr: Source::new(stderr, Stream::Stderr) }
     }
 
-    /// Captures to the last writer's end. `main_ended` turns true with the main process; `drained` is set
-    /// when everything it wrote is in the log.
+    /// Captures until the last writer closes its end. `main_ended` becomes true when the main process ends. `drained`
+    /// is set when everything that it wrote is in the log.
     pub(crate) async fn run(
         mut self,
         command: Arc<Command>,
@@ -99,7 +99,7 @@ impl Capture {
     ) {
         while self.is_open() {
             tokio::select! {
-                // A vanished sender means that the command's task is gone; the output still counts.
+                // A dropped sender means that the supervisor is gone. The output is still kept.
                 ended = main_ended.wait_for(|ended| *ended) => {
                     drop(ended);
                     break;
@@ -118,9 +118,9 @@ impl Capture {
         self.stdout.pipe.is_some() || self.stderr.pipe.is_some()
     }
 
-    /// One read, as soon as there is something to read and room to keep it. Safe to cancel.
+    /// Reads once, as soon as there is data and room for it in the log. Safe to cancel.
     async fn next(&mut self, command: &Command) {
-        command.room().await;
+        command.wait_for_room().await;
         tokio::select! {
             () = self.stdout.readable() => drop(self.stdout.take(command)),
             () = self.stderr.readable() => drop(self.stderr.take(command)),

@@ -1,8 +1,8 @@
 //! One command: what it was started with, its log, and how it ended.
 //!
-//! Owns the state that readers and the supervisor share. The surprise: a command's own reader (the caller
-//! of Run) is part of that state, because its position decides what the log must keep and when the command
-//! has to wait; see [`crate::place`].
+//! Owns the state that readers and the supervisor share. That includes the command's primary reader (the caller of
+//! Run), because its position decides what the log must keep and when the command has to wait. See
+//! [`crate::log_position`].
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout_at;
 
-use crate::ladder;
 use crate::limits::{
     ALL_LOGS_BYTES, LOG_BYTES, REPEATED_LOG_BYTES, SMALL_LOG_BYTES, STATUS_ARG_BYTES, STATUS_ARGS,
 };
+use crate::log_position::PrimaryReader;
 use crate::mark::Mark;
 use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
-use crate::place::OwnReader;
 use crate::stdin::Stdin;
+use crate::termination;
 
-/// What all logs hold together, and the ended commands that can be forgotten where that is too much.
+/// Total size of all logs, and the ended commands whose output can be discarded when the total is too high.
 #[derive(Debug, Default)]
 pub(crate) struct LogBudget {
     bytes: AtomicUsize,
@@ -39,7 +39,7 @@ impl LogBudget {
         self.bytes.load(Ordering::Relaxed) > ALL_LOGS_BYTES
     }
 
-    pub(crate) fn moved(&self, before: usize, after: usize) {
+    pub(crate) fn adjust(&self, before: usize, after: usize) {
         if after >= before {
             self.bytes.fetch_add(after - before, Ordering::Relaxed);
         } else {
@@ -47,12 +47,12 @@ impl LogBudget {
         }
     }
 
-    /// Makes room by forgetting what ended commands wrote, the oldest first; whether memory is short still.
-    fn relieve(&self) -> bool {
+    /// Discards the output of ended commands, the oldest first. Returns whether memory is still short.
+    fn discard_until_under_limit(&self) -> bool {
         while self.is_short() {
             let oldest = self.lock().pop_front();
             match oldest {
-                Some(command) => command.upgrade().into_iter().for_each(|command| command.forget_output()),
+                Some(command) => command.upgrade().into_iter().for_each(|command| command.discard_output()),
                 None => return true,
             }
         }
@@ -64,13 +64,13 @@ impl LogBudget {
     }
 }
 
-/// What a command was started with.
+/// Parameters of a started command.
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) id: String,
-    /// Counts the commands of this agent.
+    /// Sequence number of the command in this agent.
     pub(crate) number: u64,
-    /// Identifies the request; empty where it is not known.
+    /// Identifies the request. Empty if it is not known.
     pub(crate) digest: Bytes,
     pub(crate) argv: Vec<String>,
     pub(crate) cwd: PathBuf,
@@ -81,24 +81,24 @@ pub(crate) struct Spec {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) log: Log,
-    pub(crate) own_reader: OwnReader,
-    /// Who has the place, by the number that its sandboxd gave it; 0 is not known.
+    pub(crate) primary_reader: PrimaryReader,
+    /// Number that sandboxd gave to the primary reader. 0 if it is not known.
     pub(crate) reader: u64,
-    turns: u64,
+    numbers: u64,
     main_collected: bool,
     ended: Option<v1::Ended>,
 }
 
 impl State {
-    /// A number for the next reading or wait.
-    pub(crate) fn next_turn(&mut self) -> u64 {
-        self.turns += 1;
-        self.turns
+    /// Returns a number for the next read or reservation.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
     }
 
-    /// What the log may keep while memory is short.
+    /// Maximum size of the log while memory is short.
     fn short_limit(&self) -> usize {
-        if self.own_reader == OwnReader::Absent { SMALL_LOG_BYTES } else { REPEATED_LOG_BYTES }
+        if self.primary_reader == PrimaryReader::Absent { SMALL_LOG_BYTES } else { REPEATED_LOG_BYTES }
     }
 }
 
@@ -112,16 +112,16 @@ pub(crate) struct Command {
     main: Pid,
     mark: Option<Mark>,
     state: Mutex<State>,
-    /// Woken by every record and by the end.
+    /// Notified by every record and by the end.
     pub(crate) changed: Notify,
-    /// Woken when the log may have room again.
+    /// Notified when the log may have room again.
     pub(crate) made_room: Notify,
     end_requests: mpsc::UnboundedSender<Signal>,
     pub(crate) budget: Arc<LogBudget>,
 }
 
 impl Command {
-    /// A command whose main process is `main` and carries `mark`; the receiver is for its supervisor.
+    /// Creates a command whose main process is `main` and carries `mark`. The receiver is for its supervisor.
     pub(crate) fn new(
         spec: Spec,
         main: Pid,
@@ -139,9 +139,9 @@ impl Command {
             mark,
             state: Mutex::new(State {
                 log: Log::new(LOG_BYTES),
-                own_reader: OwnReader::Absent,
+                primary_reader: PrimaryReader::Absent,
                 reader: 0,
-                turns: 0,
+                numbers: 0,
                 main_collected: false,
                 ended: None,
             }),
@@ -155,10 +155,10 @@ impl Command {
 
     /// Adds a record to the log.
     pub(crate) fn record(&self, stream: Stream, data: Bytes) {
-        let short = self.budget.relieve();
+        let short = self.budget.discard_until_under_limit();
         let mut state = self.lock();
         if short {
-            self.first_reader_until(&mut state, true);
+            self.check_first_reader(&mut state, true);
         }
         let before = state.log.cost();
         state.log.push(stream, data);
@@ -166,20 +166,20 @@ impl Command {
             let limit = state.short_limit();
             state.log.trim_to(limit);
         }
-        self.budget.moved(before, state.log.cost());
+        self.budget.adjust(before, state.log.cost());
         drop(state);
         self.changed.notify_waiters();
     }
 
     /// Waits until the log may grow.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
             let made_room = self.made_room.notified();
             let is_short = self.budget.is_short();
             let limit = if is_short { REPEATED_LOG_BYTES } else { LOG_BYTES };
             let expected_until = {
                 let mut state = self.lock();
-                let expected_until = self.first_reader_until(&mut state, is_short);
+                let expected_until = self.check_first_reader(&mut state, is_short);
                 if state.log.has_room(limit) {
                     return;
                 }
@@ -192,19 +192,19 @@ impl Command {
         }
     }
 
-    /// Sequence number of the next record to be written.
+    /// Returns the sequence number of the next record to be written.
     pub(crate) fn next_seq(&self) -> u64 {
         self.lock().log.next_seq()
     }
 
-    /// What follows record `after`, with the end where it is known; waits for one of them if `wait`, or, with
-    /// `or_place`, until the place of the command's own reader is free.
-    pub(crate) async fn read(&self, after: u64, max_bytes: usize, wait: bool, or_place: bool) -> Read {
+    /// Returns the records after `after`, and the end if it is known. With `wait`, waits until there is one of them.
+    /// With `or_position`, also returns when the position of the primary reader is free.
+    pub(crate) async fn read(&self, after: u64, max_bytes: usize, wait: bool, or_position: bool) -> Read {
         loop {
             let changed = self.changed.notified();
             let read = self.read_now(after, max_bytes);
-            let is_place_free = || matches!(self.lock().own_reader, OwnReader::Awaited(_));
-            if !wait || read.chunk.is_some() || read.ended.is_some() || (or_place && is_place_free()) {
+            let is_position_free = || matches!(self.lock().primary_reader, PrimaryReader::Reserved(_));
+            if !wait || read.chunk.is_some() || read.ended.is_some() || (or_position && is_position_free()) {
                 return read;
             }
             changed.await;
@@ -216,7 +216,7 @@ impl Command {
         Read { chunk: state.log.read(after, max_bytes), next_seq: state.log.next_seq(), ended: state.ended }
     }
 
-    /// The end, when it has come.
+    /// Waits for the end.
     pub(crate) async fn ended(&self) -> v1::Ended {
         loop {
             let changed = self.changed.notified();
@@ -227,12 +227,12 @@ impl Command {
         }
     }
 
-    /// The end, if it has come.
+    /// Returns the end if the command has ended.
     pub(crate) fn end_now(&self) -> Option<v1::Ended> {
         self.lock().ended
     }
 
-    /// Records the end; counts and duration are filled in here.
+    /// Records the end. Fills in the counts and the duration.
     pub(crate) fn finish(&self, ended: v1::Ended) {
         let mut state = self.lock();
         state.ended = Some(v1::Ended {
@@ -246,41 +246,40 @@ impl Command {
         self.changed.notify_waiters();
     }
 
-    /// The main process has been waited for.
-    pub(crate) fn main_was_collected(&self) {
+    /// Records that the main process was reaped.
+    pub(crate) fn set_main_collected(&self) {
         self.lock().main_collected = true;
     }
 
-    /// Asks the supervisor to end the command, beginning with `first`.
+    /// Asks the supervisor to end the command, with `first` as the first signal.
     pub(crate) fn request_end(&self, first: Signal) {
         // A supervisor that is gone has recorded the end.
         let _ = self.end_requests.send(first);
     }
 
-    /// Whether nobody is promised the output any more. A reader that has not come yet is promised nothing.
-    pub(crate) fn may_be_forgotten(&self) -> bool {
-        matches!(self.lock().own_reader, OwnReader::Absent | OwnReader::Expected { .. })
+    /// Whether no reader needs the output any more. An expected reader does not count until it connects.
+    pub(crate) fn is_discardable(&self) -> bool {
+        matches!(self.lock().primary_reader, PrimaryReader::Absent | PrimaryReader::Expected { .. })
     }
 
-    /// From now on the output may be forgotten where memory is short, after that of commands that ended
-    /// before.
-    pub(crate) fn may_be_forgotten_in_need(self: &Arc<Self>) {
+    /// Allows to discard the output when memory is short, after that of commands that ended earlier.
+    pub(crate) fn allow_discarding(self: &Arc<Self>) {
         let mut ended = self.budget.lock();
-        // Those that are not kept any more would hold their memory for as long as they are listed.
+        // Entries of dropped commands would keep their memory allocated.
         ended.retain(|command| command.strong_count() > 0);
         ended.push_back(Arc::downgrade(self));
     }
 
-    /// Forgets the output; the end stays. A reader that is not through keeps it.
-    pub(crate) fn forget_output(&self) {
+    /// Discards the output and keeps the end. Does nothing while a reader still needs the output.
+    pub(crate) fn discard_output(&self) {
         let mut state = self.lock();
-        if matches!(state.own_reader, OwnReader::Reading(_) | OwnReader::Awaited(_)) {
+        if matches!(state.primary_reader, PrimaryReader::Reading(_) | PrimaryReader::Reserved(_)) {
             return;
         }
-        state.own_reader = OwnReader::Absent;
+        state.primary_reader = PrimaryReader::Absent;
         let before = state.log.cost();
         state.log.clear();
-        self.budget.moved(before, state.log.cost());
+        self.budget.adjust(before, state.log.cost());
     }
 
     pub(crate) fn started_event(&self) -> v1::Started {
@@ -310,7 +309,7 @@ impl Command {
     }
 }
 
-impl ladder::Target for Command {
+impl termination::Target for Command {
     fn owner(&self) -> Owner<'_> {
         Owner {
             command_id: &self.spec.id,
@@ -321,7 +320,7 @@ impl ladder::Target for Command {
     }
 }
 
-/// One look into a command.
+/// Result of a read.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) chunk: Option<Chunk>,
@@ -329,7 +328,7 @@ pub(crate) struct Read {
     pub(crate) ended: Option<v1::Ended>,
 }
 
-/// The first bytes of `text`, cut between characters.
+/// Returns the first bytes of `text`, cut between characters.
 fn beginning(text: &str) -> String {
     text[..text.floor_char_boundary(STATUS_ARG_BYTES)].to_owned()
 }
@@ -344,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_that_are_gone_are_not_listed_for_ever() {
+    fn dropped_commands_leave_the_list() {
         let budget = Arc::new(LogBudget::default());
         for _ in 0..3 {
             let spec = Spec {
@@ -357,7 +356,7 @@ mod tests {
                 detached: false,
             };
             let (command, _) = Command::new(spec, Pid::INIT, None, Stdin::new(None), Arc::clone(&budget));
-            command.may_be_forgotten_in_need();
+            command.allow_discarding();
         }
         assert_eq!(budget.lock().len(), 1);
     }

@@ -1,8 +1,9 @@
 //! All commands of the sandbox, running and ended.
 //!
-//! Owns admission (ids, limits); [`Kept`] owns retention. The same id is the same command for as long as it is kept,
-//! so a caller that did not hear the answer may ask again. Starting awaits nothing, but for a command that may not
-//! write: its process has to tell first that it became the command, and until then its id is taken.
+//! Checks ids and limits of new commands. [`CommandRegistry`] decides how long they are registry. While a command is
+//! registry, its id stands for it, so a caller that missed the response may repeat the request. Starting a command awaits
+//! nothing, except for a read-only command: its process must first report that it has become the command. Until then
+//! its id is reserved.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -19,21 +20,22 @@ use tokio::time::sleep;
 
 use crate::capture::Capture;
 use crate::command::{Command, LogBudget, Spec};
-use crate::kept::{Begun, Kept, Known, Remembered};
-use crate::ladder;
 use crate::leftovers::{Leftovers, Running};
 use crate::limits::{
-    COLLECT_PAUSE, COLLECT_TRIES, MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES,
+    MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, REAP_PAUSE, REAP_TRIES,
 };
+use crate::log_position::LogPosition;
 use crate::oom;
-use crate::place::Place;
 use crate::read_only;
 use crate::reaper::Reaper;
+use crate::registry::{CommandRegistry, Known, Remembered, StartingProcess};
 use crate::spawn::{self, Launch, Spawned};
-use crate::stdin::{Stdin, write_first};
+use crate::stdin::Stdin;
+use crate::stdin_writer::write_first;
 use crate::supervisor::Supervisor;
+use crate::termination;
 
-/// The limit that a start runs into when the sandbox is full of processes.
+/// Name of the limit in the error when the sandbox is at its process limit.
 const PROCESSES: &str = "processes";
 
 /// The commands of this sandbox.
@@ -43,37 +45,37 @@ pub(crate) struct Commands {
     reaper: Arc<Reaper>,
     leftovers: Arc<Leftovers>,
     budget: Arc<LogBudget>,
-    kept: Mutex<Kept>,
-    /// Woken when an id is not starting any more.
-    settled: Notify,
+    registry: Mutex<CommandRegistry>,
+    /// Notified when an id is no longer starting.
+    start_finished: Notify,
 }
 
-/// What a request to start a command came to.
+/// Result of a request to start a command.
 #[derive(Debug)]
 pub(crate) enum StartedCommand {
-    /// A command and, for the caller whose request started it, the place of its own reader.
-    Kept { command: Arc<Command>, place: Option<Place> },
-    /// It ended long ago.
+    /// A command and, for the caller that started it, the position of its primary reader.
+    Kept { command: Arc<Command>, position: Option<LogPosition> },
+    /// A command that ended long ago.
     Remembered(Remembered),
 }
 
-/// How the caller of a start hears of the command.
+/// How the caller of a start reads the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Opening {
+pub(crate) enum OutputMode {
     /// It may read the log later.
-    Plain,
-    /// It is the command's own reader.
+    Later,
+    /// It is the command's primary reader.
     Streamed,
 }
 
-/// What a command is given to read.
+/// Standard input of a new command.
 #[derive(Debug)]
 struct Input {
     given: Option<bytes::Bytes>,
     stays_open: bool,
 }
 
-/// A process that is the command, or is about to be.
+/// A process that is the command or will become it.
 #[derive(Debug)]
 struct Launched {
     spec: Spec,
@@ -81,11 +83,11 @@ struct Launched {
     status: oneshot::Receiver<WaitStatus>,
     input: Input,
     oom_kills_before: Option<u64>,
-    /// The reader of the caller, by its number.
+    /// Number of the caller's reader.
     reader: u64,
 }
 
-/// Keeps an id from being started twice, for as long as it lives.
+/// Reserves an id while its command starts.
 #[derive(Debug)]
 struct Starting {
     commands: Arc<Commands>,
@@ -98,9 +100,9 @@ impl Starting {
         Self { commands: Arc::clone(commands), id }
     }
 
-    /// The id has a process.
-    fn begin(&self, process: &Spawned) {
-        let begun = Begun { id: self.id.clone(), main: process.pid, mark: process.mark };
+    /// Records the process of the id.
+    fn set_process(&self, process: &Spawned) {
+        let begun = StartingProcess { id: self.id.clone(), main: process.pid, mark: process.mark };
         self.commands.lock().starting.insert(self.id.clone(), Some(Arc::new(begun)));
     }
 }
@@ -108,7 +110,7 @@ impl Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         self.commands.lock().starting.remove(&self.id);
-        self.commands.settled.notify_waiters();
+        self.commands.start_finished.notify_waiters();
     }
 }
 
@@ -119,20 +121,20 @@ impl Commands {
             reaper,
             leftovers: Arc::clone(leftovers),
             budget: Arc::default(),
-            kept: Mutex::default(),
-            settled: Notify::new(),
+            registry: Mutex::default(),
+            start_finished: Notify::new(),
         });
         let set: Arc<dyn Running> = commands.clone();
         leftovers.spare(Arc::downgrade(&set));
         commands
     }
 
-    /// The command with this id.
+    /// Returns the command with this id.
     pub(crate) fn get(&self, id: &str) -> Result<Arc<Command>, Kind> {
         self.lock().get(id).ok_or_else(|| unknown(id))
     }
 
-    /// What is known of the command with this id, with or without its log.
+    /// Returns what is known about the command with this id, with or without its log.
     pub(crate) fn find(&self, id: &str) -> Result<Known, Kind> {
         self.lock().find(id).ok_or_else(|| unknown(id))
     }
@@ -141,23 +143,23 @@ impl Commands {
         self.lock().running()
     }
 
-    /// Commands whose end sandboxd has not recorded, once it has recorded those numbered `recorded`.
+    /// Lists commands whose end sandboxd has not recorded. `recorded` are the numbers that it has recorded since.
     pub(crate) fn unrecorded(&self, recorded: &HashSet<u64>, after: u64) -> v1::ListCommandsReply {
-        let mut kept = self.lock();
-        kept.were_recorded(recorded);
-        kept.unrecorded(after)
+        let mut registry = self.lock();
+        registry.set_recorded(recorded);
+        registry.unrecorded(after)
     }
 
-    /// Starts a command, or finds the one that has this id.
+    /// Starts a command, or returns the one with this id.
     pub(crate) async fn start(
         self: &Arc<Self>,
         request: v1::StartRequest,
-        opening: Opening,
+        output_mode: OutputMode,
     ) -> Result<StartedCommand, Kind> {
         check_id("command_id", &request.command_id)?;
-        self.until_settled(&request.command_id).await;
+        self.wait_while_starting(&request.command_id).await;
         if let Ok(known) = self.find(&request.command_id) {
-            return known_again(known, &request, opening);
+            return answer_repeated_start(known, &request, output_mode);
         }
         if self.running() >= MAX_RUNNING_COMMANDS {
             return Err(Kind::LimitReached(v1::LimitReached {
@@ -179,25 +181,25 @@ impl Commands {
             detached: request.detached,
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
-        let mut held = None;
+        let mut reserved = None;
         let started = match self.spawn(&spec, &request.env, &input, request.read_only) {
-            Err(refusal) if is_process_limit(&refusal) => {
-                held = Some(Starting::new(self, spec.id.clone()));
+            Err(error) if is_process_limit(&error) => {
+                reserved = Some(Starting::new(self, spec.id.clone()));
                 self.leftovers.end().await;
-                self.spawn_when_collected(&spec, &request.env, &input, request.read_only).await?
+                self.spawn_after_reaping(&spec, &request.env, &input, request.read_only).await?
             }
             other => other?,
         };
         let (spawned, status) = started;
-        // Asked after the fork, while the command loads on another processor.
+        // Read after the fork, while the command loads on another processor.
         let oom_kills_before = oom::kills_so_far();
         let mut launched =
             Launched { spec, spawned, status, input, oom_kills_before, reader: request.reader };
         match launched.spawned.report.take() {
-            None => Ok(self.take_in(launched, opening)),
+            None => Ok(self.register(launched, output_mode)),
             Some(report) => {
-                let starting = held.unwrap_or_else(|| Starting::new(self, launched.spec.id.clone()));
-                take_in_later(starting, launched, report, opening).await
+                let starting = reserved.unwrap_or_else(|| Starting::new(self, launched.spec.id.clone()));
+                register_when_started(starting, launched, report, output_mode).await
             }
         }
     }
@@ -217,40 +219,40 @@ impl Commands {
             with_stdin: input.given.is_some() || input.stays_open,
             read_only: read_only.then_some(&self.workspace),
         })
-        .map_err(refusal_of)?;
+        .map_err(start_error)?;
         let status = self.reaper.expect(spawned.pid);
         Ok((spawned, status))
     }
 
-    /// Tries again for a moment: a process that was killed counts until it is collected.
-    async fn spawn_when_collected(
+    /// Retries for a short time, because a killed process counts until it is reaped.
+    async fn spawn_after_reaping(
         &self,
         spec: &Spec,
         env: &HashMap<String, String>,
         input: &Input,
         read_only: bool,
     ) -> Result<(Spawned, oneshot::Receiver<WaitStatus>), Kind> {
-        for _ in 0..COLLECT_TRIES {
+        for _ in 0..REAP_TRIES {
             match self.spawn(spec, env, input, read_only) {
-                Err(refusal) if is_process_limit(&refusal) => sleep(COLLECT_PAUSE).await,
+                Err(error) if is_process_limit(&error) => sleep(REAP_PAUSE).await,
                 other => return other,
             }
         }
         self.spawn(spec, env, input, read_only)
     }
 
-    fn take_in(self: &Arc<Self>, launched: Launched, opening: Opening) -> StartedCommand {
+    fn register(self: &Arc<Self>, launched: Launched, output_mode: OutputMode) -> StartedCommand {
         let Launched { spec, spawned, status, input, oom_kills_before, reader } = launched;
-        let (to_feed, to_keep) = match (input.stays_open, spawned.stdin) {
+        let (to_write, to_keep_open) = match (input.stays_open, spawned.stdin) {
             (true, pipe) => (None, pipe),
             (false, pipe) => (pipe, None),
         };
         let (command, requests) =
-            Command::new(spec, spawned.pid, spawned.mark, Stdin::new(to_keep), Arc::clone(&self.budget));
-        let place = own_place(&command, opening, reader);
+            Command::new(spec, spawned.pid, spawned.mark, Stdin::new(to_keep_open), Arc::clone(&self.budget));
+        let position = initial_position(&command, output_mode, reader);
         self.lock().insert(&command);
-        match (to_feed, input.given) {
-            (Some(pipe), Some(data)) => drop(tokio::spawn(feed(pipe, data))),
+        match (to_write, input.given) {
+            (Some(pipe), Some(data)) => drop(tokio::spawn(write_and_close(pipe, data))),
             (None, Some(data)) => write_first(&command, data),
             (_, None) => {}
         }
@@ -260,81 +262,85 @@ impl Commands {
         let ending = Arc::clone(&command);
         tokio::spawn(async move {
             supervisor.run(capture).await;
-            commands.retire(&ending);
+            commands.add_ended(&ending);
             ending.stdin.close_at_end().await;
         });
-        StartedCommand::Kept { command, place }
+        StartedCommand::Kept { command, position }
     }
 
-    /// Waits until it is known whether the command that is starting under this id is one.
-    async fn until_settled(&self, id: &str) {
+    /// Waits until a command that is starting under this id has started or failed.
+    async fn wait_while_starting(&self, id: &str) {
         loop {
-            let settled = self.settled.notified();
+            let start_finished = self.start_finished.notified();
             if !self.lock().starting.contains_key(id) {
                 return;
             }
-            settled.await;
+            start_finished.await;
         }
     }
 
-    fn retire(&self, command: &Arc<Command>) {
-        command.may_be_forgotten_in_need();
-        self.lock().retire(command);
+    fn add_ended(&self, command: &Arc<Command>) {
+        command.allow_discarding();
+        self.lock().add_ended(command);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CommandRegistry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes a command in once its process has become it. Goes on where the caller does not wait for the answer,
-/// because the command may be running by then.
-async fn take_in_later(
+/// Registers a command once its process has become it. Continues even if the caller disconnects, because the command
+/// may be running by then.
+async fn register_when_started(
     starting: Starting,
     launched: Launched,
     report: pipe::Receiver,
-    opening: Opening,
+    output_mode: OutputMode,
 ) -> Result<StartedCommand, Kind> {
-    starting.begin(&launched.spawned);
+    starting.set_process(&launched.spawned);
     let task = tokio::spawn(async move {
         let program = launched.spec.argv.first().cloned().unwrap_or_default();
-        read_only::has_become(report, launched.spawned.pid, &program).await?;
-        Ok(starting.commands.take_in(launched, opening))
+        read_only::wait_until_started(report, launched.spawned.pid, &program).await?;
+        Ok(starting.commands.register(launched, output_mode))
     });
-    task.await.unwrap_or_else(|_| Err(invalid("program", "could not be followed".into())))
+    task.await.unwrap_or_else(|_| Err(invalid("program", "could not be started".into())))
 }
 
-/// The answer to a request whose id has a command: the same command, if the request is the same.
-fn known_again(known: Known, request: &v1::StartRequest, opening: Opening) -> Result<StartedCommand, Kind> {
+/// Answers a request whose id already has a command. The same request gets the same command.
+fn answer_repeated_start(
+    known: Known,
+    request: &v1::StartRequest,
+    output_mode: OutputMode,
+) -> Result<StartedCommand, Kind> {
     if !known.is_from(&request.request_digest) {
         return Err(Kind::CommandDiffers(v1::CommandUnknown { command_id: request.command_id.clone() }));
     }
     Ok(match known {
         Known::Kept(command) => {
-            // Where the first call's connection broke, this is the same caller once more.
-            let place = match opening {
-                Opening::Plain => None,
-                Opening::Streamed => Place::take_over(&command, 1, request.reader),
+            // The same caller repeats its request if the connection of its first call broke.
+            let position = match output_mode {
+                OutputMode::Later => None,
+                OutputMode::Streamed => LogPosition::take_over(&command, 1, request.reader),
             };
-            StartedCommand::Kept { command, place }
+            StartedCommand::Kept { command, position }
         }
         Known::Remembered(remembered) => StartedCommand::Remembered(remembered),
     })
 }
 
 impl Running for Commands {
-    fn targets(&self) -> Vec<Arc<dyn ladder::Target + Send + Sync>> {
+    fn targets(&self) -> Vec<Arc<dyn termination::Target + Send + Sync>> {
         self.lock().targets()
     }
 }
 
-/// Whether a start was refused because the sandbox has as many processes as it may have.
-pub(crate) fn is_process_limit(refusal: &Kind) -> bool {
-    matches!(refusal, Kind::LimitReached(fault) if fault.limit == PROCESSES)
+/// Whether a start was rejected because the sandbox is at its process limit.
+pub(crate) fn is_process_limit(error: &Kind) -> bool {
+    matches!(error, Kind::LimitReached(fault) if fault.limit == PROCESSES)
 }
 
-/// A process too many is a limit that is reached, and passes; anything else is the command's own fault.
-pub(crate) fn refusal_of(fault: v1::StartFailed) -> Kind {
+/// Maps a failed fork to the process limit, which is temporary. Every other failure is the command's own.
+pub(crate) fn start_error(fault: v1::StartFailed) -> Kind {
     if fault.step != "fork" {
         return Kind::StartFailed(fault);
     }
@@ -343,8 +349,8 @@ pub(crate) fn refusal_of(fault: v1::StartFailed) -> Kind {
 }
 
 /// Writes a command's standard input and closes it.
-async fn feed(mut pipe: pipe::Sender, data: bytes::Bytes) {
-    // A command that does not read its input to the end closes the pipe, which is its right.
+async fn write_and_close(mut pipe: pipe::Sender, data: bytes::Bytes) {
+    // A command may close its input without reading all of it.
     let _ = pipe.write_all(&data).await;
 }
 
@@ -359,15 +365,17 @@ fn argv_of(program: Option<Program>) -> Result<Vec<String>, Kind> {
     }
 }
 
-/// The place of the caller that started a command. An older sandboxd does not say when the reader of a detached one
-/// leaves, so that reader has none.
-fn own_place(command: &Arc<Command>, opening: Opening, reader: u64) -> Option<Place> {
-    match opening {
-        Opening::Plain => {
+/// Returns the log position of the caller that started a command. An older sandboxd does not report when the reader
+/// of a detached command leaves, so that reader gets no position.
+fn initial_position(command: &Arc<Command>, output_mode: OutputMode, reader: u64) -> Option<LogPosition> {
+    match output_mode {
+        OutputMode::Later => {
             command.expect_reader();
             None
         }
-        Opening::Streamed => (!command.spec.detached || reader != 0).then(|| Place::first(command, reader)),
+        OutputMode::Streamed => {
+            (!command.spec.detached || reader != 0).then(|| LogPosition::first(command, reader))
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The event stream of one reader of one command.
 //!
-//! First what is kept after the reader's last record, then what comes, last the end. A reader learns of
-//! everything up to the end; what children write after it is in the log for those who ask later, and a
-//! command that keeps writing cannot keep a reader for ever.
+//! Sends the kept records after the reader's last one, then new records, and the end last. A reader gets all records
+//! up to the end. Output that children write after it stays in the log for later readers, so a command whose children
+//! keep writing cannot keep a reader connected for ever.
 
 use std::sync::Arc;
 
@@ -12,41 +12,42 @@ use tonic::Status;
 
 use crate::command::{Command, Read};
 use crate::limits::MESSAGE_BYTES;
+use crate::log_position::LogPosition;
 use crate::output::Chunk;
-use crate::place::Place;
 
-/// Where a reader is.
+/// State of one reader.
 #[derive(Debug)]
 pub(crate) struct Reader {
     command: Arc<Command>,
-    place: Option<Place>,
+    position: Option<LogPosition>,
     reader: u64,
-    /// Whether it takes the place of the command's own reader once that is free.
-    claims: bool,
-    /// Sequence number of the last record the reader has.
+    /// Whether the reader takes the primary reader's position once that is free.
+    wants_position: bool,
+    /// Sequence number of the last record that the reader has.
     after: u64,
     follow: bool,
     announce: bool,
-    /// The first record the reader does not get any more, once the command has ended.
+    /// Sequence number of the first record after the command's end. The reader does not get it.
     stop_at: Option<u64>,
     done: bool,
 }
 
 impl Reader {
-    /// The caller that asked for the command to run: hears of the start first.
-    pub(crate) fn of_run(command: Arc<Command>, place: Option<Place>) -> Self {
-        Self { announce: true, claims: false, ..Self::of_attach(command, 0, true, 0) }.with_place(place)
+    /// Creates the reader of the caller that started the command. Its first event is the start.
+    pub(crate) fn of_run(command: Arc<Command>, position: Option<LogPosition>) -> Self {
+        Self { announce: true, wants_position: false, ..Self::of_attach(command, 0, true, 0) }
+            .with_position(position)
     }
 
-    /// One that joins later. While nobody else has the command's own place, it takes that.
+    /// Creates a reader that attaches later. It takes the primary reader's position if that is free.
     pub(crate) fn of_attach(command: Arc<Command>, after: u64, follow: bool, reader: u64) -> Self {
-        // One that claims to have what is not written yet gets no place.
-        let claims = follow && after.saturating_add(1) <= command.next_seq();
+        // A reader that claims to have records that are not written yet gets no position.
+        let wants_position = follow && after.saturating_add(1) <= command.next_seq();
         Self {
             command,
-            place: None,
+            position: None,
             reader,
-            claims,
+            wants_position,
             after,
             follow,
             announce: false,
@@ -55,11 +56,11 @@ impl Reader {
         }
     }
 
-    fn with_place(self, place: Option<Place>) -> Self {
-        Self { place, ..self }
+    fn with_position(self, position: Option<LogPosition>) -> Self {
+        Self { position, ..self }
     }
 
-    /// The events, in order.
+    /// Returns the events in order.
     pub(crate) fn events(self) -> impl Stream<Item = Result<v1::CommandEvent, Status>> {
         futures::stream::unfold(self, |mut reader| async move {
             let event = reader.next().await?;
@@ -80,7 +81,7 @@ impl Reader {
         }
         let past_end = self.stop_at.is_some_and(|stop| self.after.saturating_add(1) >= stop);
         match read.chunk {
-            Some(chunk) if !past_end => Some(self.pass_on(chunk)),
+            Some(chunk) if !past_end => Some(self.event_for(chunk)),
             _ => self.finish(read.ended),
         }
     }
@@ -88,21 +89,23 @@ impl Reader {
     async fn read(&mut self) -> Read {
         loop {
             let next = self.after.saturating_add(1);
-            match &self.place {
-                // Asking for more means that the transport took what it had.
-                Some(place) => place.advance(next),
-                None if self.claims => self.place = Place::take_over(&self.command, next, self.reader),
+            match &self.position {
+                // The transport has taken the previous records, because it polls for more.
+                Some(position) => position.advance(next),
+                None if self.wants_position => {
+                    self.position = LogPosition::take_over(&self.command, next, self.reader)
+                }
                 None => {}
             }
-            let waits_for_place = self.claims && self.place.is_none();
-            let read = self.command.read(self.after, MESSAGE_BYTES, self.follow, waits_for_place).await;
+            let waits_for_position = self.wants_position && self.position.is_none();
+            let read = self.command.read(self.after, MESSAGE_BYTES, self.follow, waits_for_position).await;
             if !self.follow || read.chunk.is_some() || read.ended.is_some() {
                 return read;
             }
         }
     }
 
-    fn pass_on(&mut self, chunk: Chunk) -> Event {
+    fn event_for(&mut self, chunk: Chunk) -> Event {
         match chunk {
             Chunk::Gap(gap) => {
                 self.after = gap.next_seq - 1;
@@ -117,15 +120,17 @@ impl Reader {
 
     fn finish(&mut self, ended: Option<v1::Ended>) -> Option<Event> {
         self.done = true;
-        if let Some(place) = self.place.take() {
-            place.leave();
+        if let Some(position) = self.position.take() {
+            position.leave();
         }
         ended.map(Event::Ended)
     }
 }
 
-/// The events of a command whose output is gone.
-pub(crate) fn replay(status: v1::CommandStatus) -> impl Stream<Item = Result<v1::CommandEvent, Status>> {
+/// Returns the events of a command whose output was discarded.
+pub(crate) fn without_output(
+    status: v1::CommandStatus,
+) -> impl Stream<Item = Result<v1::CommandEvent, Status>> {
     let dropped_bytes = status.stdout_bytes + status.stderr_bytes;
     let gap = (dropped_bytes > 0).then_some(Event::Gap(v1::Gap { dropped_bytes, next_seq: 1 }));
     let events = [status.started.map(Event::Started), gap, status.ended.map(Event::Ended)];

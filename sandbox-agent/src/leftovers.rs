@@ -1,28 +1,28 @@
-//! What ended commands left running, and ending it when the sandbox is at its limit of processes.
+//! Processes that ended commands left running, and their removal when the sandbox is at its process limit.
 //!
-//! A background process may outlive its command, and nothing ends it while there is room. Where a start fails for
-//! want of processes, the leftovers are ended once before it is refused, if they hold at least as many processes as
-//! what runs: otherwise ending them makes no room that lasts, and only the commands that run can be ended.
+//! A background process may outlive its command, and stays as long as the limit is not reached. If a start fails at
+//! the process limit, the leftovers are killed once before the start is rejected. This happens only if they hold at
+//! least as many processes as the running commands. Otherwise the limit would soon be reached again.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::process::Pid;
 
-use crate::ladder::{self, Target};
 use crate::members;
+use crate::termination::{self, Target};
 
-/// A set of commands or terminals, some of which run.
+/// A set of commands or terminals, some of which are running.
 pub(crate) trait Running: Send + Sync {
-    /// Those that have not ended.
+    /// Returns those that have not ended.
     fn targets(&self) -> Vec<Arc<dyn Target + Send + Sync>>;
 }
 
-/// Finds and ends the processes that belong to nothing that runs.
+/// Finds and kills the processes that belong to no running command or terminal.
 #[derive(Default)]
 pub(crate) struct Leftovers {
     sets: Mutex<Vec<Weak<dyn Running>>>,
-    /// One sweep at a time.
-    turn: tokio::sync::Mutex<()>,
+    /// Held during a sweep, so that there is one at a time.
+    sweep: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for Leftovers {
@@ -32,19 +32,19 @@ impl std::fmt::Debug for Leftovers {
 }
 
 impl Leftovers {
-    /// Spares what runs of this set.
+    /// Spares the running members of this set.
     pub(crate) fn spare(&self, set: Weak<dyn Running>) {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner).push(set);
     }
 
-    /// Ends the leftovers of ended commands if that makes room; whether there were any.
+    /// Kills the leftovers of ended commands if that frees enough processes. Returns whether there were any.
     pub(crate) async fn end(&self) -> bool {
-        let _turn = self.turn.lock().await;
+        let _turn = self.sweep.lock().await;
         let found = self.find();
         if found.is_empty() {
             return false;
         }
-        ladder::kill_left(|| self.find()).await;
+        termination::kill_all(|| self.find()).await;
         true
     }
 

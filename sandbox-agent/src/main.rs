@@ -1,47 +1,51 @@
 //! The agent: PID 1 of every sandbox.
 //!
-//! It dials sandboxd, runs commands and keeps their output, reads and writes files, and collects every child
-//! that ends. It trusts sandboxd and nobody else: it is not dumpable and wipes its secret from its
-//! environment, so commands under the same uid can neither trace it nor read that. In reading order:
+//! The agent connects to sandboxd, runs commands and keeps their output, reads and writes files, and reaps every
+//! child process that ends. It trusts only sandboxd. It is not dumpable and wipes its secret from its environment, so
+//! commands under the same uid can neither trace it nor read the secret. In reading order:
 //!
-//! - [`link`]: the connection to sandboxd; [`rpc`]: what can be asked over it
-//! - [`commands`], [`command`], [`spawn`], [`posix_spawn`], [`capture`], [`output`], [`follow`], [`supervisor`]: a command's life
-//! - [`stdin`], [`read_only`]: what a command may be given, and what it may be denied
-//! - [`ladder`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`own_domain`]: its end
-//! - [`terminals`]: programs that people look at and type into
-//! - [`tunnels`]: streams of bytes to servers in the sandbox, and out of it by the agent's proxy
-//! - [`files`]: the workspace; [`environment`], [`limits`], [`signals`], [`slice`]
-//! - [`disks`]: not in a sandbox but beside them, the helper that makes their file systems
+//! - [`connection`]: the connection to sandboxd; [`rpc`]: the calls that it serves
+//! - [`commands`], [`registry`], [`command`], [`spawn`], [`posix_spawn`], [`supervisor`]: starting and following a
+//!   command
+//! - [`capture`], [`output`], [`log_position`], [`follow`]: its output
+//! - [`stdin`], [`stdin_writer`], [`read_only`]: its input, and the read-only workspace
+//! - [`termination`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`proc_protection`]: its end
+//! - [`terminals`]: interactive programs with a screen
+//! - [`tunnels`]: byte streams to servers in the sandbox, and outbound connections through the agent's proxy
+//! - [`files`]: the workspace
+//! - [`environment`], [`limits`], [`signals`], [`time_slice`], [`text`]: settings and process set-up
+//! - [`disks`]: a helper that runs beside the sandboxes and creates their file systems
 
 mod capture;
 mod command;
 mod commands;
+mod connection;
 mod disks;
 mod environment;
 mod files;
 mod follow;
-mod kept;
-mod ladder;
 mod leftovers;
 mod limits;
-mod link;
+mod log_position;
 mod mark;
 mod members;
 mod oom;
 mod output;
-mod own_domain;
-mod place;
 mod posix_spawn;
+mod proc_protection;
 mod read_only;
 mod reaper;
+mod registry;
 mod rpc;
 mod signals;
-mod slice;
 mod spawn;
 mod stdin;
+mod stdin_writer;
 mod supervisor;
 mod terminals;
+mod termination;
 mod text;
+mod time_slice;
 mod tunnels;
 
 use std::io;
@@ -62,14 +66,14 @@ use crate::rpc::FileService;
 use crate::terminals::Terminals;
 use crate::tunnels::Tunnels;
 
-/// Threads for file work. They stay, because once the sandbox is full of processes no new one could start.
-/// Four are left to short calls, whatever goes on beside them.
+/// Threads for file operations. They never exit, because no new thread can start when the sandbox is at its process
+/// limit. Four threads stay available for short calls.
 const FILE_THREADS: usize = 4 + limits::MAX_HEAVY_CALLS + limits::MAX_UNPACKS;
 const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|verb| verb == read_only::VERB) {
+    if arguments.next().is_some_and(|first| first == read_only::SUBCOMMAND) {
         return read_only::become_command(arguments);
     }
     oom::open_own_score();
@@ -79,27 +83,28 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
         ["disks", dir] => disks::serve(Path::new(dir)),
-        ["dial"] => start().and_then(|runtime| runtime.block_on(link::bridge_stdio())),
+        ["dial"] => start().and_then(|runtime| runtime.block_on(connection::bridge_stdio())),
         _ => start().and_then(|runtime| runtime.block_on(serve(settings))),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            report(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Before anything of a sandbox runs, because only then is the secret in our memory out of the commands' reach.
-fn hide() -> io::Result<()> {
+/// Makes the process not dumpable. Must run before anything else in the sandbox, so that no command can read the
+/// secret from the agent's memory.
+fn make_undumpable() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
 }
 
 fn start() -> io::Result<tokio::runtime::Runtime> {
     signals::ignore_all()?;
-    hide()?;
+    make_undumpable()?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(FILE_THREADS)
@@ -107,29 +112,29 @@ fn start() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// Runs until sandboxd asks for the end. SIGTERM is ignored as well, so no command can end the agent; the
-/// engine stops it with SIGKILL.
+/// Serves until sandboxd requests a shutdown. SIGTERM is ignored, so no command can end the agent. The engine stops
+/// it with SIGKILL.
 async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let settings = settings.map_err(|name| io::Error::other(format!("{name} is not set")))?;
-    if let Err(error) = slice::shorten() {
-        complain(&error);
+    if let Err(error) = time_slice::shorten() {
+        report(&error);
     }
-    // This thread alone is to be outside of the domain.
+    // Starts a thread that must stay outside the Landlock domain.
     if let Err(error) = oom::start_raising() {
-        complain(&error);
+        report(&error);
     }
-    // Before any other thread: the domain holds for this one and for what it starts.
-    if let Err(error) = own_domain::enter() {
-        complain(&io::Error::other(error.to_string()));
+    // Must come before any other thread. The domain applies to this thread and to everything that it starts.
+    if let Err(error) = proc_protection::enter() {
+        report(&io::Error::other(error.to_string()));
     }
     let child_ended = Reaper::subscribe()?;
     let reaper = Arc::new(Reaper::default());
     let tunnels = Tunnels::new();
-    // Before the first command, which could take the port.
+    // Must come before the first command, which could take the port.
     if settings.has_proxy {
         match tunnels.start_proxy(limits::PROXY_PORT).await {
             Ok(()) => environment::preset_proxy(limits::PROXY_PORT),
-            Err(error) => complain(&error),
+            Err(error) => report(&error),
         }
     }
     let leftovers = Arc::new(Leftovers::default());
@@ -140,28 +145,28 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
         tunnels,
         shutdown: Arc::new(Notify::new()),
     };
-    // The first file thread, while there is certainly room for it.
+    // Starts the first file thread while the process limit certainly allows it.
     tokio::task::spawn_blocking(|| ()).await.map_err(io::Error::other)?;
     let shutdown = Arc::clone(&service.shutdown);
-    let link = async {
+    let connection = async {
         match &settings.socket {
-            Some(socket) => link::dial_out(socket, &settings.secret, &service).await,
-            None => match link::bind_dial_name() {
-                Ok(listener) => link::accept_dialled(listener, &settings.secret, &service).await,
-                Err(error) => complain(&error),
+            Some(socket) => connection::dial_out(socket, &settings.secret, &service).await,
+            None => match connection::bind_dial_name() {
+                Ok(listener) => connection::accept_dialed(listener, &settings.secret, &service).await,
+                Err(error) => report(&error),
             },
         }
     };
     tokio::select! {
         () = reaper.run(child_ended) => {}
-        () = link => {}
+        () = connection => {}
         () = shutdown.notified() => {}
     }
-    // With PID 1 the kernel ends every other process of the sandbox.
+    // When PID 1 exits, the kernel ends every other process of the sandbox.
     Ok(())
 }
 
-#[expect(clippy::print_stderr, reason = "the agent has no other place for its last words")]
-fn complain(error: &io::Error) {
+#[expect(clippy::print_stderr, reason = "standard error is the agent's only log")]
+fn report(error: &io::Error) {
     eprintln!("sandbox-agent: {error}");
 }

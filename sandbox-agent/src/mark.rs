@@ -1,23 +1,23 @@
 //! Marks the processes of a command with a number that they inherit.
 //!
 //! The number is the soft limit of RLIMIT_LOCKS, which the kernel has not enforced since 2.4.25 (getrlimit(2)). The
-//! agent sets its own before each start, and the new process inherits it with its first moment, across fork, exec,
-//! setsid and a cleared environment. The kernel shows it in /proc/<pid>/limits to everybody, also for a process that
-//! is not dumpable. Only a process that changes this limit on purpose loses its mark. A kernel without the limit
-//! (gVisor) leaves a process without one.
+//! agent sets its own limit before each start. The new process inherits it from its first moment, and keeps it across
+//! fork, exec, setsid and a cleared environment. The kernel shows the limit in /proc/<pid>/limits to every process,
+//! even for a process that is not dumpable. A process loses its mark only if it changes this limit on purpose. On a
+//! kernel without the limit (gVisor) processes have no mark.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The number of one command or terminal.
+/// The mark of one command or terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Mark(u64);
 
 impl Mark {
-    /// Gives the next process that this program starts a mark of its own; `None` where the system has none to give.
-    /// Must be called on the thread that starts processes.
+    /// Sets a new mark for the next process that this program starts. Returns `None` if the system does not support
+    /// marks. Must be called on the thread that starts processes.
     pub(crate) fn next() -> Option<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -26,13 +26,13 @@ impl Mark {
         Some(Self(number))
     }
 
-    /// The mark of the process `pid`.
+    /// Returns the mark of the process `pid`.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         parse(&fs::read(format!("/proc/{pid}/limits")).ok()?)
     }
 }
 
-/// The soft limit in the line `Max file locks` (proc_pid_limits(5)).
+/// Parses the soft limit from the line `Max file locks` (proc_pid_limits(5)).
 fn parse(limits: &[u8]) -> Option<Mark> {
     let line = limits.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Max file locks"))?;
     let soft = std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?;

@@ -1,36 +1,36 @@
 //! Finds the processes that belong to a command.
 //!
-//! Reads /proc, which is the commands' own word in places: a process is a member when it is in the
-//! command's session or group, descends from a member, carries the command's mark, or, where the kernel has no
-//! marks, the command's id in its environment. A process that sheds all of these on purpose has no owner; only a
-//! sweep of the whole sandbox ends it.
+//! A process is a member if it is in the command's session or group, descends from a member, or carries the command's
+//! mark. On a kernel without marks, the command's id in its environment counts. This reads /proc, parts of which the
+//! commands themselves control. A process that drops all of these on purpose has no owner, and only a sweep of the
+//! whole sandbox ends it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use rustix::process::Pid;
 
-use crate::limits::{CROWD, MAX_LOOKED_AT_THREADS};
+use crate::limits::{CROWD_PROCESSES, MAX_EXAMINED_THREADS};
 use crate::mark::Mark;
 use crate::spawn::COMMAND_ID_VARIABLE;
 
-/// One process as /proc/<pid>/stat shows it (proc_pid_stat(5)).
+/// A process as shown in /proc/<pid>/stat (proc_pid_stat(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     pid: i32,
     parent: i32,
     group: i32,
     session: i32,
-    /// Its threads that have not ended.
+    /// Number of its threads that have not ended.
     threads: u32,
 }
 
-/// What identifies a command among processes.
+/// Identifies the processes of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner<'a> {
     pub(crate) command_id: &'a str,
     pub(crate) main: Pid,
-    /// The main process has been waited for, so its number may belong to another by now.
+    /// The main process was reaped, so its number may belong to another process by now.
     pub(crate) main_collected: bool,
     pub(crate) mark: Option<Mark>,
 }
@@ -43,17 +43,17 @@ pub(crate) struct Member {
     pub(crate) in_group: bool,
 }
 
-/// The processes of a sandbox, by whether a command that runs owns them.
+/// The processes of a sandbox, grouped by whether they belong to a running command.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    /// Threads of the processes that belong to a running command.
+    /// Number of threads of processes that belong to a running command.
     pub(crate) owned_threads: u32,
-    /// Threads of all others.
+    /// Number of threads of all other processes.
     pub(crate) left_threads: u32,
     pub(crate) left: Vec<Pid>,
 }
 
-/// The living processes of `owner`.
+/// Returns the living processes of `owner`.
 pub(crate) fn of(owner: Owner<'_>) -> Vec<Member> {
     let processes = list();
     let main = main_number(owner, &processes);
@@ -64,7 +64,7 @@ pub(crate) fn of(owner: Owner<'_>) -> Vec<Member> {
     processes.iter().filter(|p| members.contains(&p.pid)).filter_map(member).collect()
 }
 
-/// Which processes of the sandbox belong to one of `running`, and which to none.
+/// Groups the processes of the sandbox by whether they belong to one of `running`.
 pub(crate) fn shares(running: &[Owner<'_>]) -> Shares {
     let processes = list();
     let owned = with_descendants(&processes, roots(&processes, running));
@@ -81,7 +81,7 @@ pub(crate) fn shares(running: &[Owner<'_>]) -> Shares {
     shares
 }
 
-/// The processes that show by themselves that they belong to one of `owners`.
+/// Returns the processes that belong to one of `owners` by their own attributes.
 fn roots(processes: &[Process], owners: &[Owner<'_>]) -> HashSet<i32> {
     let mains: HashSet<i32> = owners.iter().filter_map(|owner| main_number(*owner, processes)).collect();
     let marks: HashSet<Mark> = owners.iter().filter_map(|owner| owner.mark).collect();
@@ -99,24 +99,24 @@ fn roots(processes: &[Process], owners: &[Owner<'_>]) -> HashSet<i32> {
     processes.iter().filter(is_root).map(|process| process.pid).collect()
 }
 
-/// The number that still means the command's session and group. The kernel gives a number away again
-/// only when no process, group or session has it, so a living process with the number of a collected
-/// main process says that nothing of the old session is left.
+/// Returns the number of the command's session and group, if it is still valid. The kernel reuses a number only when
+/// no process, group or session has it. So if a living process has the number of a reaped main process, nothing of
+/// the old session is left.
 fn main_number(owner: Owner<'_>, processes: &[Process]) -> Option<i32> {
     let main = owner.main.as_raw_nonzero().get();
-    let given_away = owner.main_collected && processes.iter().any(|process| process.pid == main);
-    (!given_away).then_some(main)
+    let is_reused = owner.main_collected && processes.iter().any(|process| process.pid == main);
+    (!is_reused).then_some(main)
 }
 
-/// Whether the sandbox has so many processes that a look at each of them takes long.
+/// Whether the sandbox has so many processes that reading each of them takes long.
 pub(crate) fn is_crowded() -> bool {
     let is_process =
         |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter(is_process);
-    processes.take(CROWD).count() == CROWD
+    processes.take(CROWD_PROCESSES).count() == CROWD_PROCESSES
 }
 
-/// Whether any process but the agent and the engine's own lives in the sandbox.
+/// Whether the sandbox has any process other than the agent and those of the engine.
 pub(crate) fn any_left() -> bool {
     let me = rustix::process::getuid();
     list().iter().any(|process| owner_of(process.pid) == Some(me.as_raw()))
@@ -127,7 +127,7 @@ fn owner_of(pid: i32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
 }
 
-/// The processes that have a living thread, without the agent.
+/// Returns the processes that have a living thread, without the agent.
 fn list() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -142,26 +142,26 @@ fn list() -> Vec<Process> {
 }
 
 fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
-    // The name stands in parentheses and may itself hold any byte, so the last one closes it.
+    // The name is in parentheses and may contain any byte, so the last parenthesis closes it.
     let close = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(stat.get(close + 2..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let mut number = || fields.next()?.parse::<i32>().ok();
     let (parent, group, session) = (number()?, number()?, number()?);
-    // Field 20 counts the threads that are not collected yet, the main thread among them.
+    // Field 20 counts the threads that are not reaped yet, including the main thread.
     let counted: u32 = fields.nth(13).and_then(|threads| threads.parse().ok()).unwrap_or(1);
     let threads = match state {
         "X" => 0,
-        // The state is that of the main thread alone. The process lives on in its other threads, if it has any.
+        // This is the state of the main thread only. The process lives on if it has other threads.
         "Z" => counted.saturating_sub(1),
         _ => counted,
     };
     Some(Process { pid, parent, group, session, threads })
 }
 
-/// Whether the environment of a process has one of `entries`. Where the main thread has ended, only the other
-/// threads show it.
+/// Whether the environment of a process has one of `entries`. If the main thread has ended, only the other threads
+/// show it.
 fn has_entry(pid: i32, entries: &HashSet<Vec<u8>>) -> bool {
     let holds = |environ: &[u8]| environ.split(|byte| *byte == 0).any(|entry| entries.contains(entry));
     let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -169,7 +169,7 @@ fn has_entry(pid: i32, entries: &HashSet<Vec<u8>>) -> bool {
         return holds(&environ);
     }
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut threads = threads.take(MAX_LOOKED_AT_THREADS);
+    let mut threads = threads.take(MAX_EXAMINED_THREADS);
     threads.any(|thread| fs::read(thread.path().join("environ")).is_ok_and(|environ| holds(&environ)))
 }
 

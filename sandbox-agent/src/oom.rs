@@ -1,15 +1,15 @@
-//! The kernel's out-of-memory killer: whom it takes first, and whether it struck while a command ran.
+//! The kernel's out-of-memory killer: it should choose commands before the agent, and the agent detects its kills.
 //!
-//! Commands go before the agent. A command inherits its score with its first moment, so the agent takes a higher
-//! score on while it starts one; it may go back to the score its container was given, and no lower. That score is
-//! still below the one of commands that run, or the agent would go first where each of them is smaller than it is.
-//! The new command is raised to theirs at once, by a thread that may write below /proc (see [`crate::own_domain`]) and
-//! that no start waits for.
-//! A process that is forked before that keeps the score between.
+//! A command inherits its score from its first moment, so the agent raises its own score while it starts a command.
+//! The agent can lower its score again to the score that its container was given, and no further. The raised score is
+//! still below that of running commands. Otherwise the agent would be killed first if each of them is smaller than
+//! the agent. A thread that may write below /proc raises the score of the new command at once (see
+//! [`crate::proc_protection`]). No start waits for it. A process that is forked before that keeps the agent's raised
+//! score.
 //!
-//! The cgroup's own files are masked in a sandbox. What remains is the kernel's count of all such kills on the
-//! machine, so the answer is a suspicion that needs the command's own end (SIGKILL that nobody here sent)
-//! beside it, and which sandboxd confirms or drops by what the engine tells of this sandbox.
+//! The cgroup's own files are masked in a sandbox. Only the kernel's count of such kills on the whole machine is
+//! available. An increase is therefore only a suspicion. It counts if the command also died of a SIGKILL that the
+//! agent did not send. sandboxd confirms or drops it by what the engine reports about this sandbox.
 
 use std::fs::File;
 use std::io;
@@ -24,21 +24,21 @@ use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::{Errno, write};
 use rustix::process::Pid;
 
-/// Score of a command (proc_pid_oom_score_adj(5)): the first to go.
+/// Score of a command (proc_pid_oom_score_adj(5)). Commands are killed first.
 const COMMAND_SCORE: &str = "1000";
 
-/// Score of the agent while it starts one. Each step of it weighs as much as a thousandth of the sandbox's memory, and
-/// the difference to the score of commands far more than the agent's own memory.
+/// Score of the agent while it starts a command. Each point weighs as much as a thousandth of the sandbox's memory.
+/// The difference to the score of commands therefore outweighs the agent's own memory.
 const STARTING_SCORE: &str = "900";
 
-/// How often, and after how long, a command's score is tried to be set again: the kernel lets the agent go on a moment
-/// before the file is the command's, and that of a process that has ended and is not collected belongs to root. Each
-/// pause is twice the one before, and all of them about 50 ms.
+/// Number of attempts to set a command's score, and the first pause. The kernel lets the agent continue a moment
+/// before the file belongs to the command's user. The file of a process that has ended but is not reaped belongs to
+/// root. Each pause is twice the one before, about 50 ms in total.
 const TRIES: u32 = 10;
 /// See [`TRIES`].
 const RETRY: Duration = Duration::from_micros(50);
 
-/// The agent's own score and the file to change it with.
+/// The agent's own score, and the file that changes it.
 #[derive(Debug)]
 struct OwnScore {
     file: File,
@@ -47,15 +47,15 @@ struct OwnScore {
 
 static OWN_SCORE: OnceLock<OwnScore> = OnceLock::new();
 
-/// What the thread that raises scores is given: the directories of processes below /proc. One that is open never means
-/// another process, also after its number is given to one.
+/// Channel to the thread that raises scores. It carries the directories of processes below /proc. An open directory
+/// never refers to another process, even after the process number is reused.
 static TO_RAISE: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
 
-/// Most processes that wait for their score. Where there are more, the newest keeps the score between.
+/// Maximum number of processes that wait for their score. Beyond that, the newest keeps the agent's raised score.
 const MAX_TO_RAISE: usize = 64;
 
-/// Opens the agent's own score. Must come before the agent hides, which closes its /proc files to itself. A
-/// kernel without the file (gVisor) has no such killer.
+/// Opens the agent's own score. Must come before the agent becomes undumpable, which makes its /proc files
+/// inaccessible to itself. A kernel without the file (gVisor) has no OOM killer.
 pub(crate) fn open_own_score() {
     let open = || {
         let file = File::options().read(true).write(true).open("/proc/self/oom_score_adj").ok()?;
@@ -69,7 +69,8 @@ pub(crate) fn open_own_score() {
     }
 }
 
-/// Starts the thread that raises scores. Must come before the agent enters its domain, which would hold for it too.
+/// Starts the thread that raises scores. Must come before the agent enters its Landlock domain, which would apply to
+/// the thread too.
 pub(crate) fn start_raising() -> io::Result<()> {
     if OWN_SCORE.get().is_none() {
         return Ok(());
@@ -94,8 +95,8 @@ struct Waiting {
     next: Instant,
 }
 
-/// Raises the score of each process that comes, and again of those for which it was too early: no process waits for
-/// another. Returns when no more can come.
+/// Raises the score of each received process, and retries those for which it was too early. No process waits for
+/// another. Returns when the channel is closed.
 fn raise_all(to_raise: &Receiver<OwnedFd>) {
     let mut waiting: Vec<Waiting> = Vec::new();
     loop {
@@ -123,12 +124,12 @@ fn raise_all(to_raise: &Receiver<OwnedFd>) {
     }
 }
 
-/// Gives a process the commands' score; false where its file is not its user's, now or for good. One that has ended needs
-/// no score.
+/// Sets a process's score to that of commands. Returns false if the file does not belong to the process's user, now
+/// or permanently. A process that has ended needs no score.
 fn raise(process: &OwnedFd) -> bool {
     match openat(process, "oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(score) => {
-            // It may end meanwhile.
+            // The process may end meanwhile.
             let _ = write(score, COMMAND_SCORE.as_bytes());
             true
         }
@@ -136,16 +137,16 @@ fn raise(process: &OwnedFd) -> bool {
     }
 }
 
-/// Starts a process that gets the commands' score soon. A program that hides from its own user (one that it may not read),
-/// and one that is started without a free descriptor, keeps the score between. The process must not be waited for before
-/// this returns, so that its number is its own.
-pub(crate) fn as_first_to_go(start: impl FnOnce() -> io::Result<Pid>) -> io::Result<Pid> {
+/// Starts a process and queues it for the score of commands. A process keeps the agent's raised score if its own user
+/// may not read its program, or if there is no free descriptor. The process must not be reaped before this returns,
+/// so that its number stays valid.
+pub(crate) fn start_as_oom_candidate(start: impl FnOnce() -> io::Result<Pid>) -> io::Result<Pid> {
     let Some(own) = OWN_SCORE.get() else {
         return start();
     };
     let to_raise = TO_RAISE.get();
     let score = if to_raise.is_some() { STARTING_SCORE } else { COMMAND_SCORE };
-    // Raising needs no right. Going back is granted down to what root set, which the usual score is.
+    // Raising needs no privilege. Lowering is allowed down to what root set, which is the usual score.
     let _ = own.file.write_at(score.as_bytes(), 0);
     let started = start();
     let _ = own.file.write_at(own.usual.as_bytes(), 0);
@@ -158,13 +159,13 @@ pub(crate) fn as_first_to_go(start: impl FnOnce() -> io::Result<Pid>) -> io::Res
     started
 }
 
-/// More than /proc/vmstat has on any kernel, so that one read brings all of it.
+/// More than /proc/vmstat has on any kernel, so that one read returns all of it.
 const VMSTAT_BYTES: usize = 16 * 1024;
 
-/// The kernel's count of out-of-memory kills, `oom_kill` in /proc/vmstat (proc_vmstat(5)); `None` on a
-/// kernel that does not count.
+/// Returns the kernel's count of out-of-memory kills: `oom_kill` in /proc/vmstat (proc_vmstat(5)). `None` if the
+/// kernel does not count them.
 pub(crate) fn kills_so_far() -> Option<u64> {
-    // Kept open because this is asked for every command.
+    // Kept open because every command reads it.
     static VMSTAT: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/vmstat").ok());
     let mut text = [0; VMSTAT_BYTES];
     let length = VMSTAT.as_ref()?.read_at(&mut text, 0).ok()?;
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_is_found_among_its_neighbours() {
+    fn the_count_is_found_among_other_lines() {
         assert_eq!(parse("pgfault 9\noom_kill 3\noom_kill_other 7\n"), Some(3));
         assert_eq!(parse("pgfault 9\n"), None);
     }

@@ -1,23 +1,22 @@
-//! The output log of one command: what it wrote, in order, within a bound.
+//! The output log of one command: its records in order, up to a maximum size.
 //!
-//! Owns the records and the count of what was dropped. Refuses to grow past its capacity: the oldest
-//! records go, and every reader is told how many bytes it missed. The surprise: while the command's own
-//! reader streams it, that reader's position holds records in place instead, and [`Log::has_room`] says
-//! when the command must wait. Half of the capacity may be unread; the other half keeps what was sent
-//! last, so that a reader whose connection broke can have it again.
+//! When the log is full, the oldest records are dropped, and every reader gets the number of bytes that it missed.
+//! While the primary reader streams the log, its unread records are not dropped. [`Log::has_room`] then says when the
+//! command must wait. Half of the capacity may be unread. The other half keeps the records that were sent last, so
+//! that a reader whose connection broke can get them again.
 
 use std::collections::VecDeque;
 
 use agent_protocol::v1;
 use bytes::Bytes;
 
-/// What a record costs beside its bytes, so that a command that writes single bytes is bounded too.
+/// Cost of a record beside its bytes, so that a command that writes single bytes is bounded too.
 const RECORD_COST_BYTES: usize = 64;
 
-/// Lengths remembered of dropped records, so that a gap is exact for every reader no further behind.
+/// Number of lengths kept of dropped records. A gap is exact for every reader that is not further behind.
 const DROPPED_LENGTHS_KEPT: usize = 65_536;
 
-/// Which of the two output pipes a record came from.
+/// The output pipe of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -30,18 +29,18 @@ struct Record {
     data: Bytes,
 }
 
-/// A read's worth of records, or the news that some are gone.
+/// The result of a read: records, or a gap in place of dropped records.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Chunk {
     Records(Vec<v1::Record>),
     Gap(v1::Gap),
 }
 
-/// Sequence numbers start at 1 and are never reused; record `n` follows record `n - 1`.
+/// Sequence numbers start at 1 and are never reused. Record `n` follows record `n - 1`.
 #[derive(Debug)]
 pub(crate) struct Log {
     records: VecDeque<Record>,
-    /// Sequence number of `records[0]`, or of the record to come.
+    /// Sequence number of `records[0]`, or of the next record if there is none.
     first_seq: u64,
     cost: usize,
     capacity: usize,
@@ -49,13 +48,13 @@ pub(crate) struct Log {
     dropped_bytes: u64,
     stdout_bytes: u64,
     stderr_bytes: u64,
-    /// Sequence number the command's own reader needs next.
+    /// Sequence number of the record that the primary reader needs next.
     anchor: Option<u64>,
     unread_cost: usize,
 }
 
 impl Log {
-    /// A log that keeps about `capacity` bytes.
+    /// Creates a log that keeps about `capacity` bytes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             records: VecDeque::new(),
@@ -71,12 +70,12 @@ impl Log {
         }
     }
 
-    /// Sequence number of the next record to be written.
+    /// Returns the sequence number of the next record to be written.
     pub(crate) fn next_seq(&self) -> u64 {
         self.first_seq + self.records.len() as u64
     }
 
-    /// What the log holds in memory, in bytes.
+    /// Returns the size of the log in memory, in bytes.
     pub(crate) fn cost(&self) -> usize {
         self.cost
     }
@@ -93,12 +92,13 @@ impl Log {
         self.dropped_bytes
     }
 
-    /// Whether the command may write on, or must wait for its own reader, where the log may cost `limit`.
+    /// Whether the command may continue to write. If not, it must wait for its primary reader. `limit` is the maximum
+    /// size.
     pub(crate) fn has_room(&self, limit: usize) -> bool {
         self.anchor.is_none() || self.unread_cost < limit.min(self.capacity) / 2
     }
 
-    /// Adds one record, dropping the oldest ones where the log is full.
+    /// Adds a record. Drops the oldest ones if the log is full.
     pub(crate) fn push(&mut self, stream: Stream, data: Bytes) {
         let length = data.len() as u64;
         match stream {
@@ -114,8 +114,8 @@ impl Log {
         self.trim_to(self.capacity);
     }
 
-    /// Drops the oldest records until the log costs at most `limit`; never one the anchor still needs,
-    /// and never the newest.
+    /// Drops the oldest records until the log has at most `limit` bytes. Never drops the newest record, or one that
+    /// the primary reader still needs.
     pub(crate) fn trim_to(&mut self, limit: usize) {
         while self.cost > limit && self.records.len() > 1 {
             if self.anchor.is_some_and(|next| next <= self.first_seq) {
@@ -125,7 +125,7 @@ impl Log {
         }
     }
 
-    /// Drops everything, and from now on all but the newest record.
+    /// Drops all records. From now on only the newest record is kept.
     pub(crate) fn clear(&mut self) {
         self.anchor = None;
         self.capacity = 0;
@@ -150,7 +150,7 @@ impl Log {
         self.dropped_lengths.push_back(length);
     }
 
-    /// Makes `next` the record that the command's own reader needs; nothing from there on is dropped.
+    /// Sets `next` as the record that the primary reader needs. Later records are not dropped.
     pub(crate) fn set_anchor(&mut self, next: u64) {
         match self.anchor {
             Some(old) if old <= next && old >= self.first_seq => {
@@ -167,15 +167,15 @@ impl Log {
         self.anchor = Some(next);
     }
 
-    /// Lets the log drop what it must again.
+    /// Removes the anchor, so that all records may be dropped again.
     pub(crate) fn release_anchor(&mut self) {
         self.anchor = None;
         self.unread_cost = 0;
         self.trim_to(self.capacity);
     }
 
-    /// What follows record `after`, up to `max_bytes` of data but at least one record; `None` when
-    /// there is nothing yet.
+    /// Returns the records after `after`, with up to `max_bytes` of data but at least one record. Returns `None` if
+    /// there is none yet.
     pub(crate) fn read(&self, after: u64, max_bytes: usize) -> Option<Chunk> {
         let next = after.saturating_add(1);
         if next < self.first_seq {
@@ -195,13 +195,17 @@ impl Log {
                 break;
             }
             bytes += record.data.len();
-            records.push(v1::Record { seq, stream: wire(record.stream) as i32, data: record.data.clone() });
+            records.push(v1::Record {
+                seq,
+                stream: to_wire(record.stream) as i32,
+                data: record.data.clone(),
+            });
         }
         Some(Chunk::Records(records))
     }
 
-    /// Bytes of the dropped records from `next` on: exact from the start and within
-    /// [`DROPPED_LENGTHS_KEPT`] records, otherwise of the records still remembered.
+    /// Returns the number of bytes of the dropped records from `next` on. Exact for the start of the log and for the
+    /// last [`DROPPED_LENGTHS_KEPT`] records. Otherwise counts only the remembered ones.
     fn dropped_since(&self, next: u64) -> u64 {
         if next == 1 {
             return self.dropped_bytes;
@@ -216,7 +220,7 @@ fn cost_of(data: &Bytes) -> usize {
     data.len() + RECORD_COST_BYTES
 }
 
-fn wire(stream: Stream) -> v1::Stream {
+fn to_wire(stream: Stream) -> v1::Stream {
     match stream {
         Stream::Stdout => v1::Stream::Stdout,
         Stream::Stderr => v1::Stream::Stderr,
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_gets_what_follows_its_last_record() {
+    fn a_reader_gets_the_records_after_its_last_one() {
         let log = log_of(8, &["aaaa", "bbbb", "cccc"]);
         assert_eq!(seqs(log.read(0, 100)), [1, 2, 3]);
         assert_eq!(seqs(log.read(2, 100)), [3]);
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_log_drops_the_oldest_and_says_how_much() {
+    fn a_full_log_drops_the_oldest_records_and_reports_their_size() {
         let log = log_of(2, &["aaaa", "bbbb", "cccc", "dddd"]);
         let gap = |dropped_bytes| Some(Chunk::Gap(v1::Gap { dropped_bytes, next_seq: 3 }));
         assert_eq!(log.read(0, 100), gap(8));
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_anchor_keeps_what_its_reader_has_not_read() {
+    fn an_anchor_keeps_unread_records() {
         let mut log = log_of(2, &[]);
         log.set_anchor(1);
         for _ in 0..4 {
@@ -288,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_log_still_numbers_and_counts() {
+    fn a_cleared_log_keeps_its_numbers_and_counts() {
         let mut log = log_of(8, &["aaaa", "bbbb"]);
         log.clear();
         assert_eq!(log.cost(), 0);

@@ -1,7 +1,7 @@
 //! posix_spawn(3) with a session of its own and a directory by descriptor, which std's Command lacks.
 //!
-//! It is here for speed alone: std forks as soon as a session is asked for, and copying the agent's page
-//! tables for a child that throws them away costs a tenth of the shortest command.
+//! This module exists for speed. std uses fork if a session is requested, and copying the agent's page tables for a
+//! child that discards them takes a tenth of the time of the shortest command.
 
 use std::ffi::CString;
 use std::io;
@@ -12,41 +12,41 @@ use std::ptr;
 use libc::{c_char, c_int, c_short};
 use rustix::process::Pid;
 
-/// A process to be: every field is copied by the kernel before [`Child::spawn`] returns.
+/// Parameters of a new process. The kernel copies every field before [`Child::spawn`] returns.
 #[derive(Debug)]
 pub(crate) struct Child<'a> {
-    /// The program's path; one without a slash is not looked for.
+    /// Path of the program. There is no search on PATH.
     pub(crate) program: CString,
     pub(crate) argv: Vec<CString>,
-    /// `NAME=value` each.
+    /// Entries of the form `NAME=value`.
     pub(crate) envp: Vec<CString>,
     pub(crate) cwd: BorrowedFd<'a>,
     pub(crate) stdio: Stdio<'a>,
-    /// More descriptors that the child keeps, under the same numbers.
+    /// Other descriptors that the child keeps, under the same numbers.
     pub(crate) keep: Vec<BorrowedFd<'a>>,
 }
 
-/// What a child sees as 0, 1 and 2.
+/// Standard streams of a child.
 #[derive(Debug)]
 pub(crate) enum Stdio<'a> {
-    /// These. Each must be above 2 here.
+    /// These descriptors. Each must be above 2 in this process.
     Descriptors([BorrowedFd<'a>; 3]),
-    /// The terminal at this path, three times. The first that the leader of a new session opens becomes its
-    /// controlling terminal (tty_ioctl(4)), and posix_spawn makes the session before it opens anything.
+    /// The terminal at this path, for all three. The first terminal that the leader of a new session opens becomes
+    /// its controlling terminal (tty_ioctl(4)). posix_spawn creates the session before it opens anything.
     Terminal(CString),
 }
 
 impl Child<'_> {
-    /// Starts the process, with no signal blocked or ignored, and answers when its program has
-    /// been loaded, or with the error that kept it from that.
+    /// Starts the process with no signal blocked or ignored. Returns when its program is loaded, or the error that
+    /// prevented that.
     #[expect(unsafe_code, reason = "posix_spawn is a C interface and no crate wraps its session flag")]
     pub(crate) fn spawn(&self) -> io::Result<Pid> {
         let actions = FileActions::new(self)?;
         let attributes = Attributes::new()?;
         let (argv, envp) = (pointers(&self.argv), pointers(&self.envp));
         let mut pid = 0;
-        // SAFETY: all strings end with NUL (CString), both arrays with a null pointer, and they, the
-        // actions and the attributes outlive the call, which keeps none of them.
+        // SAFETY: all strings end with NUL (CString), and both arrays with a null pointer. They, the actions and the
+        // attributes outlive the call, which keeps none of them.
         check(unsafe {
             libc::posix_spawn(
                 &raw mut pid,
@@ -65,7 +65,7 @@ fn pointers(strings: &[CString]) -> Vec<*mut c_char> {
     strings.iter().map(|string| string.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
 }
 
-/// Functions of this family return the error instead of setting errno.
+/// Converts the result of functions that return the error instead of setting errno.
 fn check(result: c_int) -> io::Result<()> {
     match result {
         0 => Ok(()),
@@ -104,7 +104,7 @@ impl FileActions {
             }
         }
         for fd in &child.keep {
-            // Onto itself: that is how POSIX spells clearing close-on-exec here.
+            // POSIX defines that a dup2 onto itself clears close-on-exec.
             actions.dup2(fd.as_raw_fd(), fd.as_raw_fd())?;
         }
         // SAFETY: the value was initialised above; the descriptor is open for as long as the borrow lives.
@@ -146,7 +146,7 @@ impl Attributes {
             let raw = attributes.0.as_mut_ptr();
             libc::sigemptyset(signals.as_mut_ptr());
             check(libc::posix_spawnattr_setsigmask(raw, signals.as_ptr()))?;
-            // The agent ignores them; what it starts must not.
+            // The agent ignores these signals, but the processes that it starts must not.
             libc::sigfillset(signals.as_mut_ptr());
             check(libc::posix_spawnattr_setsigdefault(raw, signals.as_ptr()))?;
             check(libc::posix_spawnattr_setflags(raw, flags))?;

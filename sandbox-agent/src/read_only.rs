@@ -1,13 +1,14 @@
 //! Commands that may not write to the workspace.
 //!
-//! A process can only give up its own rights (Landlock, landlock(7)), so the agent does not start the command itself
-//! but its own program once more: that gives up writing, for itself and all its descendants and for good, and then
-//! becomes the command. How that went it tells over a pipe which the last step closes.
+//! A process can only restrict itself (Landlock, landlock(7)). The agent therefore starts its own program again. That
+//! process gives up writing, permanently and for all its descendants, and then becomes the command. It reports
+//! failures over a pipe that closes when it becomes the command.
 //!
-//! What the domain keeps from: every way to change what is in the workspace, links into it and moves out of it, and
-//! tracing or signalling processes outside, which might write in the command's stead. What it does not: modes, times
-//! and extended attributes, for which the kernel has no such right, and a helper that was there before and listens
-//! on a socket of the file system, before Linux 7.1. Reading and executing is not touched.
+//! The domain forbids every way to change the contents of the workspace, links into it and moves out of it. It also
+//! forbids tracing or signalling processes outside the domain, which might write on the command's behalf. It does not
+//! forbid changing modes, times and extended attributes, because the kernel has no such right. Before Linux 7.1 it
+//! does not forbid using a helper that was started earlier and listens on a socket in the file system. Reading and
+//! executing are not restricted.
 
 use std::error::Error as StdError;
 use std::ffi::{CString, OsString};
@@ -32,78 +33,82 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-/// First argument of the program where it is to become a command.
-pub(crate) const VERB: &str = "read-only";
+/// First argument of the agent's program that makes it become a read-only command.
+pub(crate) const SUBCOMMAND: &str = "read-only";
 
 /// The agent's program, wherever it is mounted. A process may always follow its own link.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Where a command may write besides the directory of caches and temporary files beside the workspace. None of
-/// these is in the workspace's file system.
+/// Directories that a command may write to, besides the directory of caches and temporary files beside the workspace.
+/// None of them is on the workspace's file system.
 const WRITABLE: [&str; 5] = ["/tmp", "/var/tmp", "/dev", "/run", "/proc"];
 
 /// Name of the directory beside the workspace (`LOCAL_DIR` of sandboxd's layout).
 const LOCAL_NAME: &str = ".local";
 
-/// The oldest Landlock that knows all ways to write: with it came truncating (Linux 6.2).
+/// The oldest Landlock version that covers all ways to write. It added truncating (Linux 6.2).
 const NEEDED: ABI = ABI::V3;
 
-/// How long a process may take from its start to being the command.
+/// Maximum time from the start of a process until it is the command.
 const START: Duration = Duration::from_secs(10);
 
-/// A report: what failed, and the errno, least byte first. Without one everything went well.
+/// A report: what failed, and the errno in little-endian order. An empty report means success.
 const REPORT_BYTES: usize = 5;
 const FAILED_TO_RESTRICT: u8 = 1;
 const FAILED_TO_EXEC: u8 = 2;
 
-/// The pipe a process on its way to a command reports through.
+/// The pipe over which a process reports before it becomes a command.
 #[derive(Debug)]
 pub(crate) struct Report {
     ours: OwnedFd,
-    theirs: OwnedFd,
+    child_end: OwnedFd,
 }
 
 impl Report {
     pub(crate) fn new() -> Result<Self, Errno> {
-        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-        Ok(Self { ours, theirs })
+        let (ours, child_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok(Self { ours, child_end })
     }
 
-    /// What the new process must keep open.
-    pub(crate) fn theirs(&self) -> &OwnedFd {
-        &self.theirs
+    /// Returns the descriptor that the new process must keep open.
+    pub(crate) fn child_end(&self) -> &OwnedFd {
+        &self.child_end
     }
 
-    /// The program and the arguments that become `program` with `argv`.
-    pub(crate) fn detour(
+    /// Returns the program and the arguments that become `program` with `argv`.
+    pub(crate) fn self_exec(
         &self,
         workspace: &Path,
         program: PathBuf,
         argv: Vec<String>,
     ) -> (PathBuf, Vec<OsString>) {
-        let number = self.theirs.as_raw_fd().to_string();
-        let own = ["sandbox-agent", VERB, &number].map(OsString::from);
+        let number = self.child_end.as_raw_fd().to_string();
+        let own = ["sandbox-agent", SUBCOMMAND, &number].map(OsString::from);
         let arguments = own.into_iter().chain([workspace.into(), program.into_os_string()]);
         (OWN_PROGRAM.into(), arguments.chain(argv.into_iter().map(Into::into)).collect())
     }
 
-    /// Our end, once the process has its own.
+    /// Returns the agent's end, once the process has its own.
     pub(crate) fn into_receiver(self) -> io::Result<pipe::Receiver> {
         pipe::Receiver::from_owned_fd(self.ours)
     }
 }
 
-/// Waits until the process is the command. `program` is what the caller knows it by.
-pub(crate) async fn has_become(mut report: pipe::Receiver, pid: Pid, program: &str) -> Result<(), Kind> {
-    let mut told = Vec::with_capacity(REPORT_BYTES);
+/// Waits until the process has become the command. `program` is the name that the caller knows.
+pub(crate) async fn wait_until_started(
+    mut report: pipe::Receiver,
+    pid: Pid,
+    program: &str,
+) -> Result<(), Kind> {
+    let mut encoded = Vec::with_capacity(REPORT_BYTES);
     let mut report = (&mut report).take(REPORT_BYTES as u64);
-    if !matches!(timeout(START, report.read_to_end(&mut told)).await, Ok(Ok(_))) {
-        // Another process of the sandbox has stopped it. It must not become the command after its caller was told
-        // that it did not.
+    if !matches!(timeout(START, report.read_to_end(&mut encoded)).await, Ok(Ok(_))) {
+        // Another process of the sandbox has stopped it. It must not become the command after the caller got an
+        // error.
         let _ = kill_process(pid, Signal::KILL);
-        return Err(start_failed(VERB, Errno::TIMEDOUT, program));
+        return Err(start_failed(SUBCOMMAND, Errno::TIMEDOUT, program));
     }
-    match told[..] {
+    match encoded[..] {
         [step, a, b, c, d] => {
             let errno = i32::from_le_bytes([a, b, c, d]);
             match step {
@@ -111,7 +116,7 @@ pub(crate) async fn has_become(mut report: pipe::Receiver, pid: Pid, program: &s
                 _ => Err(start_failed("exec", Errno::from_raw_os_error(errno), program)),
             }
         }
-        // It became the command, or was killed before, which its end will tell.
+        // It became the command, or it was killed before. The supervisor reports that end.
         _ => Ok(()),
     }
 }
@@ -124,7 +129,7 @@ fn start_failed(step: &str, errno: Errno, subject: &str) -> Kind {
     })
 }
 
-/// Becomes a command, from the arguments after [`VERB`]. Returns only where it cannot.
+/// Becomes a command, from the arguments after [`SUBCOMMAND`]. Returns only on failure.
 pub(crate) fn become_command(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let number = arguments.next().and_then(|number| number.to_str()?.parse().ok());
     let (Some(number), Some(workspace), Some(program)) = (number, arguments.next(), arguments.next()) else {
@@ -133,47 +138,47 @@ pub(crate) fn become_command(mut arguments: impl Iterator<Item = OsString>) -> E
     let Ok(report) = take(number) else {
         return ExitCode::FAILURE;
     };
-    let (step, errno) = match give_up_writing(Path::new(&workspace)) {
+    let (step, errno) = match restrict_writing(Path::new(&workspace)) {
         Err(error) => (FAILED_TO_RESTRICT, errno_of(error.as_ref())),
         Ok(()) => (FAILED_TO_EXEC, exec(program, arguments)),
     };
-    let mut told = vec![step];
-    told.extend(errno.raw_os_error().to_le_bytes());
-    // Where nobody hears it, nobody waits for it.
-    let _ = std::fs::File::from(report).write_all(&told);
+    let mut encoded = vec![step];
+    encoded.extend(errno.raw_os_error().to_le_bytes());
+    // If the agent does not read the report, it does not wait for it.
+    let _ = std::fs::File::from(report).write_all(&encoded);
     ExitCode::FAILURE
 }
 
-/// The pipe's end under this number, which the command will not inherit.
+/// Takes ownership of the pipe's end with this number. The command will not inherit it.
 #[expect(unsafe_code, reason = "a descriptor that was handed over as a number")]
 fn take(number: RawFd) -> io::Result<OwnedFd> {
     if number <= libc::STDERR_FILENO {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: whoever started this process with the number handed the descriptor over with it, and nothing else in
-    // here has opened or used it. Where there is none, the next call says so, and nothing of ours has the number.
+    // SAFETY: the process that started this one passed the descriptor with its number, and nothing else in this
+    // process has opened or used it. If the descriptor is not open, the next call fails and closes nothing.
     let report = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&report, FdFlags::CLOEXEC)?;
     Ok(report)
 }
 
-fn give_up_writing(workspace: &Path) -> Result<(), Box<dyn StdError>> {
+fn restrict_writing(workspace: &Path) -> Result<(), Box<dyn StdError>> {
     let writing = AccessFs::from_write(NEEDED);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(writing)?
-        // What closes detours, where the kernel has it.
+        // Also forbids indirect ways, if the kernel supports it.
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::ResolveUnix)?
         .scope(Scope::from_all(ABI::V6))?
         .create()?;
     let local = workspace.parent().map(|above| above.join(LOCAL_NAME));
     for dir in WRITABLE.iter().map(PathBuf::from).chain(local) {
-        // No link is followed: a command of before may have put one there.
+        // No link is followed, because an earlier command may have created one.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match open(&dir, flags, Mode::empty()) {
             Ok(dir) => ruleset = ruleset.add_rule(PathBeneath::new(dir.as_fd(), writing))?,
-            // An image without it has nothing to allow.
+            // An image without this directory needs no rule for it.
             Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
             Err(errno) => return Err(io::Error::from(errno).into()),
         }
@@ -182,7 +187,7 @@ fn give_up_writing(workspace: &Path) -> Result<(), Box<dyn StdError>> {
     Ok(())
 }
 
-/// The system's error beneath `error`; without one the kernel lacks something.
+/// Returns the system error that caused `error`. Without one the kernel lacks a feature.
 fn errno_of(error: &(dyn StdError + 'static)) -> Errno {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -194,8 +199,8 @@ fn errno_of(error: &(dyn StdError + 'static)) -> Errno {
     Errno::OPNOTSUPP
 }
 
-/// Becomes the program, with this process's environment; the error that kept it from that. std's own exec would run
-/// a file without a magic number by a shell, which a command that may write is not either.
+/// Becomes the program, with this process's environment. Returns the error if that fails. std's own exec would run a
+/// file without a magic number in a shell, which the agent does not do for other commands either.
 #[expect(
     unsafe_code,
     reason = "std's exec is execvp(3), and no crate wraps the system call for a whole environment"
@@ -208,9 +213,9 @@ fn exec(program: OsString, argv: impl Iterator<Item = OsString>) -> Errno {
     };
     let mut pointers: Vec<_> = argv.iter().map(|text| text.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    // SAFETY: the strings end with NUL and outlive the calls, the array ends with a null pointer, and `environ` is
-    // this process's own, which has one thread and does not change it. std ignores SIGPIPE before main, which the
-    // command must not inherit.
+    // SAFETY: the strings end with NUL and outlive the calls, and the array ends with a null pointer. `environ`
+    // belongs to this process, which has one thread and does not change it. std ignores SIGPIPE before main, and the
+    // command must not inherit that.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::execve(program.as_ptr(), pointers.as_ptr(), libc::environ.cast());
@@ -225,8 +230,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_report_is_heard_and_a_closed_pipe_is_success() {
-        for (told, wanted) in [
+    async fn a_report_is_read_and_a_closed_pipe_is_success() {
+        for (encoded, wanted) in [
             (&[][..], Ok(())),
             (&[FAILED_TO_EXEC, 2, 0, 0, 0], Err(start_failed("exec", Errno::NOENT, "program"))),
             (
@@ -234,22 +239,22 @@ mod tests {
                 Err(Kind::ReadOnlyUnavailable(v1::ReadOnlyUnavailable { errno: 38 })),
             ),
         ] {
-            let Report { ours, theirs } = Report::new().unwrap();
-            std::fs::File::from(theirs).write_all(told).unwrap();
+            let Report { ours, child_end } = Report::new().unwrap();
+            std::fs::File::from(child_end).write_all(encoded).unwrap();
             let receiver = pipe::Receiver::from_owned_fd(ours).unwrap();
-            assert_eq!(has_become(receiver, Pid::INIT, "program").await, wanted);
+            assert_eq!(wait_until_started(receiver, Pid::INIT, "program").await, wanted);
         }
     }
 
     #[test]
-    fn the_detour_leads_to_the_command() {
+    fn self_exec_becomes_the_command() {
         let report = Report::new().unwrap();
         let argv = ["bash", "-c", "true"].map(String::from).to_vec();
-        let (_, arguments) = report.detour(Path::new("/w"), "/bin/bash".into(), argv);
+        let (_, arguments) = report.self_exec(Path::new("/w"), "/bin/bash".into(), argv);
         let words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
         assert_eq!(
             (words[1], &words[3..]),
-            (OsStr::new(VERB), &["/w", "/bin/bash", "bash", "-c", "true"].map(OsStr::new)[..])
+            (OsStr::new(SUBCOMMAND), &["/w", "/bin/bash", "bash", "-c", "true"].map(OsStr::new)[..])
         );
     }
 }

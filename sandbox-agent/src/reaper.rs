@@ -1,8 +1,8 @@
-//! Collects every child that ends, as PID 1 must.
+//! Reaps every child that ends, as PID 1 must.
 //!
-//! Owns all waiting: nothing else in the agent may call `wait`. A command's main process is announced with
-//! [`Reaper::expect`] right after the fork, with no await in between, so its status cannot be missed;
-//! every other child is an orphan that came to us and is only collected.
+//! Only this module may call `wait`. A command's main process is announced with [`Reaper::expect`] right after the
+//! fork, with no await in between, so its status cannot be missed. Every other child is an orphan that PID 1 adopted.
+//! It is reaped, and its status is dropped.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,51 +12,51 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::limits::COLLECTED_AT_ONCE;
+use crate::limits::REAPED_AT_ONCE;
 
-/// Hands each main process's status to the one who waits for it.
+/// Passes the status of each main process to its supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct Reaper {
     expected: Mutex<HashMap<Pid, oneshot::Sender<WaitStatus>>>,
 }
 
 impl Reaper {
-    /// Subscribes to child ends. Must come before the first fork.
+    /// Subscribes to SIGCHLD. Must come before the first fork.
     pub(crate) fn subscribe() -> io::Result<Signal> {
         signal(SignalKind::child())
     }
 
-    /// The status `pid` will end with.
+    /// Returns a receiver for the exit status of `pid`.
     pub(crate) fn expect(&self, pid: Pid) -> oneshot::Receiver<WaitStatus> {
         let (status, receiver) = oneshot::channel();
         self.lock().insert(pid, status);
         receiver
     }
 
-    /// Collects for as long as the agent lives.
+    /// Reaps children until the agent ends.
     pub(crate) async fn run(&self, mut child_ended: Signal) {
         while child_ended.recv().await.is_some() {
-            // Processes that fork and exit in a loop end as fast as they are collected. The agent has other work too.
-            while self.collect() == COLLECTED_AT_ONCE {
+            // Processes that fork and exit in a loop end as fast as they are reaped. Other tasks must run too.
+            while self.reap() == REAPED_AT_ONCE {
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Collects children that have ended, some of them where there are many; how many.
-    fn collect(&self) -> usize {
-        let mut collected = 0;
-        // One signal may stand for many children. ECHILD means that there is none left.
-        while collected < COLLECTED_AT_ONCE
+    /// Reaps a bounded number of ended children, and returns how many.
+    fn reap(&self) -> usize {
+        let mut reaped = 0;
+        // One signal may stand for many children. ECHILD means that there is no child left.
+        while reaped < REAPED_AT_ONCE
             && let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG)
         {
-            collected += 1;
+            reaped += 1;
             if let Some(expected) = self.lock().remove(&pid) {
-                // A command that nobody waits for any more has been ended by other means.
+                // A dropped receiver means that the supervisor no longer waits for this process.
                 let _ = expected.send(status);
             }
         }
-        collected
+        reaped
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Pid, oneshot::Sender<WaitStatus>>> {

@@ -1,9 +1,9 @@
 //! Turns a start request into a running process.
 //!
-//! Owns the fork: a command gets its own session and process group, pipes for its output, and the agent's
-//! environment without the agent's secrets. Refuses with the step that failed and its errno, because a
-//! command that never ran has no exit code. The surprise: a script longer than one argument may be is
-//! handed over in memory that only bash reads.
+//! Forks the process. A command gets its own session and process group, pipes for its output, and the agent's
+//! environment without the agent's secrets. A command that never ran has no exit code, so a failed start reports the
+//! step that failed and its errno. A script that is too long for one argument is passed in a memory file that only
+//! bash reads.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -25,17 +25,18 @@ use crate::oom;
 use crate::posix_spawn;
 use crate::read_only::Report;
 
-/// Names the command a process belongs to, in the environment of that process.
+/// Environment variable with the id of the command that a process belongs to.
 pub(crate) const COMMAND_ID_VARIABLE: &str = "SANDBOX_COMMAND_ID";
 
-/// Longest script passed as an argument. The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
+/// Maximum length of a script that is passed as an argument. The kernel's MAX_ARG_STRLEN is 128 KiB with the final
+/// NUL.
 const MAX_ARGUMENT_BYTES: usize = 128 * 1024 - 1;
 
-/// Output pipe size: above the kernel's 64 KiB to wake up less often, and small enough that 250 commands
-/// stay within the 64 MiB of pipes one user may have (pipe(7), pipe-user-pages-soft).
+/// Size of an output pipe. It is above the kernel's 64 KiB for fewer wake-ups. It is small enough that 250 commands
+/// stay within the 64 MiB of pipes that one user may have (pipe(7), pipe-user-pages-soft).
 const PIPE_BYTES: usize = 128 * 1024;
 
-/// A started command and our ends of its pipes.
+/// A started command, and the agent's ends of its pipes.
 #[derive(Debug)]
 pub(crate) struct Spawned {
     pub(crate) pid: Pid,
@@ -43,21 +44,21 @@ pub(crate) struct Spawned {
     pub(crate) stdout: pipe::Receiver,
     pub(crate) stderr: pipe::Receiver,
     pub(crate) stdin: Option<pipe::Sender>,
-    /// Where the process has yet to become the command: what it tells of that.
+    /// Reports whether the process has become the command. `None` if it is the command from the start.
     pub(crate) report: Option<pipe::Receiver>,
 }
 
-/// A process that was started.
+/// A started process.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) pid: Pid,
-    /// What its descendants can be told by.
+    /// Mark by which its descendants are recognized.
     pub(crate) mark: Option<Mark>,
     /// See [`Spawned::report`].
     pub(crate) report: Option<Report>,
 }
 
-/// What a command is started from.
+/// Parameters of a start.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
     pub(crate) command_id: &'a str,
@@ -65,30 +66,30 @@ pub(crate) struct Launch<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) env: &'a std::collections::HashMap<String, String>,
     pub(crate) with_stdin: bool,
-    /// The workspace, where the command may not write to it.
+    /// The workspace, if the command may not write to it.
     pub(crate) read_only: Option<&'a Path>,
 }
 
-/// The argv that runs `script`.
+/// Returns the argv that runs `script`.
 pub(crate) fn argv_of_script(script: &str) -> Vec<String> {
     vec!["bash".into(), "-c".into(), script.into()]
 }
 
-/// Starts the command. Must be called on the thread that runs the reaper, which must learn of the
-/// process before it next waits.
+/// Starts the command. Must be called on the thread that runs the reaper, which must know the process before it next
+/// waits.
 pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
     let program = launch.argv.first().map(String::as_str).unwrap_or_default();
     let pipes = Pipes::new(launch.with_stdin).map_err(|errno| failed("pipe", program, errno))?;
-    let started = start(launch, posix_spawn::Stdio::Descriptors(pipes.theirs()))?;
+    let started = start(launch, posix_spawn::Stdio::Descriptors(pipes.child_ends()))?;
     let pid = started.pid;
     pipes.into_spawned(started).map_err(|_| {
-        // Without its pipes nobody could follow it; the reaper collects it as an orphan.
+        // Without its pipes the command cannot be followed. The reaper collects it as an orphan.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         failed("pipe", program, Errno::MFILE)
     })
 }
 
-/// Starts a program on any standard streams. The rule of [`spawn`] holds for it too.
+/// Starts a program with the given standard streams. The rule of [`spawn`] applies here too.
 pub(crate) fn start(launch: &Launch<'_>, stdio: posix_spawn::Stdio<'_>) -> Result<Started, v1::StartFailed> {
     let cwd = open_cwd(launch.cwd).map_err(|errno| failed("cwd", launch.cwd, errno))?;
     let (argv, script_file) = fit_arguments(launch.argv)?;
@@ -100,7 +101,7 @@ pub(crate) fn start(launch: &Launch<'_>, stdio: posix_spawn::Stdio<'_>) -> Resul
     let report = launch.read_only.map(|_| Report::new()).transpose();
     let report = report.map_err(|errno| failed("pipe", program, errno))?;
     let (path, arguments) = match (&report, launch.read_only) {
-        (Some(report), Some(workspace)) => report.detour(workspace, path, argv.clone()),
+        (Some(report), Some(workspace)) => report.self_exec(workspace, path, argv.clone()),
         _ => (path, argv.iter().map(Into::into).collect()),
     };
     let child = posix_spawn::Child {
@@ -109,22 +110,22 @@ pub(crate) fn start(launch: &Launch<'_>, stdio: posix_spawn::Stdio<'_>) -> Resul
         envp: env.into_iter().map(|(name, value)| c_string(entry(name, value))).collect::<Result<_, _>>()?,
         cwd: cwd.as_fd(),
         stdio,
-        keep: script_file.iter().chain(report.iter().map(Report::theirs)).map(AsFd::as_fd).collect(),
+        keep: script_file.iter().chain(report.iter().map(Report::child_end)).map(AsFd::as_fd).collect(),
     };
     let mark = Mark::next();
-    let pid = oom::as_first_to_go(|| child.spawn()).map_err(|error| {
+    let pid = oom::start_as_oom_candidate(|| child.spawn()).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
     })?;
     Ok(Started { pid, mark, report })
 }
 
-/// Opens a command's directory. The agent may follow the links of its own `/proc` directory and a command may not, so none
-/// of them is followed.
+/// Opens a command's directory. The agent may follow the links of its own `/proc` directory and a command may not, so
+/// such links are never followed.
 fn open_cwd(cwd: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat2(CWD, cwd, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
-        // gVisor has no openat2, and no /proc of the agent's that differs from a command's.
+        // gVisor has no openat2, and its /proc does not differ between the agent and a command.
         Err(Errno::NOSYS) => open(cwd, flags, Mode::empty()),
         opened => opened,
     }
@@ -150,11 +151,11 @@ impl Pipes {
         Ok(Self { stdin, our_stdin, stdout: pair()?, stderr: pair()? })
     }
 
-    fn theirs(&self) -> [BorrowedFd<'_>; 3] {
+    fn child_ends(&self) -> [BorrowedFd<'_>; 3] {
         [self.stdin.as_fd(), self.stdout.1.as_fd(), self.stderr.1.as_fd()]
     }
 
-    /// Closes the child's ends, without which an end of file would never come.
+    /// Closes the child's ends. Otherwise the agent would never see the end of the output.
     fn into_spawned(self, started: Started) -> io::Result<Spawned> {
         Ok(Spawned {
             pid: started.pid,
@@ -176,8 +177,8 @@ fn environment_of(launch: &Launch<'_>) -> Environment {
     env
 }
 
-/// Where a program is, on the command's own PATH as execvp(3) would look; a name with a slash is taken
-/// as it is, from the command's directory.
+/// Finds a program on the command's own PATH, as execvp(3) does. A name with a slash is used as it is, relative to
+/// the command's directory.
 fn find_program(program: &str, env: &Environment) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(program.into());
@@ -195,12 +196,12 @@ fn entry(mut name: OsString, value: OsString) -> OsString {
 }
 
 fn c_string(text: OsString) -> Result<CString, v1::StartFailed> {
-    // sandboxd lets no NUL through; whoever speaks in its place is told.
+    // sandboxd rejects a NUL before it gets here.
     CString::new(text.into_vec()).map_err(|_| failed("exec", "a text with NUL", Errno::INVAL))
 }
 
-/// Moves a bash script that is too long for one argument into a file in memory. The caller keeps the
-/// file open until the child has its own copy.
+/// Moves a bash script that is too long for one argument into a memory file. The caller keeps the file open until the
+/// child has its own copy.
 fn fit_arguments(argv: &[String]) -> Result<(Vec<String>, Option<OwnedFd>), v1::StartFailed> {
     let Some(at) = script_position(argv) else {
         return Ok((argv.to_vec(), None));
@@ -216,7 +217,7 @@ fn fit_arguments(argv: &[String]) -> Result<(Vec<String>, Option<OwnedFd>), v1::
     })?;
     let number = file.as_raw_fd();
     let mut fitted = argv.to_vec();
-    // Both the file and the variable are gone before the first line of the script itself runs.
+    // The script runs after the file and the variable are removed.
     fitted[at] = format!(
         "__sandbox_script=$(</proc/self/fd/{number}); exec {number}<&-; \
          eval \"unset __sandbox_script; $__sandbox_script\""
@@ -224,7 +225,7 @@ fn fit_arguments(argv: &[String]) -> Result<(Vec<String>, Option<OwnedFd>), v1::
     Ok((fitted, Some(file)))
 }
 
-/// Where in `argv` the over-long script of a `bash -c` or `bash -lc` is.
+/// Returns the position in `argv` of the overlong script of a `bash -c` or `bash -lc`.
 fn script_position(argv: &[String]) -> Option<usize> {
     let is_bash = Path::new(argv.first()?).file_name()? == "bash";
     let at = 1 + argv.iter().skip(1).position(|arg| arg == "-c" || arg == "-lc")? + 1;
@@ -232,7 +233,7 @@ fn script_position(argv: &[String]) -> Option<usize> {
 }
 
 fn receiver(fd: OwnedFd) -> io::Result<pipe::Receiver> {
-    // Past the user's pipe budget the kernel refuses; the standard size works too.
+    // Over the user's pipe limit the kernel refuses. The standard size works too.
     let _ = fcntl_setpipe_size(&fd, PIPE_BYTES);
     pipe::Receiver::from_owned_fd(fd)
 }
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_never_reached_by_a_link_of_proc() {
+    fn a_directory_is_not_opened_through_a_link_of_proc() {
         for cwd in ["/proc/self/cwd", "/proc/self/root", "/proc/self/root/tmp"] {
             assert_eq!(open_cwd(Path::new(cwd)).unwrap_err(), Errno::LOOP, "{cwd}");
         }

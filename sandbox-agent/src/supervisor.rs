@@ -1,10 +1,10 @@
 //! Follows one command from its start to its recorded end.
 //!
-//! Owns the clock and the reason. A command whose timeout expired while it ran ends as `timeout`. Any other end is
-//! named by how the main process ended and not by who asked for it: `killed` if a signal ended it, and `exited` if it
-//! chose an exit code, also in answer to a signal. So a request that meets a command at its end changes nothing that
-//! it reports. The end is recorded once, after the output of the main
-//! process is in the log and, where the command was ended by us, after nothing of it is left.
+//! Owns the timeout and the reason of the end. A command that exceeds its timeout ends as `timeout`. Any other end is
+//! named by how the main process ended, no matter who requested it: `killed` if a signal ended it, and `exited` if it
+//! exited with a code, even in response to a signal. A request that arrives while the command is ending therefore
+//! does not change the reported end. The end is recorded once, after the output of the main process is in the log. If
+//! the agent ended the command, it is also recorded after all of its processes are gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::capture::Capture;
 use crate::command::Command;
-use crate::ladder::{self, Gone};
 use crate::oom;
+use crate::termination::{self, Reach};
 
-/// Exit code of a command that ran out of time, as timeout(1) has it.
+/// Exit code of a command that exceeded its timeout, as in timeout(1).
 const TIMEOUT_EXIT_CODE: i32 = 124;
 
-/// How long a killed main process may take to be collected. One that hangs in the kernel for longer is
-/// left to the end of the container.
+/// How long to wait for a killed main process to be reaped. One that hangs in the kernel for longer ends with the
+/// container.
 const COLLECT: Duration = Duration::from_secs(5);
 
-/// The command's main process and everything that speaks of its end.
+/// The command, the status of its main process, and the requests to end it.
 pub(crate) struct Supervisor {
     pub(crate) command: Arc<Command>,
     pub(crate) status: oneshot::Receiver<WaitStatus>,
@@ -41,14 +41,14 @@ enum Request {
     Kill,
 }
 
-/// What ended the command, as far as we are concerned.
+/// What ended the command.
 enum Cause {
-    Itself(Option<WaitStatus>),
-    Us { request: Request, gone: Gone },
+    Exited(Option<WaitStatus>),
+    Agent { request: Request, reach: Reach },
 }
 
 impl Supervisor {
-    /// Runs until the end is recorded. Output that comes later goes on being captured.
+    /// Runs until the end is recorded. Later output is still captured.
     pub(crate) async fn run(mut self, capture: Capture) {
         let (main_ended, main_has_ended) = watch::channel(false);
         let (drained, mut is_drained) = watch::channel(false);
@@ -56,12 +56,12 @@ impl Supervisor {
 
         let cause = self.wait_or_end().await;
         let status = match &cause {
-            Cause::Itself(status) => *status,
-            Cause::Us { .. } => timeout(COLLECT, &mut self.status).await.ok().and_then(Result::ok),
+            Cause::Exited(status) => *status,
+            Cause::Agent { .. } => timeout(COLLECT, &mut self.status).await.ok().and_then(Result::ok),
         };
-        self.command.main_was_collected();
+        self.command.set_main_collected();
         main_ended.send_replace(true);
-        // The capture task lives as long as this; were it gone there would be nothing to wait for.
+        // The capture task outlives this wait. If it were gone, there would be nothing to wait for.
         let _ = is_drained.wait_for(|drained| *drained).await;
         self.command.finish(self.verdict(&cause, status));
     }
@@ -76,13 +76,13 @@ impl Supervisor {
         };
         let (request, first) = tokio::select! {
             biased;
-            status = &mut self.status => return Cause::Itself(status.ok()),
-            // Before requests: sandboxd asks for the end of a command whose timeout was missed.
+            status = &mut self.status => return Cause::Exited(status.ok()),
+            // Before the requests, because sandboxd also requests the end of a command whose timeout was missed.
             () = expired => (Request::Timeout, Signal::TERM),
             Some(first) = self.requests.recv() => (Request::Kill, first),
         };
-        let gone = ladder::end(self.command.as_ref(), first).await;
-        Cause::Us { request, gone }
+        let reach = termination::end(self.command.as_ref(), first).await;
+        Cause::Agent { request, reach }
     }
 
     fn verdict(&self, cause: &Cause, status: Option<WaitStatus>) -> v1::Ended {
@@ -92,16 +92,16 @@ impl Supervisor {
             (None, Some(code)) => code,
             (None, None) => 128 + Signal::KILL.as_raw(),
         };
-        let swept = matches!(cause, Cause::Us { gone: Gone::Swept, .. });
-        // A main process that was not collected in time is in the hands of KILL.
+        let swept = matches!(cause, Cause::Agent { reach: Reach::WholeSandbox, .. });
+        // A main process that was not reaped in time was sent SIGKILL.
         let by_signal = signal.is_some() || status.is_none();
         let (reason, exit_code) = match cause {
-            Cause::Us { request: Request::Timeout, .. } => (EndReason::Timeout, TIMEOUT_EXIT_CODE),
-            Cause::Itself(_) if self.looks_like_oom(shell_code) => (EndReason::Oom, shell_code),
-            Cause::Us { request: Request::Kill, .. } | Cause::Itself(_) if by_signal => {
+            Cause::Agent { request: Request::Timeout, .. } => (EndReason::Timeout, TIMEOUT_EXIT_CODE),
+            Cause::Exited(_) if self.looks_like_oom(shell_code) => (EndReason::Oom, shell_code),
+            Cause::Agent { request: Request::Kill, .. } | Cause::Exited(_) if by_signal => {
                 (EndReason::Killed, shell_code)
             }
-            Cause::Us { request: Request::Kill, .. } | Cause::Itself(_) => (EndReason::Exited, shell_code),
+            Cause::Agent { request: Request::Kill, .. } | Cause::Exited(_) => (EndReason::Exited, shell_code),
         };
         v1::Ended {
             reason: reason as i32,
@@ -112,7 +112,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether the kernel killed for memory while this command died of a KILL, itself or its last child.
+    /// Whether the OOM killer ran while this command, or its last child, died of SIGKILL.
     fn looks_like_oom(&self, shell_code: i32) -> bool {
         if shell_code != 128 + Signal::KILL.as_raw() {
             return false;

@@ -1,20 +1,21 @@
 //! Cuts a byte stream into records that end between characters.
 //!
-//! Holds back at most three bytes: the start of a UTF-8 character whose rest has not come yet. Bytes that
-//! can never become a character are passed on at once.
+//! Holds back at most three bytes: the start of a UTF-8 character that is not complete yet. Bytes that can never
+//! become a character pass at once.
 
 use bytes::{Bytes, BytesMut};
 
-/// The unfinished character at the end of what one pipe has brought so far.
+/// The incomplete character at the end of a stream's data so far.
 #[derive(Debug, Default)]
 pub(crate) struct Cutter {
     held: Vec<u8>,
 }
 
 impl Cutter {
-    /// What can be passed on now that `read` has come; `None` while all of it is one unfinished character.
+    /// Returns the held bytes and `read` up to the last complete character, or `None` if all of it is one incomplete
+    /// character.
     pub(crate) fn cut(&mut self, read: &[u8]) -> Option<Bytes> {
-        let keep = unfinished_tail(read);
+        let keep = incomplete_tail(read);
         if self.held.is_empty() {
             let (whole, tail) = read.split_at(read.len() - keep);
             self.held.extend_from_slice(tail);
@@ -23,22 +24,22 @@ impl Cutter {
         let mut all = BytesMut::with_capacity(self.held.len() + read.len());
         all.extend_from_slice(&self.held);
         all.extend_from_slice(read);
-        let keep = unfinished_tail(&all);
+        let keep = incomplete_tail(&all);
         self.held.clear();
         self.held.extend_from_slice(&all[all.len() - keep..]);
         all.truncate(all.len() - keep);
         (!all.is_empty()).then(|| all.freeze())
     }
 
-    /// What was held back, when nothing more will come.
+    /// Returns the bytes that were held back. For the end of the stream.
     pub(crate) fn flush(&mut self) -> Option<Bytes> {
         let held = std::mem::take(&mut self.held);
         (!held.is_empty()).then(|| Bytes::from(held))
     }
 }
 
-/// Length of the unfinished character that `bytes` ends with, 0 to 3.
-fn unfinished_tail(bytes: &[u8]) -> usize {
+/// Length of the incomplete character at the end of `bytes`: 0 to 3.
+fn incomplete_tail(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let byte = bytes[bytes.len() - back];
         let wanted = match byte {
@@ -54,7 +55,7 @@ fn unfinished_tail(bytes: &[u8]) -> usize {
     0
 }
 
-/// Whether more bytes could make a character of `tail`: the library says "incomplete", not "wrong".
+/// Whether more bytes could complete `tail` to a character.
 fn may_grow(tail: &[u8]) -> bool {
     std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none())
 }
@@ -85,13 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_comes_byte_by_byte_is_one_record() {
+    fn a_character_read_byte_by_byte_is_one_record() {
         let bytes: Vec<&[u8]> = "😀".as_bytes().chunks(1).collect();
         assert_eq!(cut_all(&bytes), ["😀".as_bytes()]);
     }
 
     #[test]
-    fn bytes_that_are_no_text_pass_at_once() {
+    fn invalid_bytes_pass_at_once() {
         let mut cutter = Cutter::default();
         assert_eq!(cutter.cut(&[0xff, 0x80]).as_deref(), Some(&[0xff, 0x80][..]));
         assert_eq!(cutter.cut(&[0x80]).as_deref(), Some(&[0x80][..]));
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_character_at_the_end_is_not_lost() {
+    fn an_incomplete_character_at_the_end_is_not_lost() {
         assert_eq!(cut_all(&[b"a\xe2\x82"]), [b"a".to_vec(), b"\xe2\x82".to_vec()]);
     }
 }

@@ -1,4 +1,4 @@
-//! ext4 in a file: what its superblock says, and the programs of e2fsprogs that make and mend it.
+//! ext4 in a file: its superblock, and the programs of e2fsprogs that create and repair it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::Fault;
 
-/// Where the superblock is, and what of it is read (Documentation/filesystems/ext4/super.rst).
+/// Position of the superblock, and how much of it is read (Documentation/filesystems/ext4/super.rst).
 const SUPERBLOCK_AT: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 256;
 const MOUNT_TIME_AT: usize = 0x2c;
@@ -18,28 +18,28 @@ const UUID_AT: usize = 0x68;
 const MAGIC: u16 = 0xef53;
 const STATE_HAS_ERRORS: u16 = 2;
 
-/// Named one by one, so that neither the image's mke2fs.conf nor a newer mke2fs makes what the machine's
-/// kernel cannot mount. There is a journal, and no room kept for growing.
+/// Listed one by one, so that neither the image's mke2fs.conf nor a newer mke2fs selects a feature that the machine's
+/// kernel cannot mount. With a journal, and without reserved space for growing.
 const FEATURES: &str = "none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,\
                         large_file,huge_file,dir_nlink,extra_isize,metadata_csum";
 
-/// One inode for so many bytes: a tree of modules has many small files. Costs three hundredths of the disk.
+/// Bytes per inode. A tree of modules has many small files. The inodes take three hundredths of the disk.
 const BYTES_PER_INODE: &str = "8192";
 
-/// Size of the journal in MiB: the least that ext4 takes, and for disks from [`LARGE_MIB`] on what keeps an
-/// unpacking tree from waiting for it.
+/// Size of the journal in MiB. Small disks get the smallest that ext4 allows. Disks of at least [`LARGE_MIB`] get
+/// enough that unpacking a tree does not wait for the journal.
 const SMALL_JOURNAL: &str = "size=4";
 const JOURNAL: &str = "size=16";
 const LARGE_MIB: u32 = 512;
 
-/// What e2fsck may return and be done: nothing to mend, or mended (e2fsck(8)).
-const MENDED: [i32; 2] = [0, 1];
+/// Exit codes of e2fsck for success: no errors, or errors corrected (e2fsck(8)).
+const REPAIRED: [i32; 2] = [0, 1];
 
-/// What a sandbox's volume holds from the start. Path, and the mode that mke2fs copies.
+/// Initial contents of a sandbox's volume: paths, and the modes that mke2fs copies.
 pub(crate) const SKELETON: [(&str, u32); 4] =
     [("workspace", 0o755), (".local", 0o755), (".local/tmp", 0o700), (".staging", 0o700)];
 
-/// What a file system says of itself.
+/// The fields of a superblock that the helper uses.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) uuid: String,
@@ -67,65 +67,66 @@ impl Superblock {
     }
 }
 
-/// Makes a file system over all of `image`, with what is in `skeleton`.
+/// Creates a file system that fills `image`, with the contents of `skeleton`.
 pub(crate) fn make(image: &Path, mib: u32, skeleton: &Path) -> Result<(), Fault> {
     let journal = if mib < LARGE_MIB { SMALL_JOURNAL } else { JOURNAL };
     let mut mkfs = Command::new("mke2fs");
     mkfs.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-e", "remount-ro", "-U", "random"])
-        // Holes are zeros already, so nothing is left for the kernel to zero later.
+        // Holes read as zeros already, so the kernel has nothing to zero later.
         .args(["-E", "root_owner=0:0,discard,lazy_itable_init=1,lazy_journal_init=1"])
         .args(["-O", FEATURES, "-i", BYTES_PER_INODE, "-J", journal])
         .arg("-d")
         .arg(skeleton)
         .arg(image);
     run("mke2fs", mkfs, "", &[0])?;
-    // Nobody may enter it, and whoever searches the volume would be told so. e2fsck makes another if it needs one.
-    edit(image, "rmdir lost+found\n")
+    // No sandbox may enter it, and every search through the volume would report an error. e2fsck recreates it if
+    // needed.
+    debugfs(image, "rmdir lost+found\n")
 }
 
-/// Mends what can be mended without asking.
+/// Repairs what can be repaired without questions.
 pub(crate) fn check(image: &Path) -> Result<(), Fault> {
     let mut fsck = Command::new("e2fsck");
     fsck.arg("-p").arg(image);
-    run("e2fsck", fsck, "", &MENDED).map(drop)
+    run("e2fsck", fsck, "", &REPAIRED).map(drop)
 }
 
-/// Makes `owner` the owner of the skeleton. The file system must never have been mounted: then there is no
-/// journal to replay and nothing that a sandbox wrote.
-pub(crate) fn give(image: &Path, owner: u16) -> Result<(), Fault> {
+/// Makes `owner` the owner of the skeleton. The file system must never have been mounted. Then there is no journal to
+/// replay, and no files of a sandbox.
+pub(crate) fn set_owner(image: &Path, owner: u16) -> Result<(), Fault> {
     let commands: String = SKELETON
         .iter()
         .flat_map(|(path, _)| {
             ["uid", "gid"].map(|field| format!("set_inode_field /{path} {field} {owner}\n"))
         })
         .collect();
-    edit(image, &commands)
+    debugfs(image, &commands)
 }
 
-/// Gives debugfs(8) its commands. The file system must not be mounted.
-fn edit(image: &Path, commands: &str) -> Result<(), Fault> {
+/// Passes commands to debugfs(8). The file system must not be mounted.
+fn debugfs(image: &Path, commands: &str) -> Result<(), Fault> {
     let mut debugfs = Command::new("debugfs");
     debugfs.args(["-w", "-f", "-"]).arg(image);
-    // It succeeds whatever happens; only its words tell. The first line is its version.
-    let said = run("debugfs", debugfs, commands, &[0])?;
-    match said.lines().find(|line| !line.starts_with("debugfs 1.")) {
+    // debugfs always exits with success, so only its output shows errors. The first line is its version.
+    let stderr = run("debugfs", debugfs, commands, &[0])?;
+    match stderr.lines().find(|line| !line.starts_with("debugfs 1.")) {
         None => Ok(()),
-        Some(said) => Err(Fault::Program { program: "debugfs", said: said.to_owned() }),
+        Some(stderr) => Err(Fault::Program { program: "debugfs", stderr: stderr.to_owned() }),
     }
 }
 
-/// Runs a program to its end; what it wrote to standard error. `fine` are the exit codes of success.
-fn run(program: &'static str, mut command: Command, input: &str, fine: &[i32]) -> Result<String, Fault> {
+/// Runs a program, and returns its standard error. `success` lists its exit codes for success.
+fn run(program: &'static str, mut command: Command, input: &str, success: &[i32]) -> Result<String, Fault> {
     command.env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let output = feed(command, input).map_err(Fault::io(program))?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if output.status.code().is_some_and(|code| fine.contains(&code)) {
-        return Ok(said);
+    let output = run_with_input(command, input).map_err(Fault::io(program))?;
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if output.status.code().is_some_and(|code| success.contains(&code)) {
+        return Ok(stderr);
     }
-    Err(Fault::Program { program, said: format!("{said} ({})", output.status) })
+    Err(Fault::Program { program, stderr: format!("{stderr} ({})", output.status) })
 }
 
-fn feed(mut command: Command, input: &str) -> io::Result<Output> {
+fn run_with_input(mut command: Command, input: &str) -> io::Result<Output> {
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(input.as_bytes())?;
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_superblock_is_told_from_anything_else() {
+    fn a_superblock_is_recognized() {
         let mut bytes = [0; SUPERBLOCK_BYTES];
         assert_eq!(Superblock::parse(&bytes), None);
         bytes[MAGIC_AT..MAGIC_AT + 2].copy_from_slice(&MAGIC.to_le_bytes());

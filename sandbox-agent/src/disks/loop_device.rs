@@ -1,7 +1,7 @@
 //! Loop devices, by their ioctls (loop(4), linux/loop.h).
 //!
-//! A device set up here has `LO_FLAGS_AUTOCLEAR`: the kernel detaches its file when nobody has it open any
-//! more, neither us nor a mount. So none can be left behind, whoever dies when.
+//! A device set up here has `LO_FLAGS_AUTOCLEAR`: the kernel detaches its file when neither a process nor a mount has
+//! it open any more. So no device is left behind after a crash.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,18 +16,18 @@ const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 
-/// What a sandbox reads and writes is kept in memory once, as its own, and not a second time as the file's.
-/// Where the file's file system cannot do that, the kernel goes on without.
+/// With direct I/O, the page cache holds a sandbox's data once, for the sandbox, and not a second time for the image
+/// file. If the file's file system does not support it, the kernel works without it.
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// `misc` devices have this major number, and the one that knows all loop devices this minor one.
+/// Major number of `misc` devices, and the minor number of the control device for loop devices.
 const LOOP_CONTROL: (u32, u32) = (10, 237);
 
-/// The size ext4's blocks have: what direct I/O on the file below may need.
+/// Block size of ext4. Direct I/O on the image file may require it.
 const BLOCK_BYTES: u32 = 4096;
 
-/// Times a device that was free a moment ago may turn out to be taken.
-const TRIES: usize = 64;
+/// Number of attempts to get a free device. Another process may take a free device first.
+const ATTEMPTS: usize = 64;
 
 /// `struct loop_info64`
 #[repr(C)]
@@ -75,7 +75,7 @@ impl Info {
     };
 }
 
-/// A device that is attached to a file for as long as this, or a mount, has it open.
+/// A device that stays attached to a file while this, or a mount, has it open.
 #[derive(Debug)]
 pub(crate) struct LoopDevice {
     number: u32,
@@ -83,13 +83,13 @@ pub(crate) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Its path on the machine.
+    /// Returns its path on the machine.
     pub(crate) fn host_path(&self) -> PathBuf {
         format!("/dev/loop{}", self.number).into()
     }
 }
 
-/// What a file is to the kernel: the numbers of its device and its inode.
+/// Identifies a file to the kernel: the numbers of its device and its inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FileId(u64, u64);
 
@@ -100,7 +100,7 @@ impl FileId {
     }
 }
 
-/// Where this container has its device nodes: the machine's own /dev is not there.
+/// The directory for this container's device nodes, because it does not have the machine's /dev.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     dir: PathBuf,
@@ -111,17 +111,17 @@ impl Nodes {
         Self { dir: dir.to_owned() }
     }
 
-    /// The device that is attached to `file`, whoever attached it. The kernel is asked, by the file's
-    /// device and inode number: a path could mean another file by now.
+    /// Finds the device that is attached to `file`, no matter which process attached it. Compares device and inode
+    /// numbers, because a path could refer to another file by now.
     pub(crate) fn find(&self, file: &File) -> io::Result<Option<LoopDevice>> {
         let wanted = FileId::of(file)?;
         Ok(self.attached()?.into_iter().find(|(id, _)| *id == wanted).map(|(_, device)| device))
     }
 
-    /// Every file that has a device. Nothing that is open here keeps a device longer than the answer lives.
+    /// Lists every file that has a device. The open devices stay attached only while the result exists.
     pub(crate) fn attached(&self) -> io::Result<Vec<(FileId, LoopDevice)>> {
         let of_number = |number| {
-            // One that ends meanwhile is none.
+            // A device that is detached meanwhile is skipped.
             let open = self.open(number).ok()?;
             let info = status(&open).ok()?;
             Some((FileId(info.device, info.inode), LoopDevice { number, _open: open }))
@@ -129,11 +129,11 @@ impl Nodes {
         Ok(bound_devices()?.into_iter().filter_map(of_number).collect())
     }
 
-    /// Attaches `file` to a free device; `label` is what a person sees.
+    /// Attaches `file` to a free device. `label` is shown by losetup(8).
     pub(crate) fn attach(&self, file: &File, label: &str) -> io::Result<LoopDevice> {
         let control = self.node("loop-control", FileType::CharacterDevice, LOOP_CONTROL)?;
         let control = open_node(&control)?;
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let number = ioctl(&control, LOOP_CTL_GET_FREE, std::ptr::null_mut::<()>())?;
             let number = u32::try_from(number).map_err(io::Error::other)?;
             let open = self.open(number)?;
@@ -170,7 +170,7 @@ fn open_node(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// The numbers of all devices that have a file. The machine's devices show in every container's /sys.
+/// Returns the numbers of all devices with a file. Every container's /sys shows the machine's devices.
 fn bound_devices() -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir("/sys/block")? {
@@ -202,13 +202,13 @@ fn configure(device: &File, file: &File, label: &str) -> io::Result<()> {
     ioctl(device, LOOP_CONFIGURE, &raw mut config).map(drop)
 }
 
-/// One of this file's requests, with the structure that belongs to it.
+/// Makes a request of this file, with its structure.
 #[expect(unsafe_code, reason = "no crate wraps the ioctls of loop devices")]
 fn ioctl<T>(device: &File, request: libc::Ioctl, argument: *mut T) -> io::Result<libc::c_int> {
     let fd: RawFd = device.as_raw_fd();
     // SAFETY: the descriptor is open for as long as the borrow lives. Each caller passes the structure of
-    // linux/loop.h that the request reads or fills, alive until the call returns, or null for a request
-    // that takes none.
+    // linux/loop.h that the request reads or fills, and it lives until the call returns. Requests without a structure
+    // get null.
     match unsafe { libc::ioctl(fd, request, argument) } {
         -1 => Err(io::Error::last_os_error()),
         value => Ok(value),

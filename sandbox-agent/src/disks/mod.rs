@@ -1,12 +1,12 @@
-//! The disks' helper: makes file systems in files and lends loop devices for them.
+//! The disks' helper: creates file systems in files and attaches loop devices to them.
 //!
-//! It runs in a container of its own, beside the sandboxes and never in one, with the disks' volume and the
-//! right to open loop devices and nothing else. What may surprise: it never mounts anything. The engine
-//! does, through the link [`pool::Pool::attach`] leaves; and it never detaches anything either, because
-//! each device is told to let go of its file as soon as nobody has it open.
+//! It runs in its own container beside the sandboxes, with the disks' volume and the right to open loop devices, and
+//! nothing else. It never mounts anything. The engine mounts, through the link that [`pool::Pool::attach`] creates.
+//! It never detaches anything either: the kernel detaches a device when no process and no mount uses it.
 //!
-//! It speaks lines: a number, a verb and its words come in; `NUMBER ok …` or `NUMBER err KIND …` goes out,
-//! in the order in which the work is done. The first line out is [`HELLO`]. It ends with its input.
+//! Its protocol is lines. A request is a number, a verb and arguments. A response is `NUMBER ok …` or `NUMBER err
+//! KIND …`, in the order in which the work finishes. The first line of output is [`HELLO`]. It exits when its input
+//! ends.
 
 mod ext4;
 mod loop_device;
@@ -20,42 +20,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::pool::{Pool, Use};
 
-/// The first line, so that whoever listens knows that the program runs and which words it knows.
+/// The first line of output. It shows that the program runs, and its protocol version.
 const HELLO: &str = "sandbox-disks 1";
 
-/// Requests that are worked on at once.
+/// Number of requests that are processed concurrently.
 const WORKERS: usize = 4;
 
-/// Requests that wait for a worker; more wait in the pipe.
+/// Number of requests that wait for a worker. More wait in the pipe.
 const WAITING: usize = 64;
 
-/// What an error's text is cut to, in bytes.
+/// Maximum length of an error's text in bytes.
 const MAX_ERROR_BYTES: usize = 300;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// Not a request.
+    /// Not a valid request.
     #[error("not a request")]
     Unknown,
     /// There is no such disk, or it is not attached.
     #[error("no such disk")]
     Absent,
-    /// The file system is another one than it should be, or the link was changed.
+    /// It is not the expected file system, or the link was changed.
     #[error("it is {found}")]
     Mismatch { found: String },
-    /// Somebody uses it.
+    /// The disk is in use.
     #[error("in use")]
     Busy,
-    /// The kernel lends no loop device. Never its storage that is full, whatever its error is called.
+    /// The kernel provides no loop device. This never means full storage, whatever the error is named.
     #[error("{source}")]
     NoDevice { source: io::Error },
     /// A step failed.
     #[error("{step}: {source}")]
     Io { step: &'static str, source: io::Error },
-    /// A program that was called failed.
-    #[error("{program} said: {said}")]
-    Program { program: &'static str, said: String },
+    /// A program failed.
+    #[error("{program}: {stderr}")]
+    Program { program: &'static str, stderr: String },
 }
 
 impl Fault {
@@ -63,7 +63,7 @@ impl Fault {
         move |source| Self::Io { step, source }
     }
 
-    /// Its name on the wire.
+    /// Returns its name on the wire.
     fn kind(&self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -72,8 +72,8 @@ impl Fault {
             Self::Busy => "busy",
             Self::NoDevice { .. } => "device",
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "full",
-            // Programs tell it in words alone, which their locale here leaves as they are.
-            Self::Program { said, .. } if said.contains("No space left on device") => "full",
+            // Programs report it only as text, and their locale here does not translate it.
+            Self::Program { stderr, .. } if stderr.contains("No space left on device") => "full",
             Self::Io { .. } | Self::Program { .. } => "failed",
         }
     }
@@ -82,7 +82,7 @@ impl Fault {
 /// Serves the disks of `dir` until standard input ends.
 pub(crate) fn serve(dir: &Path) -> io::Result<()> {
     let pool = Arc::new(Pool::open(dir)?);
-    say(&HELLO)?;
+    write_line(&HELLO)?;
     let (requests, waiting) = sync_channel::<String>(WAITING);
     let waiting = Arc::new(Mutex::new(waiting));
     for _ in 0..WORKERS {
@@ -94,7 +94,7 @@ pub(crate) fn serve(dir: &Path) -> io::Result<()> {
             break;
         }
     }
-    // Workers are not waited for: what they do is good at any moment of a death, and nobody reads answers.
+    // Workers are not awaited: their work may stop at any moment without damage, and responses are no longer read.
     Ok(())
 }
 
@@ -102,19 +102,19 @@ fn work(pool: &Pool, waiting: &Mutex<Receiver<String>>) {
     loop {
         let Ok(line) = lock(waiting).recv() else { return };
         let (number, request) = line.split_once(' ').unwrap_or((&line, ""));
-        let said = match answer(pool, number, request) {
-            Ok(words) => say(&format_args!("{number} ok{words}")),
+        let response = match answer(pool, number, request) {
+            Ok(words) => write_line(&format_args!("{number} ok{words}")),
             Err(fault) => {
-                say(&format_args!("{number} err {} {}", fault.kind(), one_line(&fault.to_string())))
+                write_line(&format_args!("{number} err {} {}", fault.kind(), one_line(&fault.to_string())))
             }
         };
-        if said.is_err() {
+        if response.is_err() {
             return;
         }
     }
 }
 
-/// Does what `request` asks for; the words after `ok`, each with a space before it.
+/// Processes `request`. Returns the words after `ok`, each with a space before it.
 fn answer(pool: &Pool, number: &str, request: &str) -> Result<String, Fault> {
     let words: Vec<&str> = request.split(' ').collect();
     match words[..] {
@@ -131,7 +131,7 @@ fn answer(pool: &Pool, number: &str, request: &str) -> Result<String, Fault> {
         ["list"] => {
             for Use { name, allocated_bytes, attached, used } in pool.list()? {
                 let line = format_args!("{number} disk {name} {allocated_bytes} {attached} {used}");
-                say(&line).map_err(Fault::io("answer"))?;
+                write_line(&line).map_err(Fault::io("answer"))?;
             }
             Ok(String::new())
         }
@@ -140,7 +140,7 @@ fn answer(pool: &Pool, number: &str, request: &str) -> Result<String, Fault> {
     }
 }
 
-/// A name that leads nowhere: 1 to 64 letters, digits or `_`.
+/// Checks a name that becomes part of a path: 1 to 64 letters, digits or `_`.
 fn checked(name: &str) -> Result<String, Fault> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     ((1..=64).contains(&name.len()) && name.bytes().all(is_good))
@@ -148,7 +148,7 @@ fn checked(name: &str) -> Result<String, Fault> {
         .ok_or(Fault::Unknown)
 }
 
-fn say(line: &dyn fmt::Display) -> io::Result<()> {
+fn write_line(line: &dyn fmt::Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
@@ -162,7 +162,7 @@ fn one_line(text: &str) -> String {
     text[..cut].replace(['\n', '\r'], " ")
 }
 
-/// A panic while it was held leaves nothing half done that the next one would trip over.
+/// A panic while the lock was held leaves no inconsistent state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_leads_nowhere() {
+    fn a_name_cannot_leave_the_directory() {
         assert!(checked("dsk_0123456789abcdef").is_ok());
         for name in ["", "..", "a/b", "a.img", "a b", &"x".repeat(65)] {
             assert!(checked(name).is_err(), "{name}");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_none_is_refused() {
+    fn an_invalid_request_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let pool = Pool::open(dir.path()).unwrap();
         for request in
@@ -193,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_from_other_failures() {
-        let program = |said: &str| Fault::Program { program: "mke2fs", said: said.into() }.kind();
+    fn a_full_disk_is_distinguished_from_other_failures() {
+        let program = |stderr: &str| Fault::Program { program: "mke2fs", stderr: stderr.into() }.kind();
         assert_eq!(program("write: No space left on device"), "full");
         assert_eq!(program("killed"), "failed");
         assert_eq!(Fault::io("size image")(io::ErrorKind::StorageFull.into()).kind(), "full");

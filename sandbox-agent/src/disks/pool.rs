@@ -1,4 +1,4 @@
-//! The disks of one daemon: images in one directory, and who has which.
+//! The disks of one daemon: images in one directory, and which of them are in use.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -11,12 +11,12 @@ use super::ext4::{self, SKELETON, Superblock};
 use super::loop_device::{FileId, LoopDevice, Nodes};
 use super::{Fault, lock};
 
-/// Endings of the files: a file system, the link to its device, and one or the other while it is made.
+/// Suffixes of the files: a file system, the link to its device, and either of them while it is being created.
 const IMAGE: &str = "img";
 const LINK: &str = "dev";
 const PARTIAL: &str = "new";
 
-/// A memory-backed place of the container's own, where device nodes work.
+/// A memory-backed directory of the container in which device nodes work.
 const RUN_DIR: &str = "/run";
 
 const MIB: u64 = 1024 * 1024;
@@ -30,27 +30,27 @@ pub(crate) struct Use {
     pub(crate) used: bool,
 }
 
-/// A disk that was asked for: its device stays attached for as long as this lives.
+/// An attached disk. Its device stays attached while this exists.
 #[derive(Debug)]
 struct Held {
     device: LoopDevice,
     times: usize,
 }
 
-/// One name's place. Its lock is held while something is done to the disk.
-type Place = Arc<Mutex<Option<Held>>>;
+/// The state of one name. Its lock is held while an operation on the disk runs.
+type Slot = Arc<Mutex<Option<Held>>>;
 
 /// The disks in a directory.
 #[derive(Debug)]
 pub(crate) struct Pool {
     dir: PathBuf,
     nodes: Nodes,
-    places: Mutex<HashMap<String, Place>>,
+    slots: Mutex<HashMap<String, Slot>>,
 }
 
 impl Pool {
-    /// Opens the directory, and sweeps what one before us was cut off from: images that are not finished,
-    /// and links, which may lead to a device that is another disk's by now.
+    /// Opens the directory and removes the leftovers of an interrupted process: unfinished images, and links, which
+    /// may point to a device that belongs to another disk by now.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();
@@ -58,13 +58,13 @@ impl Pool {
                 fs::remove_file(path)?;
             }
         }
-        Ok(Self { dir: dir.to_owned(), nodes: Nodes::new(Path::new(RUN_DIR)), places: Mutex::default() })
+        Ok(Self { dir: dir.to_owned(), nodes: Nodes::new(Path::new(RUN_DIR)), slots: Mutex::default() })
     }
 
-    /// Makes a disk; its UUID. The image has its name only when it is complete.
+    /// Creates a disk and returns its UUID. The image gets its final name when it is complete.
     pub(crate) fn make(&self, name: &str, mib: u32) -> Result<String, Fault> {
-        let place = self.place(name);
-        let _held = lock(&place);
+        let slot = self.slot(name);
+        let _held = lock(&slot);
         let (image, partial) = (self.path(name, IMAGE), self.path(name, PARTIAL));
         if image.exists() {
             return Err(Fault::Busy);
@@ -89,11 +89,11 @@ impl Pool {
         Ok(Superblock::read(&file)?.uuid)
     }
 
-    /// Attaches a device to the disk and leaves a link to it; until [`Pool::release`] it is this disk's. A
-    /// disk that was never mounted is given to `owner`.
+    /// Attaches a device to the disk and creates a link to it. The device belongs to this disk until
+    /// [`Pool::release`]. A disk that was never mounted gets `owner` as its owner.
     pub(crate) fn attach(&self, name: &str, uuid: &str, owner: u16) -> Result<(), Fault> {
-        let place = self.place(name);
-        let mut held = lock(&place);
+        let slot = self.slot(name);
+        let mut held = lock(&slot);
         let image = self.path(name, IMAGE);
         let file = open_image(&image)?;
         let superblock = Superblock::read(&file)?;
@@ -111,7 +111,7 @@ impl Pool {
                     ext4::check(&image)?;
                 }
                 if !superblock.was_mounted {
-                    ext4::give(&image, owner)?;
+                    ext4::set_owner(&image, owner)?;
                 }
                 self.nodes.attach(&file, name).map_err(|source| Fault::NoDevice { source })?
             }
@@ -121,7 +121,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Replaced in one step, so that a mount never finds a link of before.
+    /// Replaces the link atomically, so that a mount never finds an old link.
     fn link(&self, name: &str, device: &LoopDevice) -> io::Result<()> {
         let partial = self.dir.join(format!("{name}.{LINK}.{PARTIAL}"));
         match fs::remove_file(&partial) {
@@ -132,11 +132,11 @@ impl Pool {
         fs::rename(partial, self.path(name, LINK))
     }
 
-    /// Ends one [`Pool::attach`]. Success means that from then until now the link led to the disk's own
-    /// device, so whatever mounted it has the right one.
+    /// Ends one [`Pool::attach`]. Success means that the link pointed to the disk's own device the whole time, so the
+    /// engine mounted the right device.
     pub(crate) fn release(&self, name: &str) -> Result<(), Fault> {
-        let place = self.place(name);
-        let mut held = lock(&place);
+        let slot = self.slot(name);
+        let mut held = lock(&slot);
         let times = match held.as_mut() {
             None => return Err(Fault::Absent),
             Some(held) => {
@@ -157,10 +157,10 @@ impl Pool {
         }
     }
 
-    /// Deletes the disk; done as well where there is none.
+    /// Deletes the disk. Idempotent: succeeds if there is no such disk.
     pub(crate) fn remove(&self, name: &str) -> Result<(), Fault> {
-        let place = self.place(name);
-        let held = lock(&place);
+        let slot = self.slot(name);
+        let held = lock(&slot);
         let image = self.path(name, IMAGE);
         let file = match open_image(&image) {
             Err(Fault::Absent) => return Ok(()),
@@ -171,11 +171,11 @@ impl Pool {
         }
         remove_if_there(&self.path(name, LINK)).map_err(Fault::io("remove link"))?;
         remove_if_there(&image).map_err(Fault::io("remove image"))?;
-        lock(&self.places).remove(name);
+        lock(&self.slots).remove(name);
         Ok(())
     }
 
-    /// All disks.
+    /// Lists all disks.
     pub(crate) fn list(&self) -> Result<Vec<Use>, Fault> {
         let mut uses = Vec::new();
         let devices = self.nodes.attached().map_err(Fault::io("look for devices"))?;
@@ -186,26 +186,26 @@ impl Pool {
                 continue;
             }
             let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-            // One that was removed meanwhile is none.
+            // A disk that was removed meanwhile is skipped.
             let Ok(file) = open_image(&path) else { continue };
             let meta = file.metadata().map_err(Fault::io("list"))?;
             let attached = devices.contains(&FileId::of(&file).map_err(Fault::io("list"))?);
-            // One that cannot be read may have somebody's files.
+            // A disk that cannot be read may hold a user's files.
             let used = attached || !Superblock::read(&file).is_ok_and(|superblock| !superblock.was_mounted);
             uses.push(Use { name: name.to_owned(), allocated_bytes: meta.blocks() * 512, attached, used });
         }
         Ok(uses)
     }
 
-    /// Free and total bytes of the file system that the images are in.
+    /// Returns the free and total bytes of the file system that holds the images.
     pub(crate) fn space(&self) -> Result<(u64, u64), Fault> {
         let space =
             rustix::fs::statvfs(&self.dir).map_err(|errno| Fault::io("ask for space")(errno.into()))?;
         Ok((space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize))
     }
 
-    fn place(&self, name: &str) -> Place {
-        Arc::clone(lock(&self.places).entry(name.to_owned()).or_default())
+    fn slot(&self, name: &str) -> Slot {
+        Arc::clone(lock(&self.slots).entry(name.to_owned()).or_default())
     }
 
     fn path(&self, name: &str, end: &str) -> PathBuf {
@@ -221,7 +221,7 @@ fn open_image(path: &Path) -> Result<File, Fault> {
     })
 }
 
-/// The directories every new disk begins with, for mke2fs to copy.
+/// Creates the directories that mke2fs copies to every new disk.
 fn skeleton() -> io::Result<PathBuf> {
     let root = Path::new(RUN_DIR).join("skeleton");
     DirBuilder::new().recursive(true).create(&root)?;

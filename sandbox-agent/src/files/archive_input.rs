@@ -1,10 +1,10 @@
-//! The bytes of an archive as they come, plain, whatever they were compressed with.
+//! Decompresses the bytes of an archive while they arrive.
 //!
-//! What follows a compressed archive is judged as tar(1) judges it with gzip(1) and zstd(1): more members and more frames,
-//! those to be skipped too, belong to it, zeros behind gzip are padding, and anything else is a fault.
+//! Data after a compressed archive is handled as by tar(1) with gzip(1) and zstd(1). Further members and frames
+//! belong to the archive, including skippable ones. Zeros after gzip are padding. Anything else is an error.
 //!
-//! Whoever reads may be held to so many bytes for a while: the tar library keeps what stands before a member in memory,
-//! however long that says it is.
+//! The number of bytes that may be read can be limited temporarily. The tar library keeps the extended headers of a
+//! member in memory, whatever length they claim.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, Read};
@@ -12,16 +12,16 @@ use std::rc::Rc;
 
 use flate2::bufread::GzDecoder;
 
-/// Largest window a zstd frame may ask memory for, as a power of two: 32 MiB.
+/// Maximum window of a zstd frame as a power of two: 32 MiB.
 const ZSTD_WINDOW_LOG: u32 = 25;
 
-/// Most zeros behind gzip's last member: what a device or a tape fills its last block up with.
+/// Maximum number of zeros after gzip's last member, which a device or a tape fills its last block with.
 const MAX_PADDING_BYTES: usize = 1024 * 1024;
 
-/// How many bytes may be read; none is any number.
+/// Number of bytes that may be read. `None` is no limit.
 pub(super) type Allowance = Rc<Cell<Option<u64>>>;
 
-/// The archive's bytes, whether they have come to an end, and how many may be read now where that is bounded.
+/// The archive's bytes, whether they have ended, and how many may be read if that is limited.
 pub(super) struct Input<'a> {
     input: Box<dyn Read + 'a>,
     at_end: bool,
@@ -29,14 +29,14 @@ pub(super) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Finds out how an archive is compressed; with what is read of it, how many bytes may be read from now on.
+    /// Detects the compression of an archive. Also returns the handle that limits how many bytes may be read.
     pub(super) fn decompressed(input: impl BufRead + 'a) -> io::Result<(Self, Allowance)> {
         let allowance = Allowance::default();
         let input = Self { input: decompressed(input)?, at_end: false, allowance: Rc::clone(&allowance) };
         Ok((input, allowance))
     }
 
-    /// Whether somebody has read up to the end.
+    /// Whether the end has been read.
     pub(super) fn is_at_end(&self) -> bool {
         self.at_end
     }
@@ -46,7 +46,7 @@ impl Read for Input<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let allowed = self.allowance.get();
         if allowed == Some(0) {
-            return Err(io::Error::other("what stands before a member is too long"));
+            return Err(io::Error::other("the headers before a member are too long"));
         }
         let length = allowed.map_or(buffer.len(), |allowed| buffer.len().min(allowed as usize));
         let read = self.input.read(&mut buffer[..length])?;
@@ -56,12 +56,12 @@ impl Read for Input<'_> {
     }
 }
 
-/// What a zstd frame begins with (RFC 8878 section 3.1.1).
+/// The first bytes of a zstd frame (RFC 8878 section 3.1.1).
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Finds out how the archive is compressed, by its first bytes.
+/// Detects the compression of the archive by its first bytes.
 fn decompressed<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    // They may come one by one.
+    // The bytes may arrive one by one.
     let mut start = Vec::new();
     input.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut start)?;
     let kind = start.clone();
@@ -77,7 +77,7 @@ fn decompressed<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn Read + '
     })
 }
 
-/// Gzip's members, one after the other (RFC 1952 section 2.2).
+/// The members of gzip data, one after the other (RFC 1952 section 2.2).
 enum Gzip<R> {
     Member(GzDecoder<R>),
     Ended,
@@ -105,7 +105,7 @@ impl<R: BufRead> Read for Gzip<R> {
     }
 }
 
-/// How many there were.
+/// Skips zeros, and returns how many there were.
 fn skip_zeros(input: &mut impl BufRead) -> io::Result<usize> {
     let mut skipped = 0;
     loop {
@@ -139,7 +139,7 @@ mod tests {
         zstd::encode_all(bytes, 1).unwrap()
     }
 
-    /// Brings one byte at a time.
+    /// Returns one byte per read.
     struct Trickle<'a>(&'a [u8]);
 
     impl Read for Trickle<'_> {
@@ -157,7 +157,11 @@ mod tests {
             input.read_to_string(&mut text).map(|_| text)
         };
         let (whole, trickled) = (read(&mut &packed[..]), read(&mut Trickle(&packed)));
-        assert_eq!(whole.as_ref().ok(), trickled.as_ref().ok(), "it depends on how it comes");
+        assert_eq!(
+            whole.as_ref().ok(),
+            trickled.as_ref().ok(),
+            "the result depends on the sizes of the reads"
+        );
         whole
     }
 
@@ -165,7 +169,7 @@ mod tests {
     const SKIPPABLE: &[u8] = b"\x50\x2a\x4d\x18\x04\0\0\0abcd";
 
     #[test]
-    fn members_and_frames_belong_together() {
+    fn members_and_frames_form_one_archive() {
         let zeros = [0; 3000];
         for parts in [
             [&gzip(b"one")[..], &gzip(b" two"), b""],
@@ -178,12 +182,12 @@ mod tests {
         ] {
             assert_eq!(plain(&parts).unwrap(), "one two", "{parts:?}");
         }
-        // tar(1) takes this for no archive too: it could be of anything.
+        // tar(1) does not accept this as an archive either, because it could belong to any format.
         assert_eq!(plain(&[SKIPPABLE, b""]).unwrap().as_bytes(), SKIPPABLE);
     }
 
     #[test]
-    fn what_is_no_part_of_it_is_a_fault() {
+    fn other_trailing_data_is_an_error() {
         let zeros = vec![0; MAX_PADDING_BYTES + 1];
         for parts in [
             [&gzip(b"one")[..], b"garbage"],

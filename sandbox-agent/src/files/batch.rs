@@ -1,13 +1,13 @@
 //! Writes a set of files into the workspace, all or none, as the sandbox's user.
 //!
-//! Each is written in [`super::staging`] first. When all are there they are put in their places one after the
-//! other, with what they replace kept beside until the last one is in its place: so a set that fails in the middle
-//! leaves what was there before. One file alone appears at once and whole, however many write it.
+//! Each file is first written to [`super::staging`]. When all are complete, they are moved to their destinations one
+//! after the other. The replaced files are kept until the last one is moved. A set that fails in the middle therefore
+//! leaves the original files. A single file appears at once and complete, even with concurrent writers.
 //!
-//! After a crash of the machine there is the old content or the new under a name that was there before, because ext4
-//! sends a file to the disk before it lets it replace another (ext4(5), auto_da_alloc). Who must know that a file will
-//! be there asks for a durable write and waits for the disk: on the project's machine that is most of a millisecond
-//! for the smallest, and the time of the disk for a large one.
+//! After a crash of the machine, a replaced file has either its old or its new content, because ext4 writes a file to
+//! the disk before it lets it replace another (ext4(5), auto_da_alloc). A caller that needs certainty requests a
+//! durable write and waits for the disk. On the project's machine that takes most of a millisecond for the smallest
+//! file, and the disk's writing time for a large one.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,29 +18,30 @@ use agent_protocol::v1;
 use bytes::Bytes;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
 
+use super::dirs::{self, fresh_name};
 use super::journal::Journal;
 use super::path::{FilePath, invalid, leads_out};
-use super::staging::{Stage, fresh_name};
-use super::{Change, Workspace, info, tree};
+use super::staging::StagingHandle;
+use super::{Change, Workspace, info};
 use crate::limits::MAX_FILES_PER_WRITE;
 
-/// Mode of a new file whose writer names none.
+/// Mode of a new file if the request names none.
 pub(super) const DEFAULT_MODE: u32 = 0o644;
 
-/// The part of a mode a file may have: no setuid, setgid or sticky bit.
+/// The allowed bits of a mode: no setuid, setgid or sticky bit.
 pub(super) const MODE_MASK: u32 = 0o777;
 
-/// A set of files that appear together or not at all. Dropped without a commit it removes what it made.
+/// A set of files that appear together or not at all. Dropping it without a commit removes the staged files.
 #[derive(Debug)]
 pub(crate) struct Batch {
     workspace: Arc<Workspace>,
-    staging: Option<Stage>,
+    staging: Option<StagingHandle>,
     open: Option<File>,
     staged: Vec<Staged>,
     bytes: u64,
 }
 
-/// A file that waits for its place.
+/// A file in the staging directory.
 #[derive(Debug)]
 struct Staged {
     name: PathBuf,
@@ -56,7 +57,7 @@ impl Batch {
         Self { workspace, staging: None, open: None, staged: Vec::new(), bytes: 0 }
     }
 
-    /// Adds one part: the beginning of a file, or more of the one that was begun.
+    /// Adds a part: the start of a file, or more data of the current one.
     pub(crate) fn add(&mut self, part: v1::FilePart) -> Result<(), Kind> {
         if let Some(head) = part.head {
             self.begin(head)?;
@@ -79,8 +80,8 @@ impl Batch {
             if_absent: head.if_absent,
             durable: head.durable,
         };
-        // A caller learns before it has sent the file that it has no place.
-        self.look(&file)?;
+        // The caller gets the error before it has sent the file.
+        self.check_destination(&file)?;
         let fail = |error: io::Error| file.path.fault(&error);
         let staging = match &self.staging {
             Some(staging) => staging,
@@ -105,7 +106,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Ends the file that is being written.
+    /// Completes the current file.
     fn seal(&mut self) -> Result<(), Kind> {
         match (self.open.take(), self.staged.last()) {
             (Some(open), Some(file)) if file.durable => {
@@ -115,7 +116,7 @@ impl Batch {
         }
     }
 
-    /// Puts every file in its place.
+    /// Moves every file to its destination.
     pub(crate) fn commit(mut self, _: &Change) -> Result<v1::WriteFilesReply, Kind> {
         self.seal()?;
         let workspace = Arc::clone(&self.workspace);
@@ -135,8 +136,8 @@ impl Batch {
         Ok(reply)
     }
 
-    /// Where a write to `path` goes: through a link to a file inside the workspace, refused where the link leads out
-    /// or nowhere.
+    /// Returns the destination of a write to `path`. Follows a link to a file inside the workspace. Fails if the link
+    /// leads out or its target does not exist.
     fn target(&self, path: FilePath) -> Result<FilePath, Kind> {
         path.split()?;
         let dir = &self.workspace.dir;
@@ -148,22 +149,22 @@ impl Batch {
             }
         });
         match followed {
-            Ok(real) => Ok(path.followed_to(real)),
+            Ok(real) => Ok(path.resolved_to(real)),
             Err(error) if leads_out(&error) => Err(path.fault(&error)),
-            // A link to nothing is no place for a file; what else is wrong shows again where the file is made.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_there(&path) => {
+            // A file cannot be created through a dangling link. Other errors occur again when the file is created.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.exists(&path) => {
                 Err(path.not_a_file())
             }
             Err(_) => Ok(path),
         }
     }
 
-    fn is_there(&self, path: &FilePath) -> bool {
+    fn exists(&self, path: &FilePath) -> bool {
         self.workspace.dir.symlink_metadata(&path.relative).is_ok()
     }
 
-    /// Whether the file could take its place now.
-    fn look(&self, file: &Staged) -> Result<(), Kind> {
+    /// Checks whether the file could be moved to its destination now.
+    fn check_destination(&self, file: &Staged) -> Result<(), Kind> {
         let (parent, name) = file.path.split()?;
         match self.workspace.open_dir(parent) {
             Ok(parent) => file.check(&parent, Path::new(name)).map(drop),
@@ -172,7 +173,7 @@ impl Batch {
                 if file.if_match.is_some()
                     && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
             {
-                Err(Kind::ConditionFailed(file.path.facts(0)))
+                Err(Kind::ConditionFailed(file.path.details(0)))
             }
             Err(error) => Err(file.path.fault(&error)),
         }
@@ -188,35 +189,36 @@ impl Drop for Batch {
 }
 
 impl Staged {
-    /// What has the file's name now; refused where that is no file or not what the writer goes by.
+    /// Returns the metadata of the current file at the destination. Fails if it is not a file, or if the writer's
+    /// condition does not hold.
     fn check(&self, parent: &Dir, name: &Path) -> Result<Option<Metadata>, Kind> {
-        let there = parent.symlink_metadata(name).ok();
-        if there.as_ref().is_some_and(|meta| !meta.is_file()) {
+        let current = parent.symlink_metadata(name).ok();
+        if current.as_ref().is_some_and(|meta| !meta.is_file()) {
             return Err(self.path.not_a_file());
         }
-        let fits = match (&self.if_match, &there) {
+        let fits = match (&self.if_match, &current) {
             (None, None) => true,
             (None, Some(_)) => !self.if_absent,
             (Some(_), None) => false,
             (Some(wanted), Some(meta)) => wanted == "*" || *wanted == info::etag(meta),
         };
-        if fits { Ok(there) } else { Err(Kind::ConditionFailed(self.path.facts(0))) }
+        if fits { Ok(current) } else { Err(Kind::ConditionFailed(self.path.details(0))) }
     }
 }
 
-/// A commit under way.
+/// A running commit.
 struct Commit<'a> {
     workspace: &'a Workspace,
-    staging: &'a Stage,
+    staging: &'a StagingHandle,
     journal: Journal<'a>,
 }
 
 impl<'a> Commit<'a> {
-    fn new(workspace: &'a Workspace, staging: &'a Stage) -> Self {
+    fn new(workspace: &'a Workspace, staging: &'a StagingHandle) -> Self {
         Self { workspace, staging, journal: Journal::new(workspace, staging) }
     }
 
-    /// Puts all files in their places, or none; `reply` is that of the last one.
+    /// Moves all files to their destinations, or none. `reply` gets the values of the last one.
     fn place_all(mut self, files: &[Staged], reply: &mut v1::WriteFilesReply) -> Result<(), Kind> {
         for file in files {
             match self.place(file) {
@@ -224,46 +226,46 @@ impl<'a> Commit<'a> {
                 Err(kind) => return Err(self.journal.undo(kind)),
             }
         }
-        self.journal.forget();
+        self.journal.complete();
         Ok(())
     }
 
-    /// Puts a file in its place by a rename that nothing can fail after, so there is nothing to take back.
+    /// Moves a file by a single rename. Nothing can fail after it, so there is nothing to undo.
     fn place_last(mut self, file: &Staged, reply: &mut v1::WriteFilesReply) -> Result<(), Kind> {
-        let placed = self.prepare(file).and_then(|(parent, name, there)| {
+        let placed = self.prepare(file).and_then(|(parent, name, current)| {
             let renamed = self.staging.rename(&file.name, &parent, name);
             renamed.map_err(|error| file.path.fault(&error))?;
-            Ok((info::etag_of(&parent, name).unwrap_or_default(), there.is_none()))
+            Ok((info::etag_of(&parent, name).unwrap_or_default(), current.is_none()))
         });
         (reply.etag, reply.created) = placed.map_err(|kind| self.journal.undo(kind))?;
         Ok(())
     }
 
-    /// Etag of the file in its place, and whether there was none before.
+    /// Moves a file. Returns its etag and whether the file is new.
     fn place(&mut self, file: &Staged) -> Result<(String, bool), Kind> {
         let fail = |error: io::Error| file.path.fault(&error);
-        let (parent, name, there) = self.prepare(file)?;
+        let (parent, name, current) = self.prepare(file)?;
         let from = (&**self.staging, file.name.as_path());
-        self.journal.place(from, &parent, &file.path.relative, there.is_some()).map_err(fail)?;
+        self.journal.place(from, &parent, &file.path.relative, current.is_some()).map_err(fail)?;
         if file.durable {
             self.sync(&parent).map_err(fail)?;
         }
-        Ok((info::etag_of(&parent, name).unwrap_or_default(), there.is_none()))
+        Ok((info::etag_of(&parent, name).unwrap_or_default(), current.is_none()))
     }
 
-    /// Directory and name of a file that could take its place now, and what has its name.
+    /// Returns directory and name of the destination, and the metadata of the current file there.
     fn prepare<'f>(&mut self, file: &'f Staged) -> Result<(Dir, &'f Path, Option<Metadata>), Kind> {
         let fail = |error: io::Error| file.path.fault(&error);
         let (parent, name) = file.path.split()?;
         let name = Path::new(name);
         let parent = self.workspace.open_dir_making(parent, &mut self.journal.made).map_err(fail)?;
-        let there = file.check(&parent, name)?;
-        let mode = file.mode.or_else(|| Some(there.as_ref()?.permissions().mode())).unwrap_or(DEFAULT_MODE);
+        let current = file.check(&parent, name)?;
+        let mode = file.mode.or_else(|| Some(current.as_ref()?.permissions().mode())).unwrap_or(DEFAULT_MODE);
         self.staging.set_permissions(&file.name, Permissions::from_mode(mode & MODE_MASK)).map_err(fail)?;
-        Ok((parent, name, there))
+        Ok((parent, name, current))
     }
 
-    /// Waits until the names in `parent`, and those of the directories that were made for it, are on the disk.
+    /// Waits until the names in `parent` and in the created directories are on the disk.
     fn sync(&self, parent: &Dir) -> io::Result<()> {
         for made in &self.journal.made {
             let above = made.parent().filter(|above| !above.as_os_str().is_empty());
@@ -272,10 +274,10 @@ impl<'a> Commit<'a> {
         self.sync_names(parent)
     }
 
-    /// The directory is opened once more, because cap-std's descriptors are for paths alone (O_PATH) and cannot be
-    /// synced. One that may not be read is synced with its whole file system.
+    /// Opens the directory again, because cap-std's descriptors are for paths only (O_PATH) and cannot be synced. If
+    /// the directory is not readable, syncs its whole file system.
     fn sync_names(&self, dir: &Dir) -> io::Result<()> {
-        match tree::open_itself(dir, Path::new(".")) {
+        match dirs::open_no_follow(dir, Path::new(".")) {
             Ok(readable) => Ok(rustix::fs::fsync(readable)?),
             Err(_) => Ok(rustix::fs::syncfs(&**self.staging)?),
         }
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn files_appear_together_with_their_parents() {
+    fn files_are_created_with_their_parents() {
         let fixture = fixture();
         let mut batch = Batch::new(Arc::clone(&fixture.workspace));
         batch.add(part("a/b/one", b"1")).unwrap();
@@ -322,11 +324,11 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_fails_leaves_what_was_there() {
+    fn a_set_that_fails_leaves_the_original_files() {
         let fixture = fixture();
         let dir = fixture.dir.path();
         std::fs::write(dir.join("old"), b"before").unwrap();
-        // `new` is a file by the time the second one needs it as a directory.
+        // By the time the second one needs `new` as a directory, it is a file.
         let written = write(&fixture, &[part("old", b"after"), part("x/new", b"1"), part("x/new/y", b"2")]);
         assert!(matches!(written, Err(Kind::NotAFile(_))), "{written:?}");
         assert_eq!(names(dir), ["old"]);
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_for_a_file_is_refused_before_its_content() {
+    fn an_invalid_destination_is_rejected_before_the_content() {
         let fixture = fixture();
         let dir = fixture.dir.path();
         std::fs::create_dir(dir.join("dir")).unwrap();
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_through_a_link_changes_the_file_it_means() {
+    fn a_write_through_a_link_changes_its_target() {
         let fixture = fixture();
         let dir = fixture.dir.path();
         std::fs::write(dir.join("file"), b"before").unwrap();
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_kept_or_given_and_never_more_than_that() {
+    fn modes_are_kept_or_set_within_the_mask() {
         let fixture = fixture();
         let mode = |name: &str| {
             let meta = std::fs::metadata(fixture.dir.path().join(name)).unwrap();

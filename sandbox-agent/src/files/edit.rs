@@ -1,8 +1,8 @@
-//! Replaces texts in a file, and tells what it did as a diff that `patch -R` takes back.
+//! Replaces texts in a file, and returns the change as a diff that `patch -R` can undo.
 //!
-//! A text must be found exactly once unless it says otherwise, because a caller that means one of several places has
-//! not seen the file as it is. Where a file's lines end in CR LF, so may those of a text that has LF alone: models and
-//! people write that. What the caller did not name stays: byte order mark, mode, bytes that are no text.
+//! A text must occur exactly once unless the edit says otherwise. If it occurs more often, the caller has not seen
+//! the current file. If the lines of a file end in CR LF, an edit may use LF alone, because models and people write
+//! that. Everything else is kept: byte order mark, mode, and bytes that are not UTF-8.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,14 +20,14 @@ use super::path::{FilePath, invalid, to_bytes};
 use super::{Change, Workspace};
 use crate::limits::{MAX_DIFF_BYTES, MAX_DIFF_LINES, MAX_EDIT_BYTES, MAX_EDITS};
 
-/// How long the shortest diff is looked for; after that a longer one is taken.
+/// How long to search for the shortest diff. After that a longer one is used.
 const DIFF: Duration = Duration::from_millis(500);
 
-/// Lines around a change that a diff shows, as diff(1) does.
+/// Number of unchanged lines around a change in a diff, as in diff(1).
 const CONTEXT: usize = 3;
 
 impl Workspace {
-    /// Does the edits one after the other, or none of them.
+    /// Applies all edits in order, or none.
     pub(crate) fn edit(
         self: &Arc<Self>,
         path: &FilePath,
@@ -37,7 +37,7 @@ impl Workspace {
         if edits.is_empty() || edits.len() > MAX_EDITS {
             return Err(invalid("edits", format!("must be 1 to {MAX_EDITS}")));
         }
-        let (before, etag) = self.whole(path)?;
+        let (before, etag) = self.read_text_file(path)?;
         let mut after = Cow::Borrowed(&before[..]);
         for (at, edit) in edits.iter().enumerate() {
             after = Cow::Owned(replace(&after, at as u32, edit)?);
@@ -46,13 +46,13 @@ impl Workspace {
             return Ok(v1::EditReply { etag, ..v1::EditReply::default() });
         }
         let diff = diff(&before, &after, path)?;
-        check("bytes in the diff", diff.len(), MAX_DIFF_BYTES)?;
+        check_limit("bytes in the diff", diff.len(), MAX_DIFF_BYTES)?;
         let first_changed_line = first_difference(&before, &after);
-        let etag = self.swap(path, after.into_owned(), etag, change)?;
+        let etag = self.replace_file(path, after.into_owned(), etag, change)?;
         Ok(v1::EditReply { diff: diff.into(), first_changed_line, etag })
     }
 
-    fn whole(&self, path: &FilePath) -> Result<(Vec<u8>, String), Kind> {
+    fn read_text_file(&self, path: &FilePath) -> Result<(Vec<u8>, String), Kind> {
         let mut reading = self.read(path.clone(), MAX_EDIT_BYTES as u64, None)?;
         let (mut content, mut etag) = (Vec::new(), String::new());
         while let Some(chunk) = reading.next()? {
@@ -62,8 +62,8 @@ impl Workspace {
         Ok((content, etag))
     }
 
-    /// Puts `content` in the place of what had this etag.
-    fn swap(
+    /// Replaces the file if it still has this etag.
+    fn replace_file(
         self: &Arc<Self>,
         path: &FilePath,
         content: Vec<u8>,
@@ -93,7 +93,7 @@ fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind
         new = with_crlf(edit.new_text.as_bytes());
     }
     let mut occurrences = places.len() as u64;
-    // Of places that overlap the first alone is among them, and nobody can say which one was meant.
+    // If occurrences overlap, only the first is found. The intended one is then ambiguous.
     if let [place] = places[..]
         && memmem::find(&content[place + 1..], &old).is_some()
     {
@@ -103,7 +103,7 @@ fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind
         return Err(Kind::TextCount(v1::TextCount { edit: at, occurrences }));
     }
     let length = content.len() - places.len() * old.len() + places.len().saturating_mul(new.len());
-    check("bytes in the edited file", length, MAX_EDIT_BYTES)?;
+    check_limit("bytes in the edited file", length, MAX_EDIT_BYTES)?;
     let mut result = Vec::with_capacity(length);
     let mut from = 0;
     for place in places {
@@ -115,14 +115,14 @@ fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind
     Ok(result)
 }
 
-fn check(what: &str, there_are: usize, max: usize) -> Result<(), Kind> {
-    if there_are <= max {
+fn check_limit(what: &str, count: usize, max: usize) -> Result<(), Kind> {
+    if count <= max {
         return Ok(());
     }
     Err(Kind::TooMany(v1::TooMany { what: what.into(), limit: max as u64 }))
 }
 
-/// The text with CR LF at the end of each line.
+/// Returns the text with CR LF at the end of each line.
 fn with_crlf(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\n', text).is_none() {
         return Cow::Borrowed(text);
@@ -137,7 +137,7 @@ fn with_crlf(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(lines)
 }
 
-/// Number of the first line that differs, from 1.
+/// Returns the number of the first line that differs, from 1.
 fn first_difference(before: &[u8], after: &[u8]) -> u64 {
     let same = before.iter().zip(after).take_while(|(before, after)| before == after).count();
     1 + memchr::memchr_iter(b'\n', &before[..same]).count() as u64
@@ -146,7 +146,7 @@ fn first_difference(before: &[u8], after: &[u8]) -> u64 {
 fn diff(before: &[u8], after: &[u8], path: &FilePath) -> Result<Vec<u8>, Kind> {
     let window = Window::around_difference(before, after);
     let (old, new) = (lines(&before[window.old.clone()]), lines(&after[window.new.clone()]));
-    check("lines between the first change and the last", old.len().max(new.len()), MAX_DIFF_LINES)?;
+    check_limit("lines between the first change and the last", old.len().max(new.len()), MAX_DIFF_LINES)?;
     let name = |side: &str| quoted(side, path.relative.as_os_str().as_bytes());
     let mut text = format!("--- {}\n+++ {}\n", name("a"), name("b")).into_bytes();
     for hunk in group_diff_ops(operations(&old, &new), CONTEXT) {
@@ -158,8 +158,9 @@ fn diff(before: &[u8], after: &[u8], path: &FilePath) -> Result<Vec<u8>, Kind> {
     Ok(text)
 }
 
-/// What makes the one into the other. Only what lies between lines that are the same is compared: of lines that repeat the last may be
-/// taken for the new one, and then nothing would follow it in its hunk, which patch(1) takes for the end of the file.
+/// Returns the operations that turn `old` into `new`. Only the lines between common beginnings and ends are compared.
+/// Otherwise the last of several equal lines could count as the new one. No line would follow it in its hunk, and
+/// patch(1) would take that for the end of the file.
 fn operations(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffOp> {
     let before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
     let behind = old[before..].iter().rev().zip(new[before..].iter().rev());
@@ -180,17 +181,16 @@ fn operations(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffOp> {
     operations
 }
 
-/// Not the library's own lines, which end at a lone CR as well.
+/// Splits at LF only. The library's own lines also end at a lone CR.
 fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// Whole lines from before the first difference to behind the last: what is the same around them would only take
-/// memory.
+/// Whole lines from before the first difference to after the last. The equal lines around them would only use memory.
 struct Window {
     old: Range<usize>,
     new: Range<usize>,
-    /// In front of it, in both.
+    /// Number of lines before the window, in both texts.
     lines_before: usize,
 }
 
@@ -210,7 +210,7 @@ impl Window {
     }
 }
 
-/// `@@ -1,3 +1,4 @@`, as diff(1) counts: from 1, and a side without lines from the line before it.
+/// Returns `@@ -1,3 +1,4 @@`. Counts as diff(1) does: from 1, and a side without lines from the line before it.
 fn head_of(ops: &[DiffOp], lines_before: usize) -> String {
     let side = |range: fn(&DiffOp) -> Range<usize>| {
         let start = ops.first().map_or(0, |op| range(op).start);
@@ -221,7 +221,7 @@ fn head_of(ops: &[DiffOp], lines_before: usize) -> String {
     format!("@@ -{} +{} @@\n", side(DiffOp::old_range), side(DiffOp::new_range))
 }
 
-/// By ourselves, because the library takes a lone CR for the end of a line here as well.
+/// Written here because the library treats a lone CR as the end of a line here too.
 fn write_line(text: &mut Vec<u8>, tag: ChangeTag, line: &[u8]) {
     text.extend_from_slice(tag.to_string().as_bytes());
     text.extend_from_slice(line);
@@ -230,11 +230,11 @@ fn write_line(text: &mut Vec<u8>, tag: ChangeTag, line: &[u8]) {
     }
 }
 
-/// A name as patch(1) reads it: in quotes and with octal numbers where a byte would end it or is no ASCII.
+/// Returns a name in the form of patch(1): in quotes and with octal escapes if it has special or non-ASCII bytes.
 fn quoted(side: &str, name: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\".contains(byte) || *byte == b' ';
     if name.iter().all(is_plain) {
-        // It goes to the tab, which is there for names with a space.
+        // patch(1) reads the name up to the tab. It is needed if the name has a space.
         let end = if name.contains(&b' ') { "\t" } else { "" };
         return format!("{side}/{}{end}", String::from_utf8_lossy(name));
     }
@@ -270,7 +270,7 @@ mod tests {
         Ok((fs::read(&path).unwrap(), reply))
     }
 
-    /// What `patch -R` makes of the file.
+    /// Returns the file after `patch -R`.
     fn patched_back(fixture: &Fixture, diff: &Bytes) -> Vec<u8> {
         let mut patch = Command::new("patch");
         patch
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_must_be_there_once() {
+    fn a_text_must_occur_once() {
         let fixture = fixture();
         let count = |content: &[u8], edit| match edited(&fixture, content, &[edit]) {
             Err(Kind::TextCount(count)) => Some((count.edit, count.occurrences)),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_what_is_no_text_stay() {
+    fn line_ends_and_invalid_bytes_are_kept() {
         let fixture = fixture();
         let content = b"\xef\xbb\xbfone\r\ntwo\r\n\xff\r\n";
         let (after, reply) = edited(&fixture, content, &[text_edit("one\ntwo", "1\n2", false)]).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_repeat_are_found_where_they_were() {
+    fn repeated_lines_are_found_at_their_positions() {
         let fixture = fixture();
         let content = b"a\n\n\r\n\r\n\r\n\r\n\n\n\n\n";
         let (after, reply) = edited(&fixture, content, &[text_edit("\r\n\r", "", true)]).unwrap();
@@ -321,13 +321,13 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_changes_nothing_says_so() {
+    fn an_edit_without_effect_is_reported() {
         let (_, reply) = edited(&fixture(), b"a\nb\n", &[text_edit("b", "b", false)]).unwrap();
         assert_eq!((reply.diff.len(), reply.first_changed_line), (0, 0));
     }
 
     #[test]
-    fn a_diff_is_made_of_what_lies_between_the_first_and_the_last_change() {
+    fn a_diff_covers_the_lines_between_the_first_and_the_last_change() {
         let fixture = fixture();
         let short = "\n".repeat(4_000_000);
         let content = format!("first\n{short}needle\n{short}last\n");
@@ -344,7 +344,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn patch_takes_every_edit_back(lines in prop::collection::vec("[ab\r]{0,2}", 1..12), at in 0_usize..12, new in "[ab\n]{0,4}", ends in any::<bool>()) {
+        fn patch_undoes_every_edit(lines in prop::collection::vec("[ab\r]{0,2}", 1..12), at in 0_usize..12, new in "[ab\n]{0,4}", ends in any::<bool>()) {
             let fixture = fixture();
             let mut content = lines.join("\n");
             if ends { content.push('\n'); }

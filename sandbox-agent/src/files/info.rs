@@ -1,4 +1,4 @@
-//! What is told of a file.
+//! Metadata of files.
 
 use std::io;
 use std::path::Path;
@@ -11,11 +11,11 @@ use rustix::fs::AtFlags;
 use super::Workspace;
 use super::path::{FilePath, to_bytes};
 
-/// Permission bits as chmod(1) knows them.
+/// The permission bits of chmod(1).
 const MODE_BITS: u32 = 0o7777;
 
 impl Workspace {
-    /// What `path` names, without following it.
+    /// Returns the metadata of `path`, without following a link.
     pub(crate) fn stat(&self, path: &FilePath) -> Result<v1::FileInfo, Kind> {
         let looked = self.beneath(path.as_path(), |seen| {
             let meta = self.dir.symlink_metadata(seen)?;
@@ -26,7 +26,7 @@ impl Workspace {
         Ok(info(&path.relative, &meta, target.as_deref()))
     }
 
-    /// What an error means where a directory is looked up: what is there may be something else, or nothing.
+    /// Maps an error of a directory lookup. The path may name something else, or nothing.
     pub(super) fn dir_lookup_fault(&self, path: &FilePath, error: &io::Error) -> Kind {
         match error.kind() {
             io::ErrorKind::NotADirectory if self.stat(path).is_ok() => path.dir_fault(error),
@@ -35,10 +35,10 @@ impl Workspace {
     }
 }
 
-/// What is told of an entry of `dir`, which is at `path`.
+/// Returns the metadata of an entry of `dir`, which is at `path`.
 pub(super) fn of_entry(dir: &Dir, name: &std::ffi::OsStr, path: &Path) -> io::Result<v1::FileInfo> {
     let meta = dir.symlink_metadata(name)?;
-    // With the descriptor itself: a link is read and not followed, so nothing can lead out.
+    // Reads the link through the descriptor without following it, so it cannot lead out.
     let target = meta.is_symlink().then(|| rustix::fs::readlinkat(dir, name, Vec::new()));
     let mut info = info(path, &meta, None);
     info.target = target.and_then(Result::ok).map(|target| target.into_bytes().into());
@@ -63,18 +63,18 @@ fn info(path: &Path, meta: &Metadata, target: Option<&Path>) -> v1::FileInfo {
     }
 }
 
-/// Of an open regular file.
+/// Returns the metadata of an open regular file.
 pub(super) fn of_file(path: &Path, meta: &Metadata) -> v1::FileInfo {
     info(path, meta, None)
 }
 
-/// Changes whenever the content does: a file that is replaced is another one, and the kernel moves the time of
-/// change of one that is written to. The time of change cannot be set by anyone (inode(7)).
+/// Returns a value that changes whenever the content changes. A replaced file has another inode, and writing to a
+/// file updates its change time. No process can set the change time (inode(7)).
 pub(super) fn etag(meta: &Metadata) -> String {
     format!("{:x}-{:x}-{:x}", meta.ino(), meta.size(), nanoseconds(meta.ctime(), meta.ctime_nsec()))
 }
 
-/// The etag of the regular file with this name, if there is one.
+/// Returns the etag of the regular file with this name, if there is one.
 pub(super) fn etag_of(dir: &Dir, name: &Path) -> Option<String> {
     dir.symlink_metadata(name).ok().filter(Metadata::is_file).map(|meta| etag(&meta))
 }
@@ -83,7 +83,7 @@ fn nanoseconds(seconds: i64, rest: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// Whether something is there, whatever it is.
+/// Whether an entry of any kind exists.
 pub(super) fn exists(dir: &Dir, name: &Path) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }

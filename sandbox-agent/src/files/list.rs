@@ -10,15 +10,15 @@ use super::walk::Walk;
 use super::{Workspace, info};
 use crate::limits::{LIST_PAGE_BYTES, MESSAGE_BYTES};
 
-/// Names that are kept of a directory beside those of a page: where the page before ended, and one more to know of.
+/// Number of names kept beside those of a page: the end of the page before, and one more to know whether more follow.
 const KEPT_BESIDE: usize = 2;
 
-/// What an entry takes beside its path and target.
+/// Size of an entry beside its path and target.
 const ENTRY_BYTES: usize = 96;
 
 impl Workspace {
-    /// The entries of the directory at `path` and of `depth - 1` levels beneath, at most `limit` of those that come
-    /// behind `after`; in messages that are not too large.
+    /// Lists the entries of the directory at `path` and of `depth - 1` levels beneath it. Returns at most `limit`
+    /// entries after `after`, in messages of limited size.
     pub(crate) fn list(
         &self,
         path: &FilePath,
@@ -41,12 +41,12 @@ impl Workspace {
                 page.more = true;
                 break;
             }
-            // What is gone by now is not listed.
+            // An entry that was removed meanwhile is skipped.
             if let Ok(info) = info::of_entry(&entry.dir, &entry.name, Path::new(&entry.path)) {
                 page.add(info);
             }
         }
-        // A directory of which not all names were kept was gone through as far as they went.
+        // If not all names of a directory were kept, the walk ended early.
         page.more |= walk.is_cut_short();
         Ok(page.into_messages())
     }

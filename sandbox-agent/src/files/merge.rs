@@ -1,4 +1,4 @@
-//! Moves a tree from the staging directory into the workspace, and takes it back where that fails in the middle.
+//! Moves a tree from the staging directory into the workspace, and undoes that if it fails.
 
 use std::io;
 use std::path::Path;
@@ -10,27 +10,27 @@ use cap_std::fs::Dir;
 use super::Workspace;
 use super::journal::Journal;
 use super::path::FilePath;
-use super::staging::Stage;
+use super::staging::StagingHandle;
 use super::walk::Walk;
 use crate::limits::MAX_WALK_DEPTH;
 
-/// A merge under way. Whoever runs it holds off other changes.
+/// A running merge. Its caller excludes other changes.
 pub(super) struct Merge<'a> {
     workspace: &'a Workspace,
     journal: Journal<'a>,
 }
 
 impl<'a> Merge<'a> {
-    pub(super) fn new(workspace: &'a Workspace, staging: &'a Stage) -> Self {
+    pub(super) fn new(workspace: &'a Workspace, staging: &'a StagingHandle) -> Self {
         Self { workspace, journal: Journal::new(workspace, staging) }
     }
 
-    /// Gives everything in `tree` its place in the directory at `to`. Directories that are there take up what comes;
-    /// files are replaced; a file does not replace a directory, nor a directory a file.
+    /// Moves everything in `tree` into the directory at `to`. Existing directories are merged, and files are
+    /// replaced. A file does not replace a directory, and a directory does not replace a file.
     pub(super) fn run(mut self, tree: Dir, to: &FilePath) -> Result<(), Kind> {
         match self.merge(tree, to) {
             Ok(()) => {
-                self.journal.forget();
+                self.journal.complete();
                 Ok(())
             }
             Err(kind) => Err(self.journal.undo(kind)),
@@ -54,7 +54,7 @@ impl<'a> Merge<'a> {
                     continue;
                 }
                 Some(there) if entry.is_dir || there.is_dir() => {
-                    return Err(Kind::AlreadyThere(path.facts(0)));
+                    return Err(Kind::AlreadyThere(path.details(0)));
                 }
                 there => {
                     let from = (&*entry.dir, Path::new(&entry.name));

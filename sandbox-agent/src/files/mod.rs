@@ -1,21 +1,22 @@
-//! The workspace's files, as the sandbox's user has them.
+//! The workspace's files, accessed as the sandbox's user.
 //!
-//! Every path is resolved beneath the workspace by the kernel (openat2(2), RESOLVE_BENEATH) through cap-std;
-//! nothing is decided on the text of a path, so a link swapped in at any moment cannot lead out. The kernel
-//! refuses every absolute link there, also one to the workspace itself; such a path is looked up once more
-//! from the root, and what it is found to stand for goes the same way as any other. What is opened is looked at
-//! before it is read: a fifo would hang, a device would never end.
+//! The kernel resolves every path beneath the workspace (openat2(2), RESOLVE_BENEATH) through cap-std. No decision is
+//! based on the text of a path, so a link that is swapped in at any moment cannot lead out. The kernel rejects every
+//! absolute link, even one to the workspace itself. Such a path is resolved once more from the root, and the result
+//! is opened beneath the workspace like any other path. A file's type is checked before it is read, because a fifo
+//! would block and a device would never end.
 //!
-//! Everything in here blocks and runs on the runtime's blocking threads, in steps that do not wait for a caller:
-//! there are few of these threads, and a caller may be slow. In reading order:
+//! Everything here blocks, and runs on the runtime's blocking threads in steps that do not wait for a caller. These
+//! threads are few, and a caller may be slow. In reading order:
 //!
-//! - [`path`], [`info`]: what a path is, and what is told of a file
-//! - [`read`], [`staging`], [`journal`], [`batch`], [`edit`]: the content of files, and how a change is taken back
-//! - [`tree`], [`list`]: directories; [`walk`], [`search`], [`watch`]: all that is beneath one
+//! - [`path`], [`info`]: paths, and the metadata of files
+//! - [`read`], [`staging`], [`journal`], [`batch`], [`edit`]: the content of files, and how a change is undone
+//! - [`dirs`], [`tree`], [`list`]: directories; [`walk`], [`search`], [`watch`]: everything beneath one
 //! - [`pack`], [`archive_input`], [`unpack`], [`merge`]: archives
 
 mod archive_input;
 pub(crate) mod batch;
+mod dirs;
 pub(crate) mod edit;
 pub(crate) mod info;
 mod journal;
@@ -25,10 +26,10 @@ pub(crate) mod pack;
 pub(crate) mod path;
 pub(crate) mod read;
 mod seam;
-pub(crate) mod search;
+mod search;
 mod staging;
 pub(crate) mod tree;
-pub(crate) mod unpack;
+mod unpack;
 mod walk;
 pub(crate) mod watch;
 
@@ -47,9 +48,9 @@ use self::path::{FilePath, leads_out};
 use self::seam::Step;
 use self::staging::Staging;
 
-/// The right to look at files and replace them, which one caller has at a time.
+/// The right to check files and replace them. One caller has it at a time.
 #[derive(Debug)]
-pub(crate) struct Change(#[expect(dead_code, reason = "it is there to be held")] OwnedMutexGuard<()>);
+pub(crate) struct Change(#[expect(dead_code, reason = "the guard is only held")] OwnedMutexGuard<()>);
 
 /// The workspace as a directory that no path leads out of.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ pub(crate) struct Workspace {
     root: PathBuf,
     dir: Dir,
     staging: Arc<Staging>,
-    /// Held while files are looked at and replaced, so that of two callers who go by what was there one loses.
+    /// Held while files are checked and replaced, so that of two conflicting callers one fails.
     changing: Arc<Mutex<()>>,
 }
 
@@ -70,7 +71,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Bytes taken of the file system the workspace is on: one call of the kernel, whatever is in it.
+    /// Returns the used bytes of the workspace's file system. Takes one system call, whatever the contents.
     pub(crate) fn disk_used_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstatvfs(&self.dir)?;
         Ok(stat.f_blocks.saturating_sub(stat.f_bfree) * stat.f_frsize)
@@ -80,7 +81,7 @@ impl Workspace {
         FilePath::parse(&self.root, given)
     }
 
-    /// Opens a file of any kind for reading. Never waits for another end to open it.
+    /// Opens a file of any kind for reading. Never waits for the other end of a fifo.
     pub(crate) fn open_file(&self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
@@ -91,7 +92,7 @@ impl Workspace {
         self.beneath(path, |path| self.dir.open_dir(path))
     }
 
-    /// Opens a directory, making what is missing of it; `made` gets to know what that was, from the top down.
+    /// Opens a directory and creates its missing parts. Adds them to `made` from the top down.
     fn open_dir_making(&self, path: &Path, made: &mut Vec<PathBuf>) -> io::Result<Dir> {
         match self.open_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -111,7 +112,7 @@ impl Workspace {
                     made.push(dir.to_owned());
                     seam::reached(Step::Made)?;
                 }
-                // A caller beside this one made it.
+                // Another caller created it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -119,29 +120,29 @@ impl Workspace {
         Ok(())
     }
 
-    /// Holds off every other change by a caller until it is dropped. Commands do not ask. Waited for without a thread,
-    /// because there are few of them and reading needs one too.
+    /// Waits for other callers' changes to end, and excludes new ones until the result is dropped. Commands are not
+    /// excluded. Waiting needs no thread, because threads are few and reading needs them too.
     pub(crate) async fn change(&self) -> Change {
         Change(Arc::clone(&self.changing).lock_owned().await)
     }
 
-    /// The same for what holds a thread already, and is one of few that do.
+    /// The same for an operation that already holds a thread.
     fn change_now(&self) -> Change {
         Change(Arc::clone(&self.changing).blocking_lock_owned())
     }
 
-    /// Does `act` on the path, and once more on what the path stands for if absolute links alone made it seem to
-    /// lead out.
+    /// Runs `act` on the path. If only absolute links made the path appear to lead out, runs it again on the path
+    /// that they resolve to.
     fn beneath<T>(&self, path: &Path, mut act: impl FnMut(&Path) -> io::Result<T>) -> io::Result<T> {
-        act(path).or_else(|error| match self.real(path, &error) {
-            Some(real) => act(&real),
+        act(path).or_else(|error| match self.resolve(path, &error) {
+            Some(resolve) => act(&resolve),
             None => Err(error),
         })
     }
 
-    /// What a path that was found to lead out stands for in the workspace. As much of it as exists is looked up; it
-    /// may be another path by now, so it proves nothing.
-    fn real(&self, relative: &Path, error: &io::Error) -> Option<PathBuf> {
+    /// Resolves a path that was found to lead out to a path in the workspace, as far as it exists. It may change at
+    /// any time, so the result is no proof of anything.
+    fn resolve(&self, relative: &Path, error: &io::Error) -> Option<PathBuf> {
         if !leads_out(error) || relative.components().any(|part| part == Component::ParentDir) {
             return None;
         }
@@ -150,7 +151,7 @@ impl Workspace {
             Some((found, relative.strip_prefix(known).ok()?))
         })?;
         let inside = found.strip_prefix(&self.root).ok()?;
-        // By components, because joining an empty rest would end the path in a slash.
+        // By components, because joining an empty rest would append a slash.
         Some(Path::new(".").components().chain(inside.components()).chain(rest.components()).collect())
     }
 }
@@ -159,7 +160,7 @@ impl Workspace {
 pub(crate) mod tests {
     use super::*;
 
-    /// A workspace in a directory of its own.
+    /// A workspace in its own directory.
     pub(crate) struct Fixture {
         pub(crate) dir: tempfile::TempDir,
         pub(crate) workspace: std::sync::Arc<Workspace>,

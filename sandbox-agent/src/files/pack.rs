@@ -1,9 +1,9 @@
-//! Packs a directory or a file into a tar archive, a piece at a time.
+//! Packs a directory or a file into a tar archive, one piece at a time.
 //!
-//! What changes meanwhile is packed as it is found: a file that grows is cut, one that shrinks is filled up with zeros,
-//! as tar(1) does, because its size stands before it. What is gone before its turn comes is left out, and so are fifos,
-//! sockets and devices. Nothing else is left out in silence: what cannot be read is the end of the archive, which then
-//! has no end mark, because nobody who unpacks it could see that something is missing.
+//! Files are packed as they are when they are read. A file that grows is cut, and one that shrinks is filled up with
+//! zeros, as in tar(1), because its size is written before its content. Entries that were removed meanwhile are
+//! skipped, and so are fifos, sockets and devices. Nothing else is skipped silently. If something cannot be read, the
+//! archive ends without an end mark, because a reader could not see that anything is missing.
 
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -22,28 +22,28 @@ use super::path::FilePath;
 use super::walk::{Entry, Walk};
 use crate::limits::{MAX_WALK_BYTES, MAX_WALK_DEPTH, MAX_WALK_NAMES, MESSAGE_BYTES};
 
-/// An archive consists of blocks of this size (tar(5)).
+/// Block size of an archive (tar(5)).
 const BLOCK_BYTES: u64 = 512;
 
-/// What is looked at before what there is goes on its way, and what a header counts as.
+/// Amount of work after which a piece is sent, and what a header counts as.
 const STEP_BYTES: usize = 8 * 1024 * 1024;
 const HEADER_COST: usize = 4 * 1024;
 
-/// Speed before size: an archive is most often unpacked as soon as it has come.
+/// Speed before size, because an archive is usually unpacked as soon as it arrives.
 const GZIP_LEVEL: u32 = 1;
 const ZSTD_LEVEL: i32 = 1;
 
-/// An archive under way.
-pub(crate) struct Packing {
-    /// None for a single file.
+/// A running pack.
+pub(crate) struct Packer {
+    /// `None` for a single file.
     walk: Option<Walk>,
     root: PathBuf,
-    file: Option<Filling>,
+    file: Option<FileCopy>,
     archive: Option<tar::Builder<Sink>>,
 }
 
-/// A file whose header is written.
-struct Filling {
+/// A file whose header is written and whose content follows.
+struct FileCopy {
     file: File,
     path: FilePath,
     rest: u64,
@@ -51,19 +51,19 @@ struct Filling {
 }
 
 impl Workspace {
-    /// Opens what is at `path` for packing. A directory's entries are named from it, a file has its own name.
-    pub(crate) fn pack(&self, path: &FilePath, compression: Compression) -> Result<Packing, Kind> {
+    /// Opens `path` for packing. A directory's entries are named relative to it. A file has its own name.
+    pub(crate) fn pack(&self, path: &FilePath, compression: Compression) -> Result<Packer, Kind> {
         let fail = |error: io::Error| path.lookup_fault(&error);
         let archive = Some(tar::Builder::new(Sink::new(compression).map_err(fail)?));
         match self.open_dir(path.as_path()) {
             Ok(dir) => {
                 let walk = Walk::new(dir, path.relative.clone(), MAX_WALK_NAMES, None).map_err(fail)?;
-                Ok(Packing { walk: Some(walk), root: path.relative.clone(), file: None, archive })
+                Ok(Packer { walk: Some(walk), root: path.relative.clone(), file: None, archive })
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 let (parent, name) = path.split()?;
                 let dir = self.open_dir(parent).map_err(fail)?;
-                let mut packing = Packing { walk: None, root: PathBuf::new(), file: None, archive };
+                let mut packing = Packer { walk: None, root: PathBuf::new(), file: None, archive };
                 packing.add(&dir, Path::new(name), Path::new(name), path).map_err(fail)?;
                 if packing.file.is_some() { Ok(packing) } else { Err(path.not_a_file()) }
             }
@@ -72,11 +72,11 @@ impl Workspace {
     }
 }
 
-impl Packing {
-    /// The next piece of the archive; none after its end.
+impl Packer {
+    /// Returns the next piece of the archive, or `None` after its end.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Kind> {
-        let mut looked_at = 0;
-        self.fill(&mut looked_at)?;
+        let mut bytes_read = 0;
+        self.fill(&mut bytes_read)?;
         if self.walk.as_ref().is_some_and(Walk::is_cut) {
             let what = format!(
                 "levels of directories, {MAX_WALK_NAMES} names in one, or {MAX_WALK_BYTES} bytes of names on the way down"
@@ -86,8 +86,8 @@ impl Packing {
         let Some(archive) = &mut self.archive else {
             return Ok(None);
         };
-        // What has been looked at may be next to nothing when it is packed. The thread is for others as well.
-        if archive.get_ref().written().len() >= MESSAGE_BYTES || looked_at >= STEP_BYTES {
+        // Much input may compress to little output. The thread must serve other calls too.
+        if archive.get_ref().written().len() >= MESSAGE_BYTES || bytes_read >= STEP_BYTES {
             return Ok(Some(archive.get_mut().take()));
         }
         let last = self.archive.take().map(|archive| archive.into_inner()?.finish()).transpose();
@@ -95,12 +95,12 @@ impl Packing {
         Ok(last.map(Bytes::from))
     }
 
-    /// Goes on until there is a message's worth, or everything is packed.
-    fn fill(&mut self, looked_at: &mut usize) -> Result<(), Kind> {
-        while *looked_at < STEP_BYTES
+    /// Continues until there is enough for a message, or everything is packed.
+    fn fill(&mut self, bytes_read: &mut usize) -> Result<(), Kind> {
+        while *bytes_read < STEP_BYTES
             && self.archive.as_ref().is_some_and(|archive| archive.get_ref().written().len() < MESSAGE_BYTES)
         {
-            *looked_at += MESSAGE_BYTES
+            *bytes_read += MESSAGE_BYTES
                 .min(self.file.as_ref().map_or(HEADER_COST, |file| file.rest as usize + HEADER_COST));
             if self.file.is_some() {
                 self.add_content()?;
@@ -118,7 +118,7 @@ impl Packing {
         let inside = entry.path.strip_prefix(&self.root).unwrap_or(&entry.path).to_owned();
         let path = FilePath::found(entry.path.clone());
         match self.add_entry(&entry, &inside, &path) {
-            // What is gone by now was not asked for; the archive is whole without it.
+            // An entry that was removed meanwhile is not part of the archive.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
             added => added.map(|()| true).map_err(|error| path.fault(&error)),
         }
@@ -128,13 +128,13 @@ impl Packing {
         let is_dir = self.add(&entry.dir, Path::new(&entry.name), inside, path)?;
         let Some(walk) = self.walk.as_mut().filter(|_| is_dir) else { return Ok(()) };
         match walk.try_enter(entry) {
-            // Another thing by now. It was empty, as far as we have seen it.
+            // It is no longer a directory. It counts as an empty one.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(()),
             entered => entered,
         }
     }
 
-    /// Adds what there is of one entry without what is beneath; whether something may be beneath.
+    /// Adds an entry without its contents. Returns whether it may have contents.
     fn add(&mut self, dir: &Dir, name: &Path, inside: &Path, path: &FilePath) -> io::Result<bool> {
         let meta = dir.symlink_metadata(name)?;
         if meta.is_dir() {
@@ -156,20 +156,20 @@ impl Packing {
             }
             self.add_header(&meta, EntryType::Regular, inside, meta.len())?;
             let padding = meta.len().next_multiple_of(BLOCK_BYTES) - meta.len();
-            self.file = Some(Filling { file, path: path.clone(), rest: meta.len(), padding });
+            self.file = Some(FileCopy { file, path: path.clone(), rest: meta.len(), padding });
         }
         Ok(false)
     }
 
     fn add_header(&mut self, meta: &Metadata, kind: EntryType, inside: &Path, size: u64) -> io::Result<()> {
         let Some(archive) = &mut self.archive else { return Ok(()) };
-        // The content follows by itself, in pieces.
+        // The content follows separately, in pieces.
         archive.append_data(&mut header(meta, kind, size), inside, io::empty())
     }
 
     fn add_content(&mut self) -> Result<(), Kind> {
         let (Some(filling), Some(archive)) = (&mut self.file, &mut self.archive) else { return Ok(()) };
-        let is_over = filling.move_piece(archive.get_mut()).map_err(|error| filling.path.fault(&error))?;
+        let is_over = filling.copy_piece(archive.get_mut()).map_err(|error| filling.path.fault(&error))?;
         if is_over {
             self.file = None;
         }
@@ -177,9 +177,9 @@ impl Packing {
     }
 }
 
-impl Filling {
-    /// Moves the next piece; whether it was the last.
-    fn move_piece(&mut self, archive: &mut Sink) -> io::Result<bool> {
+impl FileCopy {
+    /// Copies the next piece. Returns whether it was the last.
+    fn copy_piece(&mut self, archive: &mut Sink) -> io::Result<bool> {
         let wanted = self.rest.min(MESSAGE_BYTES as u64);
         let mut piece = Vec::with_capacity(wanted as usize);
         (&self.file).take(wanted).read_to_end(&mut piece)?;
@@ -198,14 +198,14 @@ fn header(meta: &Metadata, kind: EntryType, size: u64) -> Header {
     header.set_entry_type(kind);
     header.set_mode(meta.permissions().mode() & super::batch::MODE_MASK);
     header.set_mtime(u64::try_from(meta.mtime()).unwrap_or(0));
-    // Whose they are means nothing outside.
+    // The owner has no meaning outside the sandbox.
     header.set_uid(0);
     header.set_gid(0);
     header.set_size(size);
     header
 }
 
-/// Where the archive goes: memory, that is emptied piece by piece.
+/// The output of the archive: memory that is emptied piece by piece.
 enum Sink {
     Plain(Vec<u8>),
     Gzip(GzEncoder<Vec<u8>>),
@@ -275,8 +275,8 @@ mod tests {
     use super::super::tests::{Fixture, fixture};
     use super::*;
 
-    /// Runs `act` as one whom modes hold back, also where the tests are root's.
-    fn held_to_modes<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    /// Runs `act` as a user that modes restrict, even if the tests run as root.
+    fn as_unprivileged<T: Send>(act: impl FnOnce() -> T + Send) -> T {
         let none = CapabilitySet::empty();
         let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
         let act = || {
@@ -301,8 +301,8 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
     }
 
-    /// What came, and how it ended.
-    fn packed(packing: &mut Packing) -> (Vec<u8>, Result<(), Kind>) {
+    /// Returns the output, and how it ended.
+    fn packed(packing: &mut Packer) -> (Vec<u8>, Result<(), Kind>) {
         let mut bytes = Vec::new();
         loop {
             match packing.next() {
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    fn pack(fixture: &Fixture, path: &str) -> Result<Packing, Kind> {
+    fn pack(fixture: &Fixture, path: &str) -> Result<Packer, Kind> {
         fixture.workspace.pack(&fixture.path(path), Compression::None)
     }
 
@@ -323,11 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_read_refuses_the_archive() {
+    fn an_unreadable_entry_fails_the_archive() {
         for shut_away in ["tree/sub/secret", "tree/sub", "tree"] {
             let fixture = tree(&[("a", 1), ("sub/secret", 1), ("z", 1)]);
             shut(&fixture, shut_away);
-            let refused = held_to_modes(|| pack(&fixture, "tree").and_then(|mut packing| packing.next()));
+            let refused = as_unprivileged(|| pack(&fixture, "tree").and_then(|mut packing| packing.next()));
             assert!(
                 refused.as_ref().is_err_and(|kind| is_about(kind, shut_away)),
                 "{shut_away}: {refused:?}"
@@ -335,21 +335,21 @@ mod tests {
         }
         let fixture = tree(&[("alone", 1)]);
         shut(&fixture, "tree/alone");
-        let refused = held_to_modes(|| pack(&fixture, "tree/alone").map(drop));
+        let refused = as_unprivileged(|| pack(&fixture, "tree/alone").map(drop));
         assert!(refused.as_ref().is_err_and(|kind| is_about(kind, "tree/alone")), "{refused:?}");
     }
 
     #[test]
-    fn what_may_not_be_read_is_never_the_end_of_an_archive() {
+    fn an_unreadable_entry_never_ends_an_archive_normally() {
         let fixture = tree(&[("large", 3 * MESSAGE_BYTES), ("secret", 1)]);
         shut(&fixture, "tree/secret");
-        let (bytes, ended) = held_to_modes(|| packed(&mut pack(&fixture, "tree").unwrap()));
+        let (bytes, ended) = as_unprivileged(|| packed(&mut pack(&fixture, "tree").unwrap()));
         assert!(bytes.len() > MESSAGE_BYTES);
         assert!(ended.as_ref().is_err_and(|kind| is_about(kind, "tree/secret")), "{ended:?}");
     }
 
     #[test]
-    fn what_goes_down_too_far_refuses_the_archive() {
+    fn a_tree_that_is_too_deep_fails_the_archive() {
         let fixture = fixture();
         fs::create_dir_all(fixture.dir.path().join("d/".repeat(MAX_WALK_DEPTH + 2))).unwrap();
         let refused = pack(&fixture, "d").and_then(|mut packing| packing.next());
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_before_its_turn_is_left_out() {
+    fn an_entry_removed_meanwhile_is_skipped() {
         let fixture = tree(&[("large", 3 * MESSAGE_BYTES), ("sub/gone", 1), ("vanished", 1), ("z", 1)]);
         let mut packing = pack(&fixture, "tree").unwrap();
         let mut bytes = packing.next().unwrap().unwrap().to_vec();

@@ -1,6 +1,6 @@
-//! A path as its caller gave it, and as it is seen from the workspace.
+//! A path as its caller gave it, and relative to the workspace.
 //!
-//! Decides nothing about where a path leads: that is the kernel's, whenever the path is used.
+//! Makes no decision about where a path leads. The kernel decides whenever the path is used.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,19 +17,20 @@ use crate::limits::MAX_PATH_BYTES;
 /// A path that a caller named.
 #[derive(Debug, Clone)]
 pub(crate) struct FilePath {
-    /// Lossy, for the caller to read.
+    /// Lossy, for messages to the caller.
     given: String,
-    /// Without the workspace's own name in front, `.` and doubled slashes.
+    /// Without the workspace's own path in front, `.` and repeated slashes.
     pub(crate) relative: PathBuf,
-    /// It ends in a slash, so it can only mean a directory.
+    /// It ends in a slash, so it can only name a directory.
     is_dir_like: bool,
 }
 
 impl FilePath {
-    /// Reads a path: relative to the workspace at `root`, or absolute and beneath it. Empty is the workspace.
+    /// Parses a path: relative to the workspace at `root`, or absolute and beneath it. An empty path is the
+    /// workspace.
     pub(crate) fn parse(root: &Path, given: &Bytes) -> Result<Self, Kind> {
         if given.len() > MAX_PATH_BYTES || given.contains(&0) {
-            return Err(invalid("path", format!("is not at most {MAX_PATH_BYTES} bytes without NUL")));
+            return Err(invalid("path", format!("must be at most {MAX_PATH_BYTES} bytes long, without NUL")));
         }
         let path = Path::new(OsStr::from_bytes(given));
         let text = String::from_utf8_lossy(given).into_owned();
@@ -43,17 +44,17 @@ impl FilePath {
         Ok(Self { given: text, relative, is_dir_like })
     }
 
-    /// A path of our own making, for what is found beneath another.
+    /// Creates the path of something found beneath another path.
     pub(crate) fn found(relative: PathBuf) -> Self {
         Self { given: relative.to_string_lossy().into_owned(), relative, is_dir_like: false }
     }
 
-    /// The same path, for its caller, that was found to mean another place.
-    pub(crate) fn followed_to(self, relative: PathBuf) -> Self {
+    /// Keeps the text of the caller's path, which was found to refer to `relative`.
+    pub(crate) fn resolved_to(self, relative: PathBuf) -> Self {
         Self { relative, ..self }
     }
 
-    /// As the directory operations want it: they have no word for nothing.
+    /// Returns the path for directory operations, which do not accept an empty path.
     pub(crate) fn as_path(&self) -> &Path {
         if self.is_workspace() { Path::new(".") } else { &self.relative }
     }
@@ -63,14 +64,14 @@ impl FilePath {
         self.relative.as_os_str().is_empty()
     }
 
-    /// Directory and name of something other than the workspace; refused where the path has no last name.
+    /// Returns directory and name. Fails if the path is the workspace or does not end in a name.
     pub(crate) fn split(&self) -> Result<(&Path, &OsStr), Kind> {
         let name =
             self.relative.file_name().filter(|_| !self.is_dir_like).ok_or_else(|| self.not_a_file())?;
         Ok((self.parent(), name))
     }
 
-    /// As [`FilePath::split`], where a directory may be meant.
+    /// Like [`FilePath::split`], but the path may name a directory.
     pub(crate) fn split_dir(&self) -> Result<(&Path, &OsStr), Kind> {
         let name = self.relative.file_name().ok_or_else(|| self.not_a_file())?;
         Ok((self.parent(), name))
@@ -80,50 +81,52 @@ impl FilePath {
         self.relative.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// The refusal where a regular file is needed.
+    /// Returns the error for a path that must be a regular file.
     pub(crate) fn not_a_file(&self) -> Kind {
-        Kind::NotAFile(self.facts(0))
+        Kind::NotAFile(self.details(0))
     }
 
-    /// As [`FilePath::fault`], where a directory is needed.
+    /// Like [`FilePath::fault`], if a directory is expected.
     pub(crate) fn dir_fault(&self, error: &io::Error) -> Kind {
         match error.kind() {
-            io::ErrorKind::NotADirectory => Kind::NotADirectory(self.facts(0)),
+            io::ErrorKind::NotADirectory => Kind::NotADirectory(self.details(0)),
             _ => self.fault(error),
         }
     }
 
-    /// As [`FilePath::fault`], for what is looked up and not made: nothing is beneath what is no directory.
+    /// Like [`FilePath::fault`], for lookups: a path beneath something that is not a directory does not exist.
     pub(crate) fn lookup_fault(&self, error: &io::Error) -> Kind {
         match error.kind() {
-            io::ErrorKind::NotADirectory => Kind::FileUnknown(self.facts(error.raw_os_error().unwrap_or(0))),
+            io::ErrorKind::NotADirectory => {
+                Kind::FileUnknown(self.details(error.raw_os_error().unwrap_or(0)))
+            }
             _ => self.fault(error),
         }
     }
 
-    /// The facts of a refusal about this path.
-    pub(crate) fn facts(&self, errno: i32) -> v1::PathFault {
+    /// Returns the details of an error about this path.
+    pub(crate) fn details(&self, errno: i32) -> v1::PathFault {
         v1::PathFault { path: self.given.clone(), errno }
     }
 
-    /// What an error on this path means to the one who named it.
+    /// Maps an error on this path for its caller.
     pub(crate) fn fault(&self, error: &io::Error) -> Kind {
-        let facts = self.facts(error.raw_os_error().unwrap_or(0));
+        let details = self.details(error.raw_os_error().unwrap_or(0));
         match Errno::from_io_error(error) {
-            _ if leads_out(error) => Kind::OutsideWorkspace(facts),
-            Some(Errno::NOENT) => Kind::FileUnknown(facts),
+            _ if leads_out(error) => Kind::OutsideWorkspace(details),
+            Some(Errno::NOENT) => Kind::FileUnknown(details),
             Some(
                 Errno::ISDIR | Errno::NOTDIR | Errno::NXIO | Errno::NODEV | Errno::NAMETOOLONG | Errno::LOOP,
-            ) => Kind::NotAFile(facts),
-            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Kind::NoSpace(facts),
-            Some(Errno::EXIST) => Kind::AlreadyThere(facts),
-            Some(Errno::NOTEMPTY) => Kind::NotEmpty(facts),
-            _ => Kind::FileFailed(facts),
+            ) => Kind::NotAFile(details),
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Kind::NoSpace(details),
+            Some(Errno::EXIST) => Kind::AlreadyThere(details),
+            Some(Errno::NOTEMPTY) => Kind::NotEmpty(details),
+            _ => Kind::FileFailed(details),
         }
     }
 }
 
-/// Whether a path was refused because it leaves the workspace, which cap-std tells without an errno.
+/// Whether a path was rejected because it leaves the workspace. cap-std reports that without an errno.
 pub(crate) fn leads_out(error: &io::Error) -> bool {
     match Errno::from_io_error(error) {
         None => error.kind() == io::ErrorKind::PermissionDenied,
@@ -131,12 +134,12 @@ pub(crate) fn leads_out(error: &io::Error) -> bool {
     }
 }
 
-/// The refusal of a field.
+/// Returns the error about a field.
 pub(crate) fn invalid(field: &str, problem: impl Into<String>) -> Kind {
     Kind::FieldInvalid(v1::FieldInvalid { field: field.into(), problem: problem.into() })
 }
 
-/// A path as it travels.
+/// Returns the path's bytes for the wire.
 pub(crate) fn to_bytes(path: &Path) -> Bytes {
     Bytes::copy_from_slice(path.as_os_str().as_bytes())
 }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_loses_only_what_means_nothing() {
+    fn a_path_loses_only_redundant_parts() {
         for (given, relative) in [
             ("a//b/./c", "a/b/c"),
             ("/work/a", "a"),
@@ -165,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sibling_with_the_same_beginning_is_outside() {
+    fn a_sibling_with_the_same_prefix_is_outside() {
         for given in ["/workshop/a", "/etc/passwd", "/"] {
             assert!(matches!(parse(given), Err(Kind::OutsideWorkspace(_))), "{given}");
         }
     }
 
     #[test]
-    fn only_what_ends_in_a_name_can_be_a_file() {
+    fn only_a_path_that_ends_in_a_name_can_be_a_file() {
         assert!(parse("a/b").unwrap().split().is_ok());
         for given in ["a/", "a/.", "..", "a/..", "", "/work"] {
             assert!(matches!(parse(given).unwrap().split(), Err(Kind::NotAFile(_))), "{given}");

@@ -1,4 +1,4 @@
-//! Reads files, in chunks that are taken one at a time.
+//! Reads files in chunks, one at a time.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -12,9 +12,9 @@ use super::path::FilePath;
 use super::{Workspace, info};
 use crate::limits::MESSAGE_BYTES;
 
-/// An open file and what of it is still to be sent.
+/// An open file, and the part of it that is still to be sent.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct FileReader {
     file: File,
     path: FilePath,
     rest: u64,
@@ -23,13 +23,13 @@ pub(crate) struct Reading {
 }
 
 impl Workspace {
-    /// Opens a regular file of at most `max_bytes` (0 is any size) for reading the bytes of `range`.
+    /// Opens a regular file of at most `max_bytes` (0 means no limit) to read the bytes of `range`.
     pub(crate) fn read(
         &self,
         path: FilePath,
         max_bytes: u64,
         range: Option<read_file_request::Range>,
-    ) -> Result<Reading, Kind> {
+    ) -> Result<FileReader, Kind> {
         let mut file = self.open_file(path.as_path()).map_err(|error| path.lookup_fault(&error))?;
         let meta = file.metadata().map_err(|error| path.fault(&error))?;
         if !meta.is_file() {
@@ -37,7 +37,7 @@ impl Workspace {
         }
         let size = meta.len();
         if max_bytes > 0 && size > max_bytes {
-            let path = path.facts(0).path;
+            let path = path.details(0).path;
             return Err(Kind::TooLarge(v1::TooLarge { path, bytes: size, max_bytes }));
         }
         let span = span_of(range, size).ok_or(Kind::RangeEmpty(v1::RangeEmpty { size_bytes: size }))?;
@@ -47,11 +47,12 @@ impl Workspace {
         let rest = span.end - span.start;
         let info = Some(info::of_file(&path.relative, &meta));
         let header = Some(v1::FileHeader { info, offset: span.start, length: rest });
-        Ok(Reading { file, path, rest, header })
+        Ok(FileReader { file, path, rest, header })
     }
 }
 
-/// The bytes of a file of `size` that `range` means (RFC 9110 section 14.1.2); none where it has none of them.
+/// Returns the bytes that `range` selects in a file of `size` (RFC 9110 section 14.1.2), or `None` if it selects
+/// none.
 fn span_of(range: Option<read_file_request::Range>, size: u64) -> Option<Range<u64>> {
     match range {
         None => Some(0..size),
@@ -65,14 +66,14 @@ fn span_of(range: Option<read_file_request::Range>, size: u64) -> Option<Range<u
     }
 }
 
-impl Reading {
-    /// Whether there is no chunk after the one that was read last.
+impl FileReader {
+    /// Whether the last chunk has been read.
     pub(crate) fn is_over(&self) -> bool {
         self.rest == 0 && self.header.is_none()
     }
 
-    /// The next chunk; the first one is never missing. What was added to the file meanwhile is not read; a file
-    /// that has become shorter is an error, because its length has been told.
+    /// Returns the next chunk. There is always a first one. Data added to the file meanwhile is not read. A file that
+    /// became shorter is an error, because its length has been sent.
     pub(crate) fn next(&mut self) -> Result<Option<v1::FileChunk>, Kind> {
         let header = self.header.take();
         if self.rest == 0 && header.is_none() {
@@ -83,7 +84,7 @@ impl Reading {
         let read = (&self.file).take(wanted).read_to_end(&mut buffer);
         let read = read.map_err(|error| self.path.fault(&error))? as u64;
         if read < wanted {
-            return Err(Kind::FileFailed(self.path.facts(rustix::io::Errno::STALE.raw_os_error())));
+            return Err(Kind::FileFailed(self.path.details(rustix::io::Errno::STALE.raw_os_error())));
         }
         self.rest -= read;
         Ok(Some(v1::FileChunk { header, data: Bytes::from(buffer) }))
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_out_of_the_workspace_is_refused() {
+    fn a_link_out_of_the_workspace_is_rejected() {
         let fixture = fixture();
         let outside = tempfile::NamedTempFile::new().unwrap();
         symlink(outside.path(), fixture.dir.path().join("file")).unwrap();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_of_a_fitting_size_are_read() {
+    fn only_regular_files_within_the_size_limit_are_read() {
         let fixture = fixture();
         let dir = fixture.dir.path();
         std::fs::create_dir(dir.join("dir")).unwrap();
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_means_what_http_says() {
+    fn a_range_is_interpreted_as_in_http() {
         let span = |from, to| Some(read_file_request::Range::Span(v1::ByteSpan { from, to }));
         let last = |last| Some(read_file_request::Range::Last(last));
         assert_eq!(span_of(None, 0), Some(0..0));
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_is_cut_and_one_that_shrinks_is_an_error() {
+    fn a_growing_file_is_cut_and_a_shrinking_file_is_an_error() {
         let fixture = fixture();
         let path = fixture.dir.path().join("file");
         std::fs::write(&path, vec![1; 2 * MESSAGE_BYTES]).unwrap();

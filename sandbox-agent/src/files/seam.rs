@@ -1,15 +1,15 @@
-//! The points between two visible steps of a change, where a test lets the next one fail or a command interfere.
+//! Test hooks between the visible steps of a change. A test can make the next step fail, or act as a command.
 
 /// A visible step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A backup of what will be replaced is in the staging directory.
+    /// A backup of the file to replace is in the staging directory.
     BackedUp,
-    /// A file or directory has taken its place.
+    /// A file or directory is at its destination.
     Placed,
-    /// A directory was made.
+    /// A directory was created.
     Made,
-    /// What is to be removed is out of the workspace.
+    /// The tree to remove has left the workspace.
     TakenAway,
 }
 
@@ -34,7 +34,7 @@ mod injected {
         static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
     }
 
-    /// Calls `hook` at every step that this thread reaches from now on, until the answer is dropped.
+    /// Calls `hook` at every step that this thread reaches, until the result is dropped.
     pub(in super::super) fn on(hook: impl FnMut(Step) -> io::Result<()> + 'static) -> impl Drop {
         struct Off;
         impl Drop for Off {

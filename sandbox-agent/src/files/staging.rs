@@ -1,15 +1,14 @@
-//! Where files are written before they take their place in the workspace.
+//! The directory where files are written before they are moved into the workspace.
 //!
-//! A directory of the same file system beside the workspace, so that a rename is all it takes and nobody who
-//! watches or lists the workspace sees what is half there. It is made with the sandbox's volume, in a directory of
-//! root's, so no command can put something else in its place; what may not write to the workspace may not write here
-//! either. In a volume without it a directory of the workspace stands in.
+//! It is on the same file system beside the workspace, so a single rename is enough, and an unfinished file is never
+//! visible in the workspace. It is created with the sandbox's volume in a directory of root, so no command can
+//! replace it. A process that may not write to the workspace may not write here either. In a volume without it, a
+//! directory in the workspace is used.
 //!
-//! The directory is emptied when the agent starts, and when the last of the changes that use it ends and one of them
-//! could not remove something. What an interrupted change has replaced and could not put back has a name of its own
-//! ([`KEPT`]); it is never removed.
+//! The directory is emptied when the agent starts. It is also emptied after the last concurrent change if one of them
+//! could not remove something. Files that an interrupted change has replaced and could not put back get a special
+//! name ([`KEPT`]) and are never removed.
 
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -18,16 +17,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
 
-use super::tree;
+use super::dirs::{self, fresh_name};
 
-/// Its name in the volume, and in the workspace where it stands in (`sandboxd/crates/model/src/layout.rs`).
+/// Name of the directory in the volume, and in the workspace as a fallback (`sandboxd/crates/model/src/layout.rs`).
 const NAME: &str = ".staging";
-const STAND_IN: &str = ".sandbox-staging";
+const FALLBACK: &str = ".sandbox-staging";
 
-/// How the names of files begin that must not be removed.
+/// Prefix of the names that must not be removed.
 const KEPT: &str = "kept-";
 
-/// The place of the staging directory.
+/// The staging directory, opened for each change.
 #[derive(Debug)]
 pub(super) struct Staging {
     parent: Dir,
@@ -37,37 +36,37 @@ pub(super) struct Staging {
 
 #[derive(Debug, Default)]
 struct Usage {
-    /// Changes that use the directory now.
+    /// Number of changes that use the directory.
     changes: usize,
-    /// One of them could not remove something of its own.
+    /// One of them could not remove one of its files.
     has_leftovers: bool,
 }
 
 impl Staging {
-    /// For the workspace at `root`; empties what an earlier agent left.
+    /// Opens the staging directory of the workspace at `root`, and removes the leftovers of an earlier agent.
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         let beside = root.parent().filter(|parent| parent.join(NAME).is_dir());
-        let (parent, name) = beside.map_or((root, STAND_IN), |parent| (parent, NAME));
+        let (parent, name) = beside.map_or((root, FALLBACK), |parent| (parent, NAME));
         let parent = Dir::open_ambient_dir(parent, ambient_authority())?;
         let staging = Self { parent, name, usage: Mutex::default() };
         staging.empty();
         Ok(staging)
     }
 
-    /// Removes what no change uses. What cannot be removed takes space and harms nobody.
+    /// Removes everything that no change uses. What cannot be removed only takes space.
     fn empty(&self) {
-        let Ok(staging) = tree::open_owned(&self.parent, Path::new(self.name)) else { return };
+        let Ok(staging) = dirs::open_owned(&self.parent, Path::new(self.name)) else { return };
         let Ok(entries) = staging.entries() else { return };
         for name in entries.flatten().map(|entry| PathBuf::from(entry.file_name())) {
             if !is_kept(&name) && staging.remove_file(&name).is_err() {
-                let _ = tree::clear(&staging, name);
+                let _ = dirs::remove_tree(&staging, name);
             }
         }
     }
 
-    /// The names of what must not be removed.
+    /// Returns the names that must not be removed.
     pub(super) fn kept(&self) -> Vec<PathBuf> {
-        let names = tree::open_owned(&self.parent, Path::new(self.name)).and_then(|staging| {
+        let names = dirs::open_owned(&self.parent, Path::new(self.name)).and_then(|staging| {
             Ok(staging.entries()?.flatten().map(|entry| PathBuf::from(entry.file_name())).collect())
         });
         let mut names: Vec<PathBuf> = names.unwrap_or_default();
@@ -75,18 +74,18 @@ impl Staging {
         names
     }
 
-    /// The directory for one change.
-    pub(super) fn begin(self: &Arc<Self>) -> io::Result<Stage> {
-        // Held while the directory is opened, so that it is not emptied between the two.
+    /// Opens the directory for one change.
+    pub(super) fn begin(self: &Arc<Self>) -> io::Result<StagingHandle> {
+        // Locked while the directory is opened, so that it is not emptied in between.
         let mut usage = self.usage();
         let dir = self.dir()?;
         usage.changes += 1;
-        Ok(Stage { staging: Arc::clone(self), dir })
+        Ok(StagingHandle { staging: Arc::clone(self), dir })
     }
 
-    /// The directory, made where it is missing, and made usable where a command has changed its mode.
+    /// Opens the directory. Creates it if it is missing, and restores its mode if a command has changed it.
     fn dir(&self) -> io::Result<Dir> {
-        let open = || tree::open_owned(&self.parent, Path::new(self.name));
+        let open = || dirs::open_owned(&self.parent, Path::new(self.name));
         match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
@@ -97,53 +96,53 @@ impl Staging {
         }
     }
 
-    /// A panic while it was held leaves counts that only delay a removal.
+    /// A panic while the lock was held leaves counts that only delay a removal.
     fn usage(&self) -> MutexGuard<'_, Usage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The staging directory while a change uses it.
+/// The staging directory, in use by one change.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct StagingHandle {
     staging: Arc<Staging>,
     dir: Dir,
 }
 
-impl Stage {
-    /// Removes a file, now or when the last change ends.
+impl StagingHandle {
+    /// Removes a file, now or after the last concurrent change.
     pub(super) fn discard(&self, name: &Path) {
         if self.dir.remove_file(name).is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
-            self.leave();
+            self.mark_leftovers();
         }
     }
 
-    /// Removes a directory with all that is beneath it, now or when the last change ends.
+    /// Removes a directory with everything beneath it, now or after the last concurrent change.
     pub(super) fn discard_tree(&self, name: PathBuf) {
-        if tree::clear(&self.dir, name).is_err() {
-            self.leave();
+        if dirs::remove_tree(&self.dir, name).is_err() {
+            self.mark_leftovers();
         }
     }
 
-    /// Something is left here that is nobody's.
-    pub(super) fn leave(&self) {
+    /// Records that the directory has a leftover to remove.
+    pub(super) fn mark_leftovers(&self) {
         self.staging.usage().has_leftovers = true;
     }
 
-    /// Gives the directory back the mode that lets its owner use it.
+    /// Restores the mode that lets the owner use the directory.
     pub(super) fn make_usable(&self) {
-        // Where this fails, so does what needs it.
+        // If this fails, the operation that needs it fails too.
         let _ = self.staging.dir();
     }
 
-    /// Gives a file a name under which nothing removes it.
+    /// Renames a file so that nothing removes it.
     pub(super) fn keep(&self, name: &Path) -> io::Result<()> {
         let kept = format!("{KEPT}{}", fresh_name().display());
         self.dir.rename(name, &self.dir, kept)
     }
 }
 
-impl Deref for Stage {
+impl Deref for StagingHandle {
     type Target = Dir;
 
     fn deref(&self) -> &Dir {
@@ -151,7 +150,7 @@ impl Deref for Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for StagingHandle {
     fn drop(&mut self) {
         let mut usage = self.staging.usage();
         usage.changes -= 1;
@@ -163,9 +162,4 @@ impl Drop for Stage {
 
 fn is_kept(name: &Path) -> bool {
     name.to_str().is_some_and(|name| name.starts_with(KEPT))
-}
-
-/// A name in the staging directory that nobody else has.
-pub(super) fn fresh_name() -> PathBuf {
-    PathBuf::from(format!("{:016x}", RandomState::new().hash_one(0)))
 }

@@ -1,44 +1,41 @@
-//! Makes, moves and removes directories and what is in them.
+//! Creates, moves and removes files and directories.
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use agent_protocol::fault::Kind;
-use cap_std::fs::{Dir, Permissions, PermissionsExt};
+use cap_std::fs::Dir;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
+use super::dirs::{fresh_name, make_movable, remove_tree, remove_tree_counting, rename_with};
 use super::path::{FilePath, invalid};
 use super::seam::{self, Step};
-use super::staging::fresh_name;
 use super::{Change, Workspace, info};
 
-/// What lets the owner of a directory take things out of it.
-const OWNER_ONLY: u32 = 0o700;
-
 impl Workspace {
-    /// Makes a directory and what is missing above it; whether there was none.
+    /// Creates a directory and its missing parents. Returns whether it did not exist.
     pub(crate) fn make_dir(&self, path: &FilePath) -> Result<bool, Kind> {
         let mut made = Vec::new();
         let opened = self.open_dir_making(path.as_path(), &mut made);
         opened.map(|_| !made.is_empty()).map_err(|error| {
             self.remove_made(&made);
             match error.kind() {
-                io::ErrorKind::NotADirectory => Kind::AlreadyThere(path.facts(0)),
+                io::ErrorKind::NotADirectory => Kind::AlreadyThere(path.details(0)),
                 _ => path.fault(&error),
             }
         })
     }
 
-    /// Removes directories that were made for a change that failed, unless somebody has found a use for them.
+    /// Removes directories that were created for a change that failed, unless they are in use.
     pub(super) fn remove_made(&self, made: &[PathBuf]) {
         for dir in made.iter().rev() {
             let _ = self.dir.remove_dir(dir);
         }
     }
 
-    /// Gives what is at `from` the path `to`, whose directories are made where they are missing.
+    /// Moves `from` to `to`, and creates the missing directories of `to`.
     pub(crate) fn rename(
         &self,
         from: &FilePath,
@@ -61,9 +58,10 @@ impl Workspace {
         })
     }
 
-    /// Removes what is at `path`, and with `recursive` all that is beneath; how many files and directories that was.
-    /// From the first moment on nothing of it can be found, and no link is followed. With `if_match` only what has this
-    /// etag; `*` is anything. Such a caller brings the right to change, which is not needed for longer than the decision.
+    /// Removes what is at `path`, with `recursive` including everything beneath. Returns the number of removed files
+    /// and directories. Everything disappears at once, and no link is followed. With `if_match` it removes only a
+    /// file with this etag, or anything if it is `*`. In that case the caller passes the right to change files, which
+    /// is released after the check.
     pub(crate) fn delete(
         &self,
         path: &FilePath,
@@ -76,7 +74,7 @@ impl Workspace {
         }
         let fail = |error: io::Error| match (error.kind(), if_match) {
             (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, Some(_)) => {
-                Kind::ConditionFailed(path.facts(0))
+                Kind::ConditionFailed(path.details(0))
             }
             _ => path.lookup_fault(&error),
         };
@@ -85,7 +83,7 @@ impl Workspace {
         let meta = parent.symlink_metadata(name).map_err(fail)?;
         let is_meant = |wanted: &str| wanted == "*" || (meta.is_file() && wanted == info::etag(&meta));
         if !if_match.is_none_or(is_meant) {
-            return Err(Kind::ConditionFailed(path.facts(0)));
+            return Err(Kind::ConditionFailed(path.details(0)));
         }
         if !meta.is_dir() {
             parent.remove_file(name).map_err(fail)?;
@@ -104,106 +102,23 @@ impl Workspace {
         let gone = fresh_name();
         make_movable(parent, name);
         let Ok(staging) = self.staging.begin() else {
-            // Where the disk is full there may be no place to move it to but its own.
+            // On a full disk the staging directory may not be available. The tree then stays in its own directory.
             parent.rename(name, parent, &gone)?;
-            // What is left of it when this fails has its name again.
-            return clear(parent, gone.clone()).inspect_err(|_| {
+            // On failure the rest gets its name back.
+            return remove_tree(parent, gone.clone()).inspect_err(|_| {
                 drop(rename_with(parent, gone.as_os_str(), parent, name, RenameFlags::NOREPLACE))
             });
         };
         parent.rename(name, &staging, &gone)?;
         let mut removed = 0;
         let cleared =
-            seam::reached(Step::TakenAway).and_then(|()| clear_counting(&staging, gone, &mut removed));
+            seam::reached(Step::TakenAway).and_then(|()| remove_tree_counting(&staging, gone, &mut removed));
         if cleared.is_err() {
-            // Nobody finds it any more, so it is deleted; what it takes is freed later.
-            staging.leave();
+            // It has disappeared, so it counts as deleted. Its space is freed later.
+            staging.mark_leftovers();
         }
         Ok(removed.max(1))
     }
-}
-
-/// renameat2(2) where the kernel has its flags; gVisor has not.
-pub(super) fn rename_with(
-    from: &Dir,
-    from_name: &OsStr,
-    to: &Dir,
-    to_name: &OsStr,
-    flags: RenameFlags,
-) -> io::Result<()> {
-    match rustix::fs::renameat_with(from, from_name, to, to_name, flags) {
-        Err(Errno::INVAL | Errno::NOSYS) if flags.contains(RenameFlags::NOREPLACE) => {
-            // Another caller cannot come in between; a command can, as it can right after.
-            if info::exists(to, Path::new(to_name)) {
-                return Err(Errno::EXIST.into());
-            }
-            from.rename(from_name, to, to_name)
-        }
-        done => Ok(done?),
-    }
-}
-
-/// A directory can only be moved elsewhere by who may write into it, whoever owns it.
-fn make_movable(parent: &Dir, name: &OsStr) {
-    // Where this fails, so does the move.
-    let _ = open_owned(parent, Path::new(name));
-}
-
-/// Opens a directory that must not be a link, and makes it one that its owner can take things out of.
-pub(super) fn open_owned(parent: &Dir, name: &Path) -> io::Result<Dir> {
-    let owner_only = || Permissions::from_mode(OWNER_ONLY);
-    let dir = open_itself(parent, name).or_else(|error| {
-        if error.kind() != io::ErrorKind::PermissionDenied || !parent.symlink_metadata(name)?.is_dir() {
-            return Err(error);
-        }
-        // If it is a link by now, what that means gets another mode; it is the sandbox's own either way.
-        parent.set_permissions(name, owner_only())?;
-        open_itself(parent, name)
-    })?;
-    // A directory of somebody else's is used as it is.
-    let _ = dir.set_permissions(".", owner_only());
-    Ok(dir)
-}
-
-/// Opens a directory that must not be a link.
-pub(super) fn open_itself(parent: &Dir, name: &Path) -> io::Result<Dir> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    Ok(Dir::from_std_file(std::fs::File::from(fd)))
-}
-
-/// Removes the directory `name` of `staging` with all that is beneath; how many files and directories that was. However
-/// deep it is: what is in a directory that is not empty is moved up first, so there is never more than one level.
-pub(super) fn clear(staging: &Dir, name: PathBuf) -> io::Result<u64> {
-    let mut removed = 0;
-    clear_counting(staging, name, &mut removed)?;
-    Ok(removed)
-}
-
-/// As [`clear`]; `removed` also tells how far it came.
-fn clear_counting(staging: &Dir, name: PathBuf, removed: &mut u64) -> io::Result<()> {
-    let mut waiting = vec![name];
-    while let Some(name) = waiting.pop() {
-        let dir = open_owned(staging, &name)?;
-        for entry in dir.entries()? {
-            let entry = entry?;
-            let child = entry.file_name();
-            if !entry.file_type()?.is_dir() {
-                dir.remove_file(&child)?;
-            } else if dir.remove_dir(&child).is_err() {
-                let up = fresh_name();
-                make_movable(&dir, &child);
-                dir.rename(&child, staging, &up)?;
-                waiting.push(up);
-                continue;
-            }
-            *removed += 1;
-        }
-        staging.remove_dir(&name)?;
-        *removed += 1;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -215,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_made_once() {
+    fn a_directory_is_created_once() {
         let fixture = fixture();
         assert!(fixture.workspace.make_dir(&fixture.path("a/b/c")).unwrap());
         assert!(!fixture.workspace.make_dir(&fixture.path("a/b/c/")).unwrap());
@@ -227,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_replaces_only_where_it_may() {
+    fn a_move_replaces_only_if_allowed() {
         let fixture = fixture();
         let dir = fixture.dir.path();
         fs::write(dir.join("one"), b"1").unwrap();
@@ -252,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_takes_links_and_not_what_they_mean() {
+    fn a_delete_removes_links_and_not_their_targets() {
         let fixture = fixture();
         let dir = fixture.dir.path();
         let outside = tempfile::tempdir().unwrap();
@@ -269,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_reaches_any_depth_and_what_nobody_may_write_into() {
+    fn a_delete_removes_any_depth_and_read_only_directories() {
         let Fixture { dir, workspace } = fixture();
         let deep: PathBuf = std::iter::repeat_n("d", 1500).collect();
         fs::create_dir_all(dir.path().join(&deep)).unwrap();
@@ -282,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conditional_delete_goes_by_the_etag() {
+    fn a_conditional_delete_checks_the_etag() {
         let fixture = fixture();
         fs::write(fixture.dir.path().join("file"), b"1").unwrap();
         fs::create_dir(fixture.dir.path().join("dir")).unwrap();
@@ -302,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_whole_is_not_made() {
+    fn a_directory_is_created_completely_or_not_at_all() {
         let fixture = fixture();
         for step in 0..3 {
             let mut left = step;
@@ -317,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_out_of_the_workspace_is_deleted() {
+    fn a_tree_that_has_left_the_workspace_is_deleted() {
         let fixture = fixture();
         fs::create_dir_all(fixture.dir.path().join("tree/sub")).unwrap();
         let failing = seam::on(|_| Err(io::ErrorKind::Other.into()));
@@ -325,6 +240,6 @@ mod tests {
         drop(failing);
         assert!(!fixture.dir.path().join("tree").exists());
         let staging = fixture.dir.path().join(".sandbox-staging");
-        assert_eq!(fs::read_dir(staging).unwrap().count(), 0, "it is not freed");
+        assert_eq!(fs::read_dir(staging).unwrap().count(), 0, "the space is freed");
     }
 }

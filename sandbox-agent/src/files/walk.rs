@@ -1,9 +1,8 @@
-//! Goes through directories, in the order of their names, without following links.
+//! Walks through directories in the order of their names, without following links.
 //!
-//! Whoever walks decides which directory is entered. Each is opened from the one above it and must not be a link, so
-//! a tree that changes meanwhile cannot lead the walk astray. Depth and names are bounded, because a tree may be made
-//! to be walked for ever; what was left out is told.
-
+//! The caller decides which directory is entered. Each is opened from its parent and must not be a link, so changes
+//! in the tree cannot lead the walk elsewhere. Depth and number of names are limited, because a tree may be built to
+//! make the walk endless. The walk reports whether it skipped anything.
 use std::collections::BinaryHeap;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,18 +11,18 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 
-use super::tree::open_itself;
+use super::dirs::open_no_follow;
 use crate::limits::{MAX_WALK_BYTES, MAX_WALK_DEPTH};
 
-/// A walk under way.
+/// A walk through a tree.
 #[derive(Debug)]
 pub(super) struct Walk {
     levels: Vec<Level>,
-    /// Names of one directory that are kept, the first ones.
+    /// Maximum number of names that are kept of one directory, the first ones.
     keep: usize,
-    /// Where an earlier walk ended, so that this one goes on behind.
+    /// The end of an earlier walk. This one continues after it.
     after: Option<PathBuf>,
-    /// Of the names of all levels, in bytes.
+    /// Size of the names of all levels in bytes.
     held: usize,
     max_bytes: usize,
     cut: bool,
@@ -36,7 +35,7 @@ struct Level {
     path: PathBuf,
     names: std::vec::IntoIter<Name>,
     held: usize,
-    /// There are more, and they were not kept.
+    /// There are more names, and they were not kept.
     is_cut: bool,
 }
 
@@ -52,32 +51,32 @@ impl Name {
     }
 }
 
-/// Something in a directory.
+/// An entry of a directory.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The directory it is in.
+    /// The directory that contains it.
     pub(super) dir: Arc<Dir>,
     pub(super) name: OsString,
-    /// From the workspace.
+    /// Relative to the workspace.
     pub(super) path: PathBuf,
-    /// A directory when its name was read.
+    /// It was a directory when its name was read.
     pub(super) is_dir: bool,
-    /// 1 in the directory the walk began in.
+    /// 1 for an entry of the first directory.
     pub(super) depth: usize,
-    /// An earlier walk has been here, and perhaps not through what is beneath.
+    /// An earlier walk has returned this entry, but perhaps not everything beneath it.
     pub(super) seen: bool,
 }
 
 impl Walk {
-    /// Goes through a tree that was bounded when it was made.
+    /// Creates a walk through a tree whose size was limited when it was created.
     pub(super) fn whole(dir: Dir) -> io::Result<Self> {
-        let mut walk = Self { keep: usize::MAX, max_bytes: usize::MAX, ..Self::nowhere() };
+        let mut walk = Self { keep: usize::MAX, max_bytes: usize::MAX, ..Self::empty() };
         walk.open_level(dir, PathBuf::new())?;
         Ok(walk)
     }
 
-    /// One that is over before it begins.
-    pub(super) fn nowhere() -> Self {
+    /// Creates an empty walk.
+    pub(super) fn empty() -> Self {
         Self {
             levels: Vec::new(),
             keep: 0,
@@ -89,31 +88,31 @@ impl Walk {
         }
     }
 
-    /// Begins in `dir`, which is at `path`.
+    /// Creates a walk that starts in `dir`, which is at `path`.
     pub(super) fn new(dir: Dir, path: PathBuf, keep: usize, after: Option<PathBuf>) -> io::Result<Self> {
-        let mut walk = Self { keep, after, ..Self::nowhere() };
+        let mut walk = Self { keep, after, ..Self::empty() };
         walk.open_level(dir, path)?;
         Ok(walk)
     }
 
-    /// Whether something was left out because there was too much of it.
+    /// Whether anything was skipped because of a limit.
     pub(super) fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Whether it ended where there was more.
+    /// Whether the walk ended before the end of the tree.
     pub(super) fn is_cut_short(&self) -> bool {
         self.ended_early
     }
 
-    /// The next entry; those beneath a directory follow it if it is entered.
+    /// Returns the next entry. If a directory is entered, the entries beneath it follow.
     pub(super) fn next(&mut self) -> Option<Entry> {
         loop {
             let depth = self.levels.len();
             let level = self.levels.last_mut()?;
             let Some(Name { name, is_dir }) = level.names.next() else {
                 if level.is_cut {
-                    // What comes after it would seem to come after all of it.
+                    // Later entries would wrongly appear to follow all of its names.
                     self.levels.clear();
                     self.ended_early = true;
                     return None;
@@ -128,18 +127,18 @@ impl Walk {
         }
     }
 
-    /// Goes on beneath `entry`, the one that came last. What is gone by now, or may not be read, is as good as empty.
+    /// Enters `entry`, the last one returned. A directory that is gone or not readable counts as empty.
     pub(super) fn enter(&mut self, entry: &Entry) {
         let _ = self.try_enter(entry);
     }
 
-    /// The same for whom it matters that something was not read.
+    /// Like [`Walk::enter`], but returns the error.
     pub(super) fn try_enter(&mut self, entry: &Entry) -> io::Result<()> {
         if self.levels.len() >= MAX_WALK_DEPTH {
             self.cut = true;
             return Ok(());
         }
-        let dir = open_itself(&entry.dir, Path::new(&entry.name))?;
+        let dir = open_no_follow(&entry.dir, Path::new(&entry.name))?;
         self.open_level(dir, entry.path.clone())
     }
 
@@ -154,7 +153,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The first names that do not come before `from`, without holding all of them.
+    /// Returns the first names that are not before `from`, without keeping all of them in memory.
     fn first_names(&mut self, dir: &Dir, from: Option<&OsStr>) -> io::Result<(Vec<Name>, bool)> {
         let mut first = BinaryHeap::new();
         let (mut bytes, mut is_cut) = (0, false);
@@ -165,7 +164,7 @@ impl Walk {
                 continue;
             }
             let is_dir = match entry.file_type() {
-                // One that is gone by now is not there.
+                // An entry that was removed meanwhile is skipped.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 kind => kind.is_ok_and(|kind| kind.is_dir()),
             };
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_keeps_no_more_names_than_its_memory_holds() {
+    fn the_memory_of_a_walk_is_limited() {
         let root = fixture().dir;
         let name = "n".repeat(240);
         let levels = ["!", "!/!"];
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_can_go_on_from_any_place() {
+    fn a_walk_can_continue_after_any_entry() {
         let root = fixture().dir;
         for file in ["a-b", "a/1", "a/2/x", "a/3", "b"] {
             let path = root.path().join(file);

@@ -1,9 +1,9 @@
-//! Tells of changes beneath a directory, by inotify(7).
+//! Reports changes beneath a directory, with inotify(7).
 //!
-//! A directory is watched through the descriptor it was opened by, so a watch cannot be led elsewhere. Names of one
-//! watch are told in the order of what happened; between the making of a directory and the watch on it there is a
-//! moment, and what was made in it then is told as created when the watch is there. Whatever cannot be told (too many
-//! directories, too many changes, a caller that does not read) is told as an overflow: look again.
+//! A directory is watched through the descriptor by which it was opened, so a watch cannot be led elsewhere. The
+//! changes of one watch are reported in the order in which they happened. Files may be created in a new directory
+//! before its watch exists. They are reported as created once it does. What cannot be reported (too many directories,
+//! too many changes, a caller that does not read) becomes an overflow: the caller must list the directory again.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -26,30 +26,26 @@ use super::path::{FilePath, to_bytes};
 use super::walk::Walk;
 use crate::limits::{MAX_WALK_NAMES, MAX_WATCH_EVENTS, MAX_WATCHED_DIRS};
 
-/// Room for the events of one read; one is at most 272 bytes.
+/// Size of the buffer for one read. An event has at most 272 bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// A watch under way. Dropping it ends it.
+/// A running watch. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct Watching {
+pub(crate) struct Watcher {
     workspace: Arc<Workspace>,
     fd: AsyncFd<OwnedFd>,
     dirs: HashMap<i32, PathBuf>,
     recursive: bool,
     root: i32,
-    /// Of a file, its name in the directory that is watched.
+    /// If a single file is watched, its name in the watched directory.
     only: Option<PathBuf>,
     moved: Option<(u32, PathBuf)>,
     is_over: bool,
 }
 
 impl Workspace {
-    /// Begins to watch what is at `path`. From the answer on nothing is missed.
-    pub(crate) fn watch(
-        self: &Arc<Self>,
-        path: &FilePath,
-        recursive: bool,
-    ) -> Result<(Watching, bool), Kind> {
+    /// Starts to watch `path`. Every change after the result is reported.
+    pub(crate) fn watch(self: &Arc<Self>, path: &FilePath, recursive: bool) -> Result<(Watcher, bool), Kind> {
         let fail = |error: io::Error| path.lookup_fault(&error);
         let (dir, at, only) = match self.open_dir(path.as_path()) {
             Ok(dir) => (dir, path.relative.clone(), None),
@@ -62,10 +58,10 @@ impl Workspace {
         };
         let recursive = recursive && only.is_none();
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
-            .map_err(|errno| too_many(errno, path))?;
-        let mut watching = Watching {
+            .map_err(|errno| watch_error(errno, path))?;
+        let mut watching = Watcher {
             workspace: Arc::clone(self),
-            fd: registered(fd).map_err(fail)?,
+            fd: register(fd).map_err(fail)?,
             dirs: HashMap::new(),
             recursive,
             root: 0,
@@ -73,24 +69,21 @@ impl Workspace {
             moved: None,
             is_over: false,
         };
-        watching.root = watching.add(&dir, at.clone()).map_err(|errno| too_many(errno, path))?;
+        watching.root = watching.add(&dir, at.clone()).map_err(|errno| watch_error(errno, path))?;
         let is_complete = !recursive || watching.add_beneath(dir, at, &mut Vec::new());
         Ok((watching, is_complete))
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "tokio leaves it to the caller that a descriptor stays open while it is registered"
-)]
-fn registered(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: the descriptor is owned by what is returned, which deregisters it before it is closed, and nobody can
-    // take it out or close it before.
+#[expect(unsafe_code, reason = "tokio requires the caller to keep a descriptor open while it is register")]
+fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the returned value owns the descriptor and deregisters it before it closes it. Nothing else can take it
+    // out or close it earlier.
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
-/// The kernel bounds watches of all of a user's processes together.
-fn too_many(errno: Errno, path: &FilePath) -> Kind {
+/// Maps an error of adding a watch. The kernel limits the watches of all of a user's processes together.
+fn watch_error(errno: Errno, path: &FilePath) -> Kind {
     match errno {
         Errno::MFILE | Errno::NFILE | Errno::NOSPC => {
             Kind::LimitReached(v1::LimitReached { limit: "inotify watches".into(), value: 0 })
@@ -99,12 +92,12 @@ fn too_many(errno: Errno, path: &FilePath) -> Kind {
     }
 }
 
-impl Watching {
-    /// The next changes, as soon as there are any; none after the last.
+impl Watcher {
+    /// Waits for changes and returns them, or `None` after the last.
     pub(crate) async fn next(&mut self) -> Option<Vec<v1::WatchEvent>> {
         while !self.is_over {
             let mut ready = self.fd.readable().await.ok()?;
-            let (seen, is_all) = self.take();
+            let (seen, is_all) = self.read_pending();
             if is_all {
                 ready.clear_ready();
             }
@@ -123,13 +116,13 @@ impl Watching {
             if events.len() >= MAX_WATCH_EVENTS {
                 *events = vec![event(Change::Overflow, Path::new(""))];
             }
-            self.tell(seen, events);
+            self.report(seen, events);
         }
-        self.settle(events);
+        self.report_moved_away(events);
     }
 
-    /// What the kernel has for us now, and whether that is all of it.
-    fn take(&self) -> (Vec<Seen>, bool) {
+    /// Reads the pending events of the kernel. Returns whether there are no more.
+    fn read_pending(&self) -> (Vec<Seen>, bool) {
         let mut buffer = vec![MaybeUninit::uninit(); READ_BYTES];
         let mut reader = Reader::new(self.fd.get_ref(), &mut buffer);
         let mut seen = Vec::new();
@@ -143,14 +136,14 @@ impl Watching {
                 }),
                 Err(_) => return (seen, true),
             }
-            // Whoever makes changes faster than they are read would keep us here for ever.
+            // A process that makes changes faster than they are read must not keep this loop running.
             if reader.is_buffer_empty() && seen.len() >= MAX_WATCH_EVENTS {
                 return (seen, false);
             }
         }
     }
 
-    fn tell(&mut self, seen: Seen, events: &mut Vec<v1::WatchEvent>) {
+    fn report(&mut self, seen: Seen, events: &mut Vec<v1::WatchEvent>) {
         if seen.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
             events.push(event(Change::Overflow, Path::new("")));
             return;
@@ -159,15 +152,15 @@ impl Watching {
             self.dirs.remove(&seen.watch);
             if seen.watch == self.root {
                 self.is_over = true;
-                self.settle(events);
+                self.report_moved_away(events);
                 events.push(event(Change::Gone, Path::new("")));
             }
             return;
         }
         if seen.flags.contains(ReadFlags::MOVE_SELF) && seen.watch == self.root {
-            // It has another path now, and nobody can say which.
+            // It has another path now, which is unknown.
             self.is_over = true;
-            self.settle(events);
+            self.report_moved_away(events);
             events.push(event(Change::Gone, Path::new("")));
             return;
         }
@@ -179,42 +172,42 @@ impl Watching {
         let is_dir = seen.flags.contains(ReadFlags::ISDIR);
         if seen.flags.contains(ReadFlags::MOVED_TO) {
             let from = self.moved.take_if(|(cookie, _)| *cookie == seen.cookie).map(|(_, from)| from);
-            self.settle(events);
+            self.report_moved_away(events);
             match from {
                 Some(from) => {
                     let moved = v1::WatchEvent { from: to_bytes(&from), ..event(Change::Moved, &path) };
                     events.push(moved);
                     self.rename(&from, &path);
                 }
-                None => self.tell_created(path, is_dir, events),
+                None => self.report_created(path, is_dir, events),
             }
             return;
         }
-        self.settle(events);
+        self.report_moved_away(events);
         if seen.flags.contains(ReadFlags::MOVED_FROM) {
             self.moved = Some((seen.cookie, path));
         } else if seen.flags.contains(ReadFlags::CREATE) {
-            self.tell_created(path, is_dir, events);
+            self.report_created(path, is_dir, events);
         } else if seen.flags.contains(ReadFlags::DELETE) {
             events.push(event(Change::Deleted, &path));
         } else if seen.flags.intersects(ReadFlags::MODIFY | ReadFlags::ATTRIB | ReadFlags::CLOSE_WRITE) {
             let modified = event(Change::Modified, &path);
-            // A file that is written to is told of once in a while, not once a write.
+            // Repeated writes to a file become one event.
             if events.last() != Some(&modified) {
                 events.push(modified);
             }
         }
     }
 
-    /// What was moved away and came to no place we watch is gone, as far as we can tell.
-    fn settle(&mut self, events: &mut Vec<v1::WatchEvent>) {
+    /// Reports entries as gone that were moved to a directory that is not watched.
+    fn report_moved_away(&mut self, events: &mut Vec<v1::WatchEvent>) {
         if let Some((_, from)) = self.moved.take() {
             events.push(event(Change::Deleted, &from));
-            self.forget(&from);
+            self.unwatch(&from);
         }
     }
 
-    fn tell_created(&mut self, path: PathBuf, is_dir: bool, events: &mut Vec<v1::WatchEvent>) {
+    fn report_created(&mut self, path: PathBuf, is_dir: bool, events: &mut Vec<v1::WatchEvent>) {
         events.push(event(Change::Created, &path));
         if !is_dir || !self.recursive {
             return;
@@ -244,16 +237,16 @@ impl Watching {
         Ok(watch)
     }
 
-    /// Watches all directories beneath, and tells what is in them already; whether that were all.
+    /// Watches all directories beneath, and reports their existing contents. Returns whether all were watched.
     fn add_beneath(&mut self, dir: Dir, path: PathBuf, events: &mut Vec<v1::WatchEvent>) -> bool {
-        let tells = !events.is_empty();
+        let report = !events.is_empty();
         let Ok(mut walk) = Walk::new(dir, path, MAX_WALK_NAMES, None) else { return false };
         while let Some(entry) = walk.next() {
-            if tells && events.len() < MAX_WATCH_EVENTS {
+            if report && events.len() < MAX_WATCH_EVENTS {
                 events.push(event(Change::Created, &entry.path));
             }
             if entry.is_dir {
-                let opened = super::tree::open_itself(&entry.dir, Path::new(&entry.name));
+                let opened = super::dirs::open_no_follow(&entry.dir, Path::new(&entry.name));
                 if opened.is_ok_and(|dir| self.add(&dir, entry.path.clone()).is_err()) {
                     return false;
                 }
@@ -263,7 +256,7 @@ impl Watching {
         !walk.is_cut() && events.len() < MAX_WATCH_EVENTS
     }
 
-    /// A directory has another path now, and so has what is beneath.
+    /// Changes the path of a directory, and of everything beneath it.
     fn rename(&mut self, from: &Path, to: &Path) {
         for path in self.dirs.values_mut() {
             if let Ok(rest) = path.strip_prefix(from) {
@@ -272,12 +265,12 @@ impl Watching {
         }
     }
 
-    /// What was moved out of sight is watched no more.
-    fn forget(&mut self, gone: &Path) {
+    /// Removes the watches of a directory that was moved away.
+    fn unwatch(&mut self, gone: &Path) {
         let watches = self.dirs.iter().filter(|(_, path)| path.starts_with(gone)).map(|(watch, _)| *watch);
         for watch in watches.collect::<Vec<_>>() {
             self.dirs.remove(&watch);
-            // One that the kernel has ended by itself is what we want.
+            // The kernel may have removed the watch already.
             let _ = inotify::remove_watch(self.fd.get_ref(), watch);
         }
     }
@@ -304,7 +297,7 @@ mod tests {
     use super::super::tests::{Fixture, fixture};
     use super::*;
 
-    async fn told(watching: &mut Watching, until: (Change, &str)) -> Vec<(Change, String)> {
+    async fn collect(watching: &mut Watcher, until: (Change, &str)) -> Vec<(Change, String)> {
         let mut all = Vec::new();
         while !all.contains(&(until.0, until.1.to_owned())) {
             let events = timeout(Duration::from_secs(5), watching.next()).await;
@@ -316,43 +309,43 @@ mod tests {
         all
     }
 
-    fn watch(fixture: &Fixture, path: &str, recursive: bool) -> Watching {
+    fn watch(fixture: &Fixture, path: &str, recursive: bool) -> Watcher {
         let (watching, is_complete) = fixture.workspace.watch(&fixture.path(path), recursive).unwrap();
         assert!(is_complete);
         watching
     }
 
     #[tokio::test]
-    async fn what_is_made_in_a_directory_that_was_just_made_is_told() {
+    async fn files_in_a_new_directory_are_reported() {
         let fixture = fixture();
         let mut watching = watch(&fixture, "", true);
         fs::create_dir_all(fixture.dir.path().join("a/b/c")).unwrap();
         fs::write(fixture.dir.path().join("a/b/c/file"), b"1").unwrap();
-        told(&mut watching, (Change::Created, "a/b/c/file")).await;
+        collect(&mut watching, (Change::Created, "a/b/c/file")).await;
         fs::rename(fixture.dir.path().join("a"), fixture.dir.path().join("z")).unwrap();
         fs::remove_file(fixture.dir.path().join("z/b/c/file")).unwrap();
-        let all = told(&mut watching, (Change::Deleted, "z/b/c/file")).await;
+        let all = collect(&mut watching, (Change::Deleted, "z/b/c/file")).await;
         assert!(all.contains(&(Change::Moved, "z".into())), "{all:?}");
     }
 
     #[tokio::test]
-    async fn a_file_can_be_watched_alone() {
+    async fn a_single_file_can_be_watched() {
         let fixture = fixture();
         fs::write(fixture.dir.path().join("file"), b"1").unwrap();
         let mut watching = watch(&fixture, "file", false);
         fs::write(fixture.dir.path().join("other"), b"1").unwrap();
         fs::write(fixture.dir.path().join("file"), b"2").unwrap();
-        let all = told(&mut watching, (Change::Modified, "file")).await;
+        let all = collect(&mut watching, (Change::Modified, "file")).await;
         assert!(all.iter().all(|(_, path)| path == "file"), "{all:?}");
     }
 
     #[tokio::test]
-    async fn the_end_of_what_is_watched_is_told() {
+    async fn the_removal_of_the_watched_directory_is_reported() {
         let fixture = fixture();
         fs::create_dir(fixture.dir.path().join("dir")).unwrap();
         let mut watching = watch(&fixture, "dir", true);
         fs::remove_dir(fixture.dir.path().join("dir")).unwrap();
-        told(&mut watching, (Change::Gone, "")).await;
+        collect(&mut watching, (Change::Gone, "")).await;
         assert!(watching.next().await.is_none());
     }
 }

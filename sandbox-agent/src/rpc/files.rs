@@ -1,8 +1,8 @@
 //! The workspace's files: decode, call, encode.
 //!
-//! Each call of [`crate::files`] runs on a blocking thread, and holds it only while it has something to do: between
-//! two pieces of a file the thread is free for others. What must hold one for longer takes a turn among few; what holds one
-//! while it waits for its caller, among few others.
+//! Each call of [`crate::files`] runs on a blocking thread and holds it only while it works. Between two pieces of a
+//! file the thread is free for other calls. Operations that hold a thread for longer share a small number of permits.
+//! So do operations that hold a thread while they wait for their caller.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::messages::in_messages;
 use super::{Events, Reply, Service, archive};
 use crate::files::Workspace;
 use crate::files::batch::Batch;
 use crate::files::path::invalid;
-use crate::files::search::in_messages;
 use crate::limits::{
     HEAVY_TURN, MAX_HEAVY_CALLS, MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MAX_PACKS, MAX_READS, MAX_UNPACKS,
     MAX_WATCHES, MESSAGE_BYTES,
 };
 
-/// The workspace and who may do what is heavy in it.
+/// The workspace, and the permits for expensive operations.
 #[derive(Debug, Clone)]
 pub(crate) struct FileService {
     workspace: Arc<Workspace>,
@@ -54,24 +54,24 @@ impl FileService {
         self.workspace.disk_used_bytes().unwrap_or(0)
     }
 
-    /// Does something with the workspace on a blocking thread.
-    async fn act<T: Send + 'static>(
+    /// Runs an operation on the workspace on a blocking thread.
+    async fn run<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Arc<Workspace>) -> Result<T, Kind> + Send + 'static,
+        run: impl FnOnce(&Arc<Workspace>) -> Result<T, Kind> + Send + 'static,
     ) -> Result<T, Status> {
         let workspace = Arc::clone(&self.workspace);
-        blocking(move || act(&workspace)).await
+        blocking(move || run(&workspace)).await
     }
 
-    async fn turn(&self) -> Result<OwnedSemaphorePermit, Status> {
-        place(&self.heavy, "edits and searches at once", MAX_HEAVY_CALLS).await
+    async fn heavy_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
+        acquire(&self.heavy, "edits and searches at once", MAX_HEAVY_CALLS).await
     }
 }
 
-/// One of `max` places, if one is free soon.
-async fn place(of: &Arc<Semaphore>, limit: &str, max: usize) -> Result<OwnedSemaphorePermit, Status> {
+/// Acquires one of `max` permits. Fails if none is released in time.
+async fn acquire(of: &Arc<Semaphore>, limit: &str, max: usize) -> Result<OwnedSemaphorePermit, Status> {
     match timeout(HEAVY_TURN, Arc::clone(of).acquire_owned()).await {
-        Ok(Ok(place)) => Ok(place),
+        Ok(Ok(permit)) => Ok(permit),
         Ok(Err(_)) | Err(_) => Err(limit_reached(limit, max)),
     }
 }
@@ -91,7 +91,7 @@ impl Files for Service {
         let mut batch = Batch::new(Arc::clone(&self.files.workspace));
         let mut part = next_part(&mut parts).await?;
         while !part.end {
-            // The next part is received while this one is written, and a refusal does not wait for it.
+            // The next part is received while this one is written. An error is returned without waiting for it.
             let mut adding = Box::pin(blocking(move || batch.add(part).map(|()| batch)));
             let next = tokio::select! {
                 biased;
@@ -103,7 +103,7 @@ impl Files for Service {
                 Err(added) => (added, next_part(&mut parts).await?),
             };
         }
-        // The last part and the end of it all take one turn of a thread.
+        // Adding the last part and finishing run on one blocking thread.
         let change = self.files.workspace.change().await;
         let reply = blocking(move || batch.add(part).and_then(|()| batch.commit(&change))).await?;
         Ok(Response::new(reply))
@@ -111,7 +111,7 @@ impl Files for Service {
 
     async fn read(&self, request: Request<v1::ReadFileRequest>) -> Reply<Self::ReadStream> {
         let v1::ReadFileRequest { path, max_bytes, range } = request.into_inner();
-        let opened = self.files.act(move |workspace| {
+        let opened = self.files.run(move |workspace| {
             let mut reading = workspace.read(workspace.path(&path)?, max_bytes, range)?;
             Ok((reading.next()?, reading))
         });
@@ -119,20 +119,20 @@ impl Files for Service {
         if reading.is_over() {
             return Ok(Response::new(stream::iter(first.map(Ok)).boxed()));
         }
-        let held = place(&self.files.reads, "large files read at once", MAX_READS).await?;
-        Ok(Response::new(pieces(first, (reading, held), |(reading, _)| reading.next())))
+        let permit = acquire(&self.files.reads, "large files read at once", MAX_READS).await?;
+        Ok(Response::new(pieces(first, (reading, permit), |(reading, _)| reading.next())))
     }
 
     async fn stat(&self, request: Request<v1::PathRef>) -> Reply<v1::FileInfo> {
         let path = request.into_inner().path;
-        Ok(Response::new(self.files.act(move |workspace| workspace.stat(&workspace.path(&path)?)).await?))
+        Ok(Response::new(self.files.run(move |workspace| workspace.stat(&workspace.path(&path)?)).await?))
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> Reply<Self::ListStream> {
         let v1::ListRequest { path, depth, limit, after } = request.into_inner();
-        let listed = self.files.act(move |workspace| {
-            let depth = within("depth", depth, MAX_LIST_DEPTH)?;
-            let limit = within("limit", limit, MAX_LIST_ENTRIES)?;
+        let listed = self.files.run(move |workspace| {
+            let depth = in_range("depth", depth, MAX_LIST_DEPTH)?;
+            let limit = in_range("limit", limit, MAX_LIST_ENTRIES)?;
             let after = (!after.is_empty()).then(|| workspace.path(&after)).transpose()?;
             workspace.list(&workspace.path(&path)?, depth, limit, after.map(|after| after.relative))
         });
@@ -141,14 +141,14 @@ impl Files for Service {
 
     async fn make_dir(&self, request: Request<v1::PathRef>) -> Reply<v1::MakeDirReply> {
         let path = request.into_inner().path;
-        let created = self.files.act(move |workspace| workspace.make_dir(&workspace.path(&path)?)).await?;
+        let created = self.files.run(move |workspace| workspace.make_dir(&workspace.path(&path)?)).await?;
         Ok(Response::new(v1::MakeDirReply { created }))
     }
 
     async fn r#move(&self, request: Request<v1::MoveRequest>) -> Reply<v1::MoveReply> {
         let v1::MoveRequest { from, to, overwrite } = request.into_inner();
         let change = self.files.workspace.change().await;
-        let moved = self.files.act(move |workspace| {
+        let moved = self.files.run(move |workspace| {
             workspace.rename(&workspace.path(&from)?, &workspace.path(&to)?, overwrite, &change)
         });
         moved.await?;
@@ -161,7 +161,7 @@ impl Files for Service {
             Some(_) => Some(self.files.workspace.change().await),
             None => None,
         };
-        let removed = self.files.act(move |workspace| {
+        let removed = self.files.run(move |workspace| {
             workspace.delete(&workspace.path(&path)?, recursive, if_match.as_deref(), change)
         });
         let removed = removed.await?;
@@ -170,10 +170,10 @@ impl Files for Service {
 
     async fn edit(&self, request: Request<v1::EditRequest>) -> Reply<Self::EditStream> {
         let v1::EditRequest { path, edits } = request.into_inner();
-        let turn = self.files.turn().await?;
+        let heavy_permit = self.files.heavy_permit().await?;
         let change = self.files.workspace.change().await;
-        let edited = self.files.act(move |workspace| {
-            let _turn = turn;
+        let edited = self.files.run(move |workspace| {
+            let _permit = heavy_permit;
             workspace.edit(&workspace.path(&path)?, &edits, &change)
         });
         let mut reply = edited.await?;
@@ -188,42 +188,42 @@ impl Files for Service {
 
     async fn pack(&self, request: Request<v1::PackRequest>) -> Reply<Self::PackStream> {
         let request = request.into_inner();
-        let held = place(&self.files.packs, "archives packed at once", MAX_PACKS).await?;
-        let opened = self.files.act(move |workspace| {
+        let permit = acquire(&self.files.packs, "archives packed at once", MAX_PACKS).await?;
+        let opened = self.files.run(move |workspace| {
             let mut packing = workspace.pack(&workspace.path(&request.path)?, request.compression())?;
             Ok((packing.next()?.map(chunk), packing))
         });
         let (first, packing) = opened.await?;
-        Ok(Response::new(pieces(first, (packing, held), |(packing, _)| Ok(packing.next()?.map(chunk)))))
+        Ok(Response::new(pieces(first, (packing, permit), |(packing, _)| Ok(packing.next()?.map(chunk)))))
     }
 
     async fn unpack(&self, request: Request<Streaming<v1::UnpackPart>>) -> Reply<v1::UnpackReply> {
         let mut parts = request.into_inner();
         let first = archive::next_part(&mut parts).await?;
-        let held = place(&self.files.unpacks, "archives unpacked at once", MAX_UNPACKS).await?;
-        let (sending, received) = archive::channel();
+        let permit = acquire(&self.files.unpacks, "archives unpacked at once", MAX_UNPACKS).await?;
+        let (sender, received) = archive::channel();
         let path = first.path.clone();
-        let unpacked = self.files.act(move |workspace| {
-            // Kept by the thread: it may have a merge to end after its caller has left.
-            let _held = held;
+        let unpacked = self.files.run(move |workspace| {
+            // Held by the thread, because it may have a merge to finish after its caller has left.
+            let _permit = permit;
             workspace.unpack(&workspace.path(&path)?, received)
         });
-        let (sent, unpacked): (Result<(), Status>, _) = tokio::join!(sending.all(first, parts), unpacked);
+        let (sent, unpacked): (Result<(), Status>, _) = tokio::join!(sender.send_all(first, parts), unpacked);
         Ok(Response::new(unpacked.map_err(|status| sent.err().unwrap_or(status))?))
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Reply<Self::WatchStream> {
         let v1::WatchRequest { path, recursive } = request.into_inner();
-        let place = Arc::clone(&self.files.watches).try_acquire_owned();
-        let place = place.map_err(|_| limit_reached("watches at once", MAX_WATCHES))?;
-        let begun = self.files.act(move |workspace| workspace.watch(&workspace.path(&path)?, recursive));
+        let permit = Arc::clone(&self.files.watches).try_acquire_owned();
+        let permit = permit.map_err(|_| limit_reached("watches at once", MAX_WATCHES))?;
+        let begun = self.files.run(move |workspace| workspace.watch(&workspace.path(&path)?, recursive));
         let (watching, is_complete) = begun.await?;
         let change = |change: Change| v1::WatchEvent { change: change.into(), ..v1::WatchEvent::default() };
         let mut first = vec![change(Change::Ready)];
         first.extend((!is_complete).then(|| change(Change::Overflow)));
-        let rest = stream::unfold((watching, place), |(mut watching, place)| async move {
+        let rest = stream::unfold((watching, permit), |(mut watching, permit)| async move {
             let events = watching.next().await?;
-            Some((events, (watching, place)))
+            Some((events, (watching, permit)))
         });
         let messages = stream::iter([first]).chain(rest).flat_map(|events| {
             stream::iter(in_messages(events, |event: &v1::WatchEvent| {
@@ -235,9 +235,9 @@ impl Files for Service {
 
     async fn grep(&self, request: Request<v1::GrepRequest>) -> Reply<Self::GrepStream> {
         let request = request.into_inner();
-        let turn = self.files.turn().await?;
-        let found = self.files.act(move |workspace| {
-            let _turn = turn;
+        let heavy_permit = self.files.heavy_permit().await?;
+        let found = self.files.run(move |workspace| {
+            let _permit = heavy_permit;
             workspace.grep(&workspace.path(&request.path)?, &request)
         });
         let found = found.await?;
@@ -250,9 +250,9 @@ impl Files for Service {
 
     async fn glob(&self, request: Request<v1::GlobRequest>) -> Reply<Self::GlobStream> {
         let request = request.into_inner();
-        let turn = self.files.turn().await?;
-        let found = self.files.act(move |workspace| {
-            let _turn = turn;
+        let heavy_permit = self.files.heavy_permit().await?;
+        let found = self.files.run(move |workspace| {
+            let _permit = heavy_permit;
             workspace.glob(&workspace.path(&request.path)?, &request)
         });
         let found = found.await?;
@@ -265,23 +265,23 @@ impl Files for Service {
     }
 }
 
-/// The next of a write's parts; until the one that says it is the last there must be one.
+/// Returns the next part of a write. It is an error if the stream ends before the last part.
 async fn next_part(parts: &mut Streaming<v1::FilePart>) -> Result<v1::FilePart, Status> {
     parts.try_next().await?.ok_or_else(|| to_status(cut_off("files")))
 }
 
 async fn blocking<T: Send + 'static>(
-    act: impl FnOnce() -> Result<T, Kind> + Send + 'static,
+    run: impl FnOnce() -> Result<T, Kind> + Send + 'static,
 ) -> Result<T, Status> {
-    finished(spawn_blocking(act)).await
+    join(spawn_blocking(run)).await
 }
 
-async fn finished<T>(task: JoinHandle<Result<T, Kind>>) -> Result<T, Status> {
-    // Not its own words: those of a panic may be as long as a path.
+async fn join<T>(task: JoinHandle<Result<T, Kind>>) -> Result<T, Status> {
+    // The panic's message is not passed on, because it may contain a path.
     task.await.map_err(|_| Status::internal("a task of the agent failed"))?.map_err(to_status)
 }
 
-/// What `next` brings of `source`, one piece at a time, after the first.
+/// Streams `first` and then the items that `next` reads from `source`.
 fn pieces<S: Send + 'static, T: Send + 'static>(
     first: Option<T>,
     source: S,
@@ -297,7 +297,7 @@ fn chunk(data: Bytes) -> v1::FileChunk {
     v1::FileChunk { header: None, data }
 }
 
-fn within(field: &str, value: u32, max: u32) -> Result<usize, Kind> {
+fn in_range(field: &str, value: u32, max: u32) -> Result<usize, Kind> {
     if (1..=max).contains(&value) {
         Ok(value as usize)
     } else {
@@ -305,7 +305,7 @@ fn within(field: &str, value: u32, max: u32) -> Result<usize, Kind> {
     }
 }
 
-/// The sender has not said that it is through.
+/// The error for a stream that ended before its last part.
 fn cut_off(field: &str) -> Kind {
     invalid(field, "ended in the middle")
 }

@@ -1,10 +1,11 @@
 //! The agent's gRPC services: decode, call, encode.
 //!
-//! Here are commands and the agent itself, in [`files`] the workspace, in [`terminals`] the terminals, in [`tunnels`] the
-//! tunnels; [`Services`] hands each call to the one it is for.
+//! This module has the calls about commands and the agent itself. [`files`], [`terminals`] and [`tunnels`] have the
+//! others. [`Services`] routes each call to its service.
 
 mod archive;
 mod files;
+mod messages;
 mod services;
 mod stdin;
 mod terminals;
@@ -24,24 +25,24 @@ use tonic::{Request, Response, Status, Streaming};
 pub(crate) use files::FileService;
 pub(crate) use services::Services;
 
-use crate::commands::{Commands, Opening, StartedCommand};
-use crate::follow::{Reader, replay};
-use crate::kept::Known;
-use crate::ladder;
+use crate::commands::{Commands, OutputMode, StartedCommand};
+use crate::follow::{Reader, without_output};
+use crate::registry::Known;
 use crate::terminals::Terminals;
+use crate::termination;
 use crate::tunnels::Tunnels;
 
 type Reply<T> = Result<Response<T>, Status>;
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What sandboxd may ask of this sandbox.
+/// State behind the calls that sandboxd makes.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) commands: Arc<Commands>,
     pub(crate) terminals: Arc<Terminals>,
     pub(crate) files: FileService,
     pub(crate) tunnels: Arc<Tunnels>,
-    /// Woken when sandboxd asks the agent to end.
+    /// Notified when sandboxd requests a shutdown.
     pub(crate) shutdown: Arc<Notify>,
 }
 
@@ -63,7 +64,8 @@ impl Agent for Service {
     }
 
     async fn start(&self, request: Request<v1::StartRequest>) -> Reply<v1::Started> {
-        let started = self.commands.start(request.into_inner(), Opening::Plain).await.map_err(to_status)?;
+        let started =
+            self.commands.start(request.into_inner(), OutputMode::Later).await.map_err(to_status)?;
         Ok(Response::new(match started {
             StartedCommand::Kept { command, .. } => command.started_event(),
             StartedCommand::Remembered(remembered) => remembered.status.started.unwrap_or_default(),
@@ -72,10 +74,10 @@ impl Agent for Service {
 
     async fn run(&self, request: Request<v1::StartRequest>) -> Reply<Self::RunStream> {
         let started =
-            self.commands.start(request.into_inner(), Opening::Streamed).await.map_err(to_status)?;
+            self.commands.start(request.into_inner(), OutputMode::Streamed).await.map_err(to_status)?;
         Ok(Response::new(match started {
-            StartedCommand::Kept { command, place } => Reader::of_run(command, place).events().boxed(),
-            StartedCommand::Remembered(remembered) => replay(remembered.status).boxed(),
+            StartedCommand::Kept { command, position } => Reader::of_run(command, position).events().boxed(),
+            StartedCommand::Remembered(remembered) => without_output(remembered.status).boxed(),
         }))
     }
 
@@ -120,15 +122,17 @@ impl Agent for Service {
         })?;
         let already_ended = command.end_now().is_some();
         let swept = match (already_ended, until_gone) {
-            // Its end is written, but what it left behind can still be ended.
-            (true, true) => ladder::end(command.as_ref(), signal).await == ladder::Gone::Swept,
+            // The end is recorded, but processes that the command left behind can still be ended.
+            (true, true) => {
+                termination::end(command.as_ref(), signal).await == termination::Reach::WholeSandbox
+            }
             (false, true) => {
                 command.request_end(signal);
                 command.ended().await.swept
             }
             (true, false) => false,
             (false, false) => {
-                ladder::signal_members(ladder::Target::owner(command.as_ref()), signal);
+                termination::signal_members(termination::Target::owner(command.as_ref()), signal);
                 false
             }
         };
@@ -145,7 +149,7 @@ impl Agent for Service {
     }
 }
 
-/// The agent's own resident memory, the second number of /proc/self/statm in pages (proc_pid_statm(5)).
+/// Returns the agent's own resident memory: the second number of /proc/self/statm, in pages (proc_pid_statm(5)).
 fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;

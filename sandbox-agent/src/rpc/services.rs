@@ -1,4 +1,4 @@
-//! All of the agent's services behind one door.
+//! Routes each call to one of the agent's services.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -15,7 +15,8 @@ use tonic::body::Body;
 
 use super::Service;
 
-/// A gRPC path is `/<service>/<call>`; what is no service's is answered as an unknown call of the first.
+/// A gRPC path is `/<service>/<call>`. A call of an unknown service gets the "unknown call" response of the first
+/// one.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     agent: AgentServer<Service>,

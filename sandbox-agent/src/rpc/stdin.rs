@@ -8,11 +8,11 @@ use futures::Stream;
 use tonic::{Status, Streaming};
 
 use crate::commands::Commands;
-use crate::stdin::Writer;
+use crate::stdin_writer::Writer;
 
-/// Where a call is.
+/// State of a call.
 enum Call {
-    /// The command is not named yet.
+    /// The first part, which names the command, has not arrived yet.
     Unnamed(Arc<Commands>, Streaming<StdinPart>),
     Writing(Writing),
 }
@@ -20,13 +20,13 @@ enum Call {
 struct Writing {
     writer: Writer,
     parts: Streaming<StdinPart>,
-    /// The one that is being written.
+    /// The part that is being written.
     part: Option<StdinPart>,
-    dealt_with: u64,
+    parts_done: u64,
 }
 
-/// Answers the first part when it is the caller's turn, and then each bit of progress. A caller that goes away takes
-/// the stream with it, and so its turn ends.
+/// Answers the first part when the caller becomes the writer, and then reports progress. If the caller disconnects,
+/// the stream is dropped and another writer may follow.
 pub(super) fn progress(
     commands: Arc<Commands>,
     parts: Streaming<StdinPart>,
@@ -46,11 +46,11 @@ impl Writing {
             return Ok(None);
         };
         let command = commands.get(&first.command_id).map_err(to_status)?;
-        let writer = Writer::take_turn(command).await.map_err(to_status)?;
-        Ok(Some(Self { writer, parts, part: None, dealt_with: 1 }))
+        let writer = Writer::acquire(command).await.map_err(to_status)?;
+        Ok(Some(Self { writer, parts, part: None, parts_done: 1 }))
     }
 
-    /// Writes something of a part; false where there is none any more.
+    /// Writes some of the current part. Returns false at the end of the stream.
     async fn step(&mut self) -> Result<bool, Status> {
         if self.part.is_none() {
             self.part = self.writer.unless_ended(self.parts.message()).await.map_err(to_status)??;
@@ -64,12 +64,12 @@ impl Writing {
                 self.writer.close();
             }
             self.part = None;
-            self.dealt_with += 1;
+            self.parts_done += 1;
         }
         Ok(true)
     }
 
     fn progress(&self) -> StdinProgress {
-        StdinProgress { written_bytes: self.writer.written_bytes(), parts: self.dealt_with }
+        StdinProgress { written_bytes: self.writer.written_bytes(), parts: self.parts_done }
     }
 }

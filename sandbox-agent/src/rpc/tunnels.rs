@@ -10,8 +10,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{Events, Reply, Service};
 use crate::commands::invalid;
-use crate::tunnels::carry::carry;
-use crate::tunnels::desk::NearEnd;
+use crate::tunnels::pending::NearEnd;
+use crate::tunnels::relay::relay;
 
 #[tonic::async_trait]
 impl Tunnels for Service {
@@ -28,12 +28,12 @@ impl Tunnels for Service {
         let Some(Part::Connect(v1::ConnectTo { port })) = first(&mut parts).await? else {
             return Err(to_status(invalid("part", "must be `connect` first".into())));
         };
-        let (socket, place) = self.tunnels.connect(port).await.map_err(to_status)?;
-        Ok(Response::new(carry(socket, Bytes::new(), parts, Some(place)).boxed()))
+        let (socket, permit) = self.tunnels.connect(port).await.map_err(to_status)?;
+        Ok(Response::new(relay(socket, Bytes::new(), parts, Some(permit)).boxed()))
     }
 
     async fn outgoing(&self, _: Request<v1::OutgoingRequest>) -> Reply<Self::OutgoingStream> {
-        Ok(Response::new(self.tunnels.desk.wanted().map(Ok).boxed()))
+        Ok(Response::new(self.tunnels.pending.requests_for_responder().map(Ok).boxed()))
     }
 
     async fn accept(&self, request: Request<Streaming<TunnelPart>>) -> Reply<Self::AcceptStream> {
@@ -43,8 +43,8 @@ impl Tunnels for Service {
         };
         let answer = match self.tunnels.accept(&accept).await.map_err(to_status)? {
             None => futures::stream::empty().boxed(),
-            Some(NearEnd::Client(client, early)) => carry(client, early, parts, None).boxed(),
-            Some(NearEnd::Inner(inner)) => carry(inner, Bytes::new(), parts, None).boxed(),
+            Some(NearEnd::Client(client, early)) => relay(client, early, parts, None).boxed(),
+            Some(NearEnd::Http(socket)) => relay(socket, Bytes::new(), parts, None).boxed(),
         };
         Ok(Response::new(answer))
     }

@@ -1,8 +1,8 @@
-//! What a terminal wrote: the last of it as bytes, all of it as a count.
+//! The output of a terminal: its last bytes, and the total count.
 //!
-//! Offsets count from the terminal's start, so a viewer can say where it was whatever has been dropped since. The
-//! surprise: beside the bytes it keeps places at which a viewer may begin, because the oldest byte that is left is
-//! most often in the middle of something.
+//! Offsets count from the terminal's start, so a viewer can name its position no matter what has been dropped since.
+//! The oldest kept byte is usually in the middle of a line or a sequence. The history therefore also keeps the
+//! offsets at which a viewer may start.
 
 use std::collections::VecDeque;
 
@@ -10,37 +10,37 @@ use bytes::Bytes;
 
 use super::scan::Scanner;
 
-/// Distance of two places to begin at, in bytes, which bounds how many there are.
-const PLACE_EVERY: u64 = 1024;
+/// Minimum distance of two start offsets in bytes. It limits how many there are.
+const START_DISTANCE: u64 = 1024;
 
-/// The bytes kept, and where they stand in the whole.
+/// The kept bytes, and their offsets.
 #[derive(Debug)]
 pub(super) struct History {
     limit: usize,
     bytes: VecDeque<u8>,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     end: u64,
     scanner: Scanner,
-    /// Offset behind the last whole sequence.
-    whole: u64,
-    /// Offsets of beginnings of lines, where nothing is under way.
-    places: VecDeque<u64>,
+    /// Offset after the last complete sequence.
+    complete_end: u64,
+    /// Offsets of line starts outside any sequence.
+    starts: VecDeque<u64>,
 }
 
 impl History {
     pub(super) fn new(limit: usize) -> Self {
-        let (bytes, places) = (VecDeque::new(), VecDeque::new());
-        Self { limit, bytes, end: 0, scanner: Scanner::default(), whole: 0, places }
+        let (bytes, starts) = (VecDeque::new(), VecDeque::new());
+        Self { limit, bytes, end: 0, scanner: Scanner::default(), complete_end: 0, starts }
     }
 
     pub(super) fn push(&mut self, data: &[u8]) {
         for byte in data {
             self.end += 1;
             if self.scanner.step(*byte) {
-                self.whole = self.end;
-                let last = self.places.back().copied().unwrap_or(0);
-                if *byte == b'\n' && self.end - last >= PLACE_EVERY {
-                    self.places.push_back(self.end);
+                self.complete_end = self.end;
+                let last = self.starts.back().copied().unwrap_or(0);
+                if *byte == b'\n' && self.end - last >= START_DISTANCE {
+                    self.starts.push_back(self.end);
                 }
             }
         }
@@ -48,35 +48,37 @@ impl History {
         let surplus = self.bytes.len().saturating_sub(self.limit);
         self.bytes.drain(..surplus);
         let start = self.start();
-        while self.places.front().is_some_and(|place| *place < start) {
-            self.places.pop_front();
+        while self.starts.front().is_some_and(|place| *place < start) {
+            self.starts.pop_front();
         }
     }
 
-    /// Offset behind the last byte: how many there were.
+    /// Returns the offset after the last byte, which is the total number of bytes.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Offset of the oldest byte that is kept.
+    /// Returns the offset of the oldest kept byte.
     fn start(&self) -> u64 {
         self.end - self.bytes.len() as u64
     }
 
-    /// Where the sequence begins that is under way, or else the end. A screen shows nothing of what lies behind.
-    pub(super) fn whole(&self) -> u64 {
-        self.whole.max(self.start())
+    /// Returns the start of an incomplete sequence at the end, or else the end. The screen does not show an
+    /// incomplete sequence.
+    pub(super) fn complete_end(&self) -> u64 {
+        self.complete_end.max(self.start())
     }
 
-    /// Where to begin with what is kept: at the very start, or where a line begins.
-    pub(super) fn first_place(&self) -> u64 {
+    /// Returns the first offset at which a viewer may start: the start of all output, or a line start.
+    pub(super) fn first_start(&self) -> u64 {
         match self.start() {
             0 => 0,
-            _ => self.places.front().copied().unwrap_or_else(|| self.whole()),
+            _ => self.starts.front().copied().unwrap_or_else(|| self.complete_end()),
         }
     }
 
-    /// Up to `max_bytes` from `offset` on, up to `until`; `None` where that is not kept or has not been yet.
+    /// Returns up to `max_bytes` from `offset`, ending before `until`. Returns `None` if `offset` is dropped or not
+    /// written yet.
     pub(super) fn read(&self, offset: u64, until: u64, max_bytes: usize) -> Option<Bytes> {
         if offset < self.start() || offset > self.end {
             return None;
@@ -98,34 +100,34 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_goes_on_where_it_was() {
+    fn a_reader_continues_at_its_offset() {
         let mut history = History::new(8);
         history.push(b"abcdef");
         assert_eq!(all(&history, 4).as_deref(), Some("ef"));
         history.push(b"ghij");
         assert_eq!(all(&history, 6).as_deref(), Some("ghij"));
         assert_eq!(all(&history, 10).as_deref(), Some(""));
-        assert_eq!(all(&history, 1), None, "it is dropped");
-        assert_eq!(all(&history, 11), None, "it is not written yet");
+        assert_eq!(all(&history, 1), None, "the byte was dropped");
+        assert_eq!(all(&history, 11), None, "the byte is not written yet");
     }
 
     #[test]
-    fn who_begins_later_begins_with_a_whole_line() {
+    fn a_later_reader_starts_with_a_whole_line() {
         let mut history = History::new(4096);
         for number in 0..1000 {
             history.push(format!("\x1b[31mline {number}\x1b[0m\r\n").as_bytes());
         }
-        let place = history.first_place();
+        let place = history.first_start();
         assert!(place > history.start());
         assert!(all(&history, place).unwrap().starts_with("\x1b[31mline "));
     }
 
     #[test]
-    fn a_sequence_under_way_is_not_whole() {
+    fn an_incomplete_sequence_is_excluded() {
         let mut history = History::new(4096);
         history.push(b"text\x1b[3");
-        assert_eq!(all(&history, history.whole()).as_deref(), Some("\x1b[3"));
+        assert_eq!(all(&history, history.complete_end()).as_deref(), Some("\x1b[3"));
         history.push(b"1m");
-        assert_eq!(history.whole(), history.end());
+        assert_eq!(history.complete_end(), history.end());
     }
 }

@@ -1,17 +1,18 @@
 //! The terminals of the sandbox, running and ended.
 //!
-//! Owns admission (ids, limits) and retention. A terminal goes on without viewers, until its program ends or somebody
-//! closes it; then it is kept for those who want to know how it ended, the newest ones. In reading order:
-//! [`terminal`], [`pty`], [`life`], [`typing`]; [`history`], [`scan`], [`screen`] for what it shows; [`viewer`], [`replay`].
+//! Checks ids and limits, and decides how long terminals are kept. A terminal runs without viewers until its program
+//! ends or a client closes it. The newest ended terminals are kept, so that clients can see how they ended. In
+//! reading order: [`terminal`], [`pty`], [`supervisor`], [`input`]; [`history`], [`scan`], [`screen`] for its output;
+//! [`viewer`], [`replay`].
 
 mod history;
-mod life;
+mod input;
 mod pty;
 mod replay;
 mod scan;
 mod screen;
+mod supervisor;
 mod terminal;
-mod typing;
 mod viewer;
 
 use std::collections::{HashMap, VecDeque};
@@ -27,20 +28,20 @@ use tokio::time::sleep;
 use self::screen::Size;
 use self::terminal::{Spec, Terminal};
 use self::viewer::Viewer;
-use crate::commands::{check_id, invalid, is_process_limit, refusal_of};
-use crate::ladder;
+use crate::commands::{check_id, invalid, is_process_limit, start_error};
 use crate::leftovers::{Leftovers, Running};
 use crate::limits::{
-    COLLECT_PAUSE, COLLECT_TRIES, MAX_COLS, MAX_ENDED_TERMINALS, MAX_INPUT_BYTES, MAX_ROWS, MAX_TERMINALS,
-    MAX_VIEWERS,
+    MAX_COLS, MAX_ENDED_TERMINALS, MAX_INPUT_BYTES, MAX_ROWS, MAX_TERMINALS, MAX_VIEWERS, REAP_PAUSE,
+    REAP_TRIES,
 };
 use crate::reaper::Reaper;
+use crate::termination;
 
-/// What runs where nobody names a program: a shell as somebody finds it who logs in.
+/// Default program: a login shell.
 const SHELL: [&str; 2] = ["bash", "-l"];
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Table {
     by_id: HashMap<String, Arc<Terminal>>,
     /// Ids in the order in which they were opened.
     order: VecDeque<String>,
@@ -52,36 +53,36 @@ pub(crate) struct Terminals {
     workspace: PathBuf,
     reaper: Arc<Reaper>,
     leftovers: Arc<Leftovers>,
-    kept: Mutex<Kept>,
+    table: Mutex<Table>,
 }
 
 impl Terminals {
     pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>, leftovers: &Arc<Leftovers>) -> Arc<Self> {
         let leftovers = Arc::clone(leftovers);
-        let terminals = Arc::new(Self { workspace, reaper, leftovers, kept: Mutex::default() });
+        let terminals = Arc::new(Self { workspace, reaper, leftovers, table: Mutex::default() });
         let set: Arc<dyn Running> = terminals.clone();
         terminals.leftovers.spare(Arc::downgrade(&set));
         terminals
     }
 
-    /// The terminal with this id.
+    /// Returns the terminal with this id.
     pub(crate) fn get(&self, id: &str) -> Result<Arc<Terminal>, Kind> {
         let found = self.lock().by_id.get(id).cloned();
         found.ok_or_else(|| Kind::TerminalUnknown(v1::TerminalUnknown { terminal_id: id.into() }))
     }
 
-    /// All of them, the newest first.
+    /// Returns all terminals, the newest first.
     pub(crate) fn all(&self) -> Vec<Arc<Terminal>> {
-        let kept = self.lock();
-        kept.order.iter().rev().filter_map(|id| kept.by_id.get(id)).cloned().collect()
+        let table = self.lock();
+        table.order.iter().rev().filter_map(|id| table.by_id.get(id)).cloned().collect()
     }
 
-    /// How many have something running that is not a shell which waits.
+    /// Number of terminals that run anything other than an idle shell.
     pub(crate) fn busy(&self) -> usize {
         self.all().iter().filter(|terminal| terminal.is_busy()).count()
     }
 
-    /// Opens a terminal, or finds the one that has this id.
+    /// Opens a terminal, or returns the one with this id.
     pub(crate) async fn open(
         self: &Arc<Self>,
         request: v1::OpenTerminalRequest,
@@ -91,12 +92,12 @@ impl Terminals {
             return opened;
         }
         self.leftovers.end().await;
-        for _ in 0..COLLECT_TRIES {
+        for _ in 0..REAP_TRIES {
             opened = self.try_open(request.clone());
             if !opened.as_ref().is_err_and(is_process_limit) {
                 break;
             }
-            sleep(COLLECT_PAUSE).await;
+            sleep(REAP_PAUSE).await;
         }
         opened
     }
@@ -126,21 +127,21 @@ impl Terminals {
         env: &HashMap<String, String>,
         size: Size,
     ) -> Result<Arc<Terminal>, Kind> {
-        let (terminal, requests) = Terminal::start(spec, env, size).map_err(refusal_of)?;
+        let (terminal, requests) = Terminal::start(spec, env, size).map_err(start_error)?;
         let status = self.reaper.expect(terminal.main());
-        let mut kept = self.lock();
-        kept.by_id.insert(terminal.id().to_owned(), Arc::clone(&terminal));
-        kept.order.push_back(terminal.id().to_owned());
-        drop(kept);
+        let mut table = self.lock();
+        table.by_id.insert(terminal.id().to_owned(), Arc::clone(&terminal));
+        table.order.push_back(terminal.id().to_owned());
+        drop(table);
         let (terminals, opened) = (Arc::clone(self), Arc::clone(&terminal));
         tokio::spawn(async move {
-            life::run(opened, status, requests).await;
-            terminals.forget_surplus();
+            supervisor::run(opened, status, requests).await;
+            terminals.drop_surplus();
         });
         Ok(terminal)
     }
 
-    /// Looks at a terminal for as long as the viewer lives.
+    /// Creates a viewer of a terminal. It counts towards the limit while it exists.
     pub(crate) fn view(&self, request: &v1::ViewTerminalRequest) -> Result<Viewer, Kind> {
         let terminal = self.get(&request.terminal_id)?;
         let permit = Arc::clone(&terminal.viewers).try_acquire_owned();
@@ -148,7 +149,7 @@ impl Terminals {
         Ok(Viewer::new(terminal, request, permit))
     }
 
-    /// Types into a terminal.
+    /// Sends input to a terminal.
     pub(crate) async fn input(&self, request: &v1::TerminalInputRequest) -> Result<(), Kind> {
         if request.data.len() > MAX_INPUT_BYTES {
             return Err(invalid("data", format!("is longer than {MAX_INPUT_BYTES} bytes")));
@@ -160,24 +161,24 @@ impl Terminals {
         self.get(&request.terminal_id)?.resize(size_of(request.size)?)
     }
 
-    /// Ends a terminal with everything that was started from it, and forgets it.
+    /// Ends a terminal and everything that was started from it, and drops it.
     pub(crate) async fn close(&self, id: &str) -> Result<(), Kind> {
         let terminal = self.get(id)?;
-        // A shell passes it on to its jobs and goes, which it would not do for TERM.
+        // A shell passes SIGHUP on to its jobs and exits. It would ignore SIGTERM.
         terminal.request_end(Signal::HUP);
         terminal.ended().await;
-        // What had left the terminal, or was left behind by a program that ended by itself.
-        ladder::end(terminal.as_ref(), Signal::HUP).await;
-        let mut kept = self.lock();
-        kept.by_id.remove(id);
-        kept.order.retain(|known| known != id);
+        // Ends processes that detached from the terminal, and those that a program left behind.
+        termination::end(terminal.as_ref(), Signal::HUP).await;
+        let mut table = self.lock();
+        table.by_id.remove(id);
+        table.order.retain(|known| known != id);
         Ok(())
     }
 
-    /// Drops the oldest ended ones where there are too many.
-    fn forget_surplus(&self) {
-        let mut kept = self.lock();
-        let Kept { by_id, order } = &mut *kept;
+    /// Drops the oldest ended terminals over the limit.
+    fn drop_surplus(&self) {
+        let mut table = self.lock();
+        let Table { by_id, order } = &mut *table;
         let has_ended = |id: &String| by_id.get(id).is_some_and(|terminal| !terminal.is_running());
         let ended: Vec<String> = order.iter().filter(|id| has_ended(id)).cloned().collect();
         for id in ended.iter().take(ended.len().saturating_sub(MAX_ENDED_TERMINALS)) {
@@ -186,15 +187,15 @@ impl Terminals {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Running for Terminals {
-    fn targets(&self) -> Vec<Arc<dyn ladder::Target + Send + Sync>> {
+    fn targets(&self) -> Vec<Arc<dyn termination::Target + Send + Sync>> {
         let running = self.all().into_iter().filter(|terminal| terminal.is_running());
-        running.map(|terminal| terminal as Arc<dyn ladder::Target + Send + Sync>).collect()
+        running.map(|terminal| terminal as Arc<dyn termination::Target + Send + Sync>).collect()
     }
 }
 
@@ -207,7 +208,7 @@ fn size_of(wire: Option<v1::TerminalSize>) -> Result<Size, Kind> {
     Ok(Size { cols: extent("cols", wire.cols, MAX_COLS)?, rows: extent("rows", wire.rows, MAX_ROWS)? })
 }
 
-fn extent(field: &str, wished: u32, max: u16) -> Result<NonZeroU16, Kind> {
-    let within = u16::try_from(wished).ok().filter(|wished| *wished <= max).and_then(NonZeroU16::new);
-    within.ok_or_else(|| invalid(field, format!("must be from 1 to {max}")))
+fn extent(field: &str, value: u32, max: u16) -> Result<NonZeroU16, Kind> {
+    let extent = u16::try_from(value).ok().filter(|value| *value <= max).and_then(NonZeroU16::new);
+    extent.ok_or_else(|| invalid(field, format!("must be from 1 to {max}")))
 }

@@ -1,10 +1,9 @@
 //! A pseudo-terminal (pty(7)) and the program started on it.
 //!
-//! Made of rustix's functions and the agent's own posix_spawn, and not of a crate for it: those start processes
-//! through std or tokio, and whoever waits for a child there takes its status from the reaper of PID 1.
-//! The agent keeps the program's side open as well, so that reading does not fail while every program on the
-//! terminal has closed it for a moment; [`Pty::let_go`] closes it when the end is to be seen.
-
+//! Uses rustix and the agent's own posix_spawn instead of a crate for pseudo-terminals. Such crates start processes
+//! through std or tokio, which wait for the child and take its status from the reaper of PID 1. The agent keeps the
+//! program's side open as well, so that reading does not fail while no program has it open for a moment.
+//! [`Pty::close_program_side`] closes it when the agent must see the end.
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +20,7 @@ use super::screen::Size;
 use crate::posix_spawn::Stdio;
 use crate::spawn::{self, Launch, Started};
 
-/// The side of a terminal where the person sits.
+/// The controlling side of a terminal.
 #[derive(Debug)]
 pub(super) struct Pty {
     master: AsyncFd<OwnedFd>,
@@ -29,7 +28,7 @@ pub(super) struct Pty {
 }
 
 impl Pty {
-    /// Starts a program on a new terminal. The rule of [`spawn::spawn`] holds.
+    /// Starts a program on a new terminal. The rule of [`spawn::spawn`] applies.
     pub(super) fn start(launch: &Launch<'_>, size: Size) -> Result<(Self, Started), v1::StartFailed> {
         let failed = |errno| spawn::failed("terminal", "/dev/ptmx", errno);
         let master =
@@ -40,8 +39,8 @@ impl Pty {
         let path = ptsname(&master, Vec::new()).map_err(failed)?;
         let slave =
             open(&path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
-        speak_utf8(&slave).map_err(failed)?;
-        let master = watched(master).map_err(failed)?;
+        enable_utf8(&slave).map_err(failed)?;
+        let master = register(master).map_err(failed)?;
         let started = spawn::start(launch, Stdio::Terminal(path))?;
         Ok((Self { master, slave: Mutex::new(Some(slave)) }, started))
     }
@@ -50,17 +49,17 @@ impl Pty {
         Ok(tcsetwinsize(&self.master, winsize(size))?)
     }
 
-    /// The process group that what is typed goes to; an error where there is none any more.
+    /// Returns the foreground process group. Fails if there is none any more.
     pub(super) fn foreground(&self) -> io::Result<Pid> {
         Ok(tcgetpgrp(&self.master)?)
     }
 
-    /// Reads what was written, as soon as there is something; 0 where nothing will come any more.
+    /// Waits for output and reads it. Returns 0 if no more can come.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.readable().await?;
             match ready.try_io(|master| Ok(rustix::io::read(master, &mut *buffer)?)) {
-                // How a terminal says that nobody has its other side open.
+                // The error of a terminal whose other side is closed.
                 Ok(Err(error)) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return Ok(0),
                 Ok(done) => return done,
                 Err(_not_ready) => {}
@@ -68,7 +67,7 @@ impl Pty {
         }
     }
 
-    /// Types some of `data`, as soon as there is room for any; the number of bytes.
+    /// Waits for room and writes some of `data`. Returns the number of bytes.
     pub(super) async fn write(&self, data: &[u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.writable().await?;
@@ -78,15 +77,15 @@ impl Pty {
         }
     }
 
-    /// Closes the program's side here, so that it is closed when the last program closes it.
-    pub(super) fn let_go(&self) {
+    /// Closes the agent's copy of the program's side. The terminal then closes with the last program that uses it.
+    pub(super) fn close_program_side(&self) {
         self.slave.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
-#[expect(unsafe_code, reason = "tokio offers no safe way; the promise it asks for is what OwnedFd is")]
-fn watched(master: OwnedFd) -> Result<AsyncFd<OwnedFd>, Errno> {
-    // SAFETY: an OwnedFd is open, and the same, for as long as it lives, and this one moves in.
+#[expect(unsafe_code, reason = "tokio has no safe constructor; OwnedFd guarantees what it requires")]
+fn register(master: OwnedFd) -> Result<AsyncFd<OwnedFd>, Errno> {
+    // SAFETY: an OwnedFd stays open, with the same number, for as long as it lives, and this one is moved in.
     let registered = unsafe { AsyncFd::register(master) };
     registered.map_err(|error| Errno::from_io_error(&error.into_parts().1).unwrap_or(Errno::MFILE))
 }
@@ -95,8 +94,8 @@ fn winsize(size: Size) -> Winsize {
     Winsize { ws_row: size.rows.get(), ws_col: size.cols.get(), ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// So that rubbing out a character takes all of its bytes (termios(3), IUTF8).
-fn speak_utf8(terminal: &OwnedFd) -> Result<(), Errno> {
+/// Enables UTF-8 mode, so that erasing a character erases all of its bytes (termios(3), IUTF8).
+fn enable_utf8(terminal: &OwnedFd) -> Result<(), Errno> {
     let mut modes = tcgetattr(terminal)?;
     modes.input_modes |= InputModes::IUTF8;
     tcsetattr(terminal, OptionalActions::Now, &modes)

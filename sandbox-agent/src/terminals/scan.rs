@@ -1,14 +1,13 @@
-//! Finds the places between two sequences in what a terminal writes.
+//! Finds the boundaries between sequences in a terminal's output.
 //!
-//! It knows just enough of ECMA-48 and UTF-8 to say where a character or an escape sequence begins and ends, so
-//! that what is cut out of the middle of a stream begins with something whole. What the sequences mean is the
-//! screen's to know.
+//! Knows just enough of ECMA-48 and UTF-8 to find where a character or an escape sequence begins and ends. A part cut
+//! from the middle of the output can then start with a complete sequence. The screen interprets the sequences.
 
-/// Where in a sequence the stream is.
+/// Position of the stream in a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Ground,
-    /// Bytes of a UTF-8 character that must follow.
+    /// A UTF-8 character with this many bytes missing.
     Character(u8),
     Escape,
     /// `ESC [` up to its final byte.
@@ -35,10 +34,10 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Takes one byte; whether a sequence or a character begins behind it.
+    /// Processes one byte. Returns whether a sequence or a character begins after it.
     pub(super) fn step(&mut self, byte: u8) -> bool {
         self.state = match (self.state, byte) {
-            // They cut off whatever is under way.
+            // They cancel any sequence.
             (_, CAN | SUB) => State::Ground,
             (_, ESC) => State::Escape,
             (State::Ground, _) => after_ground(byte),
@@ -71,28 +70,28 @@ fn after_ground(byte: u8) -> State {
 mod tests {
     use super::*;
 
-    fn is_whole(bytes: &[u8]) -> bool {
+    fn is_complete(bytes: &[u8]) -> bool {
         let mut scanner = Scanner::default();
         bytes.iter().map(|byte| scanner.step(*byte)).last().unwrap()
     }
 
     #[test]
-    fn a_sequence_is_whole_behind_its_last_byte() {
+    fn a_sequence_is_complete_after_its_last_byte() {
         for whole in
             ["a\n", "é", "日", "\x1b[31m", "\x1b(B", "\x1b]0;title\x07", "\x1b]0;t\x1b\\", "\x1bPq\x1b\\"]
         {
-            assert!(is_whole(whole.as_bytes()), "{whole:?}");
+            assert!(is_complete(whole.as_bytes()), "{whole:?}");
             for cut in 1..whole.len() {
                 let begun = &whole.as_bytes()[..cut];
-                assert!(!is_whole(begun) || whole == "a\n", "{begun:?}");
+                assert!(!is_complete(begun) || whole == "a\n", "{begun:?}");
             }
         }
     }
 
     #[test]
-    fn nothing_leaves_it_stuck() {
-        assert!(is_whole(b"\xe6\x97a"), "a character that was cut off ends with the next");
-        assert!(is_whole(b"\x1b]never ends\x18"), "CAN ends everything");
-        assert!(is_whole(b"\xff"));
+    fn the_scanner_always_recovers() {
+        assert!(is_complete(b"\xe6\x97a"), "a character that was cut off ends with the next");
+        assert!(is_complete(b"\x1b]never ends\x18"), "CAN ends everything");
+        assert!(is_complete(b"\xff"));
     }
 }

@@ -1,8 +1,8 @@
-//! What a terminal shows.
+//! The contents of a terminal's screen.
 //!
-//! Rendered by the vt100 crate, which reads bytes that a hostile program chose. Should one make it panic, the
-//! screen begins anew, empty, and neither the terminal nor the agent ends: [`guarded`] is the only way to it. Once
-//! the terminal has ended only what it showed last is kept.
+//! Rendered by the vt100 crate from bytes that a hostile program may have written. If they make the crate panic, the
+//! screen restarts empty, and the terminal and the agent continue. All use of the crate goes through [`guarded`].
+//! After the terminal has ended, only its last picture is kept.
 
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use agent_protocol::v1;
 use bytes::Bytes;
 
-use crate::limits::{SCREEN_SCROLLBACK_ROWS, SCREEN_TEXT_BYTES, STILL_BYTES};
+use crate::limits::{LAST_SCREEN_BYTES, SCREEN_SCROLLBACK_ROWS, SCREEN_TEXT_BYTES};
 
-/// Cuts off a sequence that is under way (ECMA-48, CAN), then resets margins, modes and character sets (DECSTR).
+/// Cancels an incomplete sequence (ECMA-48, CAN), then resets margins, modes and character sets (DECSTR).
 const RESET: &str = "\x18\x1b[!p";
 const TO_ALTERNATE: &str = "\x1b[?1049h";
 const TO_MAIN: &str = "\x1b[?1049l";
@@ -30,10 +30,10 @@ impl Size {
     }
 }
 
-/// A screen that changes, or its last picture.
+/// A live screen, or its last picture.
 pub(super) enum Screen {
     Live(Box<vt100::Parser>),
-    Still { told: v1::TerminalScreen, redraw: Bytes },
+    Still { to_wire: v1::TerminalScreen, redraw: Bytes },
 }
 
 impl Screen {
@@ -41,8 +41,8 @@ impl Screen {
         Self::Live(Box::new(parser(size)))
     }
 
-    /// Shows what was written.
-    pub(super) fn show(&mut self, data: &[u8]) {
+    /// Processes output.
+    pub(super) fn process(&mut self, data: &[u8]) {
         self.change(|parser| parser.process(data));
     }
 
@@ -58,22 +58,22 @@ impl Screen {
         }
     }
 
-    /// What is seen, and where the cursor is.
-    pub(super) fn told(&self) -> v1::TerminalScreen {
+    /// Returns the visible text and the cursor position.
+    pub(super) fn to_wire(&self) -> v1::TerminalScreen {
         let parser = match self {
             Self::Live(parser) => parser,
-            Self::Still { told, .. } => return told.clone(),
+            Self::Still { to_wire, .. } => return to_wire.clone(),
         };
-        let told = guarded(|| {
+        let to_wire = guarded(|| {
             let (row, col) = parser.screen().cursor_position();
             let mut text = parser.screen().contents();
             text.truncate(text.floor_char_boundary(SCREEN_TEXT_BYTES));
             v1::TerminalScreen { text, cursor_row: row.into(), cursor_col: col.into() }
         });
-        told.unwrap_or_default()
+        to_wire.unwrap_or_default()
     }
 
-    /// What brings any terminal of this size to show the same.
+    /// Returns the bytes that make any terminal of this size show the same.
     pub(super) fn redraw(&self) -> Bytes {
         match self {
             Self::Still { redraw, .. } => redraw.clone(),
@@ -86,15 +86,15 @@ impl Screen {
         }
     }
 
-    /// Keeps what is seen and lets go of what drew it.
+    /// Keeps the visible contents and drops the parser.
     pub(super) fn freeze(&mut self) {
-        let (told, mut redraw) = (self.told(), self.redraw());
-        if redraw.len() > STILL_BYTES {
-            let mut text = told.text.replace('\n', "\r\n");
-            text.truncate(text.floor_char_boundary(STILL_BYTES));
+        let (to_wire, mut redraw) = (self.to_wire(), self.redraw());
+        if redraw.len() > LAST_SCREEN_BYTES {
+            let mut text = to_wire.text.replace('\n', "\r\n");
+            text.truncate(text.floor_char_boundary(LAST_SCREEN_BYTES));
             redraw = format!("{RESET}{TO_MAIN}\x1b[H\x1b[J{text}").into();
         }
-        *self = Self::Still { told, redraw };
+        *self = Self::Still { to_wire, redraw };
     }
 }
 
@@ -111,7 +111,7 @@ fn parser(size: Size) -> vt100::Parser {
     vt100::Parser::new(size.rows, size.cols, SCREEN_SCROLLBACK_ROWS)
 }
 
-/// What `look` finds; `None` where it panics. What it worked on must not be used again after that.
+/// Calls `look`. Returns `None` if it panics. The data that it worked on must not be used after that.
 fn guarded<T>(look: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(look)).ok()
 }
@@ -125,31 +125,31 @@ mod tests {
     }
 
     #[test]
-    fn a_redraw_shows_the_same_screen_to_whoever_had_another() {
+    fn a_redraw_replaces_any_other_screen() {
         let mut screen = Screen::new(size(20, 5));
-        screen.show(b"first\r\n\x1b[31mred\x1b[0m\x1b[4;7Hhere");
+        screen.process(b"first\r\n\x1b[31mred\x1b[0m\x1b[4;7Hhere");
         let mut other = Screen::new(size(20, 5));
-        other.show(b"\x1b[?1049hsomething else\x1b[2;3r\x1b]0;under way");
-        other.show(&screen.redraw());
-        assert_eq!(other.told(), screen.told());
-        assert_eq!(screen.told().text, "first\nred\n\n      here");
-        assert_eq!((screen.told().cursor_row, screen.told().cursor_col), (3, 10));
+        other.process(b"\x1b[?1049hsomething else\x1b[2;3r\x1b]0;under way");
+        other.process(&screen.redraw());
+        assert_eq!(other.to_wire(), screen.to_wire());
+        assert_eq!(screen.to_wire().text, "first\nred\n\n      here");
+        assert_eq!((screen.to_wire().cursor_row, screen.to_wire().cursor_col), (3, 10));
         screen.freeze();
-        assert_eq!(other.told(), screen.told());
+        assert_eq!(other.to_wire(), screen.to_wire());
     }
 
     #[test]
-    fn a_panic_leaves_an_empty_screen_and_nothing_else() {
+    fn after_a_panic_the_screen_is_empty() {
         let mut screen = Screen::new(size(20, 5));
-        screen.show(b"text");
+        screen.process(b"text");
         screen.change(|_| panic!("as a fault in the library would"));
-        assert_eq!(screen.told().text, "");
-        screen.show(b"again");
-        assert_eq!(screen.told().text, "again");
+        assert_eq!(screen.to_wire().text, "");
+        screen.process(b"again");
+        assert_eq!(screen.to_wire().text, "again");
     }
 
     #[test]
-    fn any_bytes_and_any_size_are_shown() {
+    fn any_bytes_and_any_size_are_accepted() {
         let mut screen = Screen::new(size(1, 1));
         let mut seed = 1_u32;
         for round in 0..2000_u16 {
@@ -159,9 +159,9 @@ mod tests {
                 let choice = b"\x1b[;?0123456789ABCDHJKLMPSTXhlmr\r\n\x08\t\xe6\x97\xa5\xcc\x81 ab";
                 bytes.push(choice[(seed >> 16) as usize % choice.len()]);
             }
-            screen.show(&bytes);
+            screen.process(&bytes);
             screen.resize(size(1 + round % 37, 1 + round % 13));
-            drop((screen.told(), screen.redraw()));
+            drop((screen.to_wire(), screen.redraw()));
         }
     }
 }

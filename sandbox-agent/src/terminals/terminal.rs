@@ -1,8 +1,8 @@
-//! One terminal: its program, what it shows, what it wrote, and how it ended.
+//! One terminal: its program, its screen, its output, and how it ended.
 //!
-//! Owns the state that viewers, the one who types and the supervisor share. What the program writes goes into the
-//! history and onto the screen under one lock, so that a viewer who is given the screen knows after which byte it
-//! stands. No viewer ever holds the program back.
+//! Owns the state that viewers, input and the supervisor share. Output goes into the history and onto the screen
+//! under one lock, so that a viewer that gets the screen knows the offset at which it was taken. A viewer never
+//! delays the program.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,23 +13,23 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::history::History;
+use super::input::InputQueue;
 use super::pty::Pty;
 use super::screen::{Screen, Size};
-use super::typing::Typing;
 use crate::command::epoch_ms;
-use crate::ladder;
 use crate::limits::{MAX_VIEWERS, SCROLLBACK_BYTES, TERMINAL_ARGV_BYTES};
 use crate::mark::Mark;
 use crate::members::Owner;
 use crate::spawn::Launch;
+use crate::termination;
 
-/// What a terminal was opened with.
+/// Parameters of a terminal.
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) id: String,
     pub(crate) argv: Vec<String>,
     pub(crate) cwd: std::path::PathBuf,
-    /// Nobody named a program: it waits for somebody to type one.
+    /// No program was named, so a shell waits for input.
     pub(crate) is_shell: bool,
 }
 
@@ -38,9 +38,9 @@ pub(super) struct State {
     pub(super) history: History,
     pub(super) screen: Screen,
     pub(super) size: Size,
-    /// Offset up to which what was written was meant for another size.
+    /// Offset of the last change of size. Earlier output was written for another size.
     pub(super) resized_at: u64,
-    /// Closed with the end.
+    /// Closed at the end.
     pty: Option<Arc<Pty>>,
     main_collected: bool,
     pub(super) ended: Option<v1::TerminalEnded>,
@@ -54,15 +54,15 @@ pub(crate) struct Terminal {
     main: Pid,
     mark: Option<Mark>,
     state: Mutex<State>,
-    /// Woken by everything that a viewer is told.
+    /// Notified of every change that viewers see.
     pub(super) changed: Notify,
-    pub(super) typing: Typing,
+    pub(super) input_queue: InputQueue,
     pub(super) viewers: Arc<Semaphore>,
     end_requests: mpsc::UnboundedSender<Signal>,
 }
 
 impl Terminal {
-    /// Starts the program; the receiver is for the terminal's supervisor.
+    /// Starts the program. The receiver is for the terminal's supervisor.
     pub(super) fn start(
         spec: Spec,
         env: &HashMap<String, String>,
@@ -96,7 +96,7 @@ impl Terminal {
             mark: started.mark,
             state: Mutex::new(state),
             changed: Notify::new(),
-            typing: Typing::default(),
+            input_queue: InputQueue::default(),
             viewers: Arc::new(Semaphore::new(MAX_VIEWERS)),
             end_requests,
         };
@@ -111,16 +111,16 @@ impl Terminal {
         self.main
     }
 
-    /// Takes what was written.
+    /// Adds output.
     pub(super) fn record(&self, data: &[u8]) {
         let mut state = self.lock();
         state.history.push(data);
-        state.screen.show(data);
+        state.screen.process(data);
         drop(state);
         self.changed.notify_waiters();
     }
 
-    /// Gives it another size. To have that size already is fine, and tells nobody.
+    /// Changes the size. Setting the current size succeeds without notifying anyone.
     pub(crate) fn resize(&self, size: Size) -> Result<(), Kind> {
         let mut state = self.lock();
         let pty = state.pty.clone().ok_or_else(|| self.has_ended())?;
@@ -136,13 +136,13 @@ impl Terminal {
         Ok(())
     }
 
-    /// Whether something runs that nobody should be deprived of: its own program, or what was started from the
-    /// shell and is in the foreground.
+    /// Whether the terminal runs work that must not be interrupted: its own program, or a foreground job of the
+    /// shell.
     pub(crate) fn is_busy(&self) -> bool {
         match self.pty() {
             None => false,
             Some(_) if !self.spec.is_shell => true,
-            // Where the kernel does not say, nothing is thrown away on a doubt.
+            // If the kernel does not say, assume that it is busy.
             Some(pty) => pty.foreground().map_or(true, |group| group != self.main),
         }
     }
@@ -151,13 +151,13 @@ impl Terminal {
         self.lock().ended.is_none()
     }
 
-    /// Asks the supervisor to end it, beginning with `first`.
+    /// Asks the supervisor to end the terminal, with `first` as the first signal.
     pub(super) fn request_end(&self, first: Signal) {
         // A supervisor that is gone has recorded the end.
         let _ = self.end_requests.send(first);
     }
 
-    /// The end, when it has come.
+    /// Waits for the end.
     pub(super) async fn ended(&self) {
         loop {
             let changed = self.changed.notified();
@@ -168,8 +168,8 @@ impl Terminal {
         }
     }
 
-    /// The main process has been waited for.
-    pub(super) fn main_was_collected(&self) {
+    /// Records that the main process was reaped.
+    pub(super) fn set_main_collected(&self) {
         self.lock().main_collected = true;
     }
 
@@ -184,7 +184,7 @@ impl Terminal {
         self.changed.notify_waiters();
     }
 
-    /// What is known of it, with its screen or without.
+    /// Returns the terminal's status, optionally with its screen.
     pub(crate) fn status(&self, with_screen: bool) -> v1::TerminalStatus {
         let state = self.lock();
         v1::TerminalStatus {
@@ -197,7 +197,7 @@ impl Terminal {
             ended: state.ended,
             viewers: (MAX_VIEWERS - self.viewers.available_permits()) as u32,
             bytes: state.history.end(),
-            screen: with_screen.then(|| state.screen.told()),
+            screen: with_screen.then(|| state.screen.to_wire()),
         }
     }
 
@@ -214,23 +214,23 @@ impl Terminal {
     }
 }
 
-/// As many of the first arguments as are told, the last of them perhaps cut.
+/// Returns the first arguments up to the maximum length. The last one may be cut.
 fn first_of(argv: &[String]) -> Vec<String> {
     let mut left = TERMINAL_ARGV_BYTES;
-    let mut told = Vec::new();
+    let mut to_wire = Vec::new();
     for arg in argv {
         let kept = arg.floor_char_boundary(left);
-        told.push(arg[..kept].to_owned());
-        // Even an empty one has its price.
+        to_wire.push(arg[..kept].to_owned());
+        // An empty argument costs a byte too.
         left = left.saturating_sub(kept + 1);
         if left == 0 {
             break;
         }
     }
-    told
+    to_wire
 }
 
-impl ladder::Target for Terminal {
+impl termination::Target for Terminal {
     fn owner(&self) -> Owner<'_> {
         Owner {
             command_id: &self.spec.id,

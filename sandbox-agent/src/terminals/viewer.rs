@@ -1,8 +1,8 @@
-//! What one viewer of a terminal is told.
+//! The event stream of one viewer of a terminal.
 //!
-//! First the size, then what was written from where the viewer wants to begin, then what comes, last the end. A
-//! viewer that cannot go on where it was, because that is not kept any more, or because it was written for another
-//! size, is brought to the screen as it is now: it has missed something and shows the right thing.
+//! Sends the size, then the output from where the viewer starts, then new output, and the end last. If a viewer
+//! cannot continue at its offset because that output was dropped or written for another size, it gets the current
+//! screen instead. It has then missed output but shows the right screen.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use futures::Stream;
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
-use super::replay::without_questions;
+use super::replay::strip_queries;
 use super::screen::Size;
 use super::terminal::{State, Terminal};
 use crate::limits::VIEW_BYTES;
 
-/// Where a viewer is.
+/// Position of a viewer.
 #[derive(Debug, Clone, Copy)]
-enum Place {
-    /// Behind so many bytes.
+enum Position {
+    /// After this many bytes.
     After(u64),
-    /// To be given what is kept, or only the screen.
+    /// At the start: send what is kept, or only the screen.
     Start { history: bool },
 }
 
-/// One who looks at a terminal.
+/// A viewer of a terminal.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     terminal: Arc<Terminal>,
-    place: Place,
-    /// What is on its way and has only meaning as a whole.
+    position: Position,
+    /// The rest of data that is only valid as a whole.
     rest: Bytes,
-    told_size: Option<Size>,
+    sent_size: Option<Size>,
     done: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -44,12 +44,12 @@ impl Viewer {
         request: &v1::ViewTerminalRequest,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        let start = Place::Start { history: request.history };
-        let place = request.after.map_or(start, Place::After);
-        Self { terminal, place, rest: Bytes::new(), told_size: None, done: false, _permit: permit }
+        let start = Position::Start { history: request.history };
+        let position = request.after.map_or(start, Position::After);
+        Self { terminal, position, rest: Bytes::new(), sent_size: None, done: false, _permit: permit }
     }
 
-    /// The events, in order.
+    /// Returns the events in order.
     pub(crate) fn events(self) -> impl Stream<Item = Result<v1::TerminalEvent, Status>> {
         futures::stream::unfold(self, |mut viewer| async move {
             let event = viewer.next().await?;
@@ -61,7 +61,7 @@ impl Viewer {
         let terminal = Arc::clone(&self.terminal);
         while !self.done {
             let changed = terminal.changed.notified();
-            let event = self.look(&terminal.lock());
+            let event = self.next_now(&terminal.lock());
             if event.is_some() {
                 return event;
             }
@@ -70,17 +70,17 @@ impl Viewer {
         None
     }
 
-    fn look(&mut self, state: &State) -> Option<Event> {
+    fn next_now(&mut self, state: &State) -> Option<Event> {
         if !self.rest.is_empty() {
             return Some(self.next_of_rest());
         }
-        if self.told_size != Some(state.size) {
-            self.told_size = Some(state.size);
+        if self.sent_size != Some(state.size) {
+            self.sent_size = Some(state.size);
             return Some(Event::Size(state.size.to_wire()));
         }
-        let output = match self.place {
-            Place::After(after) => self.go_on(state, after),
-            Place::Start { history } => self.start(state, history),
+        let output = match self.position {
+            Position::After(after) => self.read_after(state, after),
+            Position::Start { history } => self.start(state, history),
         };
         match state.ended {
             Some(ended) if output.is_none() => {
@@ -91,7 +91,7 @@ impl Viewer {
         }
     }
 
-    fn go_on(&mut self, state: &State, after: u64) -> Option<Event> {
+    fn read_after(&mut self, state: &State, after: u64) -> Option<Event> {
         let Some(data) = state.history.read(after, u64::MAX, VIEW_BYTES) else {
             return self.start(state, false);
         };
@@ -99,32 +99,32 @@ impl Viewer {
             return None;
         }
         let after = after + data.len() as u64;
-        self.place = Place::After(after);
+        self.position = Position::After(after);
         Some(Event::Output(v1::TerminalOutput { data, after: Some(after) }))
     }
 
     fn start(&mut self, state: &State, with_history: bool) -> Option<Event> {
         let history = &state.history;
-        let (first, whole) = (history.first_place(), history.whole());
+        let (first, complete_end) = (history.first_start(), history.complete_end());
         let mut all = Vec::new();
         if with_history {
-            let kept = history.read(first, whole, usize::MAX).unwrap_or_default();
-            all = without_questions(&kept);
+            let kept = history.read(first, complete_end, usize::MAX).unwrap_or_default();
+            all = strip_queries(&kept);
         }
-        // What was written from the start and for this size leads to the screen by itself.
+        // All output since the start, for this size, draws the screen without a redraw.
         if !with_history || first > 0 || state.resized_at > 0 {
             all.extend(state.screen.redraw());
         }
-        self.place = Place::After(whole);
+        self.position = Position::After(complete_end);
         self.rest = all.into();
-        if self.rest.is_empty() { self.go_on(state, whole) } else { Some(self.next_of_rest()) }
+        if self.rest.is_empty() { self.read_after(state, complete_end) } else { Some(self.next_of_rest()) }
     }
 
     fn next_of_rest(&mut self) -> Event {
         let data = self.rest.split_to(self.rest.len().min(VIEW_BYTES));
-        let after = match self.place {
-            Place::After(after) if self.rest.is_empty() => Some(after),
-            Place::After(_) | Place::Start { .. } => None,
+        let after = match self.position {
+            Position::After(after) if self.rest.is_empty() => Some(after),
+            Position::After(_) | Position::Start { .. } => None,
         };
         Event::Output(v1::TerminalOutput { data, after })
     }

@@ -1,7 +1,7 @@
-//! What listens on TCP in the sandbox, as the kernel tells it in /proc (proc_net(5), proc_pid_fd(5)).
+//! The TCP sockets that listen in the sandbox, as listed in /proc (proc_net(5), proc_pid_fd(5)).
 //!
-//! Whose a socket is shows in the open files of the processes, which are the sandbox's own doing in number, so only so
-//! many are looked at. What is told may be another's by the time somebody connects to it.
+//! The owner of a socket is found through the open files of processes. The sandbox controls their number, so only a
+//! limited number is examined. A socket in the report may belong to another process by the time of a connection.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use agent_protocol::v1::{ListeningProcess, ListeningReply, ListeningSocket};
 
-use crate::limits::{MAX_LISTENING, MAX_LOOKED_AT_FILES, MAX_LOOKED_AT_SOCKETS};
+use crate::limits::{MAX_EXAMINED_FILES, MAX_EXAMINED_SOCKETS, MAX_LISTENING};
 
 /// TCP_LISTEN of the kernel's tcp_states.h.
 const LISTENING: &str = "0A";
@@ -23,8 +23,8 @@ struct Socket {
     inode: u64,
 }
 
-/// All that listen but `own`, by port.
-pub(super) fn look(own: &[SocketAddr]) -> ListeningReply {
+/// Lists all listening sockets except `own`, by port.
+pub(super) fn list(own: &[SocketAddr]) -> ListeningReply {
     let mut truncated = false;
     let mut sockets = Vec::new();
     for list in LISTS {
@@ -36,27 +36,27 @@ pub(super) fn look(own: &[SocketAddr]) -> ListeningReply {
     sockets.truncate(MAX_LISTENING);
     let (mut processes, all_seen) = owners(&sockets);
     truncated |= !all_seen;
-    let told = sockets.iter().map(|socket| ListeningSocket {
+    let listening = sockets.iter().map(|socket| ListeningSocket {
         port: socket.address.port().into(),
         address: socket.address.ip().to_string(),
         process: processes.remove(&socket.inode),
     });
-    ListeningReply { sockets: told.collect(), truncated }
+    ListeningReply { sockets: listening.collect(), truncated }
 }
 
-/// True where the list is longer than may be looked at.
+/// Reads a list. Returns true if it is longer than the limit.
 fn read(list: &str, sockets: &mut Vec<Socket>) -> bool {
-    // A kernel without IPv6 has no list of it.
+    // A kernel without IPv6 has no list of its sockets.
     let Ok(file) = File::open(list) else {
         return false;
     };
     // The first line has the names of the columns.
     let mut lines = BufReader::new(file).lines().map_while(Result::ok).skip(1);
-    sockets.extend(lines.by_ref().take(MAX_LOOKED_AT_SOCKETS).filter_map(|line| parse(&line)));
+    sockets.extend(lines.by_ref().take(MAX_EXAMINED_SOCKETS).filter_map(|line| parse(&line)));
     lines.next().is_some()
 }
 
-/// A line of a socket that listens: `sl local_address rem_address st … uid timeout inode …`.
+/// Parses the line of a listening socket: `sl local_address rem_address st … uid timeout inode …`.
 fn parse(line: &str) -> Option<Socket> {
     let mut fields = line.split_ascii_whitespace();
     let (local, state) = (fields.nth(1)?, fields.nth(1)?);
@@ -69,7 +69,7 @@ fn parse(line: &str) -> Option<Socket> {
     Some(Socket { address: SocketAddr::new(parse_ip(ip)?, port), inode })
 }
 
-/// Words of 32 bits, each printed as a number of this machine, though the bytes are the network's.
+/// Parses 32-bit words. Each is printed as a number of this machine, although its bytes are in network order.
 fn parse_ip(hex: &str) -> Option<IpAddr> {
     let word = |index: usize| {
         let digits = hex.get(index * 8..index * 8 + 8)?;
@@ -86,16 +86,16 @@ fn parse_ip(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// Whose the sockets are, by inode; false where not all files could be looked at.
+/// Finds the owners of sockets by inode. Returns false if not all files could be examined.
 fn owners(sockets: &[Socket]) -> (HashMap<u64, ListeningProcess>, bool) {
     let mut found = HashMap::new();
-    let mut left = MAX_LOOKED_AT_FILES;
+    let mut left = MAX_EXAMINED_FILES;
     let Ok(entries) = fs::read_dir("/proc") else {
         return (found, false);
     };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     for pid in pids.filter(|pid| *pid != 1) {
-        // Gone meanwhile, or not ours to look into.
+        // The process has ended, or the agent may not read its files.
         let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             continue;
         };
@@ -116,7 +116,7 @@ fn owners(sockets: &[Socket]) -> (HashMap<u64, ListeningProcess>, bool) {
     (found, true)
 }
 
-/// Of a link's target `socket:[<inode>]`.
+/// Parses a link's target `socket:[<inode>]`.
 fn inode_of(target: &str) -> Option<u64> {
     target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
@@ -133,11 +133,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_listens_is_told_with_its_process_but_for_what_is_left_out() {
+    fn listening_sockets_are_listed_with_their_process() {
         let one = TcpListener::bind("127.0.0.1:0").unwrap();
         let other = TcpListener::bind("[::1]:0").unwrap();
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
-        let reply = look(&[own.local_addr().unwrap()]);
+        let reply = list(&[own.local_addr().unwrap()]);
         let find = |listener: &TcpListener| {
             let address = listener.local_addr().unwrap();
             reply.sockets.iter().find(|socket| socket.port == u32::from(address.port()))
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lines_of_sockets_that_listen_count() {
+    fn only_lines_of_listening_sockets_count() {
         let line = |local: &str, state: &str| {
             format!(
                 "   0: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 1000 0 4711 1 0"

@@ -1,4 +1,4 @@
-//! Tunnels between real sockets and calls that are made of channels.
+//! Tunnels between real sockets and calls made of channels.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,46 +15,46 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::carry::carry;
+use super::relay::relay;
 use super::*;
 
-/// Bound of every wait for a condition.
+/// Limit of every wait for a condition.
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
-/// How long something must stand still to count as standing still.
+/// How long nothing must happen before a direction counts as stalled.
 const STILL: Duration = Duration::from_millis(300);
 
-/// A tunnel's call, as sandboxd has it.
+/// A tunnel's call, from sandboxd's side.
 pub(super) struct Call {
     parts: mpsc::Sender<Result<TunnelPart, Status>>,
     answers: Pin<Box<dyn Stream<Item = Result<TunnelPart, Status>> + Send>>,
 }
 
 impl Call {
-    /// To what listens on a port.
+    /// Connects to a port.
     async fn to(tunnels: &Tunnels, port: u16) -> Self {
-        let (socket, place) = tunnels.connect(port.into()).await.unwrap();
-        Self::around(|parts| carry(socket, Bytes::new(), parts, Some(place)).boxed()).await
+        let (socket, permit) = tunnels.connect(port.into()).await.unwrap();
+        Self::with(|parts| relay(socket, Bytes::new(), parts, Some(permit)).boxed()).await
     }
 
-    /// To a process that waits for its connection.
-    pub(super) async fn taking_up(tunnels: &Tunnels, wanted: &OutgoingConnection) -> Self {
-        let accept = AcceptConnection { id: wanted.id, refused: None };
+    /// Opens the connection of a pending request.
+    pub(super) async fn accepting(tunnels: &Tunnels, request: &OutgoingConnection) -> Self {
+        let accept = AcceptConnection { id: request.id, refused: None };
         let end = tunnels.accept(&accept).await.unwrap().unwrap();
-        Self::around(|parts| match end {
-            NearEnd::Client(client, early) => carry(client, early, parts, None).boxed(),
-            NearEnd::Inner(inner) => carry(inner, Bytes::new(), parts, None).boxed(),
+        Self::with(|parts| match end {
+            NearEnd::Client(client, early) => relay(client, early, parts, None).boxed(),
+            NearEnd::Http(socket) => relay(socket, Bytes::new(), parts, None).boxed(),
         })
         .await
     }
 
-    async fn around(
-        carry: impl FnOnce(
+    async fn with(
+        relay: impl FnOnce(
             ReceiverStream<Result<TunnelPart, Status>>,
         ) -> Pin<Box<dyn Stream<Item = Result<TunnelPart, Status>> + Send>>,
     ) -> Self {
         let (parts, sent) = mpsc::channel(1);
-        let mut call = Self { parts, answers: carry(ReceiverStream::new(sent)) };
+        let mut call = Self { parts, answers: relay(ReceiverStream::new(sent)) };
         assert_eq!(call.next().await, Some(Part::Opened(Opened {})));
         call
     }
@@ -80,7 +80,7 @@ impl Call {
         next.map(|part| part.unwrap().part.unwrap())
     }
 
-    /// All data up to and with `last`.
+    /// Reads all data up to and including `last`.
     pub(super) async fn read_until(&mut self, last: &str) -> String {
         let mut all = Vec::new();
         while !all.ends_with(last.as_bytes()) {
@@ -90,7 +90,7 @@ impl Call {
         String::from_utf8(all).unwrap()
     }
 
-    /// All data up to the end.
+    /// Reads all data up to the end.
     pub(super) async fn read_to_end(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
@@ -103,7 +103,7 @@ impl Call {
     }
 }
 
-/// A tunnel and the server's socket at its end.
+/// Opens a tunnel, and returns it with the server's socket.
 async fn open() -> (Call, TcpStream) {
     open_in(&Tunnels::new()).await
 }
@@ -126,7 +126,7 @@ fn assert_reset<T: std::fmt::Debug>(read: io::Result<T>) {
 }
 
 #[tokio::test]
-async fn each_direction_ends_by_itself() {
+async fn each_direction_ends_independently() {
     let (mut call, mut server) = open().await;
     call.send(b"question").await;
     call.end().await;
@@ -143,11 +143,11 @@ async fn each_direction_ends_by_itself() {
     call.send(b"thanks").await;
     call.end().await;
     assert_eq!(read_all(&mut server).await.unwrap(), b"thanks");
-    assert_eq!(call.next().await, None, "the call is over when both have ended");
+    assert_eq!(call.next().await, None, "the call ends when both directions have ended");
 }
 
 #[tokio::test]
-async fn a_reset_by_the_server_is_told_as_one() {
+async fn a_reset_by_the_server_is_reported_as_a_reset() {
     let (mut call, mut server) = open().await;
     server.write_all(b"half of").await.unwrap();
     assert_eq!(call.read_until("half of").await, "half of");
@@ -159,33 +159,33 @@ async fn a_reset_by_the_server_is_told_as_one() {
 }
 
 #[tokio::test]
-async fn what_a_server_said_before_it_hung_up_on_a_writer_is_heard() {
+async fn data_sent_before_a_server_closed_is_delivered() {
     let (mut call, mut server) = open().await;
     call.send(b"the beginning of something long").await;
     server.readable().await.unwrap();
     server.write_all(b"too long").await.unwrap();
-    // With something unread the kernel makes a reset of it.
+    // The kernel sends a reset, because some data is unread.
     drop(server);
     let writer = async {
         while call.parts.send(Ok(data(b"more"))).await.is_ok() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(SOON, writer).await.expect("nobody takes it any more");
+    timeout(SOON, writer).await.expect("the call still accepts data");
     assert_eq!(call.read_until("too long").await, "too long");
     assert_eq!(call.next().await, Some(Part::Reset(Reset {})));
     assert_eq!(call.next().await, None);
 }
 
 #[tokio::test]
-async fn a_reset_is_told_also_behind_the_end_of_what_the_server_says() {
+async fn a_reset_after_the_end_of_the_servers_data_is_reported() {
     let (mut call, mut server) = open().await;
     server.shutdown().await.unwrap();
     assert_eq!(call.read_to_end().await, b"");
     server.set_zero_linger().unwrap();
     drop(server);
-    // The kernel tells only who writes.
-    let told = async {
+    // The kernel reports the reset only to a writer.
+    let reset = async {
         loop {
             tokio::select! {
                 part = call.answers.next() => return part.unwrap().unwrap().part,
@@ -193,7 +193,7 @@ async fn a_reset_is_told_also_behind_the_end_of_what_the_server_says() {
             }
         }
     };
-    assert_eq!(timeout(SOON, told).await.unwrap(), Some(Part::Reset(Reset {})));
+    assert_eq!(timeout(SOON, reset).await.unwrap(), Some(Part::Reset(Reset {})));
 }
 
 fn data(bytes: &'static [u8]) -> TunnelPart {
@@ -201,7 +201,7 @@ fn data(bytes: &'static [u8]) -> TunnelPart {
 }
 
 #[tokio::test]
-async fn a_call_that_breaks_off_in_any_way_resets_the_server() {
+async fn an_aborted_call_resets_the_server() {
     let (call, mut server) = open().await;
     call.reset().await;
     assert_reset(read_all(&mut server).await);
@@ -219,14 +219,14 @@ async fn a_call_that_breaks_off_in_any_way_resets_the_server() {
     call.parts.send(Err(Status::unavailable("gone"))).await.unwrap();
     assert_reset(read_all(&mut server).await);
 
-    // Also when all was said to the server and not all was heard of it.
+    // The same if all data was sent to the server, but not all of its data was read.
     let (call, mut server) = open().await;
     call.end().await;
     assert_eq!(read_all(&mut server).await.unwrap(), b"");
     drop(call);
     timeout(SOON, server.ready(tokio::io::Interest::ERROR)).await.expect("a reset").unwrap();
 
-    // Also while the server reads nothing and the tunnel is full.
+    // The same while the server reads nothing and the tunnel is full.
     let (call, mut server) = open().await;
     while timeout(STILL, call.send(&[0; MAX_PART_BYTES])).await.is_ok() {}
     drop(call);
@@ -234,7 +234,7 @@ async fn a_call_that_breaks_off_in_any_way_resets_the_server() {
 }
 
 #[tokio::test]
-async fn who_has_heard_everything_may_leave_before_its_last_bytes_are_written() {
+async fn a_client_may_disconnect_before_its_last_bytes_are_written() {
     let (mut call, mut server) = open().await;
     server.shutdown().await.unwrap();
     assert_eq!(call.read_to_end().await, b"");
@@ -250,7 +250,7 @@ async fn who_has_heard_everything_may_leave_before_its_last_bytes_are_written() 
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_stops_its_writer_and_nobody_else() {
+async fn a_server_that_does_not_read_stalls_only_its_own_tunnel() {
     let tunnels = Tunnels::new();
     let (stalled, mut server) = open_in(&tunnels).await;
     let mut sent = 0;
@@ -258,7 +258,7 @@ async fn a_server_that_does_not_read_stops_its_writer_and_nobody_else() {
         sent += MAX_PART_BYTES;
         assert!(sent < 64 << 20, "it is not held up");
     }
-    goes_on(&tunnels).await;
+    check_other_tunnel(&tunnels).await;
     let say_the_rest = async {
         stalled.send(b"last").await;
         stalled.end().await;
@@ -270,7 +270,7 @@ async fn a_server_that_does_not_read_stops_its_writer_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_reader_that_stands_still_stops_its_server_and_nobody_else() {
+async fn a_client_that_does_not_read_stalls_only_its_own_direction() {
     let tunnels = Tunnels::new();
     let (mut stalled, mut server) = open_in(&tunnels).await;
     let mut sent = 0;
@@ -278,18 +278,18 @@ async fn a_reader_that_stands_still_stops_its_server_and_nobody_else() {
         sent += MAX_PART_BYTES;
         assert!(sent < 64 << 20, "it is not held up");
     }
-    // The other direction of the same tunnel is not held up either.
+    // The other direction of the same tunnel is not stalled either.
     stalled.send(b"to the server").await;
     let mut heard = [0; 13];
     timeout(SOON, server.read_exact(&mut heard)).await.unwrap().unwrap();
-    goes_on(&tunnels).await;
+    check_other_tunnel(&tunnels).await;
     let reader = tokio::spawn(async move { stalled.read_to_end().await.len() });
     drop(server);
     assert!(timeout(SOON, reader).await.unwrap().unwrap() >= sent);
 }
 
-/// Another tunnel works.
-async fn goes_on(tunnels: &Tunnels) {
+/// Checks that another tunnel works.
+async fn check_other_tunnel(tunnels: &Tunnels) {
     let (mut call, mut server) = open_in(tunnels).await;
     call.send(b"ping").await;
     let mut ping = [0; 4];
@@ -299,7 +299,7 @@ async fn goes_on(tunnels: &Tunnels) {
 }
 
 #[tokio::test]
-async fn three_hundred_tunnels_go_on_at_once() {
+async fn three_hundred_tunnels_work_concurrently() {
     let tunnels = Tunnels::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -331,22 +331,22 @@ async fn three_hundred_tunnels_go_on_at_once() {
         assert_eq!(call.next().await, None);
     });
     futures::future::join_all(echoes).await;
-    assert_eq!(tunnels.places.available_permits(), MAX_INWARD_TUNNELS, "every place is free again");
+    assert_eq!(tunnels.permits.available_permits(), MAX_INWARD_TUNNELS, "every permit is free again");
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_and_a_place_comes_back() {
+async fn the_number_of_tunnels_is_limited_and_a_permit_is_released() {
     let tunnels = Tunnels::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let all: Vec<_> =
-        (1..MAX_INWARD_TUNNELS).map(|_| Arc::clone(&tunnels.places).try_acquire_owned()).collect();
+        (1..MAX_INWARD_TUNNELS).map(|_| Arc::clone(&tunnels.permits).try_acquire_owned()).collect();
     let last = Call::to(&tunnels, port).await;
     let refused = tunnels.connect(port.into()).await.unwrap_err();
     assert!(matches!(refused, Kind::LimitReached(_)), "{refused:?}");
     drop(last);
     let free = async {
-        while tunnels.places.available_permits() == 0 {
+        while tunnels.permits.available_permits() == 0 {
             tokio::task::yield_now().await;
         }
     };
@@ -356,7 +356,7 @@ async fn there_are_only_so_many_and_a_place_comes_back() {
 }
 
 #[tokio::test]
-async fn a_port_is_found_on_either_loopback_or_told_to_be_closed() {
+async fn a_port_is_found_on_either_loopback_or_reported_as_closed() {
     let tunnels = Tunnels::new();
     let six = TcpListener::bind("[::1]:0").await.unwrap();
     Call::to(&tunnels, six.local_addr().unwrap().port()).await;
@@ -376,8 +376,8 @@ async fn a_port_is_found_on_either_loopback_or_told_to_be_closed() {
 }
 
 #[tokio::test]
-async fn a_socket_that_would_be_connected_to_itself_is_a_closed_port() {
-    // The kernel gives even ports to those who connect first, so that the chance is one in a few thousand.
+async fn a_socket_connected_to_itself_counts_as_a_closed_port() {
+    // The kernel gives even ports to connecting sockets first, so the chance is one in a few thousand.
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
     let mut range = range.split_whitespace().map(|port| port.parse::<u16>().unwrap());
     let (first, last) = (range.next().unwrap(), range.next().unwrap());

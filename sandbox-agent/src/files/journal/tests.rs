@@ -1,4 +1,4 @@
-//! What is left of a change that fails after any of its steps.
+//! Tests that a change that fails after any step leaves the original state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ fn unpack(fixture: &Fixture, paths: &[&str]) -> Result<(), Kind> {
     fixture.workspace.unpack(&fixture.path(""), &archive[..]).map(drop)
 }
 
-/// Every path with its content, staging included.
+/// Returns every path with its content, including the staging directory.
 fn content(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
@@ -57,7 +57,7 @@ fn content(root: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-fn seeded() -> Fixture {
+fn with_files() -> Fixture {
     let fixture = fixture();
     fs::create_dir(fixture.dir.path().join("dir")).unwrap();
     for file in ["one", "dir/two"] {
@@ -66,10 +66,10 @@ fn seeded() -> Fixture {
     fixture
 }
 
-/// Lets the change fail after its first step, its second and so on, until it succeeds.
+/// Makes the change fail after its first step, then after its second and so on, until it succeeds.
 fn check_every_step(change: impl Fn(&Fixture) -> Result<(), Kind>) {
     for step in 0.. {
-        let fixture = seeded();
+        let fixture = with_files();
         let before = content(fixture.dir.path());
         let mut left = step;
         let failing = seam::on(move |_| {
@@ -89,7 +89,7 @@ fn check_every_step(change: impl Fn(&Fixture) -> Result<(), Kind>) {
 }
 
 #[test]
-fn a_change_that_fails_after_any_step_leaves_what_was_there() {
+fn a_change_that_fails_after_any_step_leaves_the_original_state() {
     check_every_step(|fixture| write(fixture, &["one"], true));
     check_every_step(|fixture| write(fixture, &["new/sub/file"], false));
     check_every_step(|fixture| write(fixture, &["one", "new/sub/file", "dir/two"], false));
@@ -97,7 +97,7 @@ fn a_change_that_fails_after_any_step_leaves_what_was_there() {
     check_every_step(|fixture| unpack(fixture, &["dir/two", "new/sub/file", "one"]));
 }
 
-/// Does `act` as a command would when the second file has taken its place, and lets the change fail then.
+/// Runs `act` as a command would when the second file is at its destination,
 fn fail_beside(act: impl Fn() + 'static) -> impl Drop {
     let mut placed = 0;
     seam::on(move |step| {
@@ -117,8 +117,8 @@ fn recovered(root: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn what_cannot_be_put_back_is_kept_and_reported() {
-    let fixture = seeded();
+fn files_that_cannot_be_put_back_are_kept_and_reported() {
+    let fixture = with_files();
     let root = fixture.dir.path().to_owned();
     let failing = fail_beside(move || fs::rename(root.join("dir"), root.join("elsewhere")).unwrap());
     let changed = write(&fixture, &["one", "dir/two"], false);
@@ -132,8 +132,8 @@ fn what_cannot_be_put_back_is_kept_and_reported() {
 }
 
 #[test]
-fn what_a_command_wrote_meanwhile_stays() {
-    let fixture = seeded();
+fn files_that_a_command_wrote_meanwhile_are_kept() {
+    let fixture = with_files();
     let root = fixture.dir.path().to_owned();
     let failing = fail_beside(move || {
         fs::write(root.join("one"), b"command's").unwrap();
@@ -150,12 +150,12 @@ fn what_a_command_wrote_meanwhile_stays() {
 
 #[test]
 fn a_directory_that_a_command_has_used_is_not_removed() {
-    let fixture = seeded();
+    let fixture = with_files();
     let root = fixture.dir.path().to_owned();
     let failing = fail_beside(move || {
         let changed_at = |path: &Path| changed_at_of(path);
         let placed_at = changed_at(&root.join("fresh"));
-        // The file system's clock has to move on for the two to be told apart.
+        // Waits for a tick of the file system's clock, so that the times differ.
         while changed_at(&root.join("fresh/command's")) <= placed_at {
             fs::write(root.join("fresh/command's"), b"command's").unwrap();
         }
@@ -174,8 +174,8 @@ fn changed_at_of(path: &Path) -> (i64, i64) {
 }
 
 #[test]
-fn a_staging_directory_that_a_command_has_shut_is_opened_again() {
-    let fixture = seeded();
+fn the_mode_of_the_staging_directory_is_restored() {
+    let fixture = with_files();
     let root = fixture.dir.path().to_owned();
     let failing = fail_beside(move || {
         fs::set_permissions(root.join(STAGING), fs::Permissions::from_mode(0o000)).unwrap();
@@ -188,8 +188,8 @@ fn a_staging_directory_that_a_command_has_shut_is_opened_again() {
 }
 
 #[test]
-fn what_an_earlier_agent_kept_is_recovered() {
-    let fixture = seeded();
+fn files_kept_by_an_earlier_agent_are_recovered() {
+    let fixture = with_files();
     let staging = fixture.dir.path().join(STAGING);
     fs::create_dir(&staging).unwrap();
     fs::write(staging.join("kept-1"), b"before").unwrap();

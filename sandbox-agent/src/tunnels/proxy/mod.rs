@@ -1,8 +1,8 @@
-//! The agent's proxy on the sandbox's loopback: the only way to the outside that a sandbox has.
+//! The agent's proxy on the sandbox's loopback, the only outbound path of a sandbox.
 //!
-//! One listener speaks SOCKS5 and HTTP, told apart by the first byte. It decides nothing: each connection that is asked
-//! for goes to sandboxd by the [`Desk`]. Whoever talks to it is hostile code of this sandbox, so clients are counted, and
-//! heads and waits are bounded; a client of one's own can only be slow for oneself.
+//! One listener accepts SOCKS5 and HTTP and distinguishes them by the first byte. It decides nothing: each request
+//! goes to sandboxd through [`PendingConnections`]. Clients are untrusted code of this sandbox, so their number,
+//! heads and waits are limited. A slow client delays only itself.
 
 mod http;
 mod socks;
@@ -23,71 +23,71 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use super::carry::Socket;
-use super::desk::Desk;
+use super::pending::PendingConnections;
+use super::relay::Socket;
 use crate::limits::ACCEPT_PAUSE;
 
-/// The first byte of SOCKS5 (RFC 1928, section 3). No request of HTTP begins with it.
+/// The first byte of SOCKS5 (RFC 1928, section 3). No HTTP request begins with it.
 const SOCKS_5: u8 = 5;
 
 /// The listeners.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     listeners: Vec<TcpListener>,
-    desk: Arc<Desk>,
+    pending: Arc<PendingConnections>,
 }
 
 impl Proxy {
-    /// Takes the port, on IPv6 as well where the sandbox has it. Must come before the first command, which could take
-    /// it instead.
-    pub(crate) async fn bind(port: u16, desk: Arc<Desk>) -> io::Result<Self> {
+    /// Binds the port on IPv4, and on IPv6 if the sandbox has it. Must come before the first command, which could
+    /// take it instead.
+    pub(crate) async fn bind(port: u16, pending: Arc<PendingConnections>) -> io::Result<Self> {
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let port = first.local_addr()?.port();
         let second = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok();
-        Ok(Self { listeners: std::iter::once(first).chain(second).collect(), desk })
+        Ok(Self { listeners: std::iter::once(first).chain(second).collect(), pending })
     }
 
-    /// Where it listens.
+    /// Returns the addresses of the listeners.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
-    /// Serves for ever.
+    /// Starts serving.
     pub(crate) fn start(self) {
-        let places = Arc::new(Semaphore::new(MAX_OUTWARD_TUNNELS));
+        let permits = Arc::new(Semaphore::new(MAX_OUTWARD_TUNNELS));
         for listener in self.listeners {
-            tokio::spawn(accept(listener, Arc::clone(&self.desk), Arc::clone(&places)));
+            tokio::spawn(accept(listener, Arc::clone(&self.pending), Arc::clone(&permits)));
         }
     }
 }
 
-async fn accept(listener: TcpListener, desk: Arc<Desk>, places: Arc<Semaphore>) {
-    // Whoever finds no place waits in the kernel's queue.
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+async fn accept(listener: TcpListener, pending: Arc<PendingConnections>, permits: Arc<Semaphore>) {
+    // Clients over the limit wait in the kernel's backlog.
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(serve(Client { stream, _place: place }, Arc::clone(&desk)));
+                tokio::spawn(serve(Client { stream, _permit: permit }, Arc::clone(&pending)));
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-async fn serve(client: Client, desk: Arc<Desk>) {
+async fn serve(client: Client, pending: Arc<PendingConnections>) {
     let mut first = [0];
-    match timeout(desk.patience.head, client.stream.peek(&mut first)).await {
-        Ok(Ok(1)) if first == [SOCKS_5] => socks::serve(client, &desk).await,
-        Ok(Ok(1)) => http::serve(client, desk).await,
+    match timeout(pending.timeouts.head, client.stream.peek(&mut first)).await {
+        Ok(Ok(1)) if first == [SOCKS_5] => socks::serve(client, &pending).await,
+        Ok(Ok(1)) => http::serve(client, pending).await,
         _ => {}
     }
 }
 
-/// A client's connection, with its place among them.
+/// A client's connection, with its permit.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: TcpStream,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Socket for Client {

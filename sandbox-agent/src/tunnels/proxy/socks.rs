@@ -1,6 +1,6 @@
-//! SOCKS5 without authentication, CONNECT alone (RFC 1928).
+//! SOCKS5 without authentication, only CONNECT (RFC 1928).
 //!
-//! Names are passed on as they are: who resolves them decides what may be reached.
+//! Names are passed on unresolved, because policy is enforced where they are resolved.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::{Client, SOCKS_5};
-use crate::limits::HAND_OVER;
-use crate::tunnels::desk::{Desk, NearEnd, Wish};
+use crate::limits::PROXY_REPLY;
+use crate::tunnels::pending::{NearEnd, OutboundTarget, PendingConnections};
 
 const NO_AUTHENTICATION: u8 = 0;
 const NO_ACCEPTABLE_METHOD: u8 = 0xff;
@@ -23,15 +23,15 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Reply fields (section 6) that are the proxy's own.
+/// Reply fields (section 6) that the proxy itself sends.
 const SUCCEEDED: u8 = 0;
 const FAILED: u8 = 1;
 const COMMAND_NOT_SUPPORTED: u8 = 7;
 const ADDRESS_NOT_SUPPORTED: u8 = 8;
 
-/// Why there is no wish.
+/// Why a request could not be read.
 enum Fault {
-    /// To be answered.
+    /// Answered with this code.
     Reply(u8),
     Io,
 }
@@ -42,23 +42,23 @@ impl From<io::Error> for Fault {
     }
 }
 
-pub(super) async fn serve(mut client: Client, desk: &Desk) {
-    let wish = match timeout(desk.patience.head, read_wish(&mut client)).await {
-        Ok(Ok(wish)) => wish,
+pub(super) async fn serve(mut client: Client, pending: &PendingConnections) {
+    let target = match timeout(pending.timeouts.head, read_target(&mut client)).await {
+        Ok(Ok(target)) => target,
         Ok(Err(Fault::Reply(code))) => return reply(&mut client, code).await.unwrap_or_default(),
         Ok(Err(Fault::Io)) | Err(_) => return,
     };
-    match desk.ask(&wish).await {
-        Ok(granted) => {
+    match pending.request(&target).await {
+        Ok(connection) => {
             if reply(&mut client, SUCCEEDED).await.is_ok() {
-                granted.hand_over(NearEnd::Client(client, Bytes::new()));
+                connection.attach(NearEnd::Client(client, Bytes::new()));
             }
         }
         Err(refusal) => reply(&mut client, refusal.socks_code()).await.unwrap_or_default(),
     }
 }
 
-async fn read_wish(client: &mut Client) -> Result<Wish, Fault> {
+async fn read_target(client: &mut Client) -> Result<OutboundTarget, Fault> {
     let [_, count] = read(client).await?;
     let mut methods = vec![0; count.into()];
     client.read_exact(&mut methods).await?;
@@ -81,10 +81,10 @@ async fn read_wish(client: &mut Client) -> Result<Wish, Fault> {
     if command != CONNECT {
         return Err(Fault::Reply(COMMAND_NOT_SUPPORTED));
     }
-    Wish::new(&host, port, Via::Socks).map_err(|refusal| Fault::Reply(refusal.socks_code()))
+    OutboundTarget::new(&host, port, Via::Socks).map_err(|refusal| Fault::Reply(refusal.socks_code()))
 }
 
-/// What is no text is no name either, and refused as such.
+/// A name that is not UTF-8 becomes an empty name, which is rejected.
 async fn read_name(client: &mut Client) -> io::Result<String> {
     let [length] = read(client).await?;
     let mut name = vec![0; length.into()];
@@ -98,8 +98,8 @@ async fn read<const LENGTH: usize>(client: &mut Client) -> io::Result<[u8; LENGT
     Ok(bytes)
 }
 
-/// The address in it is nobody's business, and all zeros.
+/// The address in the reply is not used, and all zeros.
 async fn reply(client: &mut Client, code: u8) -> io::Result<()> {
     let bytes = [SOCKS_5, code, 0, IPV4, 0, 0, 0, 0, 0, 0];
-    timeout(HAND_OVER, client.write_all(&bytes)).await?
+    timeout(PROXY_REPLY, client.write_all(&bytes)).await?
 }

@@ -1,4 +1,4 @@
-//! A connection to a host, on which the proxy speaks HTTP for a client.
+//! A connection to a host over which the proxy sends a client's HTTP requests.
 
 use bytes::Bytes;
 use http::header::{EXPECT, HOST, TRAILER};
@@ -8,30 +8,30 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
-use crate::limits::{PROXY_ANSWER_HEAD_BYTES, PROXY_HEADERS};
-use crate::tunnels::desk::{Granted, NearEnd, Wish};
-use crate::tunnels::inner;
+use crate::limits::{PROXY_HEADERS, PROXY_RESPONSE_HEAD_BYTES};
+use crate::tunnels::duplex;
+use crate::tunnels::pending::{NearEnd, OpenConnection, OutboundTarget};
 
-/// See the module. Its drop hangs up.
+/// An HTTP connection to a host. Dropping it closes the connection.
 pub(super) struct Upstream(http1::SendRequest<Incoming>);
 
 impl Upstream {
-    /// Begins to speak HTTP on a connection that is open.
-    pub(super) async fn open(granted: Granted) -> Option<Self> {
-        let (ours, far) = inner::pair();
-        granted.hand_over(NearEnd::Inner(far));
+    /// Starts HTTP on an open connection.
+    pub(super) async fn open(connection: OpenConnection) -> Option<Self> {
+        let (local, remote) = duplex::pair();
+        connection.attach(NearEnd::Http(remote));
         let (sender, connection) = http1::Builder::new()
-            .max_buf_size(PROXY_ANSWER_HEAD_BYTES)
+            .max_buf_size(PROXY_RESPONSE_HEAD_BYTES)
             .max_headers(PROXY_HEADERS)
-            .handshake(TokioIo::new(ours))
+            .handshake(TokioIo::new(local))
             .await
             .ok()?;
-        // It ends with the sender and the last answer.
+        // The task ends with the sender and the last response.
         tokio::spawn(connection);
         Some(Self(sender))
     }
 
-    /// Sends a request; gives it back where the connection had gone before.
+    /// Sends a request. Returns it if the connection was closed before.
     pub(super) async fn send(
         &mut self,
         request: Request<Incoming>,
@@ -49,18 +49,18 @@ impl Upstream {
     }
 }
 
-/// Makes a request to a proxy one to the host.
-pub(super) fn prepare(request: &mut Request<Incoming>, wish: &Wish) {
+/// Turns a request to a proxy into a request to the host.
+pub(super) fn prepare(request: &mut Request<Incoming>, target: &OutboundTarget) {
     let path = request.uri().path_and_query().cloned();
     *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     *request.version_mut() = Version::HTTP_11;
     strip(request.headers_mut());
-    let target = wish.target();
+    let target = target.authority();
     let host = match target.strip_suffix(":80") {
         Some(host) => host.to_owned(),
         None => target,
     };
-    // The URL is what counts, whatever the client has put beside it (RFC 9112, section 3.2.2).
+    // The URL decides, whatever Host header the client has sent (RFC 9112, section 3.2.2).
     if let Ok(host) = HeaderValue::from_maybe_shared(Bytes::from(host)) {
         request.headers_mut().insert(HOST, host);
     }
@@ -68,7 +68,7 @@ pub(super) fn prepare(request: &mut Request<Incoming>, wish: &Wish) {
 
 fn strip(headers: &mut HeaderMap) {
     hop_by_hop::strip(headers);
-    // The one is answered here, before the body is read, and the other tells of what is not passed on.
+    // The proxy answers Expect before it reads the body, and Trailer announces fields that are not passed on.
     for name in [EXPECT, TRAILER] {
         headers.remove(name);
     }

@@ -1,7 +1,7 @@
-//! Which commands the agent keeps, and what it remembers of those it keeps no longer.
+//! The commands that the agent keeps, and what it remembers of those whose log it has dropped.
 //!
-//! Owns retention. A command whose end sandboxd has not recorded is remembered after its log is gone, so that its id
-//! is never used twice. What is remembered is small and bounded.
+//! A command is remembered after its log is dropped until sandboxd has recorded its end, so that its id is never used
+//! twice. What is remembered is small and bounded.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use bytes::Bytes;
 use rustix::process::Pid;
 
 use crate::command::{Command, Spec};
-use crate::ladder::Target;
 use crate::limits::{
     COMMANDS_PER_PAGE, LISTED_TEXT_BYTES, MAX_ENDED_COMMANDS, MAX_UNRECORDED_COMMANDS, REMEMBERED_TEXT_BYTES,
 };
 use crate::mark::Mark;
 use crate::members::Owner;
+use crate::termination::Target;
 
-/// A process that has yet to become its command.
+/// A process that has not become its command yet.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct StartingProcess {
     pub(crate) id: String,
     pub(crate) main: Pid,
     pub(crate) mark: Option<Mark>,
 }
 
-impl Target for Begun {
+impl Target for StartingProcess {
     fn owner(&self) -> Owner<'_> {
         Owner { command_id: &self.id, main: self.main, main_collected: false, mark: self.mark }
     }
@@ -41,7 +41,7 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// What is known of a command, its directory and arguments cut to `text_bytes` together.
+    /// Copies what is known of a command. Its directory and arguments together are cut to `text_bytes`.
     fn of(command: &Command, text_bytes: usize) -> Self {
         let Spec { number, digest, argv, cwd, .. } = &command.spec;
         let mut left = text_bytes;
@@ -62,7 +62,8 @@ impl Remembered {
     }
 }
 
-/// The beginning of `text`, taken off what is `left`. An empty text costs a byte, so that their number is bounded.
+/// Returns the beginning of `text` and subtracts it from `left`. An empty text costs a byte, so that their number is
+/// bounded.
 fn cut(text: &str, left: &mut usize) -> String {
     let kept = &text[..text.floor_char_boundary(*left)];
     *left = left.saturating_sub(kept.len().max(1));
@@ -92,7 +93,7 @@ impl Known {
         v1::KnownCommand { number: known.number, status: Some(known.status), request_digest: known.digest }
     }
 
-    /// Whether a request with this digest started the command, as far as both digests are known.
+    /// Whether a request with this digest started the command. True if one of the digests is not known.
     pub(crate) fn is_from(&self, digest: &Bytes) -> bool {
         let known = self.digest();
         known.is_empty() || digest.is_empty() || known == digest
@@ -108,13 +109,13 @@ impl Known {
 
 /// All commands that the agent knows.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct CommandRegistry {
     by_id: HashMap<String, Arc<Command>>,
-    /// Ids whose processes have yet to become their commands, with the process where there is one.
-    pub(crate) starting: HashMap<String, Option<Arc<Begun>>>,
-    /// Ids in the order their commands ended.
+    /// Ids whose processes have not become their commands yet, with the process if there is one.
+    pub(crate) starting: HashMap<String, Option<Arc<StartingProcess>>>,
+    /// Ids in the order in which their commands ended.
     ended: VecDeque<String>,
-    /// Numbers of ended commands that sandboxd has recorded, of those in `by_id`.
+    /// Numbers of the ended commands in `by_id` that sandboxd has recorded.
     recorded: HashSet<u64>,
     /// By number.
     remembered: BTreeMap<u64, Remembered>,
@@ -122,8 +123,8 @@ pub(crate) struct Kept {
     last_number: u64,
 }
 
-impl Kept {
-    /// The number of the next command.
+impl CommandRegistry {
+    /// Returns the number of the next command.
     pub(crate) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -133,12 +134,12 @@ impl Kept {
         self.by_id.insert(command.spec.id.clone(), Arc::clone(command));
     }
 
-    /// The command with this id and its log.
+    /// Returns the command with this id and its log.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Command>> {
         self.by_id.get(id).cloned()
     }
 
-    /// What is known under this id.
+    /// Returns what is known under this id.
     pub(crate) fn find(&self, id: &str) -> Option<Known> {
         match self.by_id.get(id) {
             Some(command) => Some(Known::Kept(Arc::clone(command))),
@@ -153,7 +154,7 @@ impl Kept {
         self.by_id.len() + self.starting.len() - self.ended.len()
     }
 
-    /// What runs, and what is about to.
+    /// Returns the running and the starting commands.
     pub(crate) fn targets(&self) -> Vec<Arc<dyn Target + Send + Sync>> {
         let running = self.by_id.values().filter(|command| command.end_now().is_none());
         let running = running.map(|command| Arc::clone(command) as Arc<dyn Target + Send + Sync>);
@@ -161,16 +162,15 @@ impl Kept {
         running.chain(begun.map(|begun| Arc::clone(begun) as Arc<dyn Target + Send + Sync>)).collect()
     }
 
-    /// Adds an ended command, and drops the oldest ones where there are too many, but none whose reader still
-    /// needs it.
-    pub(crate) fn retire(&mut self, command: &Command) {
+    /// Adds an ended command. Drops the oldest ended commands over the limit, except those that a reader still needs.
+    pub(crate) fn add_ended(&mut self, command: &Command) {
         self.ended.push_back(command.spec.id.clone());
         let mut at = 0;
         while self.ended.len() > MAX_ENDED_COMMANDS && at < self.ended.len() {
             let oldest = self.ended.get(at).and_then(|id| self.by_id.get(id)).cloned();
             match oldest {
-                Some(command) if command.may_be_forgotten() => {
-                    command.forget_output();
+                Some(command) if command.is_discardable() => {
+                    command.discard_output();
                     self.ended.remove(at);
                     self.by_id.remove(&command.spec.id);
                     if !self.recorded.remove(&command.spec.number) {
@@ -193,8 +193,8 @@ impl Kept {
         }
     }
 
-    /// Notes that sandboxd has recorded the ends of these commands.
-    pub(crate) fn were_recorded(&mut self, numbers: &HashSet<u64>) {
+    /// Records that sandboxd has recorded the ends of these commands.
+    pub(crate) fn set_recorded(&mut self, numbers: &HashSet<u64>) {
         for number in numbers {
             if let Some(remembered) = self.remembered.remove(number) {
                 self.remembered_ids.remove(remembered.id());
@@ -204,7 +204,7 @@ impl Kept {
         self.recorded.extend(ended.filter(|number| numbers.contains(number)));
     }
 
-    /// A page of the commands after `after` whose end is not recorded, in the order of their start.
+    /// Returns a page of the commands after `after` whose end is not recorded, in the order of their start.
     pub(crate) fn unrecorded(&self, after: u64) -> v1::ListCommandsReply {
         let kept = self.by_id.values().filter(|command| !self.recorded.contains(&command.spec.number));
         let kept = kept.map(|command| (command.spec.number, Known::Kept(Arc::clone(command))));
@@ -229,10 +229,10 @@ mod tests {
     use crate::stdin::Stdin;
 
     /// Commands that have ended, numbered from 1.
-    fn kept(count: usize) -> Kept {
-        let mut kept = Kept::default();
+    fn registry(count: usize) -> CommandRegistry {
+        let mut registry = CommandRegistry::default();
         for _ in 0..count {
-            let number = kept.next_number();
+            let number = registry.next_number();
             let spec = Spec {
                 id: format!("cmd_{number}"),
                 number,
@@ -243,17 +243,17 @@ mod tests {
                 detached: false,
             };
             let (command, _) = Command::new(spec, Pid::INIT, None, Stdin::new(None), Arc::default());
-            kept.insert(&command);
+            registry.insert(&command);
             command.finish(v1::Ended::default());
-            kept.retire(&command);
+            registry.add_ended(&command);
         }
-        kept
+        registry
     }
 
-    fn all(kept: &Kept) -> Vec<u64> {
+    fn all(registry: &CommandRegistry) -> Vec<u64> {
         let (mut numbers, mut after) = (Vec::new(), 0);
         loop {
-            let page = kept.unrecorded(after);
+            let page = registry.unrecorded(after);
             assert!(page.commands.len() <= COMMANDS_PER_PAGE);
             numbers.extend(page.commands.iter().map(|command| command.number));
             after = numbers.last().copied().unwrap_or_default();
@@ -265,31 +265,31 @@ mod tests {
 
     #[test]
     fn a_command_is_remembered_until_its_end_is_recorded() {
-        let mut kept = kept(MAX_ENDED_COMMANDS + 10);
+        let mut registry = registry(MAX_ENDED_COMMANDS + 10);
         let count = MAX_ENDED_COMMANDS as u64 + 10;
-        assert!(matches!(kept.find("cmd_1"), Some(Known::Remembered(_))));
-        assert!(matches!(kept.find("cmd_11"), Some(Known::Kept(_))));
-        assert_eq!(all(&kept), (1..=count).collect::<Vec<_>>());
-        kept.were_recorded(&(1..count).collect());
-        assert_eq!(all(&kept), [count]);
-        assert!(kept.find("cmd_1").is_none());
-        assert!(matches!(kept.find("cmd_11"), Some(Known::Kept(_))), "its output is still there");
+        assert!(matches!(registry.find("cmd_1"), Some(Known::Remembered(_))));
+        assert!(matches!(registry.find("cmd_11"), Some(Known::Kept(_))));
+        assert_eq!(all(&registry), (1..=count).collect::<Vec<_>>());
+        registry.set_recorded(&(1..count).collect());
+        assert_eq!(all(&registry), [count]);
+        assert!(registry.find("cmd_1").is_none());
+        assert!(matches!(registry.find("cmd_11"), Some(Known::Kept(_))), "its output is still kept");
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let kept = kept(MAX_ENDED_COMMANDS + MAX_UNRECORDED_COMMANDS + 5);
-        assert!(kept.find("cmd_5").is_none());
-        let Some(Known::Remembered(oldest)) = kept.find("cmd_6") else { panic!("it is forgotten") };
+    fn remembered_commands_are_bounded() {
+        let registry = registry(MAX_ENDED_COMMANDS + MAX_UNRECORDED_COMMANDS + 5);
+        assert!(registry.find("cmd_5").is_none());
+        let Some(Known::Remembered(oldest)) = registry.find("cmd_6") else { panic!("it was dropped") };
         let text: usize = oldest.status.argv.iter().map(String::len).sum();
         assert!(text <= REMEMBERED_TEXT_BYTES, "{text}");
-        assert_eq!(kept.remembered_ids.len(), MAX_UNRECORDED_COMMANDS);
+        assert_eq!(registry.remembered_ids.len(), MAX_UNRECORDED_COMMANDS);
     }
 
     #[test]
     fn requests_are_compared_where_both_digests_are_known() {
-        let kept = kept(1);
-        let known = kept.find("cmd_1").unwrap();
+        let registry = registry(1);
+        let known = registry.find("cmd_1").unwrap();
         let is_from = |digest: &'static [u8]| known.is_from(&Bytes::from_static(digest));
         assert!(is_from(b"digest") && is_from(b""));
         assert!(!is_from(b"another"));

@@ -1,12 +1,12 @@
-//! Keeps commands from writing below /proc.
+//! Forbids commands to write files below /proc.
 //!
-//! A process may lower its out-of-memory score (/proc/<pid>/oom_score_adj) to what root last set, which is the agent's
-//! own score: commands inherit that bound from the agent, and raising it takes a right that nothing in a sandbox has.
-//! A command with the agent's score and less memory than the agent would outlive it. So the agent enters a Landlock
-//! domain (landlock(7)) before it starts anything, which every process of the sandbox inherits: files below /proc
-//! cannot be opened for writing. Everything else is as it was. The agent changes its own score through a file that
-//! it opened before, and those of commands on a thread outside of the domain. Without Landlock (Linux before 5.19,
-//! gVisor) commands keep the way to the agent's score.
+//! A process may lower its out-of-memory score (/proc/<pid>/oom_score_adj) to the value that root last set. Commands
+//! inherit that bound from the agent, so it is the agent's own score. Raising it takes a privilege that no process in
+//! a sandbox has. The OOM killer would spare a command that has the agent's score and less memory than the agent. The
+//! agent therefore enters a Landlock domain (landlock(7)) before it starts any process. Every process of the sandbox
+//! inherits the domain: it cannot open files below /proc for writing. Nothing else is restricted. The agent changes
+//! its own score through a file that it opened before, and the scores of commands on a thread outside the domain.
+//! Without Landlock (Linux before 5.19, gVisor) commands can still set the agent's score.
 
 use std::error::Error as StdError;
 use std::fs;
@@ -18,12 +18,13 @@ use landlock::{
 };
 use rustix::fs::{Mode, OFlags, open};
 
-/// The one directory of the root that nobody writes below.
+/// The only directory in the root below which writing is forbidden.
 const PROC: &str = "proc";
 
-/// Enters the domain, for this thread and what it starts. Whether the kernel has such domains.
+/// Enters the domain for this thread and for everything that it starts. Returns whether the kernel supports the
+/// domain.
 pub(crate) fn enter() -> Result<bool, Box<dyn StdError>> {
-    // A domain without the right to move files between directories would forbid it, so that right is handled too.
+    // A domain that does not handle the right to move files between directories would forbid it.
     let handled: BitFlags<AccessFs> = AccessFs::WriteFile | AccessFs::Refer;
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(handled);
     let mut ruleset = match ruleset.and_then(|ruleset| ruleset.create()) {

@@ -1,7 +1,7 @@
 //! Follows one terminal from its start to its recorded end.
 //!
-//! What the main process wrote is on the screen before the end is told. What was started from it and goes on behind
-//! it loses the terminal with that, and is not ended; that is for whoever closes the terminal.
+//! The output of the main process is on the screen before the end is reported. Processes that it started and that are
+//! still running lose the terminal, but they are not ended. Closing the terminal ends them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::pty::Pty;
 use super::terminal::Terminal;
-use crate::ladder;
+use crate::termination;
 
-/// How long a killed main process may take to be collected.
+/// Maximum time to reap a killed main process.
 const COLLECT: Duration = Duration::from_secs(5);
 
-/// How long a terminal may be open and silent after the main process's end before the end is recorded.
+/// How long a terminal may be open and silent after the end of the main process before the end is recorded.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// Most that is taken during the drain; those who go on writing are not the main process.
+/// Maximum number of bytes that the drain reads. Anything beyond was written by other processes.
 const DRAIN_BYTES: usize = 1024 * 1024;
 
-/// The kernel hands over no more than this at once (tty_buffer.c), so a larger buffer would wait for nothing.
+/// The kernel passes on at most this much at once (tty_buffer.c), so a larger buffer has no effect.
 const READ_BYTES: usize = 4096;
 
 /// Runs until the end is recorded.
@@ -43,30 +43,30 @@ pub(super) async fn run(
         status = &mut status => Err(status.ok()),
         Some(first) = requests.recv() => Ok(first),
     };
-    let collected = match requested {
+    let reaped = match requested {
         Err(status) => status,
         Ok(first) => {
-            ladder::end(terminal.as_ref(), first).await;
+            termination::end(terminal.as_ref(), first).await;
             timeout(COLLECT, &mut status).await.ok().and_then(Result::ok)
         }
     };
-    terminal.main_was_collected();
+    terminal.set_main_collected();
     main_ended.send_replace(true);
-    // It fails where there was nothing to capture.
+    // Fails if there was nothing to capture.
     let _ = is_drained.wait_for(|drained| *drained).await;
-    let signal = collected.and_then(|status| status.terminating_signal());
-    let exit_code = match (signal, collected.and_then(|status| status.exit_status())) {
+    let signal = reaped.and_then(|status| status.terminating_signal());
+    let exit_code = match (signal, reaped.and_then(|status| status.exit_status())) {
         (Some(signal), _) => 128 + signal,
         (None, Some(code)) => code,
         (None, None) => 128 + Signal::KILL.as_raw(),
     };
-    // As with a command, the end is named by how the program ended and not by who asked for it.
-    let by_signal = signal.is_some() || collected.is_none();
+    // As for a command, the end is named by how the program ended, no matter who requested it.
+    let by_signal = signal.is_some() || reaped.is_none();
     let reason = if by_signal { EndReason::Killed } else { EndReason::Exited };
     terminal.finish(reason, exit_code, signal.unwrap_or(0));
 }
 
-/// Brings what is written to the terminal's state, until its main process has ended and what it wrote is there.
+/// Adds output to the terminal's state, until the main process has ended and all of its output is added.
 async fn capture(
     terminal: Arc<Terminal>,
     pty: Arc<Pty>,
@@ -84,11 +84,11 @@ async fn capture(
             Ok(bytes) if bytes > 0 => terminal.record(&buffer[..bytes]),
             _ => break,
         }
-        // One terminal that is flooded must not keep the agent from all others.
+        // A terminal with a flood of output must not keep the agent from serving others.
         tokio::task::yield_now().await;
     }
     let _ = main_ended.wait_for(|ended| *ended).await;
-    pty.let_go();
+    pty.close_program_side();
     let mut taken = 0;
     while taken < DRAIN_BYTES {
         match timeout_at(Instant::now() + DRAIN, pty.read(&mut buffer)).await {

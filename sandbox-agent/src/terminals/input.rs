@@ -1,7 +1,7 @@
-//! Typing into a terminal.
+//! Input to a terminal.
 //!
-//! One input after the other, so that two people's words do not mix, and each for a bounded time: a program need not
-//! read, and then what is typed is refused instead of kept.
+//! Inputs are written one after the other, so that two clients' inputs do not mix. Each waits a limited time. If the
+//! program does not read, input is rejected instead of buffered.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,17 +13,17 @@ use tokio::time::{Instant, timeout_at};
 use super::terminal::Terminal;
 use crate::limits::{INPUT_WAIT, MAX_WAITING_INPUT_BYTES};
 
-/// Who types, and how much waits to be typed.
+/// Serializes inputs, and counts the bytes that wait.
 #[derive(Debug, Default)]
-pub(super) struct Typing {
-    /// Held by the one whose input is being typed.
-    turn: Mutex<()>,
+pub(super) struct InputQueue {
+    /// Held while an input is written.
+    order: Mutex<()>,
     waiting_bytes: AtomicUsize,
 }
 
-impl Typing {
-    fn room_for(&self, bytes: usize) -> Result<Waiting<'_>, Kind> {
-        let waiting = Waiting { taken: &self.waiting_bytes, bytes };
+impl InputQueue {
+    fn reserve(&self, bytes: usize) -> Result<Reservation<'_>, Kind> {
+        let waiting = Reservation { taken: &self.waiting_bytes, bytes };
         if waiting.taken.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_WAITING_INPUT_BYTES {
             return Err(Kind::InputNotTaken(v1::InputNotTaken { taken_bytes: 0 }));
         }
@@ -32,20 +32,20 @@ impl Typing {
 }
 
 impl Terminal {
-    /// Types `data`, after what others are typing. Says how much of it was taken where the program reads too
-    /// little.
+    /// Writes `data` after the inputs of others. If the program reads too little, the error says how much was
+    /// written.
     pub(crate) async fn input(&self, data: &[u8]) -> Result<(), Kind> {
         let deadline = Instant::now() + INPUT_WAIT;
-        let _waiting = self.typing.room_for(data.len())?;
+        let _waiting = self.input_queue.reserve(data.len())?;
         let not_taken = |taken: usize| Kind::InputNotTaken(v1::InputNotTaken { taken_bytes: taken as u64 });
-        let _typing = timeout_at(deadline, self.typing.turn.lock()).await.map_err(|_| not_taken(0))?;
+        let _typing = timeout_at(deadline, self.input_queue.order.lock()).await.map_err(|_| not_taken(0))?;
         let mut taken = 0;
         while taken < data.len() {
             let changed = self.changed.notified();
             let pty = self.pty().ok_or_else(|| self.has_ended())?;
             let written = tokio::select! {
                 written = timeout_at(deadline, pty.write(&data[taken..])) => written,
-                // Whatever it was: the next turn sees whether it was the end.
+                // The next iteration checks whether the change was the end.
                 () = changed => continue,
             };
             match written {
@@ -58,13 +58,13 @@ impl Terminal {
     }
 }
 
-/// Room for input that waits to be typed.
-struct Waiting<'a> {
+/// Bytes reserved for an input that waits.
+struct Reservation<'a> {
     taken: &'a AtomicUsize,
     bytes: usize,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
     }

@@ -1,9 +1,8 @@
-//! A tunnel's bytes, between a socket in the sandbox and a call of sandboxd.
+//! Copies the bytes of a tunnel between a socket in the sandbox and a call of sandboxd.
 //!
-//! Each direction has a task and nothing in between: the call's answer reads the socket when HTTP/2 has room for it, and
-//! [`write`] writes what the call brings. So a direction that stands still holds up itself alone. The surprise: the
-//! answer must not end before both directions have, because with it HTTP/2 ends the call.
-
+//! Each direction is its own task without buffers in between. The call's response reads the socket when HTTP/2 has
+//! room, and [`write`] writes the call's data to the socket. A direction that stalls therefore blocks only itself.
+//! The response must not end before both directions have ended, because HTTP/2 ends the call with it.
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,55 +22,55 @@ use tokio_util::io::poll_read_buf;
 use tonic::Status;
 
 use super::memory;
-use crate::limits::{LAST_BYTES, MIN_PART_BYTES};
+use crate::limits::{DRAIN_AFTER_CLOSE, MIN_CHUNK_BYTES};
 
-/// What a tunnel ends in.
+/// The sandbox's end of a tunnel.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Whoever is at the other end shall see that the drop which follows is not the end of the data.
+    /// Makes the drop that follows look like a reset to the peer, not like the end of the data.
     fn reset(&mut self);
 }
 
 impl Socket for TcpStream {
     fn reset(&mut self) {
-        // Fails only on what is no socket any more.
+        // Fails only if the socket is closed.
         let _ = self.set_zero_linger();
     }
 }
 
-/// How the direction into the socket is.
+/// State of the direction into the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writing {
     Open,
     Ended,
-    /// The socket takes no more. What it has brought before is there to be read, and then comes the reset.
+    /// The socket accepts no more data. What it sent before can still be read. Then the reset follows.
     Broken,
     Reset,
 }
 
-/// Why the direction into the socket did not come to its end.
-enum Cut {
+/// Why the direction into the socket ended early.
+enum WriteError {
     BySocket,
     ByCall,
 }
 
 struct State<S> {
-    /// Taken away by a reset.
+    /// `None` after a reset.
     socket: Option<S>,
     writing: Writing,
-    /// The socket's side has said all it has to say.
+    /// The socket's peer has sent all of its data.
     read_to_end: bool,
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 struct Shared<S> {
     /// Never locked across an await.
     state: Mutex<State<S>>,
-    answer: AtomicWaker,
+    response: AtomicWaker,
 }
 
 impl<S> Drop for Shared<S> {
     fn drop(&mut self) {
-        memory::give_back_soon();
+        memory::trim_soon();
     }
 }
 
@@ -90,29 +89,30 @@ impl<S: Socket> State<S> {
     }
 }
 
-/// Carries bytes between `socket` and a call: what `parts` brings goes into the socket, and what the socket brings, after
-/// `early`, is the call's answer, with `opened` before it. `place` is given back when both directions have ended.
-pub(crate) fn carry<S, P>(
+/// Copies bytes between `socket` and a call. The data of `parts` is written to the socket. The data of the socket,
+/// after `early`, is the call's response, which starts with `opened`. `permit` is released when both directions have
+/// ended.
+pub(crate) fn relay<S, P>(
     socket: S,
     early: Bytes,
     parts: P,
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 ) -> impl Stream<Item = Result<TunnelPart, Status>> + Send
 where
     S: Socket,
     P: Stream<Item = Result<TunnelPart, Status>> + Unpin + Send + 'static,
 {
-    let state = State { socket: Some(socket), writing: Writing::Open, read_to_end: false, _place: place };
-    let shared = Arc::new(Shared { state: Mutex::new(state), answer: AtomicWaker::new() });
-    let (present, gone) = oneshot::channel();
-    tokio::spawn(write(Arc::clone(&shared), parts, gone));
-    Answer {
+    let state = State { socket: Some(socket), writing: Writing::Open, read_to_end: false, _permit: permit };
+    let shared = Arc::new(Shared { state: Mutex::new(state), response: AtomicWaker::new() });
+    let (alive, dropped) = oneshot::channel();
+    tokio::spawn(write(Arc::clone(&shared), parts, dropped));
+    ResponseStream {
         shared,
         ready: early,
         buffer: BytesMut::new(),
-        part_bytes: MIN_PART_BYTES,
+        chunk_bytes: MIN_CHUNK_BYTES,
         phase: Phase::Opening,
-        present: Some(present),
+        alive: Some(alive),
     }
 }
 
@@ -120,24 +120,24 @@ where
 enum Phase {
     Opening,
     Reading,
-    /// Only the other direction is left.
+    /// Only the other direction is open.
     Ended,
-    Over,
+    Closed,
 }
 
-/// What the socket brings, as the answer of a call.
-struct Answer<S: Socket> {
+/// The data of the socket as the response of a call.
+struct ResponseStream<S: Socket> {
     shared: Arc<Shared<S>>,
-    /// What was read and not sent yet.
+    /// Data that was read and not sent yet.
     ready: Bytes,
     buffer: BytesMut,
-    part_bytes: usize,
+    chunk_bytes: usize,
     phase: Phase,
-    /// Its drop tells [`write`] that nobody reads the answer any more.
-    present: Option<oneshot::Sender<()>>,
+    /// Dropped to notify [`write`] that the response is no longer read.
+    alive: Option<oneshot::Sender<()>>,
 }
 
-impl<S: Socket> Stream for Answer<S> {
+impl<S: Socket> Stream for ResponseStream<S> {
     type Item = Result<TunnelPart, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -145,24 +145,24 @@ impl<S: Socket> Stream for Answer<S> {
     }
 }
 
-impl<S: Socket> Answer<S> {
+impl<S: Socket> ResponseStream<S> {
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Part>> {
         match self.phase {
-            Phase::Over => return Poll::Ready(None),
+            Phase::Closed => return Poll::Ready(None),
             Phase::Opening => {
                 self.phase = Phase::Reading;
                 return Poll::Ready(Some(Part::Opened(Opened {})));
             }
             Phase::Reading | Phase::Ended => {}
         }
-        // Before the look, so that what the other direction does meanwhile is not missed.
-        self.shared.answer.register(context.waker());
+        // Registered before the check, so that no change of the other direction is missed.
+        self.shared.response.register(context.waker());
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         match (state.writing, self.phase) {
             (Writing::Reset, _) => Poll::Ready(Some(self.reset(&mut state))),
             (Writing::Ended, Phase::Ended) => {
-                self.phase = Phase::Over;
+                self.phase = Phase::Closed;
                 Poll::Ready(None)
             }
             (Writing::Open, Phase::Ended) => Poll::Pending,
@@ -180,14 +180,14 @@ impl<S: Socket> Answer<S> {
         let Some(socket) = &mut state.socket else {
             return Poll::Ready(self.reset(state));
         };
-        self.buffer.reserve(self.part_bytes);
+        self.buffer.reserve(self.chunk_bytes);
         match poll_read_buf(Pin::new(socket), context, &mut self.buffer) {
             Poll::Pending => {
-                // A tunnel that waits keeps no memory.
+                // An idle tunnel keeps no memory.
                 self.buffer = BytesMut::new();
                 Poll::Pending
             }
-            // The kernel tells of a reset once, and has told it to the other direction.
+            // The kernel reports a reset once, and the other direction has received it.
             Poll::Ready(Ok(0)) if state.writing == Writing::Broken => Poll::Ready(self.reset(state)),
             Poll::Ready(Ok(0)) => {
                 self.phase = Phase::Ended;
@@ -195,7 +195,7 @@ impl<S: Socket> Answer<S> {
                 Poll::Ready(Part::End(End {}))
             }
             Poll::Ready(Ok(length)) => {
-                self.part_bytes = (2 * length).clamp(MIN_PART_BYTES, MAX_PART_BYTES);
+                self.chunk_bytes = (2 * length).clamp(MIN_CHUNK_BYTES, MAX_PART_BYTES);
                 let part = self.buffer.split_to(self.buffer.len().min(MAX_PART_BYTES));
                 self.ready = self.buffer.split().freeze();
                 Poll::Ready(Part::Data(part.freeze()))
@@ -206,14 +206,14 @@ impl<S: Socket> Answer<S> {
 
     fn reset(&mut self, state: &mut State<S>) -> Part {
         state.reset();
-        self.phase = Phase::Over;
-        self.present = None;
+        self.phase = Phase::Closed;
+        self.alive = None;
         Part::Reset(Reset {})
     }
 }
 
-/// Nobody hears the rest of what the socket has to say.
-impl<S: Socket> Drop for Answer<S> {
+/// Resets the socket, because the rest of its data is no longer read.
+impl<S: Socket> Drop for ResponseStream<S> {
     fn drop(&mut self) {
         if matches!(self.phase, Phase::Opening | Phase::Reading) {
             self.shared.lock().reset();
@@ -221,50 +221,50 @@ impl<S: Socket> Drop for Answer<S> {
     }
 }
 
-/// Writes what the call brings into the socket, to its end.
+/// Writes the call's data to the socket until either ends.
 async fn write<S: Socket>(
     shared: Arc<Shared<S>>,
     parts: impl Stream<Item = Result<TunnelPart, Status>> + Unpin,
-    gone: oneshot::Receiver<()>,
+    dropped: oneshot::Receiver<()>,
 ) {
     let ended = tokio::select! {
         biased;
         ended = write_parts(&shared, parts) => ended,
-        () = given_up(&shared, gone) => Err(Cut::ByCall),
+        () = response_dropped(&shared, dropped) => Err(WriteError::ByCall),
     };
     match ended {
         Ok(()) => shared.lock().writing = Writing::Ended,
-        Err(Cut::BySocket) => shared.lock().writing = Writing::Broken,
-        Err(Cut::ByCall) => shared.lock().reset(),
+        Err(WriteError::BySocket) => shared.lock().writing = Writing::Broken,
+        Err(WriteError::ByCall) => shared.lock().reset(),
     }
-    shared.answer.wake();
+    shared.response.wake();
 }
 
-/// Until nobody reads the answer. One who heard the socket's last byte first may leave before all of its own have been
-/// written.
-async fn given_up<S: Socket>(shared: &Shared<S>, gone: oneshot::Receiver<()>) {
-    // Nothing is ever sent: it resolves with the drop of the answer.
-    let _ = gone.await;
+/// Waits until the response is no longer read. A client that has read all of the socket's data may disconnect before
+/// all of its own data is written.
+async fn response_dropped<S: Socket>(shared: &Shared<S>, dropped: oneshot::Receiver<()>) {
+    // Nothing is ever sent. The receiver resolves when the response is dropped.
+    let _ = dropped.await;
     if shared.lock().read_to_end {
-        sleep(LAST_BYTES).await;
+        sleep(DRAIN_AFTER_CLOSE).await;
     }
 }
 
 async fn write_parts<S: Socket>(
     shared: &Shared<S>,
     mut parts: impl Stream<Item = Result<TunnelPart, Status>> + Unpin,
-) -> Result<(), Cut> {
+) -> Result<(), WriteError> {
     while let Some(Ok(part)) = parts.next().await {
         match part.part {
-            Some(Part::Data(data)) => write_all(shared, data).await.map_err(|_| Cut::BySocket)?,
+            Some(Part::Data(data)) => write_all(shared, data).await.map_err(|_| WriteError::BySocket)?,
             Some(Part::End(_)) => {
                 let shutdown = on_socket(shared, |socket, context| socket.poll_shutdown(context));
-                return shutdown.await.map_err(|_| Cut::BySocket);
+                return shutdown.await.map_err(|_| WriteError::BySocket);
             }
             Some(Part::Reset(_) | Part::Opened(_) | Part::Connect(_) | Part::Accept(_)) | None => break,
         }
     }
-    Err(Cut::ByCall)
+    Err(WriteError::ByCall)
 }
 
 async fn write_all<S: Socket>(shared: &Shared<S>, mut data: Bytes) -> io::Result<()> {

@@ -1,6 +1,7 @@
-//! A socket within the agent: the proxy's own HTTP at the one end, a tunnel at the other.
+//! A socket pair inside the agent: the proxy's own HTTP client at one end, and a tunnel at the other.
 //!
-//! A pipe alone would not do. When a tunnel is reset, HTTP must not take that for the end of what was sent.
+//! A plain pipe would not be enough. When a tunnel is reset, the HTTP client must not take that for the end of the
+//! data.
 
 use std::io;
 use std::pin::Pin;
@@ -10,30 +11,30 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 
-use super::carry::Socket;
+use super::relay::Socket;
 use crate::limits::INNER_BYTES;
 
-/// One end.
+/// One end of the pair.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct DuplexSocket {
     pipe: DuplexStream,
     was_reset: Arc<AtomicBool>,
 }
 
-/// Both ends.
-pub(crate) fn pair() -> (Inner, Inner) {
+/// Creates a pair.
+pub(crate) fn pair() -> (DuplexSocket, DuplexSocket) {
     let (one, other) = duplex(INNER_BYTES);
     let was_reset = Arc::new(AtomicBool::new(false));
-    (Inner { pipe: one, was_reset: Arc::clone(&was_reset) }, Inner { pipe: other, was_reset })
+    (DuplexSocket { pipe: one, was_reset: Arc::clone(&was_reset) }, DuplexSocket { pipe: other, was_reset })
 }
 
-impl Socket for Inner {
+impl Socket for DuplexSocket {
     fn reset(&mut self) {
         self.was_reset.store(true, Ordering::Release);
     }
 }
 
-impl AsyncRead for Inner {
+impl AsyncRead for DuplexSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -48,7 +49,7 @@ impl AsyncRead for Inner {
     }
 }
 
-impl AsyncWrite for Inner {
+impl AsyncWrite for DuplexSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,11 +1,12 @@
-//! The kill ladder: from asking a command to end, to nothing of it being left.
+//! Ends the processes of a command.
 //!
-//! A first signal to the group and to members that left it; after a grace period KILL, in passes until none
-//! is found, between which no process of the sandbox may run if the first pass was not enough or the sandbox is
-//! crowded; and where processes fork faster than they are found, KILL to every process of the sandbox at
-//! once, which only PID 1 can do and no fork outruns. It reports that last rung, because it ends other
-//! commands too. It never reports an end that has not come: where even that rung takes too long, sandboxd ends the
-//! container. Everything is polled: processes that are not our children cannot be waited for.
+//! Sends a first signal to the process group and to members outside it. After a grace period it sends SIGKILL
+//! repeatedly until no member is found. If the first pass was not enough, or the sandbox is crowded, all processes
+//! are stopped during a pass. If processes fork faster than they are found, it sends SIGKILL to every process of the
+//! sandbox at once. Only PID 1 can do that, and no fork escapes it. That last step is reported, because it ends other
+//! commands too. An end is reported only after it has happened. If even the last step takes too long, sandboxd
+//! removes the container. All waiting is polling, because processes that are not children of the agent cannot be
+//! waited for.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,56 +16,56 @@ use tokio::time::{Instant, sleep};
 
 use crate::members::{self, Owner};
 
-/// From the first signal to KILL.
+/// Time from the first signal to SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// Processes that a command may start after the first signal, to clean up. One that starts more is a fork bomb, and
-/// its grace period ends.
+/// Number of processes that a command may start after the first signal, to clean up. One that starts more is a fork
+/// bomb, and its grace period ends.
 const MAX_NEWCOMERS: usize = 64;
 
-/// How long KILL is repeated before the whole sandbox is swept.
+/// How long SIGKILL is repeated before the whole sandbox is swept.
 const KILL_PASSES: Duration = Duration::from_millis(500);
 
 const POLL_FIRST: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(25);
 
-/// Which rung ended the last process.
+/// Which processes were ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gone {
-    /// Only the command's own processes were touched.
-    Alone,
-    /// Every process of the sandbox was killed.
-    Swept,
+pub(crate) enum Reach {
+    /// Only the command's own processes.
+    CommandOnly,
+    /// Every process of the sandbox.
+    WholeSandbox,
 }
 
-/// Something whose processes can be looked up again and again.
+/// A command or terminal whose processes can be looked up repeatedly.
 pub(crate) trait Target {
-    /// How to find its processes now.
+    /// Returns what currently identifies its processes.
     fn owner(&self) -> Owner<'_>;
 }
 
-/// Ends `target`, beginning with `first`. Returns when none of its processes is left, however long that takes.
-pub(crate) async fn end(target: &impl Target, first: Signal) -> Gone {
+/// Ends `target`, with `first` as the first signal. Returns when no process of it is left, however long that takes.
+pub(crate) async fn end(target: &impl Target, first: Signal) -> Reach {
     {
         let _frozen = Frozen::if_crowded();
         signal_members(target.owner(), first);
     }
     let grace = if first == Signal::KILL { Duration::ZERO } else { GRACE };
     if ends_in_grace(target, grace).await {
-        return Gone::Alone;
+        return Reach::CommandOnly;
     }
     let mut passes = 0;
     let killed = holds_within(KILL_PASSES, || {
         passes += 1;
-        // What the first pass did not find had forked meanwhile.
+        // A process that the first pass did not find was forked meanwhile.
         let _frozen = if passes > 1 { Frozen::now() } else { Frozen::if_crowded() };
         signal_members(target.owner(), Signal::KILL) == 0
     });
     if killed.await {
-        return Gone::Alone;
+        return Reach::CommandOnly;
     }
     sweep(target).await;
-    Gone::Swept
+    Reach::WholeSandbox
 }
 
 /// Whether all processes of `target` end by themselves within `grace`.
@@ -74,7 +75,7 @@ async fn ends_in_grace(target: &impl Target, grace: Duration) -> bool {
     let mut is_over = false;
     holds_within(grace, || {
         if members::is_crowded() {
-            // A look at all of them would take a starved agent longer than the grace period.
+            // Reading all of them would take a starved agent longer than the grace period.
             return false;
         }
         let members = members::of(target.owner());
@@ -87,15 +88,15 @@ async fn ends_in_grace(target: &impl Target, grace: Duration) -> bool {
     is_over
 }
 
-/// Every process of the sandbox but the agent is stopped for as long as this lives. None can fork, so a look at them
-/// finds all, and hundreds of busy ones leave the processors to the agent.
+/// Keeps every process of the sandbox except the agent stopped. A stopped process cannot fork, so a scan finds all of
+/// them, and hundreds of busy processes leave the processors to the agent.
 #[derive(Debug)]
 struct Frozen;
 
 impl Frozen {
-    /// Stops them now, atomically against fork; `None` outside a sandbox.
+    /// Stops all processes, atomically against fork. Returns `None` outside a sandbox.
     fn now() -> Option<Self> {
-        // As in a sweep, this is kill(-1), and outside a sandbox it would mean every process of the user.
+        // This is kill(-1), as in a sweep. Outside a sandbox it would affect every process of the user.
         let is_sandbox = getpid() == Pid::INIT;
         is_sandbox.then(|| {
             let _ = kill_process_group(Pid::INIT, Signal::STOP);
@@ -114,11 +115,11 @@ impl Drop for Frozen {
     }
 }
 
-/// Signals the group, then the members outside it; the number of members.
+/// Signals the group, then the members outside it. Returns the number of members.
 pub(crate) fn signal_members(owner: Owner<'_>, signal: Signal) -> usize {
     let members = members::of(owner);
     if members.iter().any(|member| member.in_group) {
-        // Atomic against fork, unlike what follows. A group that is gone by now is what we want.
+        // Atomic against fork, unlike the loop below. It does not matter if the group has ended meanwhile.
         let _ = kill_process_group(owner.main, signal);
     }
     for member in members.iter().filter(|member| !member.in_group) {
@@ -127,8 +128,8 @@ pub(crate) fn signal_members(owner: Owner<'_>, signal: Signal) -> usize {
     members.len()
 }
 
-/// Kills `processes` and waits until they are gone, but for no longer than the passes of a kill take.
-pub(crate) async fn kill_left(mut find: impl FnMut() -> Vec<Pid>) {
+/// Kills `processes` and waits until they are gone, for at most [`KILL_PASSES`].
+pub(crate) async fn kill_all(mut find: impl FnMut() -> Vec<Pid>) {
     holds_within(KILL_PASSES, || {
         let _frozen = Frozen::if_crowded();
         let processes = find();
@@ -140,15 +141,15 @@ pub(crate) async fn kill_left(mut find: impl FnMut() -> Vec<Pid>) {
     .await;
 }
 
-/// Kills every process of the sandbox but the agent.
+/// Kills every process of the sandbox except the agent.
 async fn sweep(target: &impl Target) {
     let mut pause = POLL_FIRST;
     loop {
         let is_gone = if getpid() == Pid::INIT {
-            // kill(-1), which rustix spells as the group of PID 1. ESRCH says that there was none.
+            // kill(-1), which rustix expresses as the group of PID 1. ESRCH means that there was no process.
             kill_process_group(Pid::INIT, Signal::KILL).is_err() || !members::any_left()
         } else {
-            // Outside a sandbox that call would mean every process of the user.
+            // Outside a sandbox that call would affect every process of the user.
             signal_members(target.owner(), Signal::KILL) == 0
         };
         if is_gone {

@@ -1,7 +1,7 @@
-//! Asks the kernel to run the agent soon after it wakes up, also beside hundreds of busy processes.
+//! Asks the kernel to schedule the agent soon after it wakes up, even beside hundreds of busy processes.
 //!
-//! A thread with a short time slice has an earlier deadline and preempts those with longer ones (sched(7), EEVDF, Linux
-//! 6.12). It gets no larger share of the processors by that, so no right is needed. Commands do not inherit it. An
+//! A thread with a short time slice has an earlier deadline and preempts threads with longer slices (sched(7), EEVDF,
+//! Linux 6.12). Its share of the processors stays the same, so it needs no privilege. Commands do not inherit it. An
 //! older kernel ignores the request.
 
 use std::io;
@@ -19,7 +19,7 @@ struct Attributes {
     period_ns: u64,
 }
 
-/// The shortest slice that the kernel gives.
+/// The shortest slice that the kernel allows.
 const SLICE_NS: u64 = 100_000;
 
 /// Gives the calling thread a short slice.
@@ -35,7 +35,7 @@ pub(crate) fn shorten() -> io::Result<()> {
         deadline_ns: 0,
         period_ns: 0,
     };
-    // SAFETY: the kernel reads as many bytes as the first field says, which is what the structure has.
+    // SAFETY: the kernel reads as many bytes as the first field says, which is the size of the structure.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
