@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-/// The wall clock, in milliseconds since the Unix epoch. It may jump, so nothing is measured by it that must not.
+/// The wall clock, in milliseconds since the Unix epoch. It may jump, so it must not measure a duration that matters.
 pub(in crate::service) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
 /// The daemon's age: its running time, summed over all its starts.
 ///
-/// Parked workspaces are kept for a time that is measured by the age. Neither a wall clock that jumps nor a machine that
-/// was switched off for weeks deletes files.
+/// The retention time of parked workspaces is measured by the age. So files are deleted neither because the wall clock
+/// jumps nor because the machine was switched off for weeks.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::service) struct Age {
     before: Duration,

@@ -46,7 +46,7 @@ impl Tasks {
         let _ = timeout(limit, self.spawn(work)).await;
     }
 
-    /// No new requests are served from now on.
+    /// Marks the daemon as stopping. No new requests are served from now on.
     pub(in crate::service) fn stop(&self) {
         self.tracker.close();
     }

@@ -1,4 +1,7 @@
-//! The workspaces' disks: which sandbox has which, their quota, and the free space that they grow into.
+//! The workspaces' disks, their quota, and the free space that they grow into.
+//!
+//! A disk belongs to a sandbox, to the pool of disks that were created in advance, or to neither. A disk without an
+//! owner is removed only if it certainly holds no files.
 
 mod space;
 
@@ -13,13 +16,13 @@ use super::{Context, Error};
 use crate::engine::{Attached, DiskPool, Disks, Engine, SandboxLabels};
 use crate::model::{Disk, DiskQuota, Resources, limits};
 
-/// Whether and how workspaces have a quota here.
+/// Whether and how workspaces have a quota on this engine.
 #[derive(Debug)]
 enum Quota {
     /// Each workspace has a file system of its own.
     Disks {
         disks: Disks,
-        /// Disks that were made ahead. Set once the leftovers of an earlier daemon are swept.
+        /// Disks that are created in advance. Set after the leftovers of an earlier daemon were swept.
         pool: OnceLock<DiskPool>,
     },
     /// No workspace has a quota. The reason is for people.
@@ -73,7 +76,7 @@ impl Storage {
         }
     }
 
-    /// Finds out whether workspaces can have a quota here, unless that is known.
+    /// Finds out whether workspaces can have a quota on this engine. Later calls do nothing.
     pub(in crate::service) async fn prepare(&self, image: &str, agent_volume: &str) -> Result<(), Error> {
         if self.quota.get().is_none() {
             let quota = self.open_quota(image, agent_volume).await?;
@@ -88,28 +91,29 @@ impl Storage {
         }
         match self.engine.open_disks(image, agent_volume).await {
             Ok(disks) => Ok(Quota::Disks { disks, pool: OnceLock::new() }),
-            // An engine that is away, or whose answer cannot be read, says nothing about disks.
+            // An unreachable engine, or an unreadable answer, says nothing about disks.
             Err(error) if error.says_nothing() || self.wanted == DiskQuota::Required => Err(error.into()),
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,
-                    "workspaces have no quota: this engine cannot mount disks of our own",
+                    "workspaces have no quota: this engine cannot mount the daemon's disks",
                 );
                 Ok(Quota::None { reason: format!("disk quota: {error}") })
             }
         }
     }
 
-    /// Why workspaces have no quota here.
+    /// Why a workspace without a disk has no quota, in words for the sandbox's posture.
     pub(in crate::service) fn no_quota_reason(&self) -> String {
         match self.quota.get() {
             Some(Quota::None { reason }) => reason.clone(),
-            Some(Quota::Disks { .. }) => "disk quota: made before there was one".into(),
+            Some(Quota::Disks { .. }) => "disk quota: the sandbox was created without one".into(),
             None => "disk quota".into(),
         }
     }
 
-    /// The disks. `None` if the engine is not ours: a request would start a helper there and end a newer daemon's.
+    /// The disks. `None` if the engine is not ours: a request would start our helper there, and so end the helper of a
+    /// newer daemon.
     fn disks(&self) -> Option<&Disks> {
         self.ownership.check().ok()?;
         match self.quota.get() {
@@ -170,14 +174,14 @@ impl Storage {
         Some(listed.into_iter().map(|disk| disk.name).collect())
     }
 
-    /// Bytes that all disks take of the engine's disk. Zero if workspaces have no disks of their own.
+    /// Space that all disks take on the engine's disk, in bytes. Zero if workspaces have no disks of their own.
     pub(in crate::service) async fn allocated_bytes(&self) -> Result<u64, Error> {
         let Some(disks) = self.disks() else { return Ok(0) };
         Ok(disks.list().await?.iter().map(|disk| disk.allocated_bytes).sum())
     }
 
-    /// Disks that neither a sandbox nor the pool has. `claimed` returns the names of the sandboxes' disks; it is called
-    /// after the disks are listed.
+    /// Disks that belong neither to a sandbox nor to the pool. `claimed` returns the names of the sandboxes' disks. It
+    /// is called after the disks are listed, so that a disk that is assigned meanwhile counts as claimed.
     pub(in crate::service) async fn unclaimed(
         &self,
         claimed: impl FnOnce() -> HashSet<String>,
@@ -197,8 +201,8 @@ impl Storage {
         Ok(unclaimed)
     }
 
-    /// Removes disks that were never used and that no sandbox has. Returns their number. A disk on its way from the pool
-    /// to a sandbox has no owner for a moment, so a disk is removed only if two sweeps in a row find it without one.
+    /// Removes disks that were never used and have no owner. Returns their number. A disk on its way from the pool to a
+    /// sandbox has no owner for a moment, so a disk is removed only if two sweeps in a row find it without one.
     pub(in crate::service) async fn sweep_unused(&self, unused: Vec<String>) -> usize {
         let unused: HashSet<String> = unused.into_iter().collect();
         let before = {
@@ -209,7 +213,7 @@ impl Storage {
         for name in unused.intersection(&before) {
             match self.remove_unclaimed(name).await {
                 Ok(()) => removed += 1,
-                // The next sweep tries again.
+                // The next sweep retries.
                 Err(error) => warn!(
                     disk = name,
                     error = &error as &dyn std::error::Error,
@@ -220,20 +224,20 @@ impl Storage {
         removed
     }
 
-    /// Removes a disk that no sandbox has.
+    /// Removes a disk without an owner.
     pub(in crate::service) async fn remove_unclaimed(&self, name: &str) -> Result<(), Error> {
         self.disks().ok_or(Error::NoDisks)?.remove(name).await?;
-        info!(disk = name, "removed a disk without a sandbox");
+        info!(disk = name, "disk without a sandbox removed");
         Ok(())
     }
 
-    /// Starts to make disks ahead. Removes what an earlier daemon had made ahead.
+    /// Starts to create disks in advance. Removes those that an earlier daemon created in advance.
     pub(in crate::service) async fn fill_pool(
         &self,
         claimed: impl FnOnce() -> HashSet<String>,
     ) -> Result<(), Error> {
-        // The second sweep of the start; no disk has changed its owner yet. Leftovers of a pool are no fault, so they
-        // are not counted as repairs.
+        // The second sweep of the start; no disk has changed its owner yet. Leftovers of a pool are normal, so they are
+        // not counted as repairs.
         let unclaimed = self.unclaimed(claimed).await?;
         let _leftovers = self.sweep_unused(unclaimed.unused).await;
         if let Some(Quota::Disks { disks, pool }) = self.quota.get() {

@@ -1,12 +1,12 @@
 //! Free space in the file system that holds all workspaces' disks.
 //!
-//! A disk is a sparse image, so all disks together may promise more than there is. When the file system is full, the kernel
-//! cannot flush what a sandbox has written: the workspace becomes read-only and its newest files are lost. So the API
-//! rejects writes while there is still a margin, and near the margin it syncs each file before it answers. Commands write
-//! without asking, so they are not held back.
+//! A disk is a sparse image, so all disks together may promise more space than exists. If the file system is full, the
+//! kernel cannot flush what a sandbox has written: the workspace becomes read-only and its newest files are lost. So
+//! the API rejects writes while there is still a margin, and near the margin it syncs each file before it answers.
+//! Commands write to the disk directly, so they are not limited by the margin.
 //!
-//! Reserving each image's blocks would need no margin. But parked workspaces are kept for a day, and most use a fraction
-//! of their size: reserved, ten of them would fill the engine's disk.
+//! Reserving each image's blocks would need no margin. But parked workspaces are kept for a day, and most use a
+//! fraction of their size: reserved, ten of them would fill the engine's disk.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -38,7 +38,8 @@ impl FreeSpace {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a recent measurement shows far more space than a write of `bytes` needs, so that a new one can be skipped.
+    /// Whether a recent measurement shows far more space than a write of `bytes` needs, so that a new one can be
+    /// skipped.
     fn is_ample_for(&self, bytes: u64) -> bool {
         self.measurement().is_some_and(|last| {
             last.at.elapsed() < 2 * limits::ROOM_LOOK
@@ -83,9 +84,9 @@ impl Storage {
         Ok(Some(space))
     }
 
-    /// Rejects a write of `bytes` if there is no space for it. Far from the margin the last measurement of
-    /// [`Self::watch_space`] counts, so that a write does not wait for the disks' helper. If the space cannot be measured
-    /// now, because the engine or the helper is away, the last measurement counts too: files need neither.
+    /// Rejects a write of `bytes` if there is no space for it. Far from the margin, the last measurement of
+    /// [`Self::watch_space`] counts, so that a write does not wait for the disks' helper. The last measurement also
+    /// counts if the engine or the helper is away: writing files needs neither.
     pub(in crate::service) async fn check_space(&self, bytes: u64) -> Result<(), Error> {
         if self.free.is_ample_for(bytes) {
             return Ok(());
@@ -100,12 +101,12 @@ impl Storage {
         }
     }
 
-    /// Whether files should be synced before the write is acknowledged.
+    /// Whether free space is near the margin, so that files are synced before a write is acknowledged.
     pub(in crate::service) fn is_space_tight(&self) -> bool {
         self.space().is_some_and(|space| space.free_bytes < limits::TIGHT_ROOM_BYTES)
     }
 
-    /// Runs a write of unknown length, for as long as there is space for it.
+    /// Runs a write of unknown length. Cancels it with an error when space becomes short.
     pub(in crate::service) async fn while_space_lasts<T, E: From<Error>>(
         &self,
         write: impl Future<Output = Result<T, E>>,
@@ -132,7 +133,8 @@ impl Storage {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // While the helper is away nothing is concluded, and the engine is not asked for another one every second.
+            // While the helper is away, the last measurement stays, and the engine is not asked for a new helper every
+            // second.
             if self.measure_space().await.is_err() {
                 sleep(limits::ROOM_RETRY).await;
             }
