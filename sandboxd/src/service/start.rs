@@ -42,7 +42,7 @@ impl Service {
     async fn prepare_once(&self, done: &mut Done) -> Result<(), Error> {
         self.lifecycle.wait_for("engine");
         self.context.engine.meet().await?;
-        self.ownership.settle().await?;
+        self.ownership.claim_engine().await?;
         let prepared = self.lifecycle.prepare(&mut done.transport).await?;
         self.lifecycle.wait_for("sandboxes of before");
         if !done.restored {

@@ -111,7 +111,7 @@ impl Service {
                 self.handle(change);
             }
             self.history.end_listening();
-            self.ownership.doubt();
+            self.ownership.mark_unverified();
             was_away = true;
             // An engine that closes the connection at once is asked less often.
             let pause =
@@ -157,7 +157,7 @@ impl Service {
                     }
                 }
             }
-            self.ownership.doubt();
+            self.ownership.mark_unverified();
             sleep(limits::EVENTS_RETRY).await;
             drop(self.ownership.verify().await);
         }

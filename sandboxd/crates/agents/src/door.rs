@@ -43,11 +43,11 @@ const REDIAL_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// The container is not started yet.
-    NotKnownYet,
+    NotStarted,
     /// This process of the host.
     Pid(i32),
     /// It cannot be told; the secret must do.
-    Untold,
+    Unidentified,
 }
 
 /// Both directions of a connection that was dialled.
@@ -147,7 +147,7 @@ impl Door {
 /// Drops whoever is not the container's first process, before a byte of it is read. Whether the kernel has vouched for it:
 /// if not, its secret must.
 async fn check_peer(stream: &UnixStream, mut peer: watch::Receiver<Peer>) -> io::Result<bool> {
-    let known = timeout(limits::GREETING, peer.wait_for(|peer| *peer != Peer::NotKnownYet));
+    let known = timeout(limits::GREETING, peer.wait_for(|peer| *peer != Peer::NotStarted));
     let known = *known.await?.map_err(io::Error::other)?;
     // 0 where the process is of a namespace we cannot see.
     let visible = stream.peer_cred()?.pid().filter(|pid| *pid > 0);

@@ -37,7 +37,7 @@ impl Lifecycle {
         prepared: &Prepared,
         workspace: Workspace,
     ) -> Result<AgentHandle, Error> {
-        sandbox.peer.send_replace(Peer::NotKnownYet);
+        sandbox.peer.send_replace(Peer::NotStarted);
         let agent = self.open_listener(sandbox)?;
         let started = async {
             let attached = self.storage.attach(&sandbox.labels()).await?;
@@ -140,7 +140,7 @@ impl Lifecycle {
 
     async fn restart_held(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
         self.history.record_if_possible(sandbox.ledger(), agent).await;
-        sandbox.peer.send_replace(Peer::NotKnownYet);
+        sandbox.peer.send_replace(Peer::NotStarted);
         let attached = self.storage.attach(&sandbox.labels()).await?;
         self.engine.restart(sandbox.id()).await?;
         attached.release().await?;
@@ -170,7 +170,7 @@ impl Lifecycle {
             | Status::Paused { .. }
             | Status::NeverStarted
             | Status::Ended
-            | Status::Absent => Peer::Untold,
+            | Status::Absent => Peer::Unidentified,
         }
     }
 

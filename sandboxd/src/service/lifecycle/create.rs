@@ -38,7 +38,7 @@ impl Lifecycle {
         changes: &Changes,
     ) -> Result<Reconnected, Error> {
         let prepared = self.prepared()?.clone();
-        self.ownership.may_act().await?;
+        self.ownership.ensure_owned().await?;
         self.allows_network(&spec.network)?;
         for _ in 0..limits::RACE_TRIES {
             match self.registry.claim(spec.clone(), prepared.transport)? {

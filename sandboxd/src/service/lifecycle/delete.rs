@@ -55,7 +55,7 @@ impl Lifecycle {
 
     /// Writes down that a sandbox is about to be deleted. Nothing of it is touched where this fails.
     async fn intend_to_delete(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        self.ownership.may_act().await?;
+        self.ownership.ensure_owned().await?;
         match self.store.set_stage(sandbox.id(), Stage::Deleting).await {
             // Its create failed before there was a row.
             Ok(()) | Err(store::Error::Absent { .. }) => Ok(()),

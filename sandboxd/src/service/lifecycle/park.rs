@@ -86,7 +86,7 @@ impl Lifecycle {
             return Ok(state);
         }
         if let Some(agent) = agent {
-            self.ownership.may_act().await?;
+            self.ownership.ensure_owned().await?;
             // A delete has cut the connection already.
             if self.store.set_stage_unless_deleting(sandbox.id(), Stage::Parking).await? {
                 agent.hang_up();
@@ -131,7 +131,7 @@ impl Lifecycle {
 
     /// Parks a sandbox that the caller holds: its container goes, its files stay.
     pub(super) async fn park_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
-        self.ownership.may_act().await?;
+        self.ownership.ensure_owned().await?;
         self.store.set_stage(sandbox.id(), Stage::Parking).await?;
         sandbox.update(|record| record.stage = Stage::Parking);
         seam::at("park.intent");

@@ -72,7 +72,7 @@ impl Lifecycle {
 
     /// The sandbox with this id, whatever its state.
     pub(in crate::service) fn find(&self, id: &SandboxId) -> Result<Arc<Sandbox>, Error> {
-        self.ownership.refuse_superseded()?;
+        self.ownership.check_not_superseded()?;
         if let Some(sandbox) = self.registry.get(id) {
             return Ok(sandbox);
         }

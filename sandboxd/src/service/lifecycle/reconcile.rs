@@ -67,7 +67,7 @@ impl Lifecycle {
         let containers = self.engine.list().await?;
         // After the containers, so that its marker speaks for both.
         let volumes = self.engine.volumes().await?;
-        self.ownership.judge(&volumes).await?;
+        self.ownership.verify_listed(&volumes).await?;
         let mut found = OnEngine { containers: HashMap::new(), volumes: HashMap::new(), disks: None };
         for Found { labels, container_id, runs } in containers {
             match labels {

@@ -44,7 +44,7 @@ impl Lifecycle {
             self.park_held(sandbox, &mut state).await?;
         }
         if matches!(&*state, State::Lost) {
-            self.ownership.may_act().await?;
+            self.ownership.ensure_owned().await?;
             if !self.has_workspace(sandbox).await? {
                 return Err(Error::Lost);
             }
@@ -79,7 +79,7 @@ impl Lifecycle {
 
     async fn wake_held(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {
         let prepared = self.prepared()?.clone();
-        self.ownership.may_act().await?;
+        self.ownership.ensure_owned().await?;
         self.allows_network(&sandbox.labels().spec.network)?;
         if !self.has_workspace(sandbox).await? {
             self.lose_held(sandbox, state).await?;

@@ -1,4 +1,4 @@
-//! The epochs on the engine: one for each start, so that of two daemons with one key only the newer acts.
+//! The epochs on the engine, one for each start. Of two daemons with the same instance key, only the newer one acts.
 
 use std::time::Duration;
 
@@ -10,21 +10,22 @@ use crate::engine::{Epoch, Volumes};
 use crate::model::limits;
 use crate::{seam, store};
 
-/// Bytes of a random word.
-const WORD_BYTES: usize = 16;
+/// Length of a random id in bytes.
+const ID_BYTES: usize = 16;
 
-/// How often it is asked again whether another daemon's helper has ended.
+/// Interval between two checks whether another daemon's helper has ended.
 const POLL: Duration = Duration::from_millis(100);
 
 impl Ownership {
-    /// Whether the last start on the engine was the last one of this state dir.
-    pub(super) fn is_ours(&self, newest: &Epoch, before: &store::Identity) -> bool {
-        let mut words = before.epoch.as_deref().unwrap_or_default().split(' ');
-        newest.holder == self.holder && words.any(|word| word == newest.owner)
+    /// Whether the newest epoch on the engine is from the last start with this state dir.
+    pub(super) fn is_from_this_state_dir(&self, newest: &Epoch, before: &store::Identity) -> bool {
+        let mut owners = before.epoch.as_deref().unwrap_or_default().split(' ');
+        newest.holder == self.holder && owners.any(|owner| owner == newest.owner)
     }
 
-    /// Refuses to start while the disks' helper of another daemon runs: it ends with its daemon.
-    pub(super) async fn refuse_beside_another(&self) -> Result<(), Error> {
+    /// Waits for [`limits::OTHER_DAEMON`] until no disks' helper of another daemon runs. A helper ends with its daemon,
+    /// so a helper that still runs means that its daemon runs, too.
+    pub(super) async fn ensure_no_other_daemon(&self) -> Result<(), Error> {
         let deadline = Instant::now() + limits::OTHER_DAEMON;
         while self.engine.disks_helper_runs().await? {
             if Instant::now() > deadline {
@@ -35,15 +36,16 @@ impl Ownership {
         Ok(())
     }
 
-    /// Makes the next epoch. The word is written down first, so that a start that is cut off knows its own.
+    /// Creates the next epoch. The store gets its owner first, so that the next start recognises the epoch even if this
+    /// start is interrupted.
     pub(super) async fn claim_epoch(
         &self,
         volumes: &Volumes,
         identity: &mut store::Identity,
     ) -> Result<Epoch, Error> {
-        let owner = random_word()?;
+        let owner = random_id()?;
         let last = identity.epoch.take().unwrap_or_default();
-        let last = last.split(' ').find(|word| volumes.epochs.iter().any(|epoch| epoch.owner == **word));
+        let last = last.split(' ').find(|owner| volumes.epochs.iter().any(|epoch| epoch.owner == **owner));
         identity.epoch = Some([last.unwrap_or_default(), &owner].join(" "));
         self.store.set_identity(identity).await?;
         let newest = volumes.newest().map_or(0, |newest| newest.number);
@@ -82,9 +84,9 @@ impl Ownership {
     }
 }
 
-/// A word that nobody else has.
-pub(super) fn random_word() -> Result<String, Error> {
-    let mut bytes = [0; WORD_BYTES];
+/// Returns a unique id.
+pub(super) fn random_id() -> Result<String, Error> {
+    let mut bytes = [0; ID_BYTES];
     getrandom::fill(&mut bytes).map_err(|source| Error::Randomness { source })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -1,8 +1,8 @@
-//! Whose engine this is, and whether this daemon may still act on it.
+//! Whether the engine is ours, and whether this daemon may still act on it.
 //!
-//! An engine that shows nothing of ours may be the right one with another data root. So nothing is concluded from
-//! what an engine does not have before its marker was seen. A daemon that finds a newer epoch than its own has a
-//! successor, and stops acting.
+//! An engine without any object of ours may be the right engine with another data root. So a missing object proves
+//! nothing until the engine's marker was found. A daemon that finds a newer epoch than its own has a successor, and
+//! stops acting.
 
 mod epoch;
 
@@ -12,45 +12,52 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
-use self::epoch::random_word;
+use self::epoch::random_id;
 use super::{Context, Error};
 use crate::engine::{Engine, Epoch, Volumes};
 use crate::model::{Instance, OrphanKind};
 use crate::seam;
 use crate::store::{self, Store};
 
-/// What is known of the engine.
+/// What is known about the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Standing {
-    /// It may be another one by now: look before acting.
+    /// It may be another engine by now: verify before acting.
     #[default]
-    Unsure,
-    /// It has our marker, and no daemon came after this one.
+    Unverified,
+    /// It has our marker, and no daemon was started after this one.
     Ours,
-    /// It has no marker of ours, while the store has so many sandboxes.
+    /// It does not have our marker, and nothing of the sandboxes in the store. `sandboxes` is their number.
     Foreign { sandboxes: usize },
     /// Another daemon of this instance was started after this one.
     Superseded,
 }
 
-/// What the start settled.
+/// The result of [`Ownership::claim_engine`].
 #[derive(Debug, Clone)]
-struct Claimed {
+struct Claim {
     marker: String,
     epoch: Epoch,
-    /// The start before this one was of the same state dir, and nothing was restored in between.
+    /// The previous start used the same state dir, and the state dir was not restored from a backup since.
     continuous: bool,
 }
 
-/// Knows whether the engine is ours.
+#[derive(Debug, Default)]
+struct Status {
+    standing: Standing,
+    /// `None` until the start has claimed the engine.
+    claim: Option<Claim>,
+}
+
+/// Claims the engine during the start, and verifies the claim later.
 #[derive(Debug)]
 pub(in crate::service) struct Ownership {
     engine: Engine,
     store: Arc<Store>,
     instance: Arc<Instance>,
-    /// Tells the state dir from a copy of it.
+    /// Distinguishes the state dir from a copy of it.
     holder: String,
-    known: Mutex<(Standing, Option<Claimed>)>,
+    status: Mutex<Status>,
 }
 
 impl Ownership {
@@ -60,20 +67,20 @@ impl Ownership {
             store: Arc::clone(&context.store),
             instance: Arc::clone(&context.instance),
             holder: context.setup.holder.clone(),
-            known: Mutex::default(),
+            status: Mutex::default(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Standing, Option<Claimed>)> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn standing(&self) -> Standing {
-        self.lock().0
+        self.lock().standing
     }
 
-    fn claimed(&self) -> Option<Claimed> {
-        self.lock().1.clone()
+    fn claim(&self) -> Option<Claim> {
+        self.lock().claim.clone()
     }
 
     /// Whether the last check found an engine that is not ours.
@@ -81,31 +88,31 @@ impl Ownership {
         matches!(self.standing(), Standing::Foreign { .. })
     }
 
-    /// The engine was away for a moment. What comes back may be another one.
-    pub(in crate::service) fn doubt(&self) {
-        let mut known = self.lock();
-        if known.0 == Standing::Ours {
-            known.0 = Standing::Unsure;
+    /// Records that the engine was away. The engine that answers next may be another one.
+    pub(in crate::service) fn mark_unverified(&self) {
+        let mut status = self.lock();
+        if status.standing == Standing::Ours {
+            status.standing = Standing::Unverified;
         }
     }
 
-    /// Records what was seen. Returns whether it is news.
-    fn note(&self, standing: Standing) -> bool {
-        let mut known = self.lock();
-        // Only a new start leaves this state.
-        if known.0 == Standing::Superseded {
+    /// Records the result of a verification. Returns whether it is news, and so worth a log line.
+    fn set_standing(&self, standing: Standing) -> bool {
+        let mut status = self.lock();
+        // Final for this process.
+        if status.standing == Standing::Superseded {
             return false;
         }
-        let was = std::mem::replace(&mut known.0, standing);
+        let was = std::mem::replace(&mut status.standing, standing);
         let is_same = std::mem::discriminant(&was) == std::mem::discriminant(&standing);
-        let is_confirmed = was == Standing::Unsure && standing == Standing::Ours;
+        let is_confirmed = was == Standing::Unverified && standing == Standing::Ours;
         !is_same && !is_confirmed
     }
 
-    /// Makes sure that the engine is the one that the rows belong to, and makes this daemon its newest owner.
-    /// Does only the first when called again.
-    pub(in crate::service) async fn settle(&self) -> Result<(), Error> {
-        if self.claimed().is_some() {
+    /// Ensures that the engine is the one that the store's rows belong to, and makes this daemon its newest owner.
+    /// Later calls only verify the claim.
+    pub(in crate::service) async fn claim_engine(&self) -> Result<(), Error> {
+        if self.claim().is_some() {
             return self.verify().await;
         }
         let mut before = self.store.identity().await?;
@@ -118,18 +125,18 @@ impl Ownership {
         let marker = self.marker_for(&volumes, before.marker.as_deref(), &known).await?;
         let newest = volumes.newest();
         if newest.is_some_and(|newest| newest.holder != self.holder) {
-            self.refuse_beside_another().await?;
+            self.ensure_no_other_daemon().await?;
         }
-        let continuous = newest.is_none_or(|newest| self.is_ours(newest, &before));
+        let continuous = newest.is_none_or(|newest| self.is_from_this_state_dir(newest, &before));
         if !continuous {
             warn!(
-                "the state dir is a copy or was restored from a backup; what only the engine knows is taken in from its labels"
+                "the state dir is a copy or was restored from a backup; sandboxes without a row are restored from the engine's labels"
             );
             self.forget_orphans().await;
         }
         let engine = self.engine.id().await?;
         if before.engine.as_ref().is_some_and(|before| *before != engine) {
-            warn!(engine, "the engine has another id than at the last start, and our marker");
+            warn!(engine, "the engine has our marker, but another id than at the last start");
         }
         before.instance = Some(found.to_owned());
         before.engine = Some(engine);
@@ -137,17 +144,18 @@ impl Ownership {
         seam::at("epoch.intent");
         let epoch = self.claim_epoch(&volumes, &mut before).await?;
         seam::at("epoch.outcome");
-        *self.lock() = (Standing::Ours, Some(Claimed { marker, epoch, continuous }));
+        let claim = Some(Claim { marker, epoch, continuous });
+        *self.lock() = Status { standing: Standing::Ours, claim };
         Ok(())
     }
 
-    /// Whether this start goes on where the last one ended, so that rows tell what became of their sandboxes.
+    /// Whether this start continues where the last run ended. If so, the store's rows are up to date.
     pub(in crate::service) fn is_continuous(&self) -> bool {
-        self.claimed().is_some_and(|claimed| claimed.continuous)
+        self.claim().is_some_and(|claim| claim.continuous)
     }
 
-    /// The word of the engine's marker, which is made if nothing can be lost by that: there are no sandboxes, or
-    /// the engine has something of one of them.
+    /// Returns the id in the engine's marker. Creates the marker if nothing can be lost by that: the store has no
+    /// sandboxes, or the engine has an object of at least one of them.
     async fn marker_for(
         &self,
         volumes: &Volumes,
@@ -160,24 +168,24 @@ impl Ownership {
             (Some(found), None) => return Ok(found.to_owned()),
             _ => {}
         }
-        if !known.is_empty() && !self.has_any(volumes, known).await? {
+        if !known.is_empty() && !self.has_any_of(volumes, known).await? {
             return Err(Error::OtherEngine { sandboxes: known.len() });
         }
         if let Some(found) = &volumes.marker {
             return Ok(found.clone());
         }
-        // Another word than before where there are no sandboxes: this may be another engine.
-        let word = match recorded.filter(|_| !known.is_empty()) {
+        // Without sandboxes this may be another engine, so it gets a new id.
+        let marker = match recorded.filter(|_| !known.is_empty()) {
             Some(recorded) => recorded.to_owned(),
-            None => random_word()?,
+            None => random_id()?,
         };
-        self.engine.make_marker(&word).await?;
+        self.engine.make_marker(&marker).await?;
         seam::at("marker.made");
-        info!("marked the engine as ours");
-        Ok(word)
+        info!("engine marked as ours");
+        Ok(marker)
     }
 
-    async fn has_any(&self, volumes: &Volumes, known: &HashSet<SandboxId>) -> Result<bool, Error> {
+    async fn has_any_of(&self, volumes: &Volumes, known: &HashSet<SandboxId>) -> Result<bool, Error> {
         if volumes.sandboxes.iter().any(|labels| known.contains(&labels.id)) {
             return Ok(true);
         }
@@ -186,89 +194,94 @@ impl Ownership {
         Ok(ours.any(|labels| known.contains(&labels.id)))
     }
 
-    /// Looks now whether the engine is ours. Before anything is concluded from what the engine does not have.
+    /// Asks the engine whether it is ours. Required before anything is concluded from an object that the engine lacks.
     pub(in crate::service) async fn verify(&self) -> Result<(), Error> {
         let volumes = self.engine.volumes().await?;
-        self.judge(&volumes).await
+        self.verify_listed(&volumes).await
     }
 
-    /// The same for volumes that were listed just now.
-    pub(in crate::service) async fn judge(&self, volumes: &Volumes) -> Result<(), Error> {
-        let Some(claimed) = self.claimed() else {
+    /// As [`Self::verify`], with volumes that were just listed.
+    pub(in crate::service) async fn verify_listed(&self, volumes: &Volumes) -> Result<(), Error> {
+        let Some(claim) = self.claim() else {
             return Err(Error::NotReady { missing: "engine" });
         };
-        let is_newer = |newest: &Epoch| newest.number >= claimed.epoch.number && *newest != claimed.epoch;
+        let is_newer = |newest: &Epoch| newest.number >= claim.epoch.number && *newest != claim.epoch;
         if volumes.newest().is_some_and(is_newer) {
-            if self.note(Standing::Superseded) {
+            if self.set_standing(Standing::Superseded) {
                 warn!(
                     "another sandboxd with this instance key was started after this one; this one stops acting"
                 );
             }
             return Err(Error::Superseded);
         }
-        if volumes.marker.as_ref() != Some(&claimed.marker) {
-            self.mark_again(volumes, &claimed).await?;
+        if volumes.marker.as_ref() != Some(&claim.marker) {
+            self.restore_marker(volumes, &claim).await?;
         }
         if volumes.newest().is_none() {
-            // Removed by hand; without it the next start would take itself for a first one.
-            self.engine.make_epoch(&claimed.epoch).await?;
+            // The epoch was removed by hand. Without it, the next start would look like a first one.
+            self.engine.make_epoch(&claim.epoch).await?;
         }
-        if self.note(Standing::Ours) {
+        if self.set_standing(Standing::Ours) {
             info!("the engine is ours again");
         }
-        self.refuse_superseded()
+        self.check_not_superseded()
     }
 
-    async fn mark_again(&self, volumes: &Volumes, claimed: &Claimed) -> Result<(), Error> {
-        // Of the store: during a start the registry does not have them yet.
+    /// Handles an engine without our marker, or with another one: creates or accepts the marker, or rejects the engine.
+    async fn restore_marker(&self, volumes: &Volumes, claim: &Claim) -> Result<(), Error> {
+        // From the store, because the registry is empty during a start.
         let known = self.store.sandboxes().await?.into_iter().map(|record| record.id).collect();
-        let marker = match self.marker_for(volumes, Some(&claimed.marker), &known).await {
+        let marker = match self.marker_for(volumes, Some(&claim.marker), &known).await {
             Err(error @ Error::OtherEngine { sandboxes }) => {
-                if self.note(Standing::Foreign { sandboxes }) {
-                    warn!(error = &error as &dyn std::error::Error, "nothing is done on this engine");
+                if self.set_standing(Standing::Foreign { sandboxes }) {
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the engine is not ours; the daemon does not act on it"
+                    );
                 }
                 return Err(error);
             }
             other => other?,
         };
-        if marker != claimed.marker {
+        if marker != claim.marker {
             let identity = store::Identity { marker: Some(marker.clone()), ..self.store.identity().await? };
             self.store.set_identity(&identity).await?;
-            if let Some(claimed) = &mut self.lock().1 {
-                claimed.marker = marker;
+            if let Some(claim) = &mut self.lock().claim {
+                claim.marker = marker;
             }
         }
         Ok(())
     }
 
-    /// Whether this daemon may act on the engine. Asks the engine only if that is in doubt.
-    pub(in crate::service) async fn may_act(&self) -> Result<(), Error> {
+    /// Returns an error unless this daemon may act on the engine. Asks the engine only if that is uncertain.
+    pub(in crate::service) async fn ensure_owned(&self) -> Result<(), Error> {
         match self.standing() {
             Standing::Ours => Ok(()),
             Standing::Superseded => Err(Error::Superseded),
-            Standing::Unsure | Standing::Foreign { .. } => self.verify().await,
+            Standing::Unverified | Standing::Foreign { .. } => self.verify().await,
         }
     }
 
-    /// Whether the engine is known to be ours, as of the last look.
+    /// Returns an error if the last verification found that this daemon may not act on the engine.
     pub(in crate::service) fn check(&self) -> Result<(), Error> {
         match self.standing() {
-            Standing::Ours | Standing::Unsure => Ok(()),
+            Standing::Ours | Standing::Unverified => Ok(()),
             Standing::Foreign { sandboxes } => Err(Error::OtherEngine { sandboxes }),
             Standing::Superseded => Err(Error::Superseded),
         }
     }
 
-    pub(in crate::service) fn refuse_superseded(&self) -> Result<(), Error> {
+    /// Returns an error if a newer daemon owns the engine.
+    pub(in crate::service) fn check_not_superseded(&self) -> Result<(), Error> {
         if self.standing() == Standing::Superseded { Err(Error::Superseded) } else { Ok(()) }
     }
 
-    /// A grace that began before the state dir was restored says nothing.
+    /// Forgets since when objects have been orphans: a time from before the state dir was restored means nothing.
     async fn forget_orphans(&self) {
         let kept = self.store.orphans().await.unwrap_or_default();
         let kept: Vec<_> = kept.into_iter().filter(|orphan| orphan.kind == OrphanKind::Deleted).collect();
         if let Err(error) = self.store.set_orphans(&kept).await {
-            warn!(error = &error as &dyn std::error::Error, "the store could not be written");
+            warn!(error = &error as &dyn std::error::Error, "could not write the orphans to the store");
         }
     }
 }

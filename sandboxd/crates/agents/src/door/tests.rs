@@ -41,9 +41,9 @@ fn send_with(stream: &StdUnix, words: &[u8], descriptor: BorrowedFd<'_>) -> bool
 async fn a_stranger_s_descriptor_stops_nobody_but_its_own_door() {
     for (peer, words) in [
         (Peer::Pid(1), &b"never read"[..]),
-        (Peer::Untold, b"sandbox-agent 1 wrong\n"),
-        (Peer::Untold, &[b'x'; 1000]),
-        (Peer::NotKnownYet, b"x"),
+        (Peer::Unidentified, b"sandbox-agent 1 wrong\n"),
+        (Peer::Unidentified, &[b'x'; 1000]),
+        (Peer::NotStarted, b"x"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let (peers, watched) = watch::channel(peer);
