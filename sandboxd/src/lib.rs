@@ -127,7 +127,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         }
         prepared
     };
-    let keep = service.keep(shutdown.clone());
+    let keep = service.run_upkeep(shutdown.clone());
     let gateway = preview::serve(previews, Arc::clone(&service), token, shutdown.clone());
     let (prepared, (), (), ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve, gateway, keep);
     service.stop();

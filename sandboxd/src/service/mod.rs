@@ -1,4 +1,4 @@
-//! Every decision: which sandbox a session has, what runs in it, what is refused and why.
+//! Every decision: which sandbox a session has, what runs in it, what is rejected and why.
 //!
 //! The service consists of components. Each owns its state, lives in a folder and is used through its methods only.
 //! [`Service`] creates them and runs what involves several of them: the start and the periodic upkeep.
@@ -61,32 +61,32 @@ use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, Instance, Limits, Transport, limits};
 use crate::store::Store;
 
-/// What the service is set up with.
+/// Configuration of the service.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Bounds that the operator sets.
     pub limits: Limits,
-    /// Directory of the agents' sockets, this installation's own.
+    /// Directory of the agents' sockets. Only this installation uses it.
     pub run_dir: PathBuf,
-    /// Tells the state dir from a copy of it.
+    /// Distinguishes the state dir from a copy of it.
     pub holder: String,
     /// Tag of the sandbox image.
     pub image: String,
-    /// Other images that a caller may ask for.
+    /// Other images that a client may request.
     pub allowed_images: Vec<String>,
     /// What a missing image is built from. `None` forbids building.
     pub image_source: Option<ImageSource>,
     /// The agent's program on this machine.
     pub agent_program: PathBuf,
-    /// Whether sandboxes of the original daemon are taken over.
+    /// Whether sandboxes of the original daemon are adopted.
     pub adopt_original: bool,
     /// Whether workspaces must have a quota.
     pub disk_quota: DiskQuota,
-    /// How agents are reached. `None` finds out.
+    /// How agents are reached. If `None`, the start finds out.
     pub transport: Option<Transport>,
     /// Addresses and ports of previews.
     pub preview: PreviewSettings,
-    /// An image that has socat, to publish ports with. `None` finds one.
+    /// Image with socat, for publishing ports. If `None`, the pinned image or the sandbox image is used.
     pub proxy_image: Option<String>,
     /// Prefix of the names of the daemon's networks. The instance's id follows.
     pub network_name: String,
@@ -124,7 +124,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Creates a service that must still be prepared.
+    /// Creates a service. It serves requests after [`Self::prepare`].
     pub async fn new(
         engine: Engine,
         store: Store,
@@ -190,19 +190,20 @@ impl Service {
         self.context.setup.limits
     }
 
-    /// From now on, readers that leave do not end their commands: the daemon itself is leaving.
+    /// Begins the stop. From now on a client that disconnects does not end its command, because the daemon itself is
+    /// leaving.
     pub fn stop(&self) {
         self.context.tasks.stop();
     }
 
-    /// Writes what only memory holds and closes the store. The last step of a stop.
+    /// Writes the state that only memory holds and closes the store. The last step of a stop.
     pub async fn close(&self) {
         self.context.tasks.close();
-        // A newer daemon may own the helper now. Then there are no disks here.
+        // If a newer daemon owns the engine, the helper is its own, and this daemon has no disks to close.
         if timeout(limits::CLOSE_DISKS, self.storage.close()).await.is_err() {
             warn!("the engine does not answer; the disks' helper ends by itself");
         }
-        self.lifecycle.write_down().await;
+        self.lifecycle.flush().await;
         self.context.store.close().await;
     }
 
@@ -231,7 +232,7 @@ impl Service {
         &self.context.metrics
     }
 
-    /// The daemon's counters, with those that are counted elsewhere brought up to date.
+    /// The daemon's counters, after an update of those that are counted elsewhere.
     pub fn fresh_metrics(&self) -> &Metrics {
         self.context.metrics.set_history_dropped(self.history.dropped());
         if let Some(space) = self.storage.space() {

@@ -1,4 +1,4 @@
-//! The start: what must exist before the first request, and the sandboxes of the previous run.
+//! The start: creates what must exist before the first request, and restores the sandboxes of the previous run.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tracing::warn;
 use super::{Error, Service};
 use crate::model::{Transport, limits};
 
-/// What a start that is retried need not do twice.
+/// Steps that a retried start does not repeat.
 #[derive(Debug, Default)]
 struct Done {
     transport: Option<Transport>,
@@ -17,8 +17,8 @@ struct Done {
 }
 
 impl Service {
-    /// Prepares everything, in order. Faults that may pass, such as an engine that is away, are retried; the daemon answers
-    /// health checks meanwhile. An error means that the daemon cannot work here.
+    /// Prepares everything, in order. Retries after temporary errors, such as an unreachable engine; meanwhile the
+    /// daemon answers health checks. Returns an error if the daemon cannot run here.
     pub async fn prepare(self: &Arc<Self>) -> Result<(), Error> {
         let mut done = Done::default();
         let mut pause = *limits::START_RETRY.start();
@@ -29,7 +29,7 @@ impl Service {
                         error = &error as &dyn std::error::Error,
                         advice = error.advice(),
                         retry_in = ?pause,
-                        "the start is incomplete; trying again"
+                        "the start is incomplete; retrying"
                     );
                 }
                 other => return other,
@@ -40,14 +40,15 @@ impl Service {
     }
 
     async fn prepare_once(&self, done: &mut Done) -> Result<(), Error> {
-        self.lifecycle.wait_for("engine");
+        self.lifecycle.set_waiting_for("engine");
         self.context.engine.meet().await?;
         self.ownership.claim_engine().await?;
         let prepared = self.lifecycle.prepare(&mut done.transport).await?;
-        self.lifecycle.wait_for("sandboxes of before");
+        // `/v1/ready` publishes this text, and docs/operations.md lists it.
+        self.lifecycle.set_waiting_for("sandboxes of before");
         if !done.restored {
             let restored = self.lifecycle.restore_all().await;
-            // Also those that were restored before an error.
+            // Also for the sandboxes that were restored before an error.
             self.commands.watch_restored().await;
             restored?;
             done.restored = true;
@@ -64,7 +65,7 @@ impl Service {
         };
         self.context.tasks.wait_up_to(limits::RESTORE_WAIT, restore_publishers).await;
         self.storage.fill_pool(|| self.lifecycle.claimed_disks()).await?;
-        self.lifecycle.meet_originals(&prepared).await?;
+        self.lifecycle.adopt_originals(&prepared).await?;
         self.lifecycle.set_ready(prepared);
         Ok(())
     }

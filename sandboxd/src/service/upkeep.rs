@@ -15,8 +15,8 @@ use crate::memory::give_back_regularly;
 use crate::model::limits;
 
 impl Service {
-    /// Does the upkeep until `shutdown`. Begins when the start is complete.
-    pub async fn keep(self: &Arc<Self>, shutdown: CancellationToken) {
+    /// Runs the upkeep until `shutdown`. Begins when the start is complete.
+    pub async fn run_upkeep(self: &Arc<Self>, shutdown: CancellationToken) {
         let work = async {
             self.lifecycle.until_ready().await;
             tokio::join!(
@@ -27,7 +27,7 @@ impl Service {
                 self.commands.sweep_feeds(),
                 give_back_regularly(),
                 self.follow_engine(),
-                self.watch_owner()
+                self.watch_ownership()
             );
         };
         tokio::select! {
@@ -36,7 +36,7 @@ impl Service {
         }
     }
 
-    /// Ends what is past its time: links, commands, idle and parked sandboxes.
+    /// Ends what has expired: links and commands. Parks idle sandboxes and deletes those that were parked for too long.
     async fn tick_every_second(&self) {
         let mut ticks = interval(limits::KEEPER_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -53,7 +53,7 @@ impl Service {
         }
     }
 
-    /// Reconciles the actual state with the desired state, and writes what only memory holds.
+    /// Reconciles the actual state with the desired state, and writes the state that only memory holds.
     async fn tick_every_minute(&self) {
         let mut ticks = interval(limits::RECONCILE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -69,7 +69,7 @@ impl Service {
                 self.lifecycle.park_surplus().await;
             }
             self.commands.record_dropped().await;
-            self.lifecycle.write_down().await;
+            self.lifecycle.flush().await;
             self.previews.tidy_links().await;
             if trimmed.elapsed() >= limits::TRIM_EVERY {
                 trimmed = Instant::now();
@@ -78,9 +78,9 @@ impl Service {
                 }
             }
             if self.check_engine().is_ok()
-                && let Err(error) = self.lifecycle.keep_disk_budget().await
+                && let Err(error) = self.lifecycle.enforce_disk_budget().await
             {
-                warn!(error = &error as &dyn std::error::Error, "could not keep the disk budget");
+                warn!(error = &error as &dyn std::error::Error, "could not enforce the disk budget");
             }
         }
     }
@@ -91,7 +91,7 @@ impl Service {
         self.previews.revive_publishers(None).await
     }
 
-    /// Checks a sandbox as soon as the engine reports a change of its container, and all of them after the engine was away.
+    /// Checks a sandbox when the engine reports a change of its container, and all sandboxes after the engine was away.
     async fn follow_engine(self: &Arc<Self>) {
         let mut was_away = false;
         loop {
@@ -108,12 +108,12 @@ impl Service {
                 });
             }
             while let Some(Ok(change)) = changes.next().await {
-                self.handle(change);
+                self.handle_change(change);
             }
             self.history.end_listening();
             self.ownership.mark_unverified();
             was_away = true;
-            // An engine that closes the connection at once is asked less often.
+            // If the engine closes the connection at once, it is asked less often.
             let pause =
                 if began.elapsed() > limits::EVENTS_RETRY { Duration::ZERO } else { limits::EVENTS_RETRY };
             info!("the engine's event stream ended");
@@ -121,16 +121,16 @@ impl Service {
         }
     }
 
-    fn handle(self: &Arc<Self>, change: Change) {
+    fn handle_change(self: &Arc<Self>, change: Change) {
         let Some(sandbox) = self.lifecycle.registered(&change.sandbox) else { return };
-        // The container itself still runs, without some of its processes.
+        // The container itself still runs; only some of its processes were killed.
         if let Some(at) = change.oom_at_ms {
             return sandbox.ledger().note_oom(at);
         }
         let service = Arc::clone(self);
         self.context.tasks.spawn(async move {
             if !change.of_publisher {
-                return service.lifecycle.look_at(&sandbox).await;
+                return service.lifecycle.check_sandbox(&sandbox).await;
             }
             if let Err(error) = service.previews.revive_publishers(Some(sandbox.id())).await {
                 warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not publish a port again");
@@ -138,20 +138,20 @@ impl Service {
         });
     }
 
-    /// Notices a daemon that is started after this one, and the return of the right engine.
-    async fn watch_owner(&self) {
+    /// Detects a daemon that is started after this one, and the return of the right engine.
+    async fn watch_ownership(&self) {
         loop {
             let mut epochs = std::pin::pin!(self.context.engine.new_epochs(now_ms()));
             loop {
                 let was_foreign = self.ownership.is_foreign();
                 tokio::select! {
-                    made = epochs.next() => match made {
+                    created = epochs.next() => match created {
                         Some(Ok(())) => drop(self.ownership.verify().await),
                         Some(Err(_)) | None => break,
                     },
                     () = sleep(limits::EVENTS_RETRY) => {
                         if was_foreign && self.ownership.verify().await.is_ok() {
-                            // It logs its own faults.
+                            // Each step logs its own errors.
                             drop(self.reconcile().await);
                         }
                     }

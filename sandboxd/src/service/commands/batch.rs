@@ -45,7 +45,7 @@ impl Commands {
         go_on: bool,
     ) -> Result<Vec<Ran>, Error> {
         // Held to the end, so that the sandbox is not parked between two of them.
-        let (_sandbox, _agent, _mark) = self.lifecycle.in_use(id).await?.let_go();
+        let (_sandbox, _agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         let mut results = Vec::with_capacity(specs.len());
         for spec in specs {
             let command = spec.id.clone();

@@ -72,7 +72,7 @@ impl Commands {
             Err(error) if error.is_broken() => in_use.agent().start(&spec).await,
             other => other,
         };
-        let started = in_use.unless_refused(started)?;
+        let started = in_use.count_if_accepted(started)?;
         if known.is_none() {
             self.history.note_start(in_use.sandbox().ledger(), &spec, started);
             self.watch(in_use.sandbox(), in_use.agent(), &spec.id);
@@ -95,7 +95,7 @@ impl Commands {
             Err(error) if error.is_broken() => in_use.agent().run(&spec, reader).await,
             other => other,
         };
-        let events = in_use.unless_refused(events)?;
+        let events = in_use.count_if_accepted(events)?;
         // While the sandbox is still held, or it could be parked between.
         let duty = known.is_none().then(|| Duty::of(in_use.sandbox()));
         let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, permit);
@@ -155,7 +155,7 @@ impl Commands {
         let in_use = self.lifecycle.in_use(id).await?;
         let _permit = in_use.sandbox().reader()?;
         // A delete must not wait for those who wait.
-        let (sandbox, agent, _mark) = in_use.let_go();
+        let (sandbox, agent, _mark) = in_use.unlock();
         let wait = self.wait_or_recall(&sandbox, &agent, command);
         match limit {
             None => wait.await,
@@ -217,7 +217,7 @@ impl Commands {
         id: &SandboxId,
         command: &CommandId,
     ) -> Result<CommandStatus, Error> {
-        let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.let_go();
+        let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         match agent.inspect(command).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) => {
                 self.history.recorded(id, command).await?.ok_or(Refusal::NotFound(Resource::Command).into())
@@ -229,7 +229,7 @@ impl Commands {
     /// Ends a command and answers when nothing of it is left.
     pub async fn kill(self: &Arc<Self>, id: &SandboxId, command: &CommandId) -> Result<Killed, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
-        let (sandbox, agent, _mark) = in_use.let_go();
+        let (sandbox, agent, _mark) = in_use.unlock();
         self.end_command(&sandbox, &agent, command).await
     }
 

@@ -23,7 +23,7 @@ impl Commands {
         let in_use = self.lifecycle.in_use(id).await?;
         let _permit = in_use.sandbox().writer()?;
         // It may take long, and a delete must not wait for it.
-        let (sandbox, agent, _mark) = in_use.let_go();
+        let (sandbox, agent, _mark) = in_use.unlock();
         match agent.write_stdin(command, data, close).await {
             Ok(()) => Ok(()),
             Err(unfinished) => {

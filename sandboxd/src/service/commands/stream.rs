@@ -70,7 +70,7 @@ impl CommandStream {
         reader: ReaderId,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        let (sandbox, agent, mark) = in_use.let_go();
+        let (sandbox, agent, mark) = in_use.unlock();
         let feed = Feed::new(agent.clone(), command.clone(), reader);
         commands.feeds.add(&feed);
         Self {

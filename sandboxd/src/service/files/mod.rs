@@ -198,7 +198,7 @@ impl Files {
     async fn for_long(&self, id: &SandboxId) -> Result<(AgentHandle, Held), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let permit = in_use.sandbox().reader()?;
-        let (_, agent, mark) = in_use.let_go();
+        let (_, agent, mark) = in_use.unlock();
         Ok((agent, Held { _mark: mark, _permit: permit }))
     }
 }

@@ -1,6 +1,6 @@
-//! Who uses a sandbox, and since when nobody does.
+//! The use of a sandbox, and since when it is idle.
 //!
-//! Idleness is measured by the monotonic clock; the wall clock is only for people, and may jump.
+//! Idle time is measured by the monotonic clock. The wall clock may jump, so it only serves for display.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::service::clock::now_ms;
 
-/// The use of one sandbox.
+/// Counts the requests and commands that use one sandbox.
 #[derive(Debug)]
 pub(in crate::service) struct Activity {
     users: AtomicUsize,
@@ -21,7 +21,7 @@ pub(in crate::service) struct Activity {
 }
 
 impl Activity {
-    /// Used just now; people are told `wall_ms`.
+    /// Idle since now. `wall_ms` is the time of the last use for display.
     pub(in crate::service) fn new(wall_ms: i64) -> Self {
         Self {
             users: AtomicUsize::new(0),
@@ -32,23 +32,23 @@ impl Activity {
         }
     }
 
-    /// Counts as use.
+    /// Records a use of the sandbox now.
     pub(in crate::service) fn touch(&self) {
         self.last_used.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
         self.last_used_wall.store(now_ms(), Ordering::Relaxed);
     }
 
-    /// Whether a request or a command is under way.
+    /// Whether a request or a command uses the sandbox.
     pub(in crate::service) fn is_used(&self) -> bool {
         self.users.load(Ordering::SeqCst) > 0
     }
 
-    /// Commands under way.
+    /// Number of running commands.
     pub(in crate::service) fn commands(&self) -> usize {
         self.commands.load(Ordering::SeqCst)
     }
 
-    /// How long nobody has used it; nothing while somebody does.
+    /// How long the sandbox has been idle. Zero while it is used.
     pub(in crate::service) fn idle_for(&self) -> Duration {
         if self.is_used() {
             return Duration::ZERO;
@@ -57,7 +57,7 @@ impl Activity {
         self.since.elapsed().saturating_sub(used_at)
     }
 
-    /// Milliseconds since the Unix epoch when it was last used, as the wall clock had it; now, while it is used.
+    /// Time of the last use by the wall clock, in milliseconds since the Unix epoch. The current time while it is used.
     pub(in crate::service) fn last_used_wall_ms(&self) -> i64 {
         if self.is_used() {
             return now_ms();
@@ -66,22 +66,22 @@ impl Activity {
     }
 }
 
-/// The use of a sandbox by a request, for as long as it lives.
+/// Marks a sandbox as in use by a request or a command, until it is dropped.
 #[derive(Debug)]
 pub(in crate::service) struct InUseMark {
     activity: Arc<Activity>,
     is_command: bool,
-    /// Whether its end is the last use of the sandbox.
+    /// Whether dropping it records a use of the sandbox.
     counts: AtomicBool,
 }
 
 impl InUseMark {
-    /// A request.
+    /// Marks the use by a request.
     pub(in crate::service) fn request(activity: &Arc<Activity>) -> Self {
         Self::new(activity, false)
     }
 
-    /// A command.
+    /// Marks the use by a command.
     pub(in crate::service) fn command(activity: &Arc<Activity>) -> Self {
         Self::new(activity, true)
     }
@@ -93,11 +93,9 @@ impl InUseMark {
         }
         Self { activity: Arc::clone(activity), is_command, counts: AtomicBool::new(true) }
     }
-}
 
-impl InUseMark {
-    /// What it stands for came to nothing and is no use: the sandbox is idle since it was used before.
-    pub(in crate::service) fn discount(&self) {
+    /// Does not count this request as use. The idle time continues from the use before it.
+    pub(in crate::service) fn do_not_count(&self) {
         self.counts.store(false, Ordering::Relaxed);
     }
 }
@@ -119,19 +117,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_refused_is_no_use() {
+    fn a_rejected_call_does_not_count_as_use() {
         let activity = Arc::new(Activity::new(7));
-        let refused = InUseMark::request(&activity);
+        let rejected = InUseMark::request(&activity);
         assert_eq!(activity.idle_for(), Duration::ZERO);
-        refused.discount();
-        drop(refused);
+        rejected.do_not_count();
+        drop(rejected);
         assert_eq!(activity.last_used_wall_ms(), 7);
         drop(InUseMark::request(&activity));
         assert!(activity.last_used_wall_ms() > 7);
     }
 
     #[test]
-    fn who_uses_it_keeps_it_from_being_idle() {
+    fn a_sandbox_in_use_is_not_idle() {
         let activity = Arc::new(Activity::new(0));
         let request = InUseMark::request(&activity);
         let command = InUseMark::command(&activity);

@@ -1,4 +1,4 @@
-//! How many sandboxes may run, and which must go for another.
+//! How many sandboxes may run, and which is parked for another.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::{Error, Lifecycle};
 use crate::model::{Stage, limits};
 
 impl Lifecycle {
-    /// A place for one more running sandbox. Where all are taken, the idle sandbox that was used least
-    /// recently is parked for it; one that is in use never is.
-    pub(super) async fn run_permit(self: &Arc<Self>) -> Result<RunPermit, Error> {
+    /// Returns a permit for one more running sandbox. If none is free, parks the idle sandbox that was used least
+    /// recently. A sandbox in use is never parked for another.
+    pub(super) async fn acquire_run_permit(self: &Arc<Self>) -> Result<RunPermit, Error> {
         self.park_surplus().await;
         loop {
-            if let Some(permit) = self.free_permit() {
+            if let Some(permit) = self.try_run_permit() {
                 return Ok(permit);
             }
-            // One at a time, or ten newcomers would park ten sandboxes for the first place.
-            let _turn = self.evicting.lock().await;
-            if let Some(permit) = self.free_permit() {
+            // One task at a time. Otherwise ten waiting tasks would park ten sandboxes for the first permit.
+            let _guard = self.evicting.lock().await;
+            if let Some(permit) = self.try_run_permit() {
                 return Ok(permit);
             }
             if !self.park_least_recently_used().await? {
@@ -30,12 +30,12 @@ impl Lifecycle {
         }
     }
 
-    /// Parks idle sandboxes of before while more run than may now, which a lower number leads to.
+    /// Parks idle sandboxes while more run than allowed. That happens after a restart with a lower limit.
     pub(in crate::service) async fn park_surplus(self: &Arc<Self>) {
         if self.running() <= self.setup.limits.max_concurrent {
             return;
         }
-        let _turn = self.evicting.lock().await;
+        let _guard = self.evicting.lock().await;
         while self.running() > self.setup.limits.max_concurrent {
             if !self.park_least_recently_used().await.unwrap_or(false) {
                 return;
@@ -47,29 +47,30 @@ impl Lifecycle {
         self.registry.all().iter().filter(|sandbox| sandbox.stage() == Stage::Running).count()
     }
 
-    pub(super) fn free_permit(&self) -> Option<RunPermit> {
+    pub(super) fn try_run_permit(&self) -> Option<RunPermit> {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
-    /// Whether one was parked; the error that kept all of those from it that are idle.
+    /// Parks one idle sandbox. Returns false if no sandbox is idle, and the last error if none of the idle ones could
+    /// be parked.
     async fn park_least_recently_used(self: &Arc<Self>) -> Result<bool, Error> {
-        let mut fault = None;
+        let mut last_error = None;
         for sandbox in self.idle_longest_first() {
-            // One that hangs goes on being parked; somebody else makes room meanwhile.
+            // If parking hangs, it continues in the background, and another sandbox is tried.
             let parked = timeout(limits::MAKE_ROOM, self.park_if_idle(&sandbox)).await;
             match parked.unwrap_or(Err(Error::Unsettled)) {
                 Ok(true) => {
-                    info!(sandbox = %sandbox.id(), "parked a sandbox to make room for another");
+                    info!(sandbox = %sandbox.id(), "sandbox parked to free a permit for another");
                     return Ok(true);
                 }
                 Ok(false) => {}
                 Err(error) => {
                     debug!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not park a sandbox");
-                    fault = Some(error);
+                    last_error = Some(error);
                 }
             }
         }
-        fault.map_or(Ok(false), Err)
+        last_error.map_or(Ok(false), Err)
     }
 
     fn idle_longest_first(&self) -> Vec<Arc<Sandbox>> {

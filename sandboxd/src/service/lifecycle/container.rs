@@ -1,4 +1,4 @@
-//! A sandbox's container: created, started, restarted and removed, and the listener for its agent.
+//! A sandbox's container: created, started, restarted and removed, and the connection to its agent.
 
 use std::fs::Permissions;
 use std::io;
@@ -29,8 +29,8 @@ pub(super) enum Workspace {
 }
 
 impl Lifecycle {
-    /// Makes and starts the container and waits for its agent. Where that fails there is no container; the
-    /// workspace is the caller's to keep or to remove.
+    /// Creates and starts the container and waits for its agent. After an error there is no container. The caller
+    /// decides whether the workspace is kept.
     pub(super) async fn bring_up(
         &self,
         sandbox: &Sandbox,
@@ -59,7 +59,7 @@ impl Lifecycle {
             Err(error) => {
                 agent.hang_up();
                 if let Err(second) = self.engine.remove_container_of(sandbox.id()).await {
-                    warn!(sandbox = %sandbox.id(), error = &second as &dyn std::error::Error, "a container that did not start could not be removed");
+                    warn!(sandbox = %sandbox.id(), error = &second as &dyn std::error::Error, "could not remove a container that did not start");
                 }
                 Err(error)
             }
@@ -84,31 +84,32 @@ impl Lifecycle {
         }
     }
 
-    /// Removes container, volume, disk and socket.
-    pub(super) async fn take_down(&self, sandbox: &Sandbox) -> Result<(), Error> {
+    /// Removes the container, the volume, the disk and the socket's directory.
+    pub(super) async fn tear_down(&self, sandbox: &Sandbox) -> Result<(), Error> {
         let removed = self.engine.remove(sandbox.id()).await;
         seam::at("remove.volume");
         match removed {
             Ok(()) => match self.storage.remove(sandbox.labels().disk.as_ref()).await {
-                // The daemon that has disks again sweeps it.
+                // A later sweep removes it, once this installation has disks again.
                 Err(error @ Error::NoDisks) => {
-                    warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "a deleted sandbox's disk stays");
+                    warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not remove the disk of a deleted sandbox; a later sweep removes it");
                 }
                 other => other?,
             },
-            // The engine may have the disk mounted, too. Nobody else can use it; each sweep tries again.
+            // The engine may also keep the disk mounted. Nothing else can use it, and each sweep retries.
             Err(error @ engine::Error::Miscounted { .. }) => {
                 let disk = self.storage.remove(sandbox.labels().disk.as_ref()).await;
-                self.expect_removal(sandbox.id()).await;
-                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, disk_is_gone = disk.is_ok(), "a deleted volume stays until the engine is restarted");
+                self.remember_deleted(sandbox.id()).await;
+                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, disk_is_gone = disk.is_ok(), "the engine keeps a deleted volume until it is restarted");
             }
             Err(error) => return Err(error.into()),
         }
         self.remove_run_dir_of(sandbox.id())
     }
 
-    /// Restarts a sandbox's container, unless that was done since there were `restarts` of it. If `ends` names a
-    /// command, it ends with that reason. Every other command is lost; the files stay.
+    /// Restarts a sandbox's container, unless it was restarted since the caller read the number of `restarts`. If
+    /// `ends` names a command, that command ends with the given reason. All other commands are lost. The files are
+    /// kept.
     pub(in crate::service) async fn restart(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
@@ -127,18 +128,18 @@ impl Lifecycle {
                     return Ok(());
                 }
                 sandbox.ledger().cut_off(ends.as_ref());
-                let restarted = lifecycle.restart_held(&sandbox, agent).await;
+                let restarted = lifecycle.restart_locked(&sandbox, agent).await;
                 if restarted.is_err() {
-                    // Nobody knows what runs in it now. Without its container nothing does.
+                    // It is unknown what runs in the container now. After it is removed, nothing does.
                     lifecycle.ownership.verify().await?;
-                    lifecycle.park_held(&sandbox, &mut state).await?;
+                    lifecycle.park_locked(&sandbox, &mut state).await?;
                 }
                 restarted
             })
             .await
     }
 
-    async fn restart_held(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
+    async fn restart_locked(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
         self.history.record_if_possible(sandbox.ledger(), agent).await;
         sandbox.peer.send_replace(Peer::NotStarted);
         let attached = self.storage.attach(&sandbox.labels()).await?;
@@ -147,7 +148,8 @@ impl Lifecycle {
         self.await_agent(sandbox, agent).await
     }
 
-    /// Waits for the first answer of a container that was just started, and takes note of what it is.
+    /// Completes the start of a container: records its process and its hardening, rejects it if it lacks hardening, and
+    /// waits for the agent's first answer.
     pub(super) async fn await_agent(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
         let Some(inspected) = self.engine.inspect(sandbox.id()).await? else {
             return Err(Error::Agent { source: agent::Error::Away { waited: std::time::Duration::ZERO } });
@@ -160,7 +162,7 @@ impl Lifecycle {
         Ok(agent.connected(limits::AGENT_FIRST_ANSWER).await?)
     }
 
-    /// Which process of the host may be the agent of a container with this status.
+    /// The process of the host that is accepted as the agent of a container with this status.
     pub(super) fn peer_of(&self, status: Status) -> Peer {
         match status {
             Status::Running { pid } | Status::Paused { pid } if pid > 0 && self.engine.shows_agent_pid() => {
@@ -174,7 +176,7 @@ impl Lifecycle {
         }
     }
 
-    /// Opens the listener for a sandbox's agent, or dials it through the engine.
+    /// Opens the listener that a sandbox's agent connects to, or dials the agent through the engine.
     pub(super) fn open_listener(&self, sandbox: &Sandbox) -> Result<AgentHandle, Error> {
         let secret = self.instance.agent_secret(sandbox.id());
         match sandbox.labels().transport {
@@ -182,19 +184,20 @@ impl Lifecycle {
                 let dir = self.run_dir_of(sandbox.id());
                 let open = || {
                     std::fs::create_dir_all(&dir)?;
-                    // Whatever the umask: the sandbox's user must get in, and nobody gets here but by its mount.
+                    // Independent of the umask. The sandbox's user must be able to enter, and only the container's
+                    // mount leads other users here.
                     std::fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
-                    write_unless_there(&dir.join(HOSTS_NAME), HOSTS)?;
-                    write_unless_there(&dir.join(PROFILE_NAME), PROFILE)?;
+                    write_if_different(&dir.join(HOSTS_NAME), HOSTS)?;
+                    write_if_different(&dir.join(PROFILE_NAME), PROFILE)?;
                     AgentHandle::listen(&dir, secret, sandbox.peer.subscribe())
                 };
                 open().map_err(|source| Error::RunDir { source })
             }
-            Transport::Engine => Ok(AgentHandle::dial(secret, self.dialler(sandbox.id().clone()))),
+            Transport::Engine => Ok(AgentHandle::dial(secret, self.dial_fn(sandbox.id().clone()))),
         }
     }
 
-    fn dialler(&self, id: SandboxId) -> agent::DialFn {
+    fn dial_fn(&self, id: SandboxId) -> agent::DialFn {
         let engine = self.engine.clone();
         Box::new(move || {
             let (engine, id) = (engine.clone(), id.clone());
@@ -210,7 +213,7 @@ impl Lifecycle {
         self.setup.run_dir.join(id.as_str())
     }
 
-    /// Removes the directory of a sandbox's socket; done as well where there is none.
+    /// Removes the directory of a sandbox's socket. Idempotent: succeeds if it does not exist.
     pub(super) fn remove_run_dir_of(&self, id: &SandboxId) -> Result<(), Error> {
         match std::fs::remove_dir_all(self.run_dir_of(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::RunDir { source: error }),
@@ -227,8 +230,9 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Whether the files of a sandbox still exist. With a disk of its own they are on the disk, and the engine recreates a
-    /// missing entry of the volume. A foreign volume of that name would be mounted instead, so it counts as missing.
+    /// Whether the files of a sandbox still exist. If the sandbox has a disk, they are on the disk, and the engine
+    /// recreates a missing entry of the volume. A foreign volume with the same name would be mounted instead, so with
+    /// one the files count as missing.
     pub(super) async fn has_workspace(&self, sandbox: &Sandbox) -> Result<bool, Error> {
         let volume = self.engine.volume_presence(sandbox.id()).await?;
         let has_disk = match &sandbox.labels().disk {
@@ -239,9 +243,9 @@ impl Lifecycle {
     }
 }
 
-/// Writes a file that a sandbox sees, unless it is there: a container that runs has it mounted.
-fn write_unless_there(path: &Path, content: &str) -> io::Result<()> {
-    if std::fs::read(path).is_ok_and(|there| there == content.as_bytes()) {
+/// Writes a file that is visible in a sandbox, unless it has this content: a running container has it mounted.
+fn write_if_different(path: &Path, content: &str) -> io::Result<()> {
+    if std::fs::read(path).is_ok_and(|found| found == content.as_bytes()) {
         return Ok(());
     }
     std::fs::write(path, content)?;

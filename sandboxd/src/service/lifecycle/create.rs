@@ -1,4 +1,4 @@
-//! A session's sandbox: created, or found again.
+//! A session's sandbox: created, or found and woken.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use super::{Changes, Error, Lifecycle};
 use crate::model::{Refusal, SandboxSpec, Stage, limits};
 use crate::seam;
 
-/// The sandbox a session has now.
+/// The sandbox that a session has now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reconnected {
     /// Its id.
     pub id: SandboxId,
-    /// It was made for this call.
+    /// It was created by this call.
     pub created: bool,
-    /// It had been parked, or its container had ended, and it was started again.
+    /// This call woke it: it was parked, or its container had ended.
     pub woken: bool,
-    /// What it is made from, which may differ from what was asked for now.
+    /// Its current spec, which may differ from the spec of this call.
     pub spec: SandboxSpec,
 }
 
 impl Lifecycle {
-    /// The sandbox of a session, made if there is none, brought back if it was parked. Answers when its agent
-    /// has. One that is there takes over `changes`.
+    /// Returns the sandbox of a session. Creates it if there is none, and wakes it if it is parked. Returns after its
+    /// agent has answered. `changes` apply to a sandbox that existed before.
     pub async fn create_or_reconnect(
         self: &Arc<Self>,
         spec: SandboxSpec,
@@ -39,7 +39,7 @@ impl Lifecycle {
     ) -> Result<Reconnected, Error> {
         let prepared = self.prepared()?.clone();
         self.ownership.ensure_owned().await?;
-        self.allows_network(&spec.network)?;
+        self.check_network(&spec.network)?;
         for _ in 0..limits::RACE_TRIES {
             match self.registry.claim(spec.clone(), prepared.transport)? {
                 Claim::New(sandbox, guard) => return self.create(sandbox, guard, prepared).await,
@@ -54,6 +54,7 @@ impl Lifecycle {
         Err(Error::Unsettled)
     }
 
+    /// Creates a sandbox in a tracked task, which finishes even if the client disconnects.
     async fn create(
         self: &Arc<Self>,
         sandbox: Arc<Sandbox>,
@@ -68,7 +69,8 @@ impl Lifecycle {
             spec: sandbox.labels().spec,
         };
         let lifecycle = Arc::clone(self);
-        let task = self.tasks.spawn(async move { lifecycle.make(&sandbox, guard, &prepared).await });
+        let task =
+            self.tasks.spawn(async move { lifecycle.create_or_undo(&sandbox, guard, &prepared).await });
         match task.await {
             Ok(Ok(())) => Ok(created),
             Ok(Err(error)) => Err(Error::CreateFailed(error)),
@@ -76,38 +78,40 @@ impl Lifecycle {
         }
     }
 
-    async fn make(
+    /// Creates a sandbox, or removes what a failed create left.
+    async fn create_or_undo(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         mut state: Exclusive,
         prepared: &Prepared,
     ) -> Result<(), Arc<Error>> {
-        match self.make_step_by_step(sandbox, prepared).await {
+        match self.create_steps(sandbox, prepared).await {
             Ok(running) => {
                 *state = State::Running(running);
-                info!(sandbox = %sandbox.id(), "made a sandbox");
+                info!(sandbox = %sandbox.id(), "sandbox created");
                 Ok(())
             }
             Err(error) => {
                 let error = Arc::new(error);
                 *state = State::Failed(Arc::clone(&error));
-                // From here on nobody touches it but its removal, so nobody has to wait for that for long.
+                // From here on only this task changes it, so callers need not wait long for the removal.
                 drop(state);
                 let (lifecycle, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
-                let undo = self.tasks.spawn(async move { lifecycle.undo_or_leave(&sandbox).await });
+                let undo = self.tasks.spawn(async move { lifecycle.undo_failed_create(&sandbox).await });
                 let _ = timeout(limits::UNDO, undo).await;
                 Err(error)
             }
         }
     }
 
-    async fn make_step_by_step(
+    /// The steps of a create. After an error the caller removes what they left.
+    async fn create_steps(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         prepared: &Prepared,
     ) -> Result<Running, Error> {
-        let permit = self.run_permit().await?;
-        self.ensure_image_of(sandbox).await?;
+        let permit = self.acquire_run_permit().await?;
+        self.ensure_requested_image(sandbox).await?;
         self.claim_disk(sandbox).await?;
         seam::at("create.disk");
         self.store.begin(&sandbox.record()).await?;
@@ -120,14 +124,14 @@ impl Lifecycle {
         Ok(Running { agent, permit: Some(permit), egress })
     }
 
-    /// `None` where the sandbox turned out to be gone.
+    /// Returns `None` if the sandbox does not exist any more, so that the caller tries again.
     async fn reconnect(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         changes: &Changes,
     ) -> Result<Option<Reconnected>, Error> {
         let _mark = InUseMark::request(sandbox.activity());
-        // Before it is woken, because its next container is made of it.
+        // Before the wake, because the next container is created from the changed spec.
         if let State::Parked = &*sandbox.order.shared().await {
             self.apply(sandbox, changes).await?;
         }
@@ -144,7 +148,7 @@ impl Lifecycle {
             }
             State::Lost => Err(Error::Lost),
             State::Failed(error) => Err(Error::CreateFailed(Arc::clone(error))),
-            State::Stuck => {
+            State::Deleting => {
                 drop(state);
                 self.delete(sandbox.id()).await?;
                 Ok(None)

@@ -1,4 +1,7 @@
-//! Deleting a sandbox with everything it has.
+//! Deleting a sandbox with its container, its files and its row.
+//!
+//! The store gets the intent first. A delete that fails or is cut off is completed by a later reconcile or by the next
+//! start.
 
 use std::sync::Arc;
 
@@ -12,7 +15,7 @@ use crate::model::Stage;
 use crate::{seam, store};
 
 impl Lifecycle {
-    /// Deletes a sandbox with everything it has; done as well where there is none.
+    /// Deletes a sandbox with all its files. Idempotent: succeeds if the sandbox does not exist.
     pub async fn delete(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
         let Some(sandbox) = self.registry.get(id) else {
             self.prepared()?;
@@ -25,12 +28,12 @@ impl Lifecycle {
     async fn delete_now(&self, sandbox: &Sandbox) -> Result<(), Error> {
         let mut is_intended = false;
         if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
-            // First, because a delete that is refused lets nobody go.
-            self.intend_to_delete(sandbox).await?;
+            // First, because a rejected delete must not cut off any request.
+            self.record_delete_intent(sandbox).await?;
             is_intended = true;
-            // Set before the connection is cut, so that callers learn the reason.
+            // Before the connection is cut, so that the requests fail with the reason.
             sandbox.set_deleted(true);
-            // Whoever uses it now is let go at once instead of being waited for.
+            // Ends the requests that use the sandbox, instead of waiting for them.
             agent.hang_up();
         }
         sandbox.set_deleted(true);
@@ -38,23 +41,24 @@ impl Lifecycle {
         if matches!(*state, State::Failed(_) | State::Deleted) {
             return Ok(());
         }
-        let done = self.delete_held(sandbox, &mut state).await;
+        let done = self.delete_locked(sandbox, &mut state).await;
         if matches!(*state, State::Running(_)) {
-            // Nobody may find the intent in its row later.
+            // The delete failed and the sandbox is still usable, so its row must not keep the intent.
             self.save(sandbox).await;
-            if is_intended && sandbox.look(|facts| facts.unsaved) {
-                // The next start would follow it, so nobody may use the sandbox meanwhile.
+            if is_intended && sandbox.with_facts(|facts| facts.unsaved) {
+                // The row keeps the intent, and the next start would delete the sandbox. So it must not be used until
+                // then.
                 sandbox.update(|record| record.stage = Stage::Deleting);
-                *state = State::Stuck;
+                *state = State::Deleting;
             }
         }
-        // One that could not be deleted and is used again is there.
-        sandbox.set_deleted(matches!(*state, State::Stuck | State::Deleted));
+        // A sandbox of which nothing was removed is usable again.
+        sandbox.set_deleted(matches!(*state, State::Deleting | State::Deleted));
         done
     }
 
-    /// Writes down that a sandbox is about to be deleted. Nothing of it is touched where this fails.
-    async fn intend_to_delete(&self, sandbox: &Sandbox) -> Result<(), Error> {
+    /// Writes to the store that a sandbox is about to be deleted. If this fails, the sandbox stays as it is.
+    async fn record_delete_intent(&self, sandbox: &Sandbox) -> Result<(), Error> {
         self.ownership.ensure_owned().await?;
         match self.store.set_stage(sandbox.id(), Stage::Deleting).await {
             // Its create failed before there was a row.
@@ -63,67 +67,70 @@ impl Lifecycle {
         }
     }
 
-    /// Deletes a sandbox that the caller holds.
-    pub(super) async fn delete_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
-        self.intend_to_delete(sandbox).await?;
+    /// Deletes a sandbox. The caller holds the lock.
+    pub(super) async fn delete_locked(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.record_delete_intent(sandbox).await?;
         sandbox.update(|record| record.stage = Stage::Deleting);
         seam::at("delete.intent");
-        // A place it has is free from now on, whatever becomes of the rest.
-        *state = State::Stuck;
+        // This drops its run permit, whether the rest succeeds or not.
+        *state = State::Deleting;
         let attachments = self.attachments();
         if let Some(attachments) = &attachments {
             attachments.before_delete(sandbox.id()).await?;
         }
-        self.take_down(sandbox).await?;
+        self.tear_down(sandbox).await?;
         seam::at("delete.act");
         self.store.remove(sandbox.id()).await?;
         seam::at("delete.outcome");
         *state = State::Deleted;
         self.registry.remove(sandbox);
-        self.leave_bridge(sandbox).await;
+        self.release_bridge(sandbox).await;
         if let Some(attachments) = &attachments {
             attachments.after_delete(sandbox.id()).await;
         }
-        info!(sandbox = %sandbox.id(), "deleted a sandbox");
+        info!(sandbox = %sandbox.id(), "sandbox deleted");
         Ok(())
     }
 
-    pub(super) async fn undo_or_leave(&self, sandbox: &Sandbox) {
-        if let Err(error) = self.undo(sandbox).await {
-            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "a failed sandbox could not be removed");
-            *sandbox.order.exclusive().await = State::Stuck;
+    /// Removes what a failed create left. After an error the sandbox is marked as deleting, so that a reconcile
+    /// retries.
+    pub(super) async fn undo_failed_create(&self, sandbox: &Sandbox) {
+        if let Err(error) = self.undo_create(sandbox).await {
+            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not remove what a failed create left; retrying later");
+            *sandbox.order.exclusive().await = State::Deleting;
         }
     }
 
     /// Removes what a failed create left.
-    pub(super) async fn undo(&self, sandbox: &Sandbox) -> Result<(), Error> {
+    pub(super) async fn undo_create(&self, sandbox: &Sandbox) -> Result<(), Error> {
         sandbox.update(|record| record.stage = Stage::Deleting);
-        self.take_down(sandbox).await?;
+        self.tear_down(sandbox).await?;
         self.store.remove(sandbox.id()).await?;
         self.registry.remove(sandbox);
-        self.leave_bridge(sandbox).await;
+        self.release_bridge(sandbox).await;
         Ok(())
     }
 
-    /// Deletes a sandbox if it is parked and nobody is about to use it; done as well where there is none.
+    /// Deletes a sandbox if it is parked and no request is about to use it. Idempotent: succeeds if it does not exist.
     pub async fn delete_if_parked(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
         let Some(sandbox) = self.registry.get(id) else {
             self.prepared()?;
             return Ok(());
         };
-        // What runs need not be waited for.
+        // Without waiting for the lock of a sandbox that runs.
         if matches!(sandbox.stage(), Stage::Creating | Stage::Running | Stage::Waking) {
             return Err(Error::NotParked);
         }
         let lifecycle = Arc::clone(self);
         self.tasks
             .run_detached(async move {
-                // Whoever only looks at it may hold it for a moment; whoever will use it has marked it.
+                // A task that only reads the state may hold the lock briefly. A request that will use the sandbox has
+                // marked it as used.
                 let mut state = sandbox.order.exclusive().await;
                 match &*state {
                     State::Deleted => Ok(()),
                     State::Parked if !sandbox.activity().is_used() => {
-                        lifecycle.delete_held(&sandbox, &mut state).await
+                        lifecycle.delete_locked(&sandbox, &mut state).await
                     }
                     _ => Err(Error::NotParked),
                 }
@@ -131,19 +138,20 @@ impl Lifecycle {
             .await
     }
 
-    /// Deletes a sandbox if it is still parked, nobody is about to use it, and `still` holds; whether it did.
+    /// Deletes a sandbox if it is still parked, no request is about to use it, and `is_due` still holds. Returns
+    /// whether it was deleted.
     pub(super) async fn delete_parked(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
-        still: impl Fn(&Self) -> bool,
+        is_due: impl Fn(&Self) -> bool,
     ) -> Result<bool, Error> {
         let Some(mut state) = sandbox.order.try_exclusive() else {
             return Ok(false);
         };
         let parked = matches!(&*state, State::Parked);
-        if !parked || sandbox.activity().is_used() || !still(self) {
+        if !parked || sandbox.activity().is_used() || !is_due(self) {
             return Ok(false);
         }
-        self.delete_held(sandbox, &mut state).await.map(|()| true)
+        self.delete_locked(sandbox, &mut state).await.map(|()| true)
     }
 }

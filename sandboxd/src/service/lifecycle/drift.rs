@@ -1,4 +1,7 @@
-//! What others do to a sandbox's container: rename, pause, update it or give it a network.
+//! Changes that others make to a sandbox's container: they rename, pause or update it, or connect it to a network.
+//!
+//! What can be undone in place is undone: the container is unpaused and gets its name back. A container with weakened
+//! hardening is not repaired. Its sandbox is parked, and the next wake creates a new container.
 
 use tracing::{info, warn};
 
@@ -8,11 +11,10 @@ use crate::engine::{Inspected, Status};
 use crate::metrics::Repair;
 
 impl Lifecycle {
-    /// Whether a container runs and is hardened as it must be, after what others did to it was undone where that
-    /// costs nothing.
-    pub(super) async fn is_as_it_should_be(&self, sandbox: &Sandbox) -> Result<bool, Error> {
+    /// Returns whether a container runs and is fully hardened. Unpauses the container and restores its name before.
+    pub(super) async fn check_container(&self, sandbox: &Sandbox) -> Result<bool, Error> {
         let Some(inspected) = self.engine.inspect(sandbox.id()).await? else { return Ok(false) };
-        if !self.goes_on(sandbox, &inspected).await {
+        if !self.ensure_running(sandbox, &inspected).await {
             return Ok(false);
         }
         sandbox.peer.send_if_modified(|peer| {
@@ -20,39 +22,41 @@ impl Lifecycle {
             std::mem::replace(peer, now) != now
         });
         if !inspected.is_named {
-            self.name_again(sandbox, &inspected).await;
+            self.restore_name(sandbox, &inspected).await;
         }
         let weakness = inspected.posture.weaknesses(&self.network_of(sandbox)).first().copied();
         sandbox.set_posture(inspected.posture);
         if let Some(weakness) = weakness {
-            warn!(sandbox = %sandbox.id(), weakness, "somebody weakened a container; it will be made anew");
+            warn!(sandbox = %sandbox.id(), weakness, "the hardening of a container was weakened; the container will be replaced");
         }
         Ok(weakness.is_none())
     }
 
-    /// Lets a sandbox's container go on that somebody paused.
-    pub(super) async fn let_go_on(&self, sandbox: &Sandbox) -> Result<(), Error> {
+    /// Unpauses a sandbox's container if it is paused.
+    pub(super) async fn unpause(&self, sandbox: &Sandbox) -> Result<(), Error> {
         if let Some(inspected) = self.engine.inspect(sandbox.id()).await?
             && let Status::Paused { .. } = inspected.status
         {
-            self.engine.unpause(&inspected.container_id).await?;
-            self.repaired(Repair::Paused);
-            info!(sandbox = %sandbox.id(), "somebody had paused a container; it goes on");
+            self.unpause_container(sandbox, &inspected.container_id).await?;
         }
         Ok(())
     }
 
-    async fn goes_on(&self, sandbox: &Sandbox, inspected: &Inspected) -> bool {
+    async fn unpause_container(&self, sandbox: &Sandbox, container: &str) -> Result<(), Error> {
+        self.engine.unpause(container).await?;
+        self.count_repair(Repair::Paused);
+        info!(sandbox = %sandbox.id(), "paused container unpaused");
+        Ok(())
+    }
+
+    /// Returns whether a container runs. Unpauses it if it is paused.
+    async fn ensure_running(&self, sandbox: &Sandbox, inspected: &Inspected) -> bool {
         match inspected.status {
             Status::Running { .. } => true,
-            Status::Paused { .. } => match self.engine.unpause(&inspected.container_id).await {
-                Ok(()) => {
-                    self.repaired(Repair::Paused);
-                    info!(sandbox = %sandbox.id(), "somebody had paused a container; it goes on");
-                    true
-                }
+            Status::Paused { .. } => match self.unpause_container(sandbox, &inspected.container_id).await {
+                Ok(()) => true,
                 Err(error) => {
-                    warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "a paused container cannot be unpaused");
+                    warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not unpause a container");
                     false
                 }
             },
@@ -60,15 +64,15 @@ impl Lifecycle {
         }
     }
 
-    /// Where that fails it is found by its labels all the same, and the next look tries again.
-    async fn name_again(&self, sandbox: &Sandbox, inspected: &Inspected) {
+    /// Renames a container back. If this fails, the container is still found by its labels, and the next check retries.
+    async fn restore_name(&self, sandbox: &Sandbox, inspected: &Inspected) {
         match self.engine.name_again(sandbox.id(), &inspected.container_id).await {
             Ok(()) => {
-                self.repaired(Repair::Renamed);
-                info!(sandbox = %sandbox.id(), "somebody had renamed a container; it has its name again");
+                self.count_repair(Repair::Renamed);
+                info!(sandbox = %sandbox.id(), "renamed container has its name back");
             }
             Err(error) => {
-                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "a renamed container cannot have its name again");
+                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not restore the name of a renamed container");
             }
         }
     }

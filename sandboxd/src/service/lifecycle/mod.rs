@@ -1,7 +1,7 @@
-//! Sandboxes, from create to delete: which session has which, where each is in its life, and what the engine has of it.
+//! Sandboxes, from create to delete: which session has which, their states, and their objects on the engine.
 //!
-//! The order of operations on one sandbox is kept by its [`order::OrderLock`]. Lifecycle operations run in tracked tasks
-//! that finish even if the caller stops waiting: a half-created sandbox is worse than one that nobody needs any more.
+//! An [`order::OrderLock`] orders the operations on one sandbox. Lifecycle operations run in tracked tasks that finish
+//! even if the caller stops waiting: a half-created sandbox is worse than one that is no longer needed.
 
 mod activity;
 mod bridge;
@@ -57,12 +57,12 @@ use crate::metrics::{Metrics, Repair};
 use crate::model::{Instance, Orphan, limits};
 use crate::store::Store;
 
-/// What other components have attached to a sandbox, and must remove before the sandbox is deleted.
+/// What other components have attached to a sandbox. They remove it before the sandbox is deleted.
 pub(in crate::service) trait Attachments: fmt::Debug + Send + Sync {
-    /// Called before anything of the sandbox is removed. An error ends the delete, which is retried later.
+    /// Called before anything of the sandbox is removed. An error stops the delete, which is retried later.
     fn before_delete<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Called when nothing of the sandbox is left.
+    /// Called after everything of the sandbox was removed.
     fn after_delete<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, ()>;
 }
 
@@ -83,17 +83,17 @@ pub struct Lifecycle {
     age: Age,
     /// One permit for each sandbox that may run.
     permits: Arc<Semaphore>,
-    /// Held while a sandbox is parked to free a permit for another.
+    /// Held while a sandbox is parked to free its permit for another.
     evicting: Mutex<()>,
     /// Held while the bridge of open sandboxes is created or removed.
     bridging: Mutex<()>,
-    /// Held while the engine's state is compared with the registry.
+    /// Held while the engine's objects are compared with the registry.
     reconciling: Mutex<()>,
-    /// What this host cannot enforce for any sandbox. Set during the start.
+    /// What this host cannot enforce for any sandbox, in words for the posture. Set during the start.
     weaknesses: OnceLock<Vec<String>>,
-    /// What the engine has and no sandbox claims, as of the last sweep.
+    /// Objects on the engine that no sandbox claims, as of the last sweep.
     orphans: std::sync::Mutex<Vec<Orphan>>,
-    /// Containers that were warned of, so that the log names each once.
+    /// Containers that the log has warned about, so that it names each only once.
     warned_of: std::sync::Mutex<HashSet<String>>,
     prepared: OnceLock<Prepared>,
     readiness: watch::Sender<Readiness>,
@@ -134,7 +134,7 @@ impl Lifecycle {
         })
     }
 
-    /// Sets what is removed with each sandbox. Only the first call counts.
+    /// Sets what is removed with each sandbox. Later calls have no effect.
     pub(in crate::service) fn set_attachments(&self, attachments: Weak<dyn Attachments>) {
         let _ = self.attachments.set(attachments);
     }
@@ -143,7 +143,7 @@ impl Lifecycle {
         self.attachments.get()?.upgrade()
     }
 
-    /// Whether a caller may ask for an image. Names are compared literally: a tag is not its digest.
+    /// Whether a client may request an image. Names are compared literally: a tag does not match its digest.
     pub fn allows_image(&self, image: &str) -> bool {
         image == self.setup.image || self.setup.allowed_images.iter().any(|allowed| allowed == image)
     }
@@ -158,24 +158,25 @@ impl Lifecycle {
         self.registry.all()
     }
 
-    /// The sandbox with this id, if there is one.
+    /// The sandbox with this id, if it exists.
     pub(in crate::service) fn registered(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
         self.registry.get(id)
     }
 
-    /// Names of the disks that sandboxes have.
+    /// Names of the disks that belong to sandboxes.
     pub(in crate::service) fn claimed_disks(&self) -> HashSet<String> {
         let disk_of = |sandbox: &Arc<Sandbox>| {
-            sandbox.look(|facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned()))
+            sandbox.with_facts(|facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned()))
         };
         self.registry.all().iter().filter_map(disk_of).collect()
     }
 
-    /// Counts a fault that was repaired.
-    fn repaired(&self, what: Repair) {
-        self.metrics.repaired(what);
+    /// Counts a repair.
+    fn count_repair(&self, repair: Repair) {
+        self.metrics.repaired(repair);
     }
 
+    /// Logs a warning about a container, but only once for each container.
     fn warn_once(&self, container: &str, warning: &str) {
         let mut warned_of = self.warned_of.lock().unwrap_or_else(PoisonError::into_inner);
         if warned_of.len() >= limits::MAX_WARNED_OF {

@@ -1,8 +1,8 @@
-//! The order of what happens to one sandbox.
+//! The order of operations on one sandbox.
 //!
-//! Shared by commands and files, exclusive for lifecycle. It is held across awaits on purpose: a delete
-//! must not overtake a create, and a command must not start in a container that is being replaced. What
-//! streams (a command's output) does not hold it, so that a delete never waits for a reader.
+//! Commands and files share the lock; lifecycle operations hold it exclusively. It is held across awaits on purpose: a
+//! delete must not overtake a create, and a command must not start in a container that is being replaced. Streams, such
+//! as a command's output, do not hold it, so that a delete never waits for a reader.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use tokio_util::sync::DropGuard;
 use super::Error;
 use crate::agent::AgentHandle;
 
-/// Where a sandbox is in its life.
+/// The state of a sandbox. It is guarded by the sandbox's [`OrderLock`].
 #[derive(Debug)]
 pub(super) enum State {
-    /// Its container is being made.
+    /// Its container is being created.
     Creating,
     /// Its container was started and its agent has answered.
     Running(Running),
-    /// It has its workspace and no container.
+    /// It has its workspace, and no container.
     Parked,
-    /// It could not be made; what is left of it is being removed, and nobody else touches it.
+    /// Its create failed. The task that created it removes what is left. No other operation changes it.
     Failed(Arc<Error>),
-    /// It could not be removed; only removing it again makes sense.
-    Stuck,
+    /// Its delete has begun and is not complete. The only operation that is left is to delete it.
+    Deleting,
     /// Its workspace is missing on the engine.
     Lost,
-    /// It is gone.
+    /// It is deleted.
     Deleted,
 }
 
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-/// The permit of one sandbox to run.
+/// A permit for one sandbox to run.
 pub(super) type RunPermit = OwnedSemaphorePermit;
 
 /// A sandbox with a container.
@@ -49,7 +49,7 @@ pub(super) type RunPermit = OwnedSemaphorePermit;
 pub(super) struct Running {
     /// The connection to its agent.
     pub(super) agent: AgentHandle,
-    /// Its permit to run. `None` if more sandboxes than allowed ran when the daemon started.
+    /// Its permit to run. `None` if more sandboxes than allowed were running when the daemon started.
     #[expect(dead_code, reason = "it is held, not read")]
     pub(super) permit: Option<RunPermit>,
     /// Ends its outbound connections when it is dropped.
@@ -57,45 +57,45 @@ pub(super) struct Running {
     pub(super) egress: DropGuard,
 }
 
-/// Orders the acts on one sandbox and guards its state.
+/// Orders the operations on one sandbox and guards its state.
 #[derive(Debug, Clone)]
 pub(super) struct OrderLock(Arc<RwLock<State>>);
 
-/// The right to change a sandbox.
+/// Exclusive access to a sandbox, to change it.
 pub(super) type Exclusive = OwnedRwLockWriteGuard<State>;
 
-/// The right to use a sandbox.
+/// Shared access to a sandbox, to use it.
 pub(super) type Shared = OwnedRwLockReadGuard<State>;
 
 impl OrderLock {
-    /// The lock of a new sandbox, taken by the one who makes it before anybody else can see it.
+    /// Creates the lock of a new sandbox. The caller holds it before any other task can see the sandbox.
     pub(super) fn creating() -> (Self, Exclusive) {
         let lock = Arc::new(RwLock::new(State::Creating));
-        let guard = Arc::clone(&lock).try_write_owned().expect("nobody else has seen the lock");
+        let guard = Arc::clone(&lock).try_write_owned().expect("no other task can hold a new lock");
         (Self(lock), guard)
     }
 
-    /// The lock of a sandbox from the previous run.
-    pub(super) fn of(state: State) -> Self {
+    /// Creates the lock of a sandbox from the previous run.
+    pub(super) fn restored(state: State) -> Self {
         Self(Arc::new(RwLock::new(state)))
     }
 
-    /// Waits for lifecycle acts to be over.
+    /// Waits for lifecycle operations to end.
     pub(super) async fn shared(&self) -> Shared {
         Arc::clone(&self.0).read_owned().await
     }
 
-    /// Unless somebody changes the sandbox right now.
+    /// Returns `None` during a lifecycle operation.
     pub(super) fn try_shared(&self) -> Option<Shared> {
         Arc::clone(&self.0).try_read_owned().ok()
     }
 
-    /// Waits until nobody uses the sandbox.
+    /// Waits until the sandbox is neither used nor changed.
     pub(super) async fn exclusive(&self) -> Exclusive {
         Arc::clone(&self.0).write_owned().await
     }
 
-    /// Unless somebody uses or changes it right now.
+    /// Returns `None` while the sandbox is used or changed.
     pub(super) fn try_exclusive(&self) -> Option<Exclusive> {
         Arc::clone(&self.0).try_write_owned().ok()
     }

@@ -1,4 +1,4 @@
-//! Sandboxes of the original daemon: told of, and taken over where the operator says so.
+//! Sandboxes of the original daemon, which sandboxd replaces. They are logged, or adopted if the operator enables it.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::engine::{ContainerPlan, Original};
 use crate::model::{SandboxSpec, Stage};
 
 impl Lifecycle {
-    /// Tells of what the original daemon left, and takes over the sessions' files if that is wished. What
-    /// fails is left as it was and told of.
-    pub(in crate::service) async fn meet_originals(
+    /// Logs the containers of the original daemon. If the operator enables it, adopts the files of their sessions. A
+    /// container that cannot be adopted is logged and left as it was.
+    pub(in crate::service) async fn adopt_originals(
         self: &Arc<Self>,
         prepared: &Prepared,
     ) -> Result<(), Error> {
@@ -24,37 +24,37 @@ impl Lifecycle {
                 info!(
                     sandbox = original.sandbox_id,
                     container = original.container_id,
-                    "left a container of the original daemon alone; SANDBOXD_ADOPT_ORIGINAL=1 takes it over",
+                    "container of the original daemon left as it is; SANDBOXD_ADOPT_ORIGINAL=1 adopts it",
                 );
                 continue;
             }
-            if let Err(error) = self.take_over(&original, prepared).await {
+            if let Err(error) = self.adopt_original(&original, prepared).await {
                 warn!(
                     sandbox = original.sandbox_id,
                     error = &error as &dyn std::error::Error,
-                    "could not take over a sandbox of the original daemon",
+                    "could not adopt a sandbox of the original daemon",
                 );
             }
         }
         Ok(())
     }
 
-    async fn take_over(self: &Arc<Self>, original: &Original, prepared: &Prepared) -> Result<(), Error> {
+    async fn adopt_original(self: &Arc<Self>, original: &Original, prepared: &Prepared) -> Result<(), Error> {
         let Some(spec) = original.spec.clone() else {
             return Ok(self.engine.remove_original(original).await?);
         };
-        // The original's labels tell no idle time.
+        // The original's labels do not include an idle time.
         let spec = SandboxSpec { idle_ttl: self.setup.limits.default_idle_ttl, ..spec };
-        if let Some(sandbox) = self.take_over_files(original, spec, prepared).await? {
-            info!(sandbox = %sandbox.id(), original = original.sandbox_id, "took over a sandbox of the original daemon");
+        if let Some(sandbox) = self.adopt_files(original, spec, prepared).await? {
+            info!(sandbox = %sandbox.id(), original = original.sandbox_id, "sandbox of the original daemon adopted");
             self.engine.remove_original(original).await?;
         }
         Ok(())
     }
 
-    /// A parked sandbox with the original's files; `None` where the session has one already, whose files are
-    /// newer than what the original left.
-    async fn take_over_files(
+    /// Creates a parked sandbox with the original's files. Returns `None` if the session has a sandbox already, whose
+    /// files are newer than those of the original.
+    async fn adopt_files(
         self: &Arc<Self>,
         original: &Original,
         spec: SandboxSpec,
@@ -63,7 +63,7 @@ impl Lifecycle {
         let Claim::New(sandbox, mut state) = self.registry.claim(spec, prepared.transport)? else {
             warn!(
                 original = original.sandbox_id,
-                "left a container of the original daemon alone: its session has a sandbox"
+                "container of the original daemon left as it is: its session has a sandbox already"
             );
             return Ok(None);
         };
@@ -71,7 +71,7 @@ impl Lifecycle {
             self.claim_disk(&sandbox).await?;
             self.store.begin(&sandbox.record()).await?;
             let attached = self.storage.attach(&sandbox.labels()).await?;
-            // It is never started, so no agent of it needs a socket.
+            // The container only serves to copy the files. It is never started, so its agent needs no socket.
             let plan = ContainerPlan { run_dir: None, ..self.plan_of(&sandbox, prepared) };
             let copied = self.engine.copy_original(original, &plan).await;
             let removed = self.engine.remove_container_of(sandbox.id()).await;
@@ -91,8 +91,8 @@ impl Lifecycle {
                 Ok(Some(sandbox))
             }
             Err(error) => {
-                *state = State::Stuck;
-                self.undo(&sandbox).await?;
+                *state = State::Deleting;
+                self.undo_create(&sandbox).await?;
                 Err(error)
             }
         }

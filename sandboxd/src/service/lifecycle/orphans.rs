@@ -1,8 +1,10 @@
-//! What the engine has and no sandbox claims. It may be somebody's work: a row may be missing because the state
-//! dir is an older one. So it is listed, and removed only after a grace.
+//! Orphans: workspaces and disks on the engine that no sandbox claims.
+//!
+//! An orphan may hold a user's work: its row may be missing because the state dir was restored from an older backup. So
+//! orphans are listed, and removed only after a grace period.
 
 use std::collections::HashSet;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox_api::SandboxId;
@@ -15,22 +17,22 @@ use crate::model::orphan::is_most;
 use crate::model::{Orphan, OrphanKind, Refusal, Resource, Stage};
 use crate::service::clock::now_ms;
 
-/// An orphan as it is told.
+/// An orphan as the API reports it.
 #[derive(Debug, Clone)]
 pub struct OrphanView {
-    /// What it is, and since when.
+    /// The orphan, and when it was first seen.
     pub orphan: Orphan,
-    /// How long it is kept at least.
+    /// Minimum time for which it is still kept.
     pub grace_left: Duration,
-    /// It is not removed by itself, because most of the inventory would go.
+    /// It is not removed automatically, because most of the inventory would be removed with it.
     pub held: bool,
 }
 
 impl Lifecycle {
-    /// What was seen on the engine at the last look and no sandbox claims.
+    /// Returns the orphans that the last sweep found.
     pub fn orphans(&self) -> Result<Vec<OrphanView>, Error> {
         self.prepared()?;
-        let orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let orphans = self.known_orphans();
         let view = |orphan: &Orphan| OrphanView {
             grace_left: self.grace_left(orphan),
             held: self.is_held(orphan.kind, &orphans),
@@ -39,31 +41,31 @@ impl Lifecycle {
         Ok(orphans.iter().filter(|orphan| orphan.kind != OrphanKind::Deleted).map(view).collect())
     }
 
-    /// Removes an orphan now.
+    /// Removes an orphan now, regardless of its grace period.
     pub async fn remove_orphan(&self, name: &str) -> Result<(), Error> {
         self.prepared()?;
         self.ownership.verify().await?;
-        let _turn = self.reconciling.lock().await;
-        let orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let _guard = self.reconciling.lock().await;
+        let orphans = self.known_orphans();
         let found = orphans.iter().find(|orphan| orphan.name == name && orphan.kind != OrphanKind::Deleted);
         let orphan = found.ok_or(Refusal::NotFound(Resource::Orphan))?;
-        // Its id may be a sandbox's again, by a row that somebody restored.
+        // Its row may have been restored since, so that it belongs to a sandbox again.
         if orphan.name.parse().is_ok_and(|id: SandboxId| self.registry.get(&id).is_some()) {
             return Err(Refusal::NotFound(Resource::Orphan).into());
         }
         self.remove_now(orphan).await?;
-        let left = orphans.iter().filter(|other| other.name != name).cloned().collect();
-        self.keep_orphans(left).await;
+        let others = orphans.iter().filter(|other| other.name != name).cloned().collect();
+        self.save_orphans(others).await;
         Ok(())
     }
 
-    /// Notes what nobody claims now, and removes those whose grace has passed.
+    /// Records the current orphans, and removes those whose grace period is over.
     pub(super) async fn sweep_orphans(&self, workspaces: Vec<SandboxId>, disks: Vec<String>) {
         let workspaces = workspaces.into_iter().map(|id| (OrphanKind::Workspace, id.to_string()));
         let seen: HashSet<(OrphanKind, String)> =
             workspaces.chain(disks.into_iter().map(|name| (OrphanKind::Disk, name))).collect();
-        let before = self.orphans.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut orphans = self.merged(&before, seen);
+        let before = self.known_orphans();
+        let mut orphans = self.merge_orphans(&before, seen);
         let due: Vec<Orphan> =
             orphans.iter().filter(|orphan| self.is_due(orphan, &orphans)).cloned().collect();
         for orphan in due {
@@ -75,12 +77,12 @@ impl Lifecycle {
                         "the engine still keeps an entry of a volume without a sandbox"
                     );
                 }
-                // Tried again with the next sweep.
+                // The next sweep retries.
                 Err(error) => {
                     warn!(
                         name = orphan.name,
                         error = &error as &dyn std::error::Error,
-                        "could not remove what has no sandbox"
+                        "could not remove an orphan"
                     );
                 }
             }
@@ -91,12 +93,12 @@ impl Lifecycle {
                 orphans = orphans.len(),
                 held, "the engine has workspaces or disks without a sandbox; see `sandboxd doctor`"
             );
-            self.keep_orphans(orphans).await;
+            self.save_orphans(orphans).await;
         }
     }
 
-    /// Those of before that are still there, and those that are new.
-    fn merged(&self, before: &[Orphan], seen: HashSet<(OrphanKind, String)>) -> Vec<Orphan> {
+    /// Combines the known orphans that were seen again with the new ones.
+    fn merge_orphans(&self, before: &[Orphan], seen: HashSet<(OrphanKind, String)>) -> Vec<Orphan> {
         let mut merged = Vec::new();
         for (kind, name) in seen {
             let known = before.iter().find(|orphan| {
@@ -104,7 +106,7 @@ impl Lifecycle {
             });
             let (seen_at_age_ms, seen_at_ms) = (self.age.now_ms(), now_ms());
             let mut orphan = known.cloned().unwrap_or(Orphan { kind, name, seen_at_age_ms, seen_at_ms });
-            // A wall clock that was ahead when it was seen would keep it for as long.
+            // If the wall clock was ahead when the orphan was first seen, it would be kept for that much longer.
             orphan.seen_at_ms = orphan.seen_at_ms.min(seen_at_ms);
             merged.push(orphan);
         }
@@ -123,18 +125,18 @@ impl Lifecycle {
         orphan.grace_left(self.setup.limits.orphan_grace, self.age.now_ms(), now_ms())
     }
 
-    /// Whether so many of a kind have no owner that the rows are more likely to be wrong than the engine.
+    /// Whether most objects of a kind are orphans. Then the rows are more likely to be wrong than the engine.
     fn is_held(&self, kind: OrphanKind, all: &[Orphan]) -> bool {
         if kind == OrphanKind::Deleted {
             return false;
         }
         let owned = self.registry.all();
         let owned = owned.iter().filter(|sandbox| {
-            let has_it = |facts: &super::sandbox::Facts| {
+            let claims_one = |facts: &super::sandbox::Facts| {
                 facts.record.stage != Stage::Lost
                     && (kind == OrphanKind::Workspace || facts.record.disk.is_some())
             };
-            sandbox.look(has_it)
+            sandbox.with_facts(claims_one)
         });
         is_most(all.iter().filter(|orphan| orphan.kind == kind).count(), owned.count())
     }
@@ -144,20 +146,20 @@ impl Lifecycle {
             OrphanKind::Workspace | OrphanKind::Deleted => {
                 let Ok(id) = orphan.name.parse() else { return Ok(()) };
                 self.engine.remove(&id).await?;
-                info!(sandbox = orphan.name, "removed a workspace without a sandbox");
-                self.repaired(Repair::Orphan);
+                info!(sandbox = orphan.name, "workspace without a sandbox removed");
+                self.count_repair(Repair::Orphan);
             }
             OrphanKind::Disk => {
                 self.storage.remove_unclaimed(&orphan.name).await?;
-                self.repaired(Repair::Disk);
+                self.count_repair(Repair::Disk);
             }
         }
         Ok(())
     }
 
-    /// Remembers a sandbox that was deleted and of whose volume the engine keeps an entry.
-    pub(super) async fn expect_removal(&self, id: &SandboxId) {
-        let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// Remembers a deleted sandbox of which the engine keeps an entry of the volume, so that sweeps retry.
+    pub(super) async fn remember_deleted(&self, id: &SandboxId) {
+        let mut orphans = self.known_orphans();
         orphans.retain(|orphan| orphan.name != id.as_str());
         orphans.push(Orphan {
             kind: OrphanKind::Deleted,
@@ -165,21 +167,30 @@ impl Lifecycle {
             seen_at_age_ms: self.age.now_ms(),
             seen_at_ms: now_ms(),
         });
-        self.keep_orphans(orphans).await;
+        self.save_orphans(orphans).await;
     }
 
-    /// Takes up the graces that began before this start.
-    pub(super) async fn take_orphans(&self) -> Result<(), Error> {
+    fn known_orphans(&self) -> Vec<Orphan> {
+        self.lock_orphans().clone()
+    }
+
+    fn lock_orphans(&self) -> MutexGuard<'_, Vec<Orphan>> {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads the orphans of the previous run, so that their grace periods continue.
+    pub(super) async fn load_orphans(&self) -> Result<(), Error> {
         let orphans = self.store.orphans().await?;
-        *self.orphans.lock().unwrap_or_else(PoisonError::into_inner) = orphans;
+        *self.lock_orphans() = orphans;
         Ok(())
     }
 
-    /// Where the store cannot be written, the next start begins their grace anew.
-    async fn keep_orphans(&self, orphans: Vec<Orphan>) {
-        *self.orphans.lock().unwrap_or_else(PoisonError::into_inner) = orphans.clone();
+    /// Sets the orphans, in memory and in the store. After an error of the store, their grace periods restart at the
+    /// next start.
+    async fn save_orphans(&self, orphans: Vec<Orphan>) {
+        *self.lock_orphans() = orphans.clone();
         if let Err(error) = self.store.set_orphans(&orphans).await {
-            warn!(error = &error as &dyn std::error::Error, "what has no sandbox could not be written down");
+            warn!(error = &error as &dyn std::error::Error, "could not write the orphans to the store");
         }
     }
 }

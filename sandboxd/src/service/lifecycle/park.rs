@@ -1,4 +1,4 @@
-//! Parking a sandbox, which removes its container and keeps its files.
+//! Parking a sandbox: its container is removed, its files are kept.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::order::{Exclusive, Running, State};
 use super::sandbox::Sandbox;
-use super::view::info_of;
+use super::view::agent_info;
 use super::{Error, Lifecycle};
 use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
@@ -17,48 +17,53 @@ use crate::model::{Refusal, Resource, Stage, limits};
 use crate::seam;
 
 impl Lifecycle {
-    /// Parks a sandbox. One in which a command or a program on a terminal runs is parked only by `force`, which ends what runs. Done as
-    /// well where it is parked already.
+    /// Parks a sandbox. Idempotent: succeeds if it is parked already. If a command or a program on a terminal runs, the
+    /// park is rejected, unless `force` is set, which ends what runs.
     pub async fn park(self: &Arc<Self>, id: &SandboxId, force: bool) -> Result<(), Error> {
         let sandbox = self.find(id)?;
         let lifecycle = Arc::clone(self);
         self.tasks
             .run_detached(async move {
-                if !force && sandbox.activity().commands() > 0 {
-                    return Err(Error::InUse);
-                }
-                let mut state = match force {
-                    true => {
-                        if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
-                            lifecycle.history.record_if_possible(sandbox.ledger(), agent).await;
-                        }
-                        lifecycle.exclusive_soon(&sandbox).await?
-                    }
-                    false => sandbox.order.exclusive().await,
-                };
-                match &*state {
-                    // From here on none can be started.
-                    State::Running(Running { agent, .. })
-                        if !force && lifecycle.has_commands(&sandbox, agent).await? =>
-                    {
-                        Err(Error::InUse)
-                    }
-                    State::Running(Running { agent, .. }) => {
-                        // Of a container that has ended nobody can tell.
-                        if !force && agent.is_connected() {
-                            lifecycle.history.record_unrecorded(sandbox.ledger(), agent).await?;
-                        }
-                        lifecycle.park_held(&sandbox, &mut state).await
-                    }
-                    State::Parked => Ok(()),
-                    State::Lost => Err(Error::Lost),
-                    _ => Err(Refusal::NotFound(Resource::Sandbox).into()),
+                match force {
+                    true => lifecycle.park_by_force(&sandbox).await,
+                    false => lifecycle.park_unless_busy(&sandbox).await,
                 }
             })
             .await
     }
 
-    /// Whether a command or a program on a terminal runs in it, started by whomever; an error where nobody can say.
+    async fn park_by_force(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        if let State::Running(Running { agent, .. }) = &*sandbox.order.shared().await {
+            self.history.record_if_possible(sandbox.ledger(), agent).await;
+        }
+        let mut state = self.exclusive_after_grace(sandbox).await?;
+        match &*state {
+            State::Running(_) => self.park_locked(sandbox, &mut state).await,
+            other => check_parked(other),
+        }
+    }
+
+    async fn park_unless_busy(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        if sandbox.activity().commands() > 0 {
+            return Err(Error::InUse);
+        }
+        let mut state = sandbox.order.exclusive().await;
+        let State::Running(Running { agent, .. }) = &*state else {
+            return check_parked(&state);
+        };
+        // Under the lock no new command can start.
+        if self.has_commands(sandbox, agent).await? {
+            return Err(Error::InUse);
+        }
+        // The commands of a container that has ended cannot be recorded any more.
+        if agent.is_connected() {
+            self.history.record_unrecorded(sandbox.ledger(), agent).await?;
+        }
+        self.park_locked(sandbox, &mut state).await
+    }
+
+    /// Whether a command or a program on a terminal runs in the sandbox, including those that this daemon does not
+    /// know. Returns an error if the agent does not answer.
     async fn has_commands(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
         if sandbox.activity().commands() > 0 {
             return Ok(true);
@@ -68,15 +73,15 @@ impl Lifecycle {
         if !runs && !agent.is_connected() {
             return Ok(false);
         }
-        match info_of(agent).await {
+        match agent_info(agent).await {
             Some(info) => Ok(info.is_busy()),
             None => Err(agent::Error::Away { waited: limits::USAGE }.into()),
         }
     }
 
-    /// Lets short requests finish, and breaks off those that take longer once the store has the intent to park: a park
-    /// that is refused breaks off nothing.
-    async fn exclusive_soon(&self, sandbox: &Sandbox) -> Result<Exclusive, Error> {
+    /// Locks the sandbox. Short requests can finish. Requests that take longer than [`limits::PARK_GRACE`] are cut off,
+    /// but only after the store has the intent to park: a rejected park cuts off nothing.
+    async fn exclusive_after_grace(&self, sandbox: &Sandbox) -> Result<Exclusive, Error> {
         let agent = match &*sandbox.order.shared().await {
             State::Running(Running { agent, .. }) => Some(agent.clone()),
             _ => None,
@@ -87,25 +92,25 @@ impl Lifecycle {
         }
         if let Some(agent) = agent {
             self.ownership.ensure_owned().await?;
-            // A delete has cut the connection already.
+            // If a delete is under way, it has cut the connection already.
             if self.store.set_stage_unless_deleting(sandbox.id(), Stage::Parking).await? {
                 agent.hang_up();
             }
         }
         let state = exclusive.await;
         if matches!(&*state, State::Parked | State::Lost) {
-            // Somebody else came first, and the intent is not what its row should say.
+            // Another task parked the sandbox first. Its row must not keep the intent to park.
             self.save(sandbox).await;
         }
         Ok(state)
     }
 
-    /// Parks a sandbox that nobody uses; false where somebody does, or where there is nothing to park.
+    /// Parks an idle sandbox. Returns false if it is in use or does not run.
     pub(super) async fn park_if_idle(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
         let (lifecycle, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
         self.tasks
             .run_detached(async move {
-                // Whoever holds it uses it.
+                // A task that holds the lock uses the sandbox.
                 let Some(mut state) = sandbox.order.try_exclusive() else {
                     return Ok(false);
                 };
@@ -115,7 +120,7 @@ impl Lifecycle {
                 if sandbox.activity().is_used() {
                     return Ok(false);
                 }
-                // One of a daemon before that this one was never told of.
+                // An earlier daemon may have started commands that this one does not know.
                 if agent.is_connected() && may_run_commands(agent).await {
                     sandbox.activity().touch();
                     return Ok(false);
@@ -124,13 +129,13 @@ impl Lifecycle {
                     sandbox.activity().touch();
                     return Ok(false);
                 }
-                lifecycle.park_held(&sandbox, &mut state).await.map(|()| true)
+                lifecycle.park_locked(&sandbox, &mut state).await.map(|()| true)
             })
             .await
     }
 
-    /// Parks a sandbox that the caller holds: its container goes, its files stay.
-    pub(super) async fn park_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+    /// Parks a sandbox: removes its container and keeps its files. The caller holds the lock.
+    pub(super) async fn park_locked(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
         self.ownership.ensure_owned().await?;
         self.store.set_stage(sandbox.id(), Stage::Parking).await?;
         sandbox.update(|record| record.stage = Stage::Parking);
@@ -140,7 +145,7 @@ impl Lifecycle {
             _ => None,
         };
         if let Err(error) = self.engine.remove_container_of(sandbox.id()).await {
-            // It may or may not be there; the next request or the next reconcile finds out.
+            // The container may or may not exist. The next request or the next reconcile finds out.
             sandbox.update(|record| record.stage = Stage::Running);
             self.save(sandbox).await;
             return Err(error.into());
@@ -161,33 +166,41 @@ impl Lifecycle {
         });
         self.history.end_all(sandbox.ledger()).await;
         self.save(sandbox).await;
-        self.leave_bridge(sandbox).await;
+        self.release_bridge(sandbox).await;
         seam::at("park.outcome");
-        info!(sandbox = %sandbox.id(), "parked a sandbox");
+        info!(sandbox = %sandbox.id(), "sandbox parked");
         Ok(())
     }
 
-    /// Writes down what a sandbox has become. Where the store cannot be written now, the next reconcile does:
-    /// what is missing there heals at a start as well, because a container that runs is taken back and one
-    /// that does not means a parked sandbox.
+    /// Writes a sandbox's record to the store. After an error the next reconcile retries. A start also repairs an old
+    /// row: a sandbox whose container runs is restored as running, one whose container does not run is parked.
     pub(super) async fn save(&self, sandbox: &Sandbox) {
         let saved = self.store.put(&sandbox.record()).await;
         sandbox.set_unsaved(saved.is_err());
         if let Err(error) = saved {
-            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "the store could not be written; trying again later");
+            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not write a sandbox to the store; retrying later");
         }
     }
 }
 
-/// An agent that does not say counts as one that runs something: nothing is thrown away on a doubt.
-async fn may_run_commands(agent: &AgentHandle) -> bool {
-    info_of(agent).await.is_none_or(|info| info.is_busy())
+/// The result of parking a sandbox that does not run.
+fn check_parked(state: &State) -> Result<(), Error> {
+    match state {
+        State::Parked => Ok(()),
+        State::Lost => Err(Error::Lost),
+        _ => Err(Refusal::NotFound(Resource::Sandbox).into()),
+    }
 }
 
-/// Bytes that a workspace takes on its disk, if it has one and the agent answers.
+/// Whether the agent may run commands. True if it does not answer, so that no work is lost.
+async fn may_run_commands(agent: &AgentHandle) -> bool {
+    agent_info(agent).await.is_none_or(|info| info.is_busy())
+}
+
+/// Space that a workspace uses on its disk, in bytes, if it has a disk and the agent answers.
 async fn disk_bytes_of(sandbox: &Sandbox, agent: &AgentHandle) -> Option<u64> {
-    if sandbox.look(|facts| facts.record.disk.is_none()) {
+    if sandbox.with_facts(|facts| facts.record.disk.is_none()) {
         return None;
     }
-    info_of(agent).await.map(|info| info.disk_used_bytes)
+    agent_info(agent).await.map(|info| info.disk_used_bytes)
 }

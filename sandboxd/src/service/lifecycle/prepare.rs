@@ -1,4 +1,4 @@
-//! What a start finds or creates before the first request: the image, the agent's volume, a way to reach agents.
+//! What a start finds or creates before the first request: the image, the agent's volume, and the transport to agents.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::model::layout::DEFAULT_IMAGE;
 pub enum Readiness {
     /// Not yet.
     Waiting {
-        /// For what.
+        /// The step that is not complete.
         missing: &'static str,
     },
     /// Yes.
     Ready,
 }
 
-/// What start-up found or made.
+/// What the start found or created.
 #[derive(Debug, Clone)]
 pub(in crate::service) struct Prepared {
     pub(super) image: String,
@@ -52,48 +52,48 @@ impl Lifecycle {
         let _ = readiness.wait_for(|readiness| *readiness == Readiness::Ready).await;
     }
 
-    /// Finds or creates what containers need. A start that is retried passes the transport that was chosen before.
+    /// Finds or creates what containers need. A retried start passes the transport that it chose before.
     pub(in crate::service) async fn prepare(
         self: &Arc<Self>,
         chosen: &mut Option<Transport>,
     ) -> Result<Prepared, Error> {
-        self.wait_for("image");
+        self.set_waiting_for("image");
         let image = self.setup.image.clone();
         self.ensure_image().await?;
-        self.wait_for("agent");
+        self.set_waiting_for("agent");
         let agent_volume = {
             let ca_bundle = self.setup.egress.ca_bundle.as_ref().map(CaBundle::pem);
             self.engine.ensure_agent_volume(&self.setup.agent_program, ca_bundle, &image).await?
         };
-        self.wait_for("transport");
+        self.set_waiting_for("transport");
         let (transport, ()) = tokio::try_join!(
             self.chosen_transport(*chosen, &image, &agent_volume),
             self.storage.prepare(&image, &agent_volume)
         )?;
         *chosen = Some(transport);
-        // Shown with each sandbox. A host that cannot be judged is no reason not to serve.
+        // Shown with each sandbox. If the engine cannot report its facts, sandboxes are served all the same.
         let mut weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
         weaknesses.extend(self.engine.runtime_weaknesses().into_iter().map(str::to_owned));
         let _ = self.weaknesses.set(weaknesses);
         Ok(Prepared { image, agent_volume, transport })
     }
 
-    /// From now on requests are served.
+    /// Marks the start as complete. Requests are served from now on.
     pub(in crate::service) fn set_ready(&self, prepared: Prepared) {
         info!(image = prepared.image, transport = prepared.transport.as_str(), "ready");
         let _ = self.prepared.set(prepared);
         self.readiness.send_replace(Readiness::Ready);
     }
 
-    /// Requests are not served yet, because `missing` is missing.
-    pub(in crate::service) fn wait_for(&self, missing: &'static str) {
+    /// Reports that requests are not served yet, because the step `missing` is not complete.
+    pub(in crate::service) fn set_waiting_for(&self, missing: &'static str) {
         self.readiness.send_replace(Readiness::Waiting { missing });
     }
 
     async fn ensure_image(&self) -> Result<(), Error> {
         let image = &self.setup.image;
         if self.engine.has_image(image).await? {
-            self.warn_of_an_old_image(image).await;
+            self.warn_if_image_is_outdated(image).await;
             return Ok(());
         }
         match &self.setup.image_source {
@@ -102,21 +102,22 @@ impl Lifecycle {
         }
     }
 
-    /// An image of an earlier version lacks what this version's documents promise. Building takes minutes, so it is not done here.
-    async fn warn_of_an_old_image(&self, image: &str) {
+    /// Warns if the image is from an earlier version, because it lacks what this version's documentation promises.
+    /// Building takes minutes, so the start does not do it.
+    async fn warn_if_image_is_outdated(&self, image: &str) {
         let Some(source) = self.setup.image_source.as_ref().filter(|_| image == DEFAULT_IMAGE) else {
             return;
         };
         if let Ok(false) = self.engine.is_built_from(image, source).await {
             warn!(
                 image,
-                "the sandbox image was built from another Dockerfile; `sandboxd build-image` builds it anew"
+                "the sandbox image was built from another Dockerfile; `sandboxd build-image` rebuilds it"
             );
         }
     }
 
-    /// Makes sure of the image a sandbox asks for, which the operator has allowed.
-    pub(super) async fn ensure_image_of(&self, sandbox: &Sandbox) -> Result<(), Error> {
+    /// Ensures that the engine has the image that a sandbox requests. The operator has allowed it.
+    pub(super) async fn ensure_requested_image(&self, sandbox: &Sandbox) -> Result<(), Error> {
         let Some(image) = sandbox.labels().spec.image else {
             return Ok(());
         };

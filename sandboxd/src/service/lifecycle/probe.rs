@@ -1,4 +1,4 @@
-//! Which transport reaches the agents, found out with a real sandbox.
+//! Chooses the transport to agents by starting a real sandbox.
 
 use std::sync::Arc;
 
@@ -24,24 +24,26 @@ impl Lifecycle {
         }
     }
 
-    /// Tries a real sandbox: that its agent answers proves the image, the agent, the settings and the way
-    /// between us, all of which would otherwise fail at the first user's first command.
+    /// Starts a real sandbox. If its agent answers, the image, the agent, the settings and the transport work.
+    /// Otherwise the first user's first command would fail.
     async fn choose_transport(self: &Arc<Self>, image: &str, agent_volume: &str) -> Result<Transport, Error> {
-        let try_with = |transport| {
+        let probe_with = |transport| {
             let prepared =
                 Prepared { image: image.to_owned(), agent_volume: agent_volume.to_owned(), transport };
-            // Tracked, so that a stop in the middle leaves nothing behind.
+            // Tracked, so that a stop of the daemon leaves nothing behind.
             let lifecycle = Arc::clone(self);
-            self.tasks.run_detached(async move { lifecycle.try_sandbox(&prepared).await })
+            self.tasks.run_detached(async move { lifecycle.probe(&prepared).await })
         };
         let forced = self.setup.transport;
         let first =
             forced.unwrap_or(if self.engine.is_local() { Transport::Socket } else { Transport::Engine });
         if first == Transport::Engine && !self.engine.shows_agent_pid() {
-            // The trial decides, because not every such kernel is gVisor.
-            warn!("the runtime may not tell the agent who calls it through the engine, as gVisor does not");
+            // Only a warning, because not every such kernel is gVisor. The probe decides.
+            warn!(
+                "the runtime may not show the agent which process calls it through the engine, like gVisor"
+            );
         }
-        match try_with(first).await {
+        match probe_with(first).await {
             Ok(()) => Ok(first),
             Err(error) if forced.is_none() && first == Transport::Socket => {
                 warn!(
@@ -49,14 +51,14 @@ impl Lifecycle {
                     error = &error as &dyn std::error::Error,
                     "containers cannot reach the run dir; agents are reached through the engine, which is slower",
                 );
-                try_with(Transport::Engine).await?;
+                probe_with(Transport::Engine).await?;
                 Ok(Transport::Engine)
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn try_sandbox(&self, prepared: &Prepared) -> Result<(), Error> {
+    async fn probe(&self, prepared: &Prepared) -> Result<(), Error> {
         let small = sandbox_api::sandbox::Resources {
             vcpus: Some(1),
             memory_mb: Some(256),
@@ -67,7 +69,7 @@ impl Lifecycle {
             resources: Resources::new(small)?,
             ..SandboxSpec::new("sandboxd:start-up".parse().map_err(FieldError::from)?)
         };
-        // It is nobody's session, so it is in no registry and takes nobody's place.
+        // It belongs to no session. So it is not in the registry and uses neither a permit nor a sandbox's user id.
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
         let record = new_record(id, UidSlot::LAST, prepared.transport, spec);
         let (sandbox, _guard) = Sandbox::new(record);
@@ -75,8 +77,8 @@ impl Lifecycle {
             Ok(agent) => agent.info().await.map_err(Error::from),
             Err(error) => Err(error),
         };
-        self.take_down(&sandbox).await?;
-        info!(resident_kib = answered?.resident_bytes / 1024, "an agent answers");
+        self.tear_down(&sandbox).await?;
+        info!(resident_kib = answered?.resident_bytes / 1024, "the agent of a probe sandbox answers");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Reaching the agent of a sandbox.
+//! Access to a sandbox: finding it, waking it and reaching its agent.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
 use crate::model::{Refusal, Resource, Stage, limits};
 
-/// A sandbox that can be used: its agent, and the promise that it is not replaced meanwhile.
+/// A sandbox in use: its agent, and the shared lock that keeps its container from being replaced.
 pub(in crate::service) struct InUse {
     sandbox: Arc<Sandbox>,
     agent: AgentHandle,
-    /// Keeps the sandbox from being idle. A stream or a wait keeps it longer than the lock.
+    /// Keeps the sandbox from being idle. Streams and waits hold it longer than the lock.
     mark: InUseMark,
     _order: Shared,
 }
@@ -31,26 +31,29 @@ impl InUse {
         &self.agent
     }
 
-    /// A call that a limit of the sandbox refused is no use of the sandbox: one that is tried again and again must not
-    /// keep it from being parked.
-    pub(in crate::service) fn unless_refused<T>(&self, result: Result<T, agent::Error>) -> Result<T, Error> {
+    /// Returns `result`. A call that was rejected by a limit of the sandbox does not count as use: a client that
+    /// retries such a call again and again must not prevent parking.
+    pub(in crate::service) fn count_if_accepted<T>(
+        &self,
+        result: Result<T, agent::Error>,
+    ) -> Result<T, Error> {
         if let Err(agent::Error::Refused(Refusal::LimitReached { .. })) = &result {
-            self.mark.discount();
+            self.mark.do_not_count();
         }
         Ok(result?)
     }
 
-    /// Gives up the promise and keeps the sandbox from being idle, for what may take long.
-    pub(in crate::service) fn let_go(self) -> (Arc<Sandbox>, AgentHandle, InUseMark) {
+    /// Releases the lock for a long operation. The mark still keeps the sandbox from being idle.
+    pub(in crate::service) fn unlock(self) -> (Arc<Sandbox>, AgentHandle, InUseMark) {
         (self.sandbox, self.agent, self.mark)
     }
 }
 
 impl Lifecycle {
-    /// The sandbox with this id, ready to be used; brought back where it was parked.
+    /// Returns the sandbox with this id for use. Wakes it if it is parked.
     pub(in crate::service) async fn in_use(self: &Arc<Self>, id: &SandboxId) -> Result<InUse, Error> {
         let sandbox = self.find(id)?;
-        // Before the look at its state, so that whoever would park it sees that somebody is coming.
+        // Before its state is read, so that a task that would park it sees that it is about to be used.
         let mark = InUseMark::request(sandbox.activity());
         for _ in 0..limits::RACE_TRIES {
             let order = sandbox.order.shared().await;
@@ -60,7 +63,7 @@ impl Lifecycle {
                     return Ok(InUse { sandbox, agent, mark, _order: order });
                 }
                 State::Running(_) | State::Parked | State::Lost => {}
-                State::Creating | State::Failed(_) | State::Stuck | State::Deleted => {
+                State::Creating | State::Failed(_) | State::Deleting | State::Deleted => {
                     return Err(Refusal::NotFound(Resource::Sandbox).into());
                 }
             }
@@ -70,18 +73,18 @@ impl Lifecycle {
         Err(Error::Unsettled)
     }
 
-    /// The sandbox with this id, whatever its state.
+    /// Returns the sandbox with this id in any state.
     pub(in crate::service) fn find(&self, id: &SandboxId) -> Result<Arc<Sandbox>, Error> {
         self.ownership.check_not_superseded()?;
         if let Some(sandbox) = self.registry.get(id) {
             return Ok(sandbox);
         }
-        // Before start-up is through, those of before are not known yet.
+        // Until the start is complete, sandboxes of the previous run may be missing from the registry.
         self.prepared()?;
         Err(Refusal::NotFound(Resource::Sandbox).into())
     }
 
-    /// The agent of a sandbox. `None` if the sandbox is parked. Neither wakes it nor counts as use.
+    /// Returns the agent of a sandbox, or `None` if the sandbox is parked. Does not wake it and does not count as use.
     pub(in crate::service) async fn agent_unless_parked(
         &self,
         id: &SandboxId,
@@ -93,29 +96,31 @@ impl Lifecycle {
         }
     }
 
-    /// Whether there is no such sandbox any more, or somebody deletes it.
+    /// Whether the sandbox is being deleted or does not exist.
     pub fn is_deleted(&self, id: &SandboxId) -> bool {
         match self.registry.get(id) {
-            Some(sandbox) => sandbox.look(|facts| facts.deleted || facts.record.stage == Stage::Deleting),
+            Some(sandbox) => {
+                sandbox.with_facts(|facts| facts.deleted || facts.record.stage == Stage::Deleting)
+            }
             None => self.prepared().is_ok(),
         }
     }
 
-    /// Whether a sandbox whose connection broke will not come back with the commands it had. Answers as
-    /// soon as either is sure: the agent by being there again, the engine by the container's end.
+    /// Whether the container of a sandbox has ended, after its connection broke. If so, its commands are lost. Returns
+    /// false when the agent is connected again, and true when the engine reports the container's end.
     pub(in crate::service) async fn is_gone(&self, sandbox: &Sandbox, agent: &AgentHandle) -> bool {
         loop {
-            // A moment first: a break is noticed here before the connection or the engine tells of it.
+            // Wait first: a caller may notice the break before the connection or the engine reports it.
             sleep(limits::RECHECK / 10).await;
             if agent.is_over() || self.registry.get(sandbox.id()).is_none() {
                 return true;
             }
             match self.engine.status(sandbox.id()).await {
                 Ok(Status::NeverStarted | Status::Ended | Status::Absent) => return true,
-                // An engine that is away says nothing about the container.
+                // An unreachable engine says nothing about the container.
                 Ok(Status::Running { .. }) | Err(_) => {}
-                // Its commands go on when it does.
-                Ok(Status::Paused { .. }) => drop(self.let_go_on(sandbox).await),
+                // Its commands continue with the container.
+                Ok(Status::Paused { .. }) => drop(self.unpause(sandbox).await),
             }
             if agent.connected(limits::RECHECK).await.is_ok() {
                 return false;

@@ -1,7 +1,8 @@
 //! All sandboxes, by id and by session.
 //!
-//! A sandbox enters the registry before anything of it is made, and leaves it after everything of it is gone. So a session
-//! never has two sandboxes and no user id is assigned twice. The map is locked only for a lookup or a change.
+//! A sandbox enters the registry before any part of it is created, and leaves the registry after every part was
+//! removed. So a session never has two sandboxes, and no user id is assigned twice. The map is locked only for a lookup
+//! or a change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +14,13 @@ use super::order::Exclusive;
 use super::sandbox::{Sandbox, new_record};
 use crate::model::{SandboxSpec, SessionKey, Transport, UidSlot};
 
-/// What a session gets.
+/// The result of a claim for a session.
 pub(super) enum Claim {
-    /// The sandbox it has.
+    /// The sandbox that the session has already.
     Existing(Arc<Sandbox>),
-    /// A new one, to be made by the caller.
+    /// A new sandbox, which the caller must create.
     New(Arc<Sandbox>, Exclusive),
-    /// Every user id belongs to a sandbox; one of them must go first.
+    /// Every user id belongs to a sandbox. One of these must be deleted first.
     NoUserId,
 }
 
@@ -33,20 +34,20 @@ struct Sandboxes {
 /// All sandboxes.
 #[derive(Debug)]
 pub(super) struct Registry {
-    /// Where the search for a free user id begins. Daemons on one machine begin at different places,
-    /// because the kernel counts a user's processes across all of them.
+    /// Where the search for a free user id begins. Daemons on one machine should begin at different user ids, because
+    /// the kernel counts a user's processes across all containers.
     first_slot: usize,
     sandboxes: Mutex<Sandboxes>,
 }
 
 impl Registry {
-    /// A registry whose user ids begin at a place that `seed` decides.
+    /// Creates an empty registry. `seed` decides at which user id the search for a free one begins.
     pub(super) fn new(seed: u64) -> Self {
         let first_slot = (seed % u64::from(UidSlot::COUNT)) as usize;
         Self { first_slot, sandboxes: Mutex::default() }
     }
 
-    /// The session's sandbox, or a place for a new one.
+    /// Returns the session's sandbox, or enters a new one.
     pub(super) fn claim(&self, spec: SandboxSpec, transport: Transport) -> Result<Claim, Error> {
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
         let mut sandboxes = self.lock();
@@ -61,8 +62,8 @@ impl Registry {
         Ok(Claim::New(sandbox, guard))
     }
 
-    /// Takes in a sandbox of before, unless its session or user id has another; whether it did.
-    pub(super) fn adopt(&self, sandbox: Arc<Sandbox>) -> bool {
+    /// Enters a sandbox from the previous run. Returns false if its session or user id belongs to another sandbox.
+    pub(super) fn insert_restored(&self, sandbox: Arc<Sandbox>) -> bool {
         let mut sandboxes = self.lock();
         let taken = sandboxes.by_session.contains_key(sandbox.session_key())
             || sandboxes.slots.contains(&sandbox.slot());
@@ -77,12 +78,12 @@ impl Registry {
         self.lock().by_id.get(id).cloned()
     }
 
-    /// All of them, in order of their ids.
+    /// All sandboxes, in order of their ids.
     pub(super) fn all(&self) -> Vec<Arc<Sandbox>> {
         self.lock().by_id.values().cloned().collect()
     }
 
-    /// Forgets a sandbox of which nothing is left.
+    /// Removes a sandbox whose parts were all removed.
     pub(super) fn remove(&self, sandbox: &Sandbox) {
         let mut sandboxes = self.lock();
         if sandboxes.by_id.remove(sandbox.id()).is_none() {
@@ -143,18 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn user_ids_are_unique_among_the_living() {
+    fn user_ids_are_unique_and_reused_after_a_delete() {
         let registry = Registry::new(1995);
         let (one, two) = (new(&registry, "chat:1"), new(&registry, "chat:2"));
         assert_ne!(one.slot(), two.slot());
         registry.remove(&one);
         assert_eq!(new(&registry, "chat:3").slot(), one.slot());
         let slots: HashSet<UidSlot> = (4..9).map(|n| new(&registry, &format!("chat:{n}")).slot()).collect();
-        assert_eq!(slots.len(), 5, "the search goes on at the beginning");
+        assert_eq!(slots.len(), 5, "the search wraps around");
     }
 
     #[test]
-    fn without_a_free_user_id_there_is_no_new_sandbox() {
+    fn a_claim_without_a_free_user_id_is_rejected() {
         let registry = Registry::new(0);
         for n in 0..UidSlot::all().count() {
             new(&registry, &format!("chat:{n}"));
@@ -163,17 +164,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_restored_takes_nobodys_place() {
+    fn a_restored_sandbox_does_not_replace_another() {
         let registry = Registry::new(0);
-        let living = new(&registry, "chat:1").record();
+        let existing = new(&registry, "chat:1").record();
         let restored = |id: &str, slot, key: &str| {
             let record = new_record(id.parse().unwrap(), slot, Transport::Socket, spec(key));
             Sandbox::restored(record, State::Parked, None)
         };
         let free = UidSlot::all().nth(7).unwrap();
-        assert!(!registry.adopt(restored("sbx_0123456789abcdef", living.slot, "chat:2")));
-        assert!(!registry.adopt(restored("sbx_0123456789abcdef", free, "chat:1")));
-        assert!(registry.adopt(restored("sbx_0123456789abcdef", free, "chat:2")));
+        assert!(!registry.insert_restored(restored("sbx_0123456789abcdef", existing.slot, "chat:2")));
+        assert!(!registry.insert_restored(restored("sbx_0123456789abcdef", free, "chat:1")));
+        assert!(registry.insert_restored(restored("sbx_0123456789abcdef", free, "chat:2")));
         assert_eq!(registry.all().len(), 2);
     }
 }

@@ -1,4 +1,7 @@
-//! Restoring the sandboxes of the previous run.
+//! Restores the sandboxes of the previous run.
+//!
+//! Normally the store's rows say which sandboxes exist. If the store is new, or the state dir is a copy or a backup,
+//! the signed labels on the engine add the sandboxes that have no row.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +11,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::order::{Running, State};
-use super::reconcile::OnEngine;
+use super::reconcile::Inventory;
 use super::sandbox::{Sandbox, new_record};
 use super::{Error, Lifecycle};
 use crate::engine::SandboxLabels;
@@ -16,18 +19,19 @@ use crate::metrics::Repair;
 use crate::model::{SandboxRecord, Stage, UidSlot, limits};
 
 impl Lifecycle {
-    /// Takes back the sandboxes of before, finishes or undoes what was cut off, and sweeps the rest.
+    /// Restores the sandboxes of the previous run, completes or undoes operations that were cut off, and removes
+    /// leftovers.
     pub(in crate::service) async fn restore_all(self: &Arc<Self>) -> Result<(), Error> {
-        let mut on_engine = self.look().await?;
-        on_engine.disks = self.storage.names().await;
-        self.take_orphans().await?;
-        // A start that is tried again has them in the store already.
+        let mut inventory = self.take_inventory().await?;
+        inventory.disks = self.storage.names().await;
+        self.load_orphans().await?;
+        // If the start is retried, the store has these records already.
         let records = if self.store.is_new() && self.store.sandboxes().await?.is_empty() {
-            let records = self.rehydrate(&on_engine).await?;
+            let records = self.records_from_labels(&[], &inventory).await?;
             if !records.is_empty() {
                 info!(
                     sandboxes = records.len(),
-                    "the store is new; sandboxes are taken back from their labels"
+                    "the store is new; sandboxes are restored from their labels"
                 );
             }
             records
@@ -35,75 +39,82 @@ impl Lifecycle {
             self.store.sandboxes().await?
         } else {
             let mut records = self.store.sandboxes().await?;
-            records.extend(self.rehydrate_beside(&records, &on_engine).await?);
+            records.extend(self.records_from_labels(&records, &inventory).await?);
             records
         };
-        // An error ends this try here, before the sweep: what is not in the registry would be swept.
+        // An error ends this attempt before the sweep, which would remove objects of sandboxes that are not in the
+        // registry.
         let records = records.into_iter().filter(|record| self.registry.get(&record.id).is_none());
         futures::stream::iter(records.map(Ok))
-            .try_for_each_concurrent(limits::RECONCILE_AT_ONCE, |record| self.settle(record, &on_engine))
+            .try_for_each_concurrent(limits::RECONCILE_AT_ONCE, |record| self.restore(record, &inventory))
             .await?;
         let lifecycle = Arc::clone(self);
         self.tasks
             .wait_up_to(limits::RESTORE_WAIT, async move {
-                if let Err(error) = lifecycle.sweep(&on_engine).await {
-                    warn!(error = &error as &dyn std::error::Error, "could not sweep; trying again later");
+                if let Err(error) = lifecycle.sweep(&inventory).await {
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        "could not remove leftovers; retrying later"
+                    );
                 }
             })
             .await;
         Ok(())
     }
 
-    /// Takes one sandbox back as what it turns out to be.
-    async fn settle(self: &Arc<Self>, record: SandboxRecord, on_engine: &OnEngine) -> Result<(), Error> {
-        let may_go_on = |labels: &SandboxLabels| {
-            // Its container is on the network that it was made with.
+    /// Restores one sandbox, in the state that its row and the engine's objects show.
+    async fn restore(self: &Arc<Self>, record: SandboxRecord, inventory: &Inventory) -> Result<(), Error> {
+        let may_keep_running = |labels: &SandboxLabels| {
+            // The container is on the network that it was created with.
             labels.spec.network.is_open() == record.spec.network.is_open()
-                && self.allows_network(&record.spec.network).is_ok()
+                && self.check_network(&record.spec.network).is_ok()
         };
-        let container = on_engine.containers.get(&record.id);
+        let container = inventory.containers.get(&record.id);
         let runs = match container {
-            Some((labels, true)) if !may_go_on(labels) => {
-                warn!(sandbox = %record.id, "a container has a network that its sandbox may not have; it is parked");
+            Some((labels, true)) if !may_keep_running(labels) => {
+                warn!(sandbox = %record.id, "the network of a container is not allowed for its sandbox; parking the sandbox");
                 false
             }
             container => container.is_some_and(|(_, runs)| *runs),
         };
         let stage = match record.stage {
-            // An older row than the sandbox: it was made since.
-            Stage::Creating if !self.ownership.is_continuous() && on_engine.has(&record.id) => Stage::Waking,
-            // It was woken since.
+            // The row is older than the sandbox, which was created since.
+            Stage::Creating if !self.ownership.is_continuous() && inventory.has(&record.id) => Stage::Waking,
+            // The row is older than its container: the sandbox was woken since.
             Stage::Parked if !self.ownership.is_continuous() && runs => Stage::Waking,
             stage => stage,
         };
         match stage {
-            // Nobody was told that it is there, or somebody was told that it is not.
+            // No client has received its id yet, or a client has requested the delete.
             Stage::Creating | Stage::Deleting => self.finish_delete(record).await,
-            // A container that runs may have commands in it, whatever was about to happen to it.
+            // A running container may have commands in it, whatever operation was cut off.
             Stage::Running | Stage::Parking | Stage::Waking | Stage::Lost if runs => {
                 self.restore_running(record).await
             }
             Stage::Lost => self.restore_lost(record).await,
             Stage::Running | Stage::Parking | Stage::Waking | Stage::Parked => {
-                self.restore_parked(record, on_engine).await
+                self.restore_parked(record, inventory).await
             }
         }
     }
 
     async fn finish_delete(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
-        info!(sandbox = %record.id, stage = record.stage.as_str(), "removing what was cut off");
-        let sandbox = Sandbox::restored(record, State::Stuck, None);
+        info!(sandbox = %record.id, stage = record.stage.as_str(), "removing a sandbox whose create or delete was cut off");
+        let sandbox = Sandbox::restored(record, State::Deleting, None);
         sandbox.update(|record| record.stage = Stage::Deleting);
-        // In the registry until nothing of it is left, so that a failure is tried again.
-        if self.registry.adopt(Arc::clone(&sandbox)) {
-            self.look_at_for_a_moment(sandbox).await;
+        // It stays in the registry until every part was removed, so that an error is retried.
+        if self.registry.insert_restored(Arc::clone(&sandbox)) {
+            self.check_sandbox_briefly(sandbox).await;
         }
         Ok(())
     }
 
-    async fn look_at_for_a_moment(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
+    /// Checks a sandbox. After [`limits::RESTORE_WAIT`] the check continues in the background.
+    async fn check_sandbox_briefly(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
         let lifecycle = Arc::clone(self);
-        self.tasks.wait_up_to(limits::RESTORE_WAIT, async move { lifecycle.look_at(&sandbox).await }).await;
+        self.tasks
+            .wait_up_to(limits::RESTORE_WAIT, async move { lifecycle.check_sandbox(&sandbox).await })
+            .await;
     }
 
     async fn restore_running(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
@@ -116,27 +127,27 @@ impl Lifecycle {
             record.stage = Stage::Running;
             record.parked_at_age_ms = None;
         });
-        // The daemon before this one may have been killed before it wrote everything down.
+        // The previous daemon may have been killed before it recorded all commands.
         sandbox.ledger().set_unrecorded(true);
         let egress = self.egress.begin(sandbox.outbound(), &agent);
         *sandbox.order.exclusive().await =
-            State::Running(Running { agent, permit: self.free_permit(), egress });
-        if self.registry.adopt(Arc::clone(&sandbox)) {
-            info!(sandbox = %id, "took a sandbox back");
+            State::Running(Running { agent, permit: self.try_run_permit(), egress });
+        if self.registry.insert_restored(Arc::clone(&sandbox)) {
+            info!(sandbox = %id, "sandbox restored");
         } else {
-            warn!(sandbox = %id, "left a sandbox alone whose session or user id has another");
+            warn!(sandbox = %id, "sandbox not restored: its session or user id belongs to another sandbox");
             return Ok(());
         }
         if changed {
-            self.repaired(Repair::CutOff);
+            self.count_repair(Repair::CutOff);
             self.save(&sandbox).await;
         }
         self.restore_peer(sandbox).await;
         Ok(())
     }
 
-    /// Finds out which process may be the agent. A container that hangs must not keep the others from being
-    /// restored: its sandbox is tried again in the background.
+    /// Finds out which process is accepted as the agent. A container that hangs must not delay the other sandboxes, so
+    /// its sandbox is retried in the background.
     async fn restore_peer(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
         let lifecycle = Arc::clone(self);
         self.tasks
@@ -147,7 +158,7 @@ impl Lifecycle {
                         sandbox = %sandbox.id(),
                         error = &error as &dyn std::error::Error,
                         retry_in = ?pause,
-                        "a sandbox is not restored yet; trying again"
+                        "could not restore a sandbox; retrying"
                     );
                     tokio::select! {
                         () = lifecycle.tasks.closing().cancelled() => return,
@@ -160,12 +171,12 @@ impl Lifecycle {
     }
 
     async fn restore_once(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        // Whoever uses a sandbox next finds out that its container went just now.
+        // If the container ended since the inventory, the next use of the sandbox finds out.
         if let Some(inspected) = self.engine.inspect(sandbox.id()).await? {
             self.engine.remove_others(sandbox.id(), Some(&inspected.container_id)).await?;
             sandbox.peer.send_replace(self.peer_of(inspected.status));
             sandbox.set_posture(inspected.posture);
-            self.is_as_it_should_be(sandbox).await?;
+            self.check_container(sandbox).await?;
         }
         sandbox.set_restored(true);
         Ok(())
@@ -174,30 +185,29 @@ impl Lifecycle {
     async fn restore_parked(
         self: &Arc<Self>,
         record: SandboxRecord,
-        on_engine: &OnEngine,
+        inventory: &Inventory,
     ) -> Result<(), Error> {
         let id = record.id.clone();
         let age = self.age.now_ms();
         let was_parked = record.stage == Stage::Parked;
-        let has_files = on_engine.has_files_of(&record);
+        let has_files = inventory.has_files_of(&record);
         let sandbox = Sandbox::restored(record, State::Parked, None);
         sandbox.update(|record| {
             record.stage = Stage::Parked;
             record.parked_at_age_ms.get_or_insert(age);
         });
-        if !self.registry.adopt(Arc::clone(&sandbox)) {
-            warn!(sandbox = %id, "left a sandbox alone whose session or user id has another");
+        if !self.registry.insert_restored(Arc::clone(&sandbox)) {
+            warn!(sandbox = %id, "sandbox not restored: its session or user id belongs to another sandbox");
             return Ok(());
         }
         self.remove_run_dir_of(&id)?;
-        // A container that is left over, or a workspace that is gone, is what the sweep and the next look at
-        // it are for.
+        // The sweep removes a leftover container. The check handles a missing workspace.
         if !has_files {
-            self.look_at_for_a_moment(Arc::clone(&sandbox)).await;
+            self.check_sandbox_briefly(Arc::clone(&sandbox)).await;
         }
         if !was_parked && sandbox.stage() == Stage::Parked {
-            info!(sandbox = %id, "the container of a sandbox has ended; it is parked");
-            self.repaired(Repair::Ended);
+            info!(sandbox = %id, "sandbox parked: its container has ended");
+            self.count_repair(Repair::Ended);
             self.history.end_all(sandbox.ledger()).await;
             self.save(&sandbox).await;
         }
@@ -206,35 +216,30 @@ impl Lifecycle {
 
     async fn restore_lost(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
         let sandbox = Sandbox::restored(record, State::Lost, None);
-        if self.registry.adopt(Arc::clone(&sandbox)) {
-            self.look_at(&sandbox).await;
+        if self.registry.insert_restored(Arc::clone(&sandbox)) {
+            self.check_sandbox(&sandbox).await;
         }
         Ok(())
     }
 
-    /// The records of what the engine's labels tell, where the store is new.
-    async fn rehydrate(&self, on_engine: &OnEngine) -> Result<Vec<SandboxRecord>, Error> {
-        self.rehydrate_beside(&[], on_engine).await
-    }
-
-    /// The records of what the engine's labels tell beside those that are known. Where two claim one session or
-    /// user id, the known one has it, or else the one that runs.
-    async fn rehydrate_beside(
+    /// Creates records from the labels on the engine, for sandboxes that are not `known`, and writes them to the store.
+    /// If two sandboxes claim the same session or user id, a known one takes precedence, then a running one.
+    async fn records_from_labels(
         &self,
         known: &[SandboxRecord],
-        on_engine: &OnEngine,
+        inventory: &Inventory,
     ) -> Result<Vec<SandboxRecord>, Error> {
-        let mut running: Vec<_> = on_engine.containers.values().filter(|(_, runs)| *runs).collect();
+        let mut running: Vec<_> = inventory.containers.values().filter(|(_, runs)| *runs).collect();
         running.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
         let running = running.into_iter().map(|(labels, _)| (labels, Stage::Running));
-        let parked = on_engine.volumes.values().map(|labels| (labels, Stage::Parked));
+        let parked = inventory.volumes.values().map(|labels| (labels, Stage::Parked));
         let mut sessions: HashSet<_> = known.iter().map(|record| &record.spec.session_key).collect();
         let mut slots: HashSet<_> = known.iter().map(|record| record.slot).collect();
         let mut records = Vec::new();
         for (labels, stage) in running.chain(parked) {
-            // The daemon's own trial of another start has the last user id; it was cut off.
-            let is_trial = labels.slot == UidSlot::LAST;
-            if is_trial || sessions.contains(&labels.spec.session_key) || slots.contains(&labels.slot) {
+            // The probe sandbox of an interrupted start has the last user id.
+            let is_probe = labels.slot == UidSlot::LAST;
+            if is_probe || sessions.contains(&labels.spec.session_key) || slots.contains(&labels.slot) {
                 continue;
             }
             sessions.insert(&labels.spec.session_key);

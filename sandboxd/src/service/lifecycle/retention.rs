@@ -1,5 +1,5 @@
-//! How long sandboxes are kept: idle ones are parked, parked ones are deleted after their retention time or when the disk
-//! budget is exceeded.
+//! How long sandboxes are kept. Idle sandboxes are parked. Parked sandboxes are deleted after their retention time, or
+//! earlier if the disk budget is exceeded or no user id is free.
 
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use super::{Error, Lifecycle};
 use crate::model::Stage;
 
 impl Lifecycle {
-    /// Writes down what only memory knew. Also done at a stop.
-    pub(in crate::service) async fn write_down(&self) {
-        let seen: Vec<_> = self
+    /// Writes the state that only memory holds: the daemon's age and when sandboxes were last used. Also restores the
+    /// store's ballast. Called periodically and at a stop.
+    pub(in crate::service) async fn flush(&self) {
+        let last_used: Vec<_> = self
             .registry
             .all()
             .iter()
@@ -20,26 +21,29 @@ impl Lifecycle {
             .collect();
         let written = async {
             self.store.set_age_ms(self.age.now_ms()).await?;
-            self.store.touch(&seen).await?;
+            self.store.touch(&last_used).await?;
             self.store.restore_ballast();
             Ok::<_, crate::store::Error>(())
         };
         if let Err(error) = written.await {
-            warn!(error = &error as &dyn std::error::Error, "the store could not be written");
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "could not write the age and the last uses to the store"
+            );
         }
     }
 
     /// Parks a sandbox that has been idle for too long, or deletes one that has been parked for too long.
     pub(in crate::service) fn retire_if_due(self: &Arc<Self>, sandbox: Arc<Sandbox>) {
         if self.is_idle_too_long(&sandbox) || self.is_parked_too_long(&sandbox) {
-            // One that hangs must not delay the others.
+            // In a task, so that a sandbox that hangs does not delay the others.
             let lifecycle = Arc::clone(self);
             self.tasks.spawn(async move { lifecycle.retire(&sandbox).await });
         }
     }
 
     fn is_idle_too_long(&self, sandbox: &Sandbox) -> bool {
-        let (stage, idle_ttl) = sandbox.look(|facts| (facts.record.stage, facts.record.spec.idle_ttl));
+        let (stage, idle_ttl) = sandbox.with_facts(|facts| (facts.record.stage, facts.record.spec.idle_ttl));
         stage == Stage::Running && !sandbox.activity().is_used() && sandbox.activity().idle_for() >= idle_ttl
     }
 
@@ -58,34 +62,34 @@ impl Lifecycle {
             Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting | Stage::Lost => Ok(()),
         };
         if let Err(error) = done {
-            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not retire a sandbox");
+            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not park or delete an expired sandbox");
         }
     }
 
-    /// Deletes parked workspaces, those first that were parked first, until the rest fits the disk budget.
-    pub(in crate::service) async fn keep_disk_budget(self: &Arc<Self>) -> Result<(), Error> {
+    /// Deletes parked workspaces, in the order in which they were parked, until all disks fit the disk budget.
+    pub(in crate::service) async fn enforce_disk_budget(self: &Arc<Self>) -> Result<(), Error> {
         let Some(budget) = self.setup.limits.disk_budget_bytes else {
             return Ok(());
         };
-        let mut taken = self.storage.allocated_bytes().await?;
+        let mut allocated = self.storage.allocated_bytes().await?;
         for sandbox in self.parked_longest_first() {
-            if taken <= budget {
+            if allocated <= budget {
                 return Ok(());
             }
-            let bytes = sandbox.look(|facts| facts.record.disk_bytes).unwrap_or(0);
-            info!(sandbox = %sandbox.id(), taken, budget, "the disk budget is exceeded; deleting a parked workspace");
+            let bytes = sandbox.with_facts(|facts| facts.record.disk_bytes).unwrap_or(0);
+            info!(sandbox = %sandbox.id(), allocated, budget, "disk budget exceeded; deleting a parked workspace");
             if self.delete_parked(&sandbox, |_| true).await? {
-                taken = taken.saturating_sub(bytes);
+                allocated = allocated.saturating_sub(bytes);
             }
         }
         Ok(())
     }
 
-    /// Deletes the workspace that was parked first, to have its user id for another.
+    /// Deletes the workspace that was parked first, so that its user id is free for a new sandbox.
     pub(super) async fn delete_oldest_parked(self: &Arc<Self>) -> Result<(), Error> {
         match self.parked_longest_first().first() {
             Some(sandbox) => {
-                info!(sandbox = %sandbox.id(), "every user id is taken; deleting the workspace parked first");
+                info!(sandbox = %sandbox.id(), "no user id is free; deleting the workspace that was parked first");
                 self.delete_parked(sandbox, |_| true).await.map(drop)
             }
             None => Err(Error::Full { max: self.setup.limits.max_concurrent }),
@@ -105,7 +109,7 @@ impl Lifecycle {
     }
 }
 
-/// Whether it is parked, and since which age of the daemon, if that is known.
+/// `None` if the sandbox is not parked. Otherwise the daemon's age when it was parked, if that is known.
 fn parked_at(sandbox: &Sandbox) -> Option<Option<u64>> {
-    sandbox.look(|facts| (facts.record.stage == Stage::Parked).then_some(facts.record.parked_at_age_ms))
+    sandbox.with_facts(|facts| (facts.record.stage == Stage::Parked).then_some(facts.record.parked_at_age_ms))
 }

@@ -22,7 +22,7 @@ pub(in crate::service) struct Sandbox {
     session_key: SessionKey,
     slot: UidSlot,
     pub(super) order: OrderLock,
-    /// The process that may connect as the sandbox's agent.
+    /// The process that is accepted as the sandbox's agent.
     pub(super) peer: watch::Sender<Peer>,
     activity: Arc<Activity>,
     /// The history's state of this sandbox.
@@ -36,22 +36,22 @@ pub(in crate::service) struct Sandbox {
     writers: Arc<Semaphore>,
 }
 
-/// The facts about a sandbox, readable at any moment, whatever is being done with it.
+/// The facts about a sandbox. They are readable at any time, also during a lifecycle operation.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) record: SandboxRecord,
-    /// The hardening of its container when that was last started or found.
+    /// The hardening of its container, as of when the container was last started or inspected.
     pub(super) posture: Option<Posture>,
-    /// The store does not have this record yet.
+    /// The last write of this record failed, so the store has an older one.
     pub(super) unsaved: bool,
-    /// It is being deleted, or was.
+    /// It is being deleted, or was deleted.
     pub(super) deleted: bool,
-    /// The engine has reported its container since the daemon was started.
+    /// The engine has answered for its container since the daemon was started.
     pub(super) restored: bool,
 }
 
 impl Sandbox {
-    /// A sandbox that the caller creates. The caller holds its lock until then.
+    /// A sandbox that the caller is about to create. The caller gets its lock, and holds it until it is created.
     pub(super) fn new(record: SandboxRecord) -> (Arc<Self>, Exclusive) {
         let (order, guard) = OrderLock::creating();
         (Arc::new(Self::with_order(record, order, None)), guard)
@@ -59,7 +59,7 @@ impl Sandbox {
 
     /// A sandbox from the previous run.
     pub(super) fn restored(record: SandboxRecord, state: State, posture: Option<Posture>) -> Arc<Self> {
-        Arc::new(Self::with_order(record, OrderLock::of(state), posture))
+        Arc::new(Self::with_order(record, OrderLock::restored(state), posture))
     }
 
     fn with_order(record: SandboxRecord, order: OrderLock, posture: Option<Posture>) -> Self {
@@ -90,7 +90,7 @@ impl Sandbox {
         self.slot
     }
 
-    /// Who uses it, and since when nobody does.
+    /// The requests and commands that use it, and since when it is idle.
     pub(in crate::service) fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }
@@ -110,29 +110,29 @@ impl Sandbox {
         self.order.shared().await.agent().cloned()
     }
 
-    /// As [`Self::running_agent`], without waiting.
+    /// As [`Self::running_agent`], without waiting. `None` also during a lifecycle operation.
     pub(in crate::service) fn running_agent_now(&self) -> Option<AgentHandle> {
         self.order.try_shared()?.agent().cloned()
     }
 
-    /// Reads what it was created from. Nothing else may be awaited meanwhile.
+    /// Reads its spec, under a lock that `read` should hold only briefly.
     pub(in crate::service) fn with_spec<T>(&self, read: impl FnOnce(&SandboxSpec) -> T) -> T {
         read(&self.lock().record.spec)
     }
 
-    /// Reads the facts. Nothing else may be awaited meanwhile.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
-        look(&self.lock())
+    /// Reads the facts, under a lock that `read` should hold only briefly.
+    pub(super) fn with_facts<T>(&self, read: impl FnOnce(&Facts) -> T) -> T {
+        read(&self.lock())
     }
 
-    /// Its record now.
+    /// A copy of its record, with the current time of its last use.
     pub(super) fn record(&self) -> SandboxRecord {
         let mut record = self.lock().record.clone();
         record.last_active_ms = self.activity.last_used_wall_ms();
         record
     }
 
-    /// Changes its record. Returns the changed record.
+    /// Changes its record in memory. Returns the changed record.
     pub(super) fn update(&self, change: impl FnOnce(&mut SandboxRecord)) -> SandboxRecord {
         change(&mut self.lock().record);
         self.record()
@@ -165,7 +165,7 @@ impl Sandbox {
         SandboxLabels { id, slot, transport, disk, spec }
     }
 
-    /// A permit for one more reader of the sandbox's streams.
+    /// Returns a permit for one more stream or wait.
     pub(in crate::service) fn reader(&self) -> Result<OwnedSemaphorePermit, Error> {
         let full = |_| Refusal::LimitReached {
             limit: "streams and waits".into(),
@@ -174,7 +174,7 @@ impl Sandbox {
         Ok(Arc::clone(&self.readers).try_acquire_owned().map_err(full)?)
     }
 
-    /// A permit for one more writer to the standard input of a command.
+    /// Returns a permit for one more writer to the standard input of a command.
     pub(in crate::service) fn writer(&self) -> Result<OwnedSemaphorePermit, Error> {
         let full = |_| Refusal::LimitReached {
             limit: "writers to standard input".into(),
@@ -188,7 +188,7 @@ impl Sandbox {
     }
 }
 
-/// The record of a sandbox that is about to be created.
+/// Returns the record of a sandbox that is about to be created.
 pub(super) fn new_record(
     id: SandboxId,
     slot: UidSlot,

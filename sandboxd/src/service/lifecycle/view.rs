@@ -1,4 +1,4 @@
-//! What is told of a sandbox.
+//! Sandboxes as the API reports them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,62 +14,62 @@ use crate::engine::{NO_NETWORK, Posture, Usage};
 use crate::model::{Refusal, Resource, SandboxRecord, SessionKey, Stage, limits};
 use crate::service::clock::now_ms;
 
-/// What an open sandbox reaches that no other one does, and nobody counts.
+/// What an open sandbox can reach beyond every other sandbox, without policy and limits.
 const NOT_BLOCKED: [&str; 4] = [
-    "network: it is open, and no policy, list or bound holds",
-    "network: this machine, the local network and metadata services may be reached",
-    "network: every protocol and port may be used, DNS and UDP too",
-    "network: what it listens on beyond its loopback may be reached from this machine",
+    "network: it is open; no policy, allowlist or limit applies",
+    "network: it can reach this machine, the local network and metadata services",
+    "network: it can use every protocol and port, including DNS and UDP",
+    "network: this machine can reach the ports that it listens on outside of its loopback",
 ];
 
 /// A sandbox at one moment.
 #[derive(Debug, Clone)]
 pub struct SandboxView {
-    /// What it is made from and what is being done with it.
+    /// Its spec and its stage.
     pub record: SandboxRecord,
     /// Tag of its image.
     pub image: String,
-    /// Its hardening, as of when its container was last started or found.
+    /// Its hardening, as of when its container was last started or inspected.
     pub posture: Option<Posture>,
-    /// What this host cannot hold it to.
+    /// Limits and protections that this host cannot enforce for it.
     pub unenforced: Vec<String>,
-    /// Milliseconds since the Unix epoch when it is parked or deleted if nobody uses it until then.
+    /// When it is parked or deleted unless it is used before, in milliseconds since the Unix epoch.
     pub expires_at_ms: Option<i64>,
-    /// Commands under way, as far as this daemon was told of them.
+    /// Number of running commands that this daemon knows.
     pub running_commands: u32,
-    /// What it takes now, if that was asked for and it runs.
+    /// What it uses now, if that was requested and it runs.
     pub usage: Option<SandboxUsage>,
 }
 
-/// What a sandbox takes.
+/// Resources that a sandbox uses.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxUsage {
-    /// By its container.
+    /// Of its container.
     pub container: Usage,
-    /// By its workspace, where that is a file system of its own.
+    /// Of its workspace. `None` if the workspace has no disk of its own.
     pub disk_bytes: Option<u64>,
 }
 
 /// Which sandboxes to list.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Only that of this session.
+    /// Only the sandbox of this session.
     pub session_key: Option<SessionKey>,
-    /// Only those for which this holds.
+    /// Only sandboxes in one of these stages.
     pub stages: Option<Vec<Stage>>,
-    /// Those after this one.
+    /// Only sandboxes whose id is greater than this one.
     pub after: Option<SandboxId>,
-    /// At most so many.
+    /// Maximum number of sandboxes.
     pub limit: usize,
 }
 
 impl Lifecycle {
-    /// The sandboxes of a selection in order of their ids, and whether there are more.
+    /// Returns the selected sandboxes in order of their ids, and whether there are more.
     pub fn list(&self, selection: &Selection) -> Result<(Vec<SandboxView>, bool), Error> {
         self.prepared()?;
         let after = |sandbox: &Arc<Sandbox>| selection.after.as_ref().is_none_or(|id| sandbox.id() > id);
         let mut found = self.registry.all().into_iter().filter(after).filter(|sandbox| {
-            sandbox.look(|facts| {
+            sandbox.with_facts(|facts| {
                 let record = &facts.record;
                 selection.session_key.as_ref().is_none_or(|key| *key == record.spec.session_key)
                     && selection.stages.as_ref().is_none_or(|stages| stages.contains(&record.stage))
@@ -79,7 +79,7 @@ impl Lifecycle {
         Ok((page, found.next().is_some()))
     }
 
-    /// A sandbox with what it takes now. Neither wakes it nor counts as use.
+    /// Returns a sandbox with the resources that it uses now. Does not wake it and does not count as use.
     pub async fn get(&self, id: &SandboxId) -> Result<SandboxView, Error> {
         let sandbox = self.find(id)?;
         let agent = match sandbox.order.try_shared().as_deref() {
@@ -92,10 +92,10 @@ impl Lifecycle {
         let Some(agent) = agent else {
             return Ok(self.view(&sandbox, None));
         };
-        // What cannot be told now is not told; the rest of the answer is as good without.
+        // If the engine or the agent does not answer in time, the view lacks only the usage.
         let container = async { timeout(limits::USAGE, self.engine.usage(id)).await.ok()?.ok()? };
-        let (container, info) = tokio::join!(container, info_of(&agent));
-        let own_disk = sandbox.look(|facts| facts.record.disk.is_some());
+        let (container, info) = tokio::join!(container, agent_info(&agent));
+        let own_disk = sandbox.with_facts(|facts| facts.record.disk.is_some());
         let disk_bytes = info.as_ref().map(|info| info.disk_used_bytes).filter(|_| own_disk);
         let usage = container.map(|container| SandboxUsage { container, disk_bytes });
         let mut view = self.view(&sandbox, usage);
@@ -106,7 +106,7 @@ impl Lifecycle {
     }
 
     fn view(&self, sandbox: &Sandbox, usage: Option<SandboxUsage>) -> SandboxView {
-        let posture = sandbox.look(|facts| facts.posture.clone());
+        let posture = sandbox.with_facts(|facts| facts.posture.clone());
         let record = sandbox.record();
         SandboxView {
             image: record.spec.image.clone().unwrap_or_else(|| self.setup.image.clone()),
@@ -137,14 +137,14 @@ impl Lifecycle {
         }
     }
 
-    /// What a sandbox is promised and this host does not hold it to.
+    /// What the spec promises and this host does not enforce.
     fn unenforced(&self, record: &SandboxRecord, posture: Option<&Posture>) -> Vec<String> {
         let mut unenforced: Vec<String> = self.weaknesses.get().cloned().unwrap_or_default();
         if record.disk.is_none() {
             unenforced.push(self.storage.no_quota_reason());
         }
         if record.disk.is_some() && self.storage.is_space_short() {
-            unenforced.push("disk space: the engine's disk is nearly full, so writes are refused".into());
+            unenforced.push("disk space: the engine's disk is nearly full, so writes are rejected".into());
         }
         let Some(posture) = posture else { return unenforced };
         let limits = [
@@ -153,7 +153,8 @@ impl Lifecycle {
             ("no swap", posture.swap_bytes == Some(0)),
             ("cpu limit", posture.nano_cpus.is_some()),
         ];
-        unenforced.extend(limits.into_iter().filter(|(_, held)| !held).map(|(name, _)| name.to_owned()));
+        unenforced
+            .extend(limits.into_iter().filter(|(_, enforced)| !enforced).map(|(name, _)| name.to_owned()));
         if posture.network != NO_NETWORK {
             unenforced.extend(NOT_BLOCKED.map(str::to_owned));
         }
@@ -165,8 +166,9 @@ impl Lifecycle {
     }
 }
 
-/// What an agent tells of its sandbox. One that has not dialled yet, or again, is not waited for.
-pub(super) async fn info_of(agent: &AgentHandle) -> Option<AgentInfo> {
+/// Asks an agent about its sandbox. Returns `None` at once if the agent is not connected, and after [`limits::USAGE`]
+/// if it does not answer.
+pub(super) async fn agent_info(agent: &AgentHandle) -> Option<AgentInfo> {
     let agent = Some(agent).filter(|agent| agent.is_connected())?;
     timeout(limits::USAGE, agent.info()).await.ok()?.ok()
 }

@@ -1,4 +1,6 @@
-//! Waking a parked sandbox, and what becomes of one whose files are missing.
+//! Waking a parked sandbox, and sandboxes that are lost because their files are missing.
+//!
+//! A lost sandbox keeps its row. Its files may return, for example when the engine's disk is mounted again.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,18 +18,18 @@ use crate::model::{Stage, limits};
 use crate::seam;
 
 impl Lifecycle {
-    /// Makes sure that a sandbox has a container whose agent answers. True where it had to be brought back.
+    /// Ensures that a sandbox has a container whose agent answers. Returns whether it was woken for that.
     pub(super) async fn wake(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
         let ready = match &*sandbox.order.shared().await {
             State::Running(Running { agent, .. }) => agent.is_connected(),
             State::Parked | State::Lost => false,
-            State::Creating | State::Failed(_) | State::Stuck | State::Deleted => true,
+            State::Creating | State::Failed(_) | State::Deleting | State::Deleted => true,
         };
         if ready {
             return Ok(false);
         }
-        // Somebody else asks the engine for it already, which does not answer.
-        if !sandbox.look(|facts| facts.restored) {
+        // A background task asks the engine for it already, and the engine does not answer.
+        if !sandbox.with_facts(|facts| facts.restored) {
             return Err(Error::NotRestored);
         }
         let (lifecycle, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
@@ -37,55 +39,56 @@ impl Lifecycle {
     async fn wake_now(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
         let mut state = sandbox.order.exclusive().await;
         if let State::Running(Running { agent, .. }) = &*state {
-            if agent.is_connected() || self.comes_back(sandbox, agent).await? {
+            if agent.is_connected() || self.await_reconnect(sandbox, agent).await? {
                 return Ok(false);
             }
             self.ownership.verify().await?;
-            self.park_held(sandbox, &mut state).await?;
+            self.park_locked(sandbox, &mut state).await?;
         }
         if matches!(&*state, State::Lost) {
             self.ownership.ensure_owned().await?;
             if !self.has_workspace(sandbox).await? {
                 return Err(Error::Lost);
             }
-            self.find_held(sandbox, &mut state).await;
+            self.mark_found(sandbox, &mut state).await;
         }
         match &*state {
-            State::Parked => self.wake_held(sandbox, &mut state).await.map(|()| true),
+            State::Parked => self.wake_locked(sandbox, &mut state).await.map(|()| true),
             _ => Ok(false),
         }
     }
 
-    /// Whether the agent of a container that runs is only away for a moment.
-    async fn comes_back(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
+    /// Waits for the agent of a running container to connect again. Returns false if the container has ended, and an
+    /// error after [`limits::AGENT_ABSENCE`].
+    async fn await_reconnect(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
         let began = Instant::now();
         while began.elapsed() < limits::AGENT_ABSENCE {
-            // Again and again: the engine hears later than the connection that a container has ended.
+            // Repeatedly, because the engine notices the end of a container later than the connection does.
             match self.engine.status(sandbox.id()).await? {
-                // It is there and does not answer. That may pass, so nothing is thrown away. Somebody else may
-                // have started it again, and then its first process is another one.
+                // It runs and does not answer. That may be temporary, so the container is kept. It may have been
+                // restarted from outside; then its first process is another one.
                 status @ Status::Running { .. } if !agent.is_over() => {
                     sandbox.peer.send_replace(self.peer_of(status));
                     if agent.connected(limits::RECHECK).await.is_ok() {
                         return Ok(true);
                     }
                 }
-                Status::Paused { .. } if !agent.is_over() => self.let_go_on(sandbox).await?,
+                Status::Paused { .. } if !agent.is_over() => self.unpause(sandbox).await?,
                 _ => return Ok(false),
             }
         }
         Err(agent::Error::Away { waited: began.elapsed() }.into())
     }
 
-    async fn wake_held(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {
+    async fn wake_locked(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {
         let prepared = self.prepared()?.clone();
         self.ownership.ensure_owned().await?;
-        self.allows_network(&sandbox.labels().spec.network)?;
+        self.check_network(&sandbox.labels().spec.network)?;
         if !self.has_workspace(sandbox).await? {
-            self.lose_held(sandbox, state).await?;
+            self.mark_lost(sandbox, state).await?;
             return Err(Error::Lost);
         }
-        let permit = self.run_permit().await?;
+        let permit = self.acquire_run_permit().await?;
         self.store.set_stage(sandbox.id(), Stage::Waking).await?;
         sandbox.update(|record| {
             record.stage = Stage::Waking;
@@ -103,21 +106,22 @@ impl Lifecycle {
                 *state = State::Running(Running { agent, permit: Some(permit), egress });
                 self.save(sandbox).await;
                 seam::at("wake.outcome");
-                info!(sandbox = %sandbox.id(), "woke a sandbox");
+                info!(sandbox = %sandbox.id(), "sandbox woken");
                 Ok(())
             }
             Err(error) => {
                 sandbox.update(|record| record.stage = Stage::Parked);
                 self.save(sandbox).await;
-                self.leave_bridge(sandbox).await;
+                self.release_bridge(sandbox).await;
                 Err(error)
             }
         }
     }
 
-    /// Notes that the workspace of a sandbox that the caller holds is missing. Its row stays, and nothing is removed.
-    pub(super) async fn lose_held(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
-        // Another engine has no workspace of ours.
+    /// Records that the workspace of a sandbox is missing. Its row stays, and nothing is removed. The caller holds the
+    /// lock.
+    pub(super) async fn mark_lost(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        // On another engine, every workspace is missing.
         self.ownership.verify().await?;
         sandbox.update(|record| {
             record.stage = Stage::Lost;
@@ -125,17 +129,17 @@ impl Lifecycle {
         });
         *state = State::Lost;
         self.save(sandbox).await;
-        self.repaired(Repair::Workspace);
+        self.count_repair(Repair::Workspace);
         warn!(
             sandbox = %sandbox.id(),
             session = %sandbox.labels().spec.session_key,
-            "the files of a sandbox are missing on the engine; it is lost until they are back or it is deleted"
+            "sandbox lost: its files are missing on the engine; it stays lost until they are back or it is deleted"
         );
         Ok(())
     }
 
-    /// Takes back a lost sandbox whose workspace is there again.
-    pub(super) async fn find_held(&self, sandbox: &Sandbox, state: &mut State) {
+    /// Marks a lost sandbox as parked, because its workspace exists again. The caller holds the lock.
+    pub(super) async fn mark_found(&self, sandbox: &Sandbox, state: &mut State) {
         let age = self.age.now_ms();
         sandbox.update(|record| {
             record.stage = Stage::Parked;
@@ -143,6 +147,6 @@ impl Lifecycle {
         });
         *state = State::Parked;
         self.save(sandbox).await;
-        info!(sandbox = %sandbox.id(), "the files of a lost sandbox are back; it is parked");
+        info!(sandbox = %sandbox.id(), "lost sandbox parked: its files are back");
     }
 }

@@ -122,7 +122,7 @@ impl Previews {
     pub async fn use_preview(self: &Arc<Self>, link: &Link) -> Result<PreviewUse, Error> {
         let record = link.record();
         self.offers(&record.sandbox, record.port)?;
-        let (sandbox, _, mark) = self.lifecycle.in_use(&record.sandbox).await?.let_go();
+        let (sandbox, _, mark) = self.lifecycle.in_use(&record.sandbox).await?.unlock();
         Ok(PreviewUse { mark, activity: Arc::clone(sandbox.activity()) })
     }
 

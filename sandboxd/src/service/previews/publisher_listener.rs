@@ -78,7 +78,7 @@ impl Previews {
     ) -> Result<(), Error> {
         self.offers(id, *port)?;
         // It is in use for as long as the connection is open, because nothing else tells whether somebody is there.
-        let (_, _, _mark) = self.lifecycle.in_use(id).await?.let_go();
+        let (_, _, _mark) = self.lifecycle.in_use(id).await?.unlock();
         let mut tunnel = self.connect_port(id, *port).await?;
         if let Err(error) = copy_bidirectional(&mut visitor, &mut tunnel).await {
             debug!(sandbox = %id, port, %error, "a connection to a published port broke");

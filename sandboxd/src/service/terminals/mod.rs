@@ -41,7 +41,7 @@ impl Terminals {
             Err(error) if error.is_broken() => in_use.agent().open_terminal(&spec).await,
             other => other,
         };
-        in_use.unless_refused(opened)
+        in_use.count_if_accepted(opened)
     }
 
     /// The terminals of a sandbox, the newest first, without their screens.
@@ -67,14 +67,14 @@ impl Terminals {
     /// Types into a terminal. Never tried twice: nobody wants to have typed something twice.
     pub async fn type_into(&self, id: &SandboxId, terminal: &TerminalId, data: Bytes) -> Result<(), Error> {
         // A delete must not wait for a program that does not read.
-        let (_, agent, _mark) = self.lifecycle.in_use(id).await?.let_go();
+        let (_, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         Ok(agent.type_into(terminal, data).await?)
     }
 
     /// Ends a terminal with everything that was started from it, and forgets it. As for a command, the engine
     /// ends what the agent cannot.
     pub async fn close(&self, id: &SandboxId, terminal: &TerminalId) -> Result<(), Error> {
-        let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.let_go();
+        let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         let restarts = sandbox.ledger().restarts();
         match agent.close_terminal(terminal).await {
             Err(agent::Error::Deadline { after }) => {

@@ -39,7 +39,7 @@ impl TerminalView {
         events: TerminalEvents,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        let (sandbox, agent, mark) = in_use.let_go();
+        let (sandbox, agent, mark) = in_use.unlock();
         Self {
             lifecycle: Arc::clone(lifecycle),
             sandbox,
