@@ -19,7 +19,7 @@ use super::openapi::answers::*;
 use super::params::{self, Path};
 use crate::model::command::signal_name;
 use crate::model::{CommandSpec, FieldError, Limits, Refusal, Tail, limits};
-use crate::service::{self, Ran, RanToEnd};
+use crate::service::{self, CommandOutput, CommandResult};
 
 /// Run commands one after another.
 ///
@@ -35,8 +35,8 @@ pub(super) async fn run(
 ) -> Result<Json<BatchRan>> {
     let id = params::sandbox(&id)?;
     let specs = specs_of(wish.commands, state.service.limits())?;
-    let go_on = wish.continue_on_error.unwrap_or(false);
-    let results = state.service.commands().run_batch(&id, specs, go_on).await?;
+    let continue_on_error = wish.continue_on_error.unwrap_or(false);
+    let results = state.service.commands().run_batch(&id, specs, continue_on_error).await?;
     Ok(Json(BatchRan { results: results.into_iter().map(to_wire).collect() }))
 }
 
@@ -77,7 +77,7 @@ fn in_command(at: usize, error: ApiError) -> ApiError {
     }
 }
 
-fn to_wire(Ran { command, outcome }: Ran) -> BatchResult {
+fn to_wire(CommandResult { command, outcome }: CommandResult) -> BatchResult {
     let outcome = match outcome {
         Ok(ran) => BatchOutcome::Ended(ended(&ran)),
         Err(error) => {
@@ -95,7 +95,7 @@ fn to_wire(Ran { command, outcome }: Ran) -> BatchResult {
     BatchResult { command_id: command, outcome }
 }
 
-fn ended(RanToEnd { ended, stdout, stderr }: &RanToEnd) -> BatchEnded {
+fn ended(CommandOutput { ended, stdout, stderr }: &CommandOutput) -> BatchEnded {
     let (stdout_text, stdout_base64) = text_of(stdout);
     let (stderr_text, stderr_base64) = text_of(stderr);
     BatchEnded {

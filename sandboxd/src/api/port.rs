@@ -69,7 +69,7 @@ pub(super) async fn find(
         let url = host_port.map(|port| published_url(&state.service, port, host_of(&headers)));
         return Ok(Json(PortFound { found: host_port.is_some(), host_port, url }));
     }
-    let Some(link) = state.service.previews().standing_link(&id, port).await? else {
+    let Some(link) = state.service.previews().default_link(&id, port).await? else {
         return Ok(Json(PortFound { found: false, host_port: None, url: None }));
     };
     let host_port = link.record().door.unwrap_or(state.service.previews().settings().bind.port());
@@ -92,7 +92,7 @@ pub(super) async fn create_link(
 ) -> Result<Json<wire::Link>> {
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
     let wish = LinkRequest { ttl: wish.ttl_ms.map(ttl).transpose()?, style: wish.style };
-    let link = state.service.previews().make_link(&id, port, wish).await?;
+    let link = state.service.previews().create_link(&id, port, wish).await?;
     Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
 }
 

@@ -19,7 +19,7 @@ use super::server::Held;
 use crate::model::command::signal_name;
 use crate::model::terminal::TerminalEnded;
 use crate::model::{FieldError, TerminalEvent, TerminalSize, limits};
-use crate::service::{TerminalHand, TerminalView};
+use crate::service::{TerminalHandle, TerminalView};
 
 type Sender = SplitSink<WebSocket, Message>;
 type Receiver = SplitStream<WebSocket>;
@@ -52,10 +52,10 @@ async fn serve(socket: WebSocket, view: TerminalView, held: Held) {
     let (mut sender, mut receiver) = socket.split();
     let (answers, to_be_sent) = mpsc::channel(limits::MAX_VIEWER_ANSWERS);
     let (pings, to_be_answered) = mpsc::channel(limits::MAX_VIEWER_PINGS);
-    let hand = view.hand();
+    let handle = view.handle();
     let farewell = tokio::select! {
         () = held.stopping.cancelled() => Farewell::Stopping,
-        farewell = hear(&mut receiver, &hand, &answers, &pings) => farewell,
+        farewell = hear(&mut receiver, &handle, &answers, &pings) => farewell,
         farewell = tell(&mut sender, view, to_be_sent, to_be_answered) => farewell,
     };
     // Delivery of the close frame is best effort.
@@ -65,7 +65,7 @@ async fn serve(socket: WebSocket, view: TerminalView, held: Held) {
 /// Handles messages from the viewer.
 async fn hear(
     receiver: &mut Receiver,
-    hand: &TerminalHand,
+    handle: &TerminalHandle,
     answers: &mpsc::Sender<String>,
     pings: &mpsc::Sender<()>,
 ) -> Farewell {
@@ -76,8 +76,8 @@ async fn hear(
             Ok(Some(Err(_)) | None) | Err(_) => return Farewell::Left,
         };
         let done = match message {
-            Message::Binary(data) => hand.type_in(data).await.map_err(|error| error.to_string()),
-            Message::Text(text) => control(hand, text.as_str()).await,
+            Message::Binary(data) => handle.type_in(data).await.map_err(|error| error.to_string()),
+            Message::Text(text) => control(handle, text.as_str()).await,
             // The library has queued the pong. `tell` sends it.
             Message::Ping(_) => match timeout(limits::UNREAD_PONGS, pings.send(())).await {
                 Ok(_) => Ok(()),
@@ -94,11 +94,11 @@ async fn hear(
     }
 }
 
-async fn control(hand: &TerminalHand, text: &str) -> Result<(), String> {
+async fn control(handle: &TerminalHandle, text: &str) -> Result<(), String> {
     let ToTerminal::Resize { cols, rows } = serde_json::from_str(text)
         .map_err(|_| "a text message must be `resize` as JSON, with `cols` and `rows`")?;
     let size = TerminalSize::new(cols, rows).map_err(|fault: FieldError| fault.to_string())?;
-    hand.resize(size).await.map_err(|error| error.to_string())
+    handle.resize(size).await.map_err(|error| error.to_string())
 }
 
 /// Sends messages to the viewer, and regular pings that detect a lost connection.

@@ -109,7 +109,7 @@ impl Body for Upload {
 
 /// What a server answers. The sandbox is in use until its end.
 pub(super) fn answer(body: Incoming, link: &Link, used: PreviewUse) -> PreviewBody {
-    Watched { body, over: Box::pin(link.over()), _used: used }.boxed_unsync()
+    Watched { body, over: Box::pin(link.ended()), _used: used }.boxed_unsync()
 }
 
 /// A server's answer on its way, for as long as the link holds. The sandbox is in use until its end.

@@ -48,7 +48,7 @@ pub(super) async fn serve(
     }
     drop(listener);
     if let Entrance::Own(link) = &entrance {
-        link.port_is_free();
+        link.mark_port_closed();
     }
     visitors.close();
     // Those that stay are cut off with their link or with the daemon.

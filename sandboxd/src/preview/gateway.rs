@@ -131,7 +131,7 @@ impl Gateway {
         let mut response = tokio::select! {
             answered = answered => answered.map_err(|error| refused(&error, seen.port))?,
             () = sent.silent_for(self.service.limits().preview_answer) => return Err(Trouble::NoAnswer),
-            () = link.over() => return Err(link.end().map_or(Trouble::BrokeOff, Trouble::Ended)),
+            () = link.ended() => return Err(link.end().map_or(Trouble::BrokeOff, Trouble::Ended)),
         };
         cookies::untie(response.headers_mut());
         if let Some(jar) = &jar {
@@ -141,7 +141,7 @@ impl Gateway {
         match visitor {
             Some(visitor) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 let server = hyper::upgrade::on(&mut response);
-                tokio::spawn(upgrade::carry(visitor, server, Arc::clone(&link), used.into_trace(), held));
+                tokio::spawn(upgrade::carry(visitor, server, Arc::clone(&link), used.into_activity(), held));
                 Ok(response.map(|_| body::empty()))
             }
             // Nobody asked for it.

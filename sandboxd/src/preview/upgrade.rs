@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 use tracing::debug;
 
 use super::gateway::Held;
-use crate::service::{Link, PreviewTrace};
+use crate::service::{Link, PreviewActivity};
 
 /// Bytes in each direction between a read and a write.
 const COPY_BYTES: usize = 64 * 1024;
@@ -21,7 +21,7 @@ pub(super) async fn carry(
     visitor: OnUpgrade,
     server: OnUpgrade,
     link: Arc<Link>,
-    trace: PreviewTrace,
+    trace: PreviewActivity,
     held: Held,
 ) {
     let carried = async {
@@ -36,7 +36,7 @@ pub(super) async fn carry(
                 debug!(%error, "an upgraded connection broke");
             }
         }
-        () = link.over() => {}
+        () = link.ended() => {}
         () = held.stopping.cancelled() => {}
     }
 }
@@ -45,7 +45,7 @@ pub(super) async fn carry(
 /// open does not.
 struct Seen<S> {
     stream: S,
-    trace: PreviewTrace,
+    trace: PreviewActivity,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Seen<S> {

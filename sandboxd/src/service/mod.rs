@@ -36,15 +36,15 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-pub use self::commands::{CommandStream, Commands, Ran, RanToEnd};
+pub use self::commands::{CommandOutput, CommandResult, CommandStream, Commands};
 pub use self::egress::Denial;
 pub use self::error::Error;
 pub use self::files::{Files, UploadFailed};
 pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
 };
-pub use self::previews::{Link, LinkListener, LinkRequest, PreviewTrace, PreviewUse, Previews};
-pub use self::terminals::{TerminalHand, TerminalView, Terminals};
+pub use self::previews::{Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews};
+pub use self::terminals::{TerminalHandle, TerminalView, Terminals};
 
 use self::egress::Egress;
 use self::history::History;

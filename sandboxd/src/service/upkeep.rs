@@ -70,7 +70,7 @@ impl Service {
             }
             self.commands.record_dropped().await;
             self.lifecycle.flush().await;
-            self.previews.tidy_links().await;
+            self.previews.maintain_links().await;
             if trimmed.elapsed() >= limits::TRIM_EVERY {
                 trimmed = Instant::now();
                 if let Err(error) = self.context.store.trim().await {
@@ -88,7 +88,7 @@ impl Service {
     async fn reconcile(&self) -> Result<(), Error> {
         self.lifecycle.reconcile().await?;
         self.previews.sweep_publishers().await?;
-        self.previews.revive_publishers(None).await
+        self.previews.restart_publishers(None).await
     }
 
     /// Checks a sandbox when the engine reports a change of its container, and all sandboxes after the engine was away.
@@ -132,7 +132,7 @@ impl Service {
             if !change.of_publisher {
                 return service.lifecycle.check_sandbox(&sandbox).await;
             }
-            if let Err(error) = service.previews.revive_publishers(Some(sandbox.id())).await {
+            if let Err(error) = service.previews.restart_publishers(Some(sandbox.id())).await {
                 warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not publish a port again");
             }
         });

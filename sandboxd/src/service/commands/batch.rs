@@ -1,4 +1,7 @@
-//! Commands that run one after another for one caller.
+//! Batches: commands that run one after another for one caller.
+//!
+//! A batch lives in its request. If the caller disconnects, the running command ends, unless it is detached, and no other
+//! starts. Only the end of each command's output is kept, within one bound for the whole batch.
 
 use std::sync::Arc;
 
@@ -9,48 +12,49 @@ use super::{Commands, Error};
 use crate::model::command::Stream;
 use crate::model::{CommandSpec, Ended, Event, Tail, limits};
 
-/// What became of one command of a batch.
+/// Result of one command of a batch.
 #[derive(Debug)]
-pub struct Ran {
-    /// Its id.
+pub struct CommandResult {
+    /// Id of the command.
     pub command: CommandId,
     /// How it ended, or why it was not started.
-    pub outcome: Result<RanToEnd, Error>,
+    pub outcome: Result<CommandOutput, Error>,
 }
 
-/// The end of a command and the end of what it wrote.
+/// How a command ended, and the end of its output.
 #[derive(Debug)]
-pub struct RanToEnd {
+pub struct CommandOutput {
     /// How it ended.
     pub ended: Ended,
-    /// The last of what it wrote.
+    /// End of its standard output.
     pub stdout: Tail,
-    /// The last of what it wrote.
+    /// End of its standard error.
     pub stderr: Tail,
 }
 
-impl Ran {
+impl CommandResult {
     fn failed(&self) -> bool {
         !matches!(&self.outcome, Ok(ran) if ran.ended.exit_code == 0)
     }
 }
 
 impl Commands {
-    /// Runs commands in order and answers when the last one has ended; stops after the first that fails, unless
-    /// `go_on`. Dropping it ends the one that runs, unless that is detached, and starts no other.
+    /// Runs commands in order and returns when the last one has ended. Stops after the first failure, unless
+    /// `continue_on_error` is set. Dropping the future ends the running command, unless it is detached, and starts no
+    /// other.
     pub async fn run_batch(
         self: &Arc<Self>,
         id: &SandboxId,
         specs: Vec<CommandSpec>,
-        go_on: bool,
-    ) -> Result<Vec<Ran>, Error> {
-        // Held to the end, so that the sandbox is not parked between two of them.
+        continue_on_error: bool,
+    ) -> Result<Vec<CommandResult>, Error> {
+        // The mark is held to the end, so that the sandbox is not parked between two commands.
         let (_sandbox, _agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         let mut results = Vec::with_capacity(specs.len());
         for spec in specs {
             let command = spec.id.clone();
-            let ran = Ran { command, outcome: self.run_to_end(id, spec).await };
-            let stop = ran.failed() && !go_on;
+            let ran = CommandResult { command, outcome: self.run_to_end(id, spec).await };
+            let stop = ran.failed() && !continue_on_error;
             results.push(ran);
             keep_within(&mut results, limits::MAX_BATCH_BYTES);
             if stop {
@@ -60,7 +64,7 @@ impl Commands {
         Ok(results)
     }
 
-    async fn run_to_end(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<RanToEnd, Error> {
+    async fn run_to_end(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<CommandOutput, Error> {
         let mut events = std::pin::pin!(self.run(id, spec).await?.into_events());
         let mut stdout = Tail::new(limits::MAX_BATCH_OUTPUT_BYTES);
         let mut stderr = Tail::new(limits::MAX_BATCH_OUTPUT_BYTES);
@@ -76,16 +80,17 @@ impl Commands {
                     }
                 }
                 Event::Ended(end) => ended = end,
-                // What was missed is in the end's own count.
+                // The end has its own count of missed bytes.
                 Event::Started(_) | Event::Gap { .. } | Event::Heartbeat => {}
             }
         }
-        Ok(RanToEnd { ended, stdout, stderr })
+        Ok(CommandOutput { ended, stdout, stderr })
     }
 }
 
-/// Cuts what the earliest commands wrote until all of it is within `limit`: the last one is the one that failed.
-fn keep_within(results: &mut [Ran], limit: usize) {
+/// Truncates outputs to `limit` bytes in total, the earliest first. The last command is the one that may have failed, so
+/// its output matters most.
+fn keep_within(results: &mut [CommandResult], limit: usize) {
     let ended = results.iter_mut().filter_map(|ran| ran.outcome.as_mut().ok());
     let mut tails: Vec<&mut Tail> = ended.flat_map(|ran| [&mut ran.stdout, &mut ran.stderr]).collect();
     let kept: usize = tails.iter().map(|tail| tail.kept().len()).sum();
@@ -104,21 +109,21 @@ fn keep_within(results: &mut [Ran], limit: usize) {
 mod tests {
     use super::*;
 
-    fn ran(stdout: &str) -> Ran {
+    fn ran(stdout: &str) -> CommandResult {
         let mut tail = Tail::new(100);
         tail.push(stdout.as_bytes());
-        let outcome = Ok(RanToEnd { ended: Ended::LOST, stdout: tail, stderr: Tail::new(100) });
-        Ran { command: "cmd_0123456789abcdef".parse().unwrap(), outcome }
+        let outcome = Ok(CommandOutput { ended: Ended::LOST, stdout: tail, stderr: Tail::new(100) });
+        CommandResult { command: "cmd_0123456789abcdef".parse().unwrap(), outcome }
     }
 
     #[test]
-    fn the_earliest_give_way_to_the_last() {
+    fn the_earliest_outputs_are_truncated_first() {
         let mut results = [ran("first"), ran("second"), ran("third")];
         keep_within(&mut results, 9);
-        let told = results.map(|ran| {
+        let kept = results.map(|ran| {
             let stdout = ran.outcome.unwrap().stdout;
             (String::from_utf8(stdout.kept().to_vec()).unwrap(), stdout.cut_bytes())
         });
-        assert_eq!(told, [("".into(), 5), ("cond".into(), 2), ("third".into(), 0)]);
+        assert_eq!(kept, [("".into(), 5), ("cond".into(), 2), ("third".into(), 0)]);
     }
 }

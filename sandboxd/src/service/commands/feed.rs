@@ -1,9 +1,10 @@
-//! The events of a command that its stream has not passed on yet, given back while the client reads nothing.
+//! Buffered events of a command's stream, released while the client does not read.
 //!
-//! A connection to an agent takes a window of events for each stream before it makes the agent wait. A client that does
-//! not read would hold that for minutes, and many of them would take all memory. So a stream that is not asked for its
-//! next event drops what it has, and reads it from the agent's log again when it is asked. Nothing is lost by that: the
-//! log keeps what a reader with a place in it has not read, and any other reader hears of a gap.
+//! A connection to an agent buffers a window of events for each stream before it makes the agent wait. A client that does
+//! not read would hold that window for minutes, and many such clients would use all memory. Therefore a stream whose next
+//! event is not requested for a while drops its events. When the client reads again, they are read again from the
+//! agent's log. Nothing is lost: the log keeps unread output for a reader with a position in it, and any other reader
+//! gets a gap record.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,19 +20,19 @@ use crate::agent::{AgentHandle, Error, EventStream, ReaderId};
 use crate::model::command::Record;
 use crate::model::{Event, limits};
 
-/// What there is to pass on.
+/// Result of asking a feed for its next event.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Output comes in pieces of about [`limits::PIECE_BYTES`].
+    /// An event. Output comes in pieces of about [`limits::PIECE_BYTES`].
     Event(Event),
     /// The connection failed.
     Broken(Error),
     /// The connection has ended.
     Ended,
-    /// There is none: it broke, or there never was one.
+    /// There is no connection: it broke, or was never opened.
     Absent,
-    /// There is none: it was given up because nobody read.
-    GivenUp,
+    /// There is no connection: it was released because the client did not read.
+    Released,
 }
 
 /// The events of one stream.
@@ -46,20 +47,20 @@ pub(super) struct Feed {
 #[derive(Debug)]
 struct State {
     source: Source,
-    /// What is left of the last output.
+    /// Rest of the last output.
     rest: std::vec::IntoIter<Record>,
-    /// Whether the agent's log has the events too.
+    /// Whether the events can be read again from the agent's log.
     is_repeatable: bool,
-    /// Since when nobody asks for the next event; `None` while somebody does.
+    /// Since when the next event is not requested. `None` while it is.
     idle_since: Option<Instant>,
-    /// When the agent last heard that the reader comes back.
-    told_at: Instant,
+    /// When the agent was last notified that the reader will return.
+    reported_at: Instant,
 }
 
 enum Source {
     Open(EventStream),
     Absent,
-    GivenUp,
+    Released,
 }
 
 impl fmt::Debug for Source {
@@ -67,15 +68,15 @@ impl fmt::Debug for Source {
         f.write_str(match self {
             Self::Open(_) => "Open",
             Self::Absent => "Absent",
-            Self::GivenUp => "GivenUp",
+            Self::Released => "Released",
         })
     }
 }
 
-/// While it lives, somebody waits for the next event.
-struct Asking<'f>(&'f Feed);
+/// Marks the feed as not idle while a reader waits for the next event.
+struct Waiting<'f>(&'f Feed);
 
-impl Drop for Asking<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.lock().idle_since = Some(Instant::now());
     }
@@ -88,29 +89,29 @@ impl Feed {
             rest: Vec::new().into_iter(),
             is_repeatable: false,
             idle_since: Some(Instant::now()),
-            told_at: Instant::now(),
+            reported_at: Instant::now(),
         };
         Arc::new(Self { agent, command, reader, state: Mutex::new(state) })
     }
 
-    /// Passes on the events of a connection.
+    /// Reads events from a connection from now on.
     pub(super) fn open(&self, events: EventStream) {
         self.lock().source = Source::Open(events);
     }
 
-    /// Gives up a connection that broke.
+    /// Drops a connection that broke.
     pub(super) fn close(&self) {
         self.lock().source = Source::Absent;
     }
 
-    /// From now on the events can be read from the agent's log.
+    /// Allows releasing events from now on, because the agent's log has them too.
     pub(super) fn set_repeatable(&self) {
         self.lock().is_repeatable = true;
     }
 
-    /// The next event. Safe to cancel.
+    /// Returns the next event. Safe to cancel.
     pub(super) async fn next(&self) -> Next {
-        let _asking = Asking(self);
+        let _waiting = Waiting(self);
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
@@ -123,7 +124,7 @@ impl Feed {
         let events = match &mut state.source {
             Source::Open(events) => events,
             Source::Absent => return Poll::Ready(Next::Absent),
-            Source::GivenUp => return Poll::Ready(Next::GivenUp),
+            Source::Released => return Poll::Ready(Next::Released),
         };
         let next = match std::task::ready!(events.poll_next_unpin(context)) {
             Some(Ok(Event::Output(records))) => {
@@ -137,31 +138,32 @@ impl Feed {
         Poll::Ready(next)
     }
 
-    /// Since when it holds events that nobody asks for.
+    /// Since when the feed is idle, if its events can be released.
     fn idle_since(&self) -> Option<Instant> {
         let state = self.lock();
         state.idle_since.filter(|_| state.is_repeatable && matches!(state.source, Source::Open(_)))
     }
 
-    /// Drops what it holds, if still nobody asks for it.
-    fn give_up(&self) {
+    /// Drops the connection and its events, if the feed is still idle.
+    fn release(&self) {
         let mut state = self.lock();
         if state.idle_since.is_none() || !matches!(state.source, Source::Open(_)) {
             return;
         }
-        let source = std::mem::replace(&mut state.source, Source::GivenUp);
+        let source = std::mem::replace(&mut state.source, Source::Released);
         let rest = std::mem::take(&mut state.rest);
-        state.told_at = Instant::now();
+        state.reported_at = Instant::now();
         drop(state);
         drop((source, rest));
     }
 
-    /// Whether the agent must hear again that this reader comes back.
-    fn must_tell(&self) -> bool {
+    /// Whether the agent must be notified again that this reader will return.
+    fn must_report(&self) -> bool {
         let mut state = self.lock();
-        let must = matches!(state.source, Source::GivenUp) && state.told_at.elapsed() >= limits::SLOW_READER;
+        let must =
+            matches!(state.source, Source::Released) && state.reported_at.elapsed() >= limits::SLOW_READER;
         if must {
-            state.told_at = Instant::now();
+            state.reported_at = Instant::now();
         }
         must
     }
@@ -172,7 +174,7 @@ impl Feed {
 }
 
 impl State {
-    /// Records up to the length of a piece, at least one where there is one.
+    /// Takes records up to the length of a piece, and at least one. `None` if no record is left.
     fn next_piece(&mut self) -> Option<Vec<Record>> {
         let mut bytes = 0;
         let fitting = self.rest.as_slice().iter().take_while(|record| {
@@ -185,7 +187,7 @@ impl State {
     }
 }
 
-/// The feeds of all streams.
+/// Feeds of all streams.
 #[derive(Debug, Default)]
 pub(super) struct Feeds(Mutex<Vec<Weak<Feed>>>);
 
@@ -200,8 +202,8 @@ impl Feeds {
         feeds.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Gives up those that nobody has asked for a while, and of the others as many as it takes to stay within
-    /// [`limits::MAX_UNREAD_BYTES`]. Those whose readers the agent must hear of.
+    /// Releases feeds that have been idle too long, and the longest idle of the others until all stay within
+    /// [`limits::MAX_UNREAD_BYTES`]. Returns the feeds about whose readers the agent must be notified.
     fn sweep(&self) -> Vec<Arc<Feed>> {
         let all = self.all();
         let mut idle: Vec<_> = all.iter().filter_map(|feed| Some((feed.idle_since()?, feed))).collect();
@@ -209,22 +211,22 @@ impl Feeds {
         let excess = idle.len().saturating_sub(limits::MAX_UNREAD_BYTES / limits::UNREAD_STREAM_BYTES);
         for (at, (since, feed)) in idle.into_iter().enumerate() {
             if at < excess || since.elapsed() >= limits::UNREAD_EVENTS {
-                feed.give_up();
+                feed.release();
             }
         }
-        all.into_iter().filter(|feed| feed.must_tell()).collect()
+        all.into_iter().filter(|feed| feed.must_report()).collect()
     }
 }
 
 impl Commands {
-    /// Gives back what streams hold that nobody reads.
+    /// Releases events of streams that are not read, in regular intervals.
     pub(in crate::service) async fn sweep_feeds(&self) {
         let mut ticks = interval(limits::FEED_SWEEP);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             for feed in self.feeds.sweep() {
-                // One that does not hear it keeps the place for as long as for a connection that broke.
+                // An agent that misses this keeps the reader's log position only as long as for a broken connection.
                 self.tasks.spawn(async move { feed.agent.reader_is_slow(&feed.command, feed.reader).await });
             }
         }
@@ -265,29 +267,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_asks_for_is_given_up_if_it_can_be_read_again() {
+    async fn idle_events_are_released_if_they_can_be_read_again() {
         let feed = feed(vec![record(1, limits::PIECE_BYTES), record(2, limits::PIECE_BYTES)]);
         assert_eq!(next_seqs(&feed).await, [1]);
-        assert!(feed.idle_since().is_none(), "only this connection has it");
+        assert!(feed.idle_since().is_none(), "only this connection has the events");
         feed.set_repeatable();
         assert!(feed.idle_since().is_some());
-        feed.give_up();
-        assert!(matches!(feed.next().await, Next::GivenUp));
+        feed.release();
+        assert!(matches!(feed.next().await, Next::Released));
     }
 
     #[tokio::test]
-    async fn what_somebody_waits_for_is_kept() {
+    async fn a_feed_with_a_waiting_reader_is_kept() {
         let feed = feed(vec![record(1, 10)]);
         feed.set_repeatable();
         assert_eq!(next_seqs(&feed).await, [1]);
         let mut next = Box::pin(feed.next());
         assert!(futures::poll!(next.as_mut()).is_pending());
-        feed.give_up();
-        assert!(futures::poll!(next.as_mut()).is_pending(), "its silence is the command's");
+        feed.release();
+        assert!(futures::poll!(next.as_mut()).is_pending(), "the command itself is silent");
     }
 
     #[tokio::test]
-    async fn many_that_are_not_read_stay_within_the_bound_at_once() {
+    async fn idle_feeds_stay_within_the_total_bound() {
         let most = limits::MAX_UNREAD_BYTES / limits::UNREAD_STREAM_BYTES;
         let (feeds, mut kept) = (Feeds::default(), Vec::new());
         for _ in 0..most + 5 {
@@ -299,6 +301,9 @@ mod tests {
         feeds.sweep();
         let open = kept.iter().filter(|feed| feed.idle_since().is_some()).count();
         assert_eq!(open, most);
-        assert!(kept[..5].iter().all(|feed| feed.idle_since().is_none()), "the oldest go first");
+        assert!(
+            kept[..5].iter().all(|feed| feed.idle_since().is_none()),
+            "the longest idle are released first"
+        );
     }
 }

@@ -1,4 +1,7 @@
-//! Commands in a sandbox.
+//! Commands in a sandbox: starting, streaming, waiting for and ending them.
+//!
+//! A command id that the caller chose makes a start idempotent: the same id with the same request is the same command, even
+//! after its container is gone. If an agent does not end a command in time, the container is restarted.
 
 mod batch;
 mod feed;
@@ -15,10 +18,10 @@ use sandbox_api::{CommandId, SandboxId};
 use tokio::time::timeout;
 use tracing::warn;
 
-pub use self::batch::{Ran, RanToEnd};
+pub use self::batch::{CommandOutput, CommandResult};
 use self::feed::Feeds;
 pub use self::stream::CommandStream;
-use self::stream::Duty;
+use self::stream::EndClaim;
 use super::history::{History, status_of};
 use super::lifecycle::{InUse, Lifecycle, Sandbox};
 use super::tasks::Tasks;
@@ -59,16 +62,16 @@ impl Commands {
         }
     }
 
-    /// Starts a command; the answer means that it runs, or that one with this id ran before.
+    /// Starts a command. Returns when it runs, or at once if a command with this id ran before.
     pub async fn start(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<Started, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
-        let known = self.known(&in_use, &spec).await?;
+        let known = self.find_known(&in_use, &spec).await?;
         if let Some(Known::Gone(status)) = known {
             return Ok(status.started);
         }
         let spec = with_env(spec, in_use.sandbox());
         let started = match in_use.agent().start(&spec).await {
-            // The id makes the second try safe: what was started is not started again.
+            // A retry is safe, because the agent starts no command with the same id twice.
             Err(error) if error.is_broken() => in_use.agent().start(&spec).await,
             other => other,
         };
@@ -80,35 +83,35 @@ impl Commands {
         Ok(started)
     }
 
-    /// Starts a command and streams it from its start to its end. Dropping the stream ends the command,
-    /// unless it is detached.
+    /// Starts a command and streams it from its start to its end. Dropping the stream ends the command, unless it is
+    /// detached.
     pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<CommandStream, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let (permit, reader) = (in_use.sandbox().reader()?, ReaderId::next());
-        let known = self.known(&in_use, &spec).await?;
+        let known = self.find_known(&in_use, &spec).await?;
         if let Some(Known::Gone(status)) = known {
             let stream = CommandStream::new(self, in_use, spec.id, reader, permit);
-            return Ok(stream.replaying(replay_from_history(&status)));
+            return Ok(stream.for_history(replay_from_history(&status)));
         }
         let spec = with_env(spec, in_use.sandbox());
         let events = match in_use.agent().run(&spec, reader).await {
             Err(error) if error.is_broken() => in_use.agent().run(&spec, reader).await,
             other => other,
         };
-        let events = in_use.count_if_accepted(events)?;
-        // While the sandbox is still held, or it could be parked between.
-        let duty = known.is_none().then(|| Duty::of(in_use.sandbox()));
+        let events = in_use.unless_refused(events)?;
+        // Created while the sandbox's order lock is held. Otherwise the sandbox could be parked in between.
+        let end_claim = known.is_none().then(|| EndClaim::new(in_use.sandbox()));
         let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, permit);
-        Ok(match duty {
-            Some(duty) => stream.of_own(events, spec, duty),
-            None => stream.again(events, &spec),
+        Ok(match end_claim {
+            Some(end_claim) => stream.for_started_command(events, spec, end_claim),
+            None => stream.for_repeated_request(events, &spec),
         })
     }
 
-    /// What became of an earlier command with the id that the caller chose; the same id is the same command,
-    /// and runs nothing. What was noted a moment ago and is not written yet the agent still knows: a sandbox's
-    /// history is written before its container goes.
-    async fn known(&self, in_use: &InUse, spec: &CommandSpec) -> Result<Option<Known>, Error> {
+    /// Finds an earlier command with the id that the caller chose. Such a command is not started again. A command that is
+    /// not written to the store yet is still known to the agent, because a sandbox's history is written before its
+    /// container is removed.
+    async fn find_known(&self, in_use: &InUse, spec: &CommandSpec) -> Result<Option<Known>, Error> {
         let Some(digest) = spec.digest else {
             return Ok(None);
         };
@@ -127,7 +130,7 @@ impl Commands {
         }
     }
 
-    /// Streams what is kept of a command after record `after`, and with `follow` what comes.
+    /// Streams the kept records of a command after record `after`, and with `follow` new ones.
     pub async fn logs(
         self: &Arc<Self>,
         id: &SandboxId,
@@ -142,10 +145,10 @@ impl Commands {
             other => other?,
         };
         let stream = CommandStream::new(self, in_use, command.clone(), reader, permit);
-        Ok(stream.reading(events, after, follow))
+        Ok(stream.for_log(events, after, follow))
     }
 
-    /// Waits for a command's end, for as long as `limit` says.
+    /// Waits for a command's end, at most for `limit`.
     pub async fn wait(
         self: &Arc<Self>,
         id: &SandboxId,
@@ -154,9 +157,9 @@ impl Commands {
     ) -> Result<Ended, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let _permit = in_use.sandbox().reader()?;
-        // A delete must not wait for those who wait.
+        // A delete must not wait for this caller.
         let (sandbox, agent, _mark) = in_use.unlock();
-        let wait = self.wait_or_recall(&sandbox, &agent, command);
+        let wait = self.wait_or_look_up(&sandbox, &agent, command);
         match limit {
             None => wait.await,
             Some(limit) => timeout(limit, wait)
@@ -165,8 +168,8 @@ impl Commands {
         }
     }
 
-    /// Waits for a command's end; one that the agent does not know any more has its end in the history.
-    async fn wait_or_recall(
+    /// Waits for a command's end. If the agent no longer knows the command, its end is in the history.
+    async fn wait_or_look_up(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         agent: &AgentHandle,
@@ -190,7 +193,9 @@ impl Commands {
         let mut waited_before = false;
         loop {
             match agent.wait(command).await {
-                Ok(ended) => return Ok(self.history.judge(sandbox.ledger(), agent, command, ended).await),
+                Ok(ended) => {
+                    return Ok(self.history.confirm_oom(sandbox.ledger(), agent, command, ended).await);
+                }
                 Err(error) if error.is_broken() => {
                     if self.lifecycle.is_gone(sandbox, agent).await {
                         return Ok(self.history.end_of_lost(sandbox.ledger(), command).await);
@@ -205,13 +210,13 @@ impl Commands {
         }
     }
 
-    /// The newest commands of a sandbox, whatever its state.
+    /// Returns the newest commands of a sandbox in any state.
     pub async fn list(&self, id: &SandboxId, limit: u32) -> Result<Vec<CommandRecord>, Error> {
         self.lifecycle.find(id)?;
         Ok(self.store.commands(id, limit).await?)
     }
 
-    /// What is known of a command.
+    /// Returns the state of a command.
     pub async fn inspect(
         self: &Arc<Self>,
         id: &SandboxId,
@@ -222,18 +227,18 @@ impl Commands {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) => {
                 self.history.recorded(id, command).await?.ok_or(Refusal::NotFound(Resource::Command).into())
             }
-            other => Ok(self.history.judge_status(sandbox.ledger(), other?).await),
+            other => Ok(self.history.confirm_oom_in_status(sandbox.ledger(), other?).await),
         }
     }
 
-    /// Ends a command and answers when nothing of it is left.
+    /// Ends a command and returns when none of its processes is left.
     pub async fn kill(self: &Arc<Self>, id: &SandboxId, command: &CommandId) -> Result<Killed, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let (sandbox, agent, _mark) = in_use.unlock();
         self.end_command(&sandbox, &agent, command).await
     }
 
-    /// Sends a command one signal. True where it had ended before.
+    /// Sends a command one signal. Returns true if it had already ended.
     pub async fn signal(
         self: &Arc<Self>,
         id: &SandboxId,
@@ -243,7 +248,7 @@ impl Commands {
         Ok(self.lifecycle.in_use(id).await?.agent().signal(command, signal).await?)
     }
 
-    /// Ends a command by the agent's ladder, and by a restart of the container if the agent does not report its end.
+    /// Ends a command with the agent's sequence of signals. If the agent does not report the end, restarts the container.
     pub(super) async fn end_command(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
@@ -253,7 +258,7 @@ impl Commands {
         self.end_within(sandbox, agent, command, limits::KILL, EndReason::Killed).await
     }
 
-    /// As [`Self::end_command`], with the time the agent has for it, and how the end is named after a restart.
+    /// Like [`Self::end_command`], with the time that the agent has for it, and the reason of the end after a restart.
     pub(super) async fn end_within(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
@@ -276,13 +281,13 @@ impl Commands {
 
 /// An earlier command.
 enum Known {
-    /// The agent has it.
+    /// The agent knows it, running or ended.
     StillRunning,
-    /// It is only written down: it ran in another container, or long ago.
+    /// Only the store knows it: it ran in another container, or long ago.
     Gone(CommandStatus),
 }
 
-/// The stream of a command whose output is gone.
+/// Builds the stream of a command whose output is gone.
 fn replay_from_history(status: &CommandStatus) -> EventStream {
     let dropped_bytes = status.stdout_bytes + status.stderr_bytes;
     let gap = (dropped_bytes > 0).then_some(Event::Gap { dropped_bytes, next_seq: 1 });
@@ -290,7 +295,7 @@ fn replay_from_history(status: &CommandStatus) -> EventStream {
     Box::pin(futures::stream::iter(events.into_iter().flatten().map(Ok)))
 }
 
-/// A command with its sandbox's environment beneath its own.
+/// Adds the sandbox's environment to a command. Its own variables take precedence.
 fn with_env(mut spec: CommandSpec, sandbox: &Sandbox) -> CommandSpec {
     sandbox.with_spec(|spec_of_sandbox| {
         for (name, value) in &spec_of_sandbox.env {

@@ -1,4 +1,6 @@
-//! Standard input of a command that runs.
+//! Standard input of a running command.
+//!
+//! A write is never retried. Its error says how many bytes the command received, so that the caller can continue there.
 
 use std::io;
 use std::sync::Arc;
@@ -11,8 +13,8 @@ use crate::model::Refusal;
 use crate::model::command::StdinState;
 
 impl Commands {
-    /// Writes to the standard input of a command, and closes it then where `close` says so. What a caller that
-    /// leaves has sent until then stays written, and nothing is closed.
+    /// Writes to the standard input of a command, and closes it afterwards if `close` is set. If the caller disconnects,
+    /// the bytes sent so far stay written, and standard input stays open.
     pub async fn write_stdin(
         self: &Arc<Self>,
         id: &SandboxId,
@@ -22,14 +24,14 @@ impl Commands {
     ) -> Result<(), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let _permit = in_use.sandbox().writer()?;
-        // It may take long, and a delete must not wait for it.
+        // This may take long, and a delete must not wait for it.
         let (sandbox, agent, _mark) = in_use.unlock();
         match agent.write_stdin(command, data, close).await {
             Ok(()) => Ok(()),
             Err(unfinished) => {
                 let error = error_of(unfinished);
                 let is_unknown = matches!(error, Error::Refused(Refusal::NotFound(_)));
-                // One that only the history knows has ended.
+                // A command that only the history knows has ended.
                 if is_unknown && self.history.recorded(sandbox.id(), command).await?.is_some() {
                     return Err(Refusal::StdinNotOpen { state: StdinState::Ended, written_bytes: 0 }.into());
                 }

@@ -1,4 +1,7 @@
-//! A command's stream, across broken connections to its agent.
+//! A command's stream of events, across broken connections to its agent.
+//!
+//! A stream that starts a command must also record its end, and keep the sandbox in use until then ([`EndClaim`]). If the
+//! reader leaves or is slow, a watcher takes over.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,17 +21,18 @@ use crate::service::lifecycle::{InUse, InUseMark, Sandbox};
 /// What happens to the command when its reader leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDrop {
-    /// It is ended.
+    /// It ends.
     End,
-    /// It goes on.
-    LetGo,
+    /// It keeps running.
+    KeepRunning,
 }
 
-/// To write down how a command ends, and to keep its sandbox in use until then. Whoever takes it has it.
-pub(super) struct Duty(Mutex<Option<InUseMark>>);
+/// The right and duty to record how a command ends, and the mark that keeps its sandbox in use until then. The stream and
+/// the watcher share it. Only the first that takes it gets the mark.
+pub(super) struct EndClaim(Mutex<Option<InUseMark>>);
 
-impl Duty {
-    pub(super) fn of(sandbox: &Sandbox) -> Self {
+impl EndClaim {
+    pub(super) fn new(sandbox: &Sandbox) -> Self {
         Self(Mutex::new(Some(InUseMark::command(sandbox.activity()))))
     }
 
@@ -37,7 +41,7 @@ impl Duty {
     }
 }
 
-/// The events of one command. Never fails: what cannot be read any more ends as `lost`.
+/// Events of one command. Never fails: if the rest can no longer be read, the stream ends as `lost`.
 pub struct CommandStream {
     commands: Arc<Commands>,
     sandbox: Arc<Sandbox>,
@@ -45,17 +49,17 @@ pub struct CommandStream {
     command: CommandId,
     reader: ReaderId,
     feed: Arc<Feed>,
-    /// Sequence number of the last record that was passed on.
+    /// Sequence number of the last record that was returned.
     after: u64,
     follow: bool,
-    /// Output that was no longer kept when this stream came to it.
+    /// Bytes of output that were no longer kept when this stream reached them.
     missed_bytes: u64,
     on_drop: OnDrop,
-    /// The command this stream started, until it is known to have started.
-    to_be_noted: Option<CommandSpec>,
-    /// Where this stream started the command: the duty to see to its end.
-    duty: Option<Arc<Duty>>,
-    /// Gives the duty to a watcher where the reader takes its time.
+    /// The command that this stream starts, until its start is recorded.
+    unrecorded_start: Option<CommandSpec>,
+    /// Set if this stream started the command.
+    end_claim: Option<Arc<EndClaim>>,
+    /// Hands the claim over to a watcher if the reader is slow.
     _hand_over: Option<AbortOnDropHandle<()>>,
     done: bool,
     _mark: InUseMark,
@@ -83,9 +87,9 @@ impl CommandStream {
             after: 0,
             follow: true,
             missed_bytes: 0,
-            on_drop: OnDrop::LetGo,
-            to_be_noted: None,
-            duty: None,
+            on_drop: OnDrop::KeepRunning,
+            unrecorded_start: None,
+            end_claim: None,
             _hand_over: None,
             done: false,
             _mark: mark,
@@ -93,23 +97,28 @@ impl CommandStream {
         }
     }
 
-    /// Follows a command that this stream starts, from its start to its end.
-    pub(super) fn of_own(mut self, events: EventStream, spec: CommandSpec, duty: Duty) -> Self {
-        self = self.again(events, &spec);
-        self.duty = Some(Arc::new(duty));
-        self.to_be_noted = Some(spec);
+    /// Streams a command that this stream starts.
+    pub(super) fn for_started_command(
+        mut self,
+        events: EventStream,
+        spec: CommandSpec,
+        end_claim: EndClaim,
+    ) -> Self {
+        self = self.for_repeated_request(events, &spec);
+        self.end_claim = Some(Arc::new(end_claim));
+        self.unrecorded_start = Some(spec);
         self
     }
 
-    /// Follows a command that its caller asks for once more.
-    pub(super) fn again(mut self, events: EventStream, spec: &CommandSpec) -> Self {
+    /// Streams a command that was started earlier by the same request.
+    pub(super) fn for_repeated_request(mut self, events: EventStream, spec: &CommandSpec) -> Self {
         self.feed.open(events);
-        self.on_drop = if spec.detached { OnDrop::LetGo } else { OnDrop::End };
+        self.on_drop = if spec.detached { OnDrop::KeepRunning } else { OnDrop::End };
         self
     }
 
-    /// Reads the agent's log after record `after`, to the command's end or only what there is.
-    pub(super) fn reading(mut self, events: EventStream, after: u64, follow: bool) -> Self {
+    /// Streams the agent's log after record `after`: with `follow` to the command's end, otherwise only the kept records.
+    pub(super) fn for_log(mut self, events: EventStream, after: u64, follow: bool) -> Self {
         self.feed.open(events);
         self.feed.set_repeatable();
         self.after = after;
@@ -117,14 +126,14 @@ impl CommandStream {
         self
     }
 
-    /// Passes on what is known of a command that no agent knows any more.
-    pub(super) fn replaying(mut self, events: EventStream) -> Self {
+    /// Streams the recorded end of a command that no agent knows any more.
+    pub(super) fn for_history(mut self, events: EventStream) -> Self {
         self.feed.open(events);
         self.follow = false;
         self
     }
 
-    /// The events, with a heartbeat in the silence between them.
+    /// Converts to a stream of events, with heartbeats while the command is silent.
     pub fn into_events(self) -> impl Stream<Item = Event> + Send {
         futures::stream::unfold(self, |mut stream| async move {
             let event = stream.next().await?;
@@ -140,12 +149,12 @@ impl CommandStream {
                 Ok(Next::Event(event)) => return Some(self.note(event)),
                 Ok(Next::Ended) if !self.follow => self.done = true,
                 Ok(Next::Broken(error)) => {
-                    debug!(command = %self.command, error = &error as &dyn std::error::Error, "a stream broke off");
+                    debug!(command = %self.command, error = &error as &dyn std::error::Error, "the connection of a command's stream broke");
                     self.feed.close();
                 }
-                // A follower's stream has an end record; without one it was cut.
+                // A followed stream ends with an end record. Without one, the connection broke.
                 Ok(Next::Ended) => self.feed.close(),
-                Ok(reason @ (Next::Absent | Next::GivenUp)) => {
+                Ok(reason @ (Next::Absent | Next::Released)) => {
                     if let Some(lost) = self.reattach(matches!(reason, Next::Absent)).await {
                         return Some(lost);
                     }
@@ -155,15 +164,15 @@ impl CommandStream {
         None
     }
 
-    /// The end, with its reason as sure as it can be.
+    /// Returns the end of the command, after the engine had its chance to confirm an out-of-memory kill.
     async fn end(&mut self, ended: Ended) -> Event {
         let (commands, sandbox) = (Arc::clone(&self.commands), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());
-        let ended = commands.history.judge(sandbox.ledger(), &agent, &command, ended).await;
+        let ended = commands.history.confirm_oom(sandbox.ledger(), &agent, &command, ended).await;
         self.note(Event::Ended(ended))
     }
 
-    /// Keeps the place, and counts what this stream missed, which is what its end record tells.
+    /// Records the position of the stream, and counts the bytes that it missed for its end record.
     fn note(&mut self, event: Event) -> Event {
         match event {
             Event::Output(ref records) => {
@@ -178,13 +187,13 @@ impl CommandStream {
                 self.finish(ended);
                 return Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended });
             }
-            // The same id asked for again is the first command still, with what it was promised.
+            // A repeated request refers to the first command, which may have been started as detached.
             Event::Started(started) => {
                 if started.detached {
-                    self.on_drop = OnDrop::LetGo;
+                    self.on_drop = OnDrop::KeepRunning;
                 }
                 self.feed.set_repeatable();
-                if let Some(spec) = self.to_be_noted.take() {
+                if let Some(spec) = self.unrecorded_start.take() {
                     self.commands.history.note_start(self.sandbox.ledger(), &spec, started);
                     self._hand_over = self.hand_over_later();
                 }
@@ -196,26 +205,26 @@ impl CommandStream {
 
     fn finish(&mut self, ended: Ended) {
         self.done = true;
-        if let Some(_mark) = self.duty.as_ref().and_then(|duty| duty.take()) {
+        if let Some(_mark) = self.end_claim.as_ref().and_then(|end_claim| end_claim.take()) {
             self.commands.history.note_end(self.sandbox.ledger(), &self.command, ended);
         }
     }
 
-    /// A reader that is slow, or reads nothing, must not keep the sandbox from learning of the end.
+    /// Starts the timer after which a watcher records the end. A slow reader must not delay that.
     fn hand_over_later(&self) -> Option<AbortOnDropHandle<()>> {
-        let duty = Arc::clone(self.duty.as_ref()?);
+        let end_claim = Arc::clone(self.end_claim.as_ref()?);
         let (commands, sandbox) = (Arc::clone(&self.commands), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());
         Some(AbortOnDropHandle::new(tokio::spawn(async move {
             sleep(limits::HAND_OVER).await;
-            if let Some(_mark) = duty.take() {
+            if let Some(_mark) = end_claim.take() {
                 commands.watch(&sandbox, &agent, &command);
             }
         })))
     }
 
-    /// Goes on where the last connection stopped; the end, where nobody can. The sandbox is looked at first if the
-    /// connection broke.
+    /// Opens a connection that continues after the last record. Returns the end if that is impossible. If the previous
+    /// connection broke, checks first whether the sandbox's container is gone.
     async fn reattach(&mut self, broke: bool) -> Option<Event> {
         if !broke || !self.commands.lifecycle.is_gone(&self.sandbox, &self.agent).await {
             match self.agent.attach(&self.command, self.after, self.follow, self.reader).await {
@@ -227,7 +236,7 @@ impl CommandStream {
                     self.feed.close();
                     return None;
                 }
-                // The agent is another one, or does not make sense any more.
+                // It is another agent by now, or its response makes no sense.
                 Err(_) => {}
             }
         }
@@ -238,9 +247,9 @@ impl CommandStream {
 }
 
 impl CommandStream {
-    /// Tells the agent that the command need not wait for this reader. Where the agent does not hear it, the command
-    /// waits as for a broken connection.
-    fn leave(&self) {
+    /// Notifies the agent that the command need not wait for this reader. If the agent misses this, the command waits as
+    /// for a broken connection.
+    fn report_left(&self) {
         if !self.follow {
             return;
         }
@@ -248,13 +257,13 @@ impl CommandStream {
         self.commands.tasks.spawn(async move { agent.reader_left(&command, reader).await });
     }
 
-    fn leave_to_watcher(&mut self, mark: InUseMark) {
+    fn hand_over_to_watcher(&mut self, mark: InUseMark) {
         let (commands, sandbox) = (Arc::clone(&self.commands), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());
-        let Some(spec) = self.to_be_noted.take() else {
+        let Some(spec) = self.unrecorded_start.take() else {
             return commands.watch(&sandbox, &agent, &command);
         };
-        // The reader left before it was heard that the command had started, which it may have all the same.
+        // The reader left before the agent confirmed the start. The command may run nevertheless.
         self.commands.tasks.spawn(async move {
             if let Ok(status) = agent.inspect(&command).await {
                 commands.history.note_start(sandbox.ledger(), &spec, status.started);
@@ -270,18 +279,18 @@ impl Drop for CommandStream {
         if self.done || self.commands.tasks.is_stopping() {
             return;
         }
-        // Somebody must hear of its end.
-        if let Some(mark) = self.duty.as_ref().and_then(|duty| duty.take()) {
-            self.leave_to_watcher(mark);
+        // The end must still be recorded.
+        if let Some(mark) = self.end_claim.as_ref().and_then(|end_claim| end_claim.take()) {
+            self.hand_over_to_watcher(mark);
         }
-        if self.on_drop == OnDrop::LetGo {
-            return self.leave();
+        if self.on_drop == OnDrop::KeepRunning {
+            return self.report_left();
         }
         let (commands, sandbox) = (Arc::clone(&self.commands), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());
         self.commands.tasks.spawn(async move {
             if let Err(error) = commands.end_command(&sandbox, &agent, &command).await {
-                debug!(%command, error = &error as &dyn std::error::Error, "could not end a command left by its reader");
+                debug!(%command, error = &error as &dyn std::error::Error, "could not end a command after its reader left");
             }
         });
     }

@@ -1,7 +1,7 @@
 //! Watches commands whose end no client waits for.
 //!
-//! A command that runs keeps its sandbox from being parked. So the daemon must know when it ends, also if its caller does
-//! not wait.
+//! A running command prevents its sandbox from being parked. Therefore the daemon must notice its end even if no caller
+//! waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,7 @@ use crate::service::clock::now_ms;
 use crate::service::lifecycle::{InUseMark, Sandbox};
 
 impl Commands {
-    /// Watches the commands of the sandboxes that were restored: those that the store has without an end, and those that
-    /// only the agents know.
+    /// Watches the commands of restored sandboxes: those without an end in the store, and those that only the agents know.
     pub(in crate::service) async fn watch_restored(self: &Arc<Self>) {
         for sandbox in self.lifecycle.all() {
             if !sandbox.ledger().is_unrecorded() {
@@ -30,7 +29,7 @@ impl Commands {
         }
     }
 
-    /// Waits for a command's end in the background, to write it down and to keep the sandbox until then.
+    /// Waits for a command's end in the background and records it. Keeps the sandbox in use until then.
     pub(super) fn watch(self: &Arc<Self>, sandbox: &Arc<Sandbox>, agent: &AgentHandle, command: &CommandId) {
         if !sandbox.ledger().begin_watch(command) {
             return;
@@ -38,17 +37,17 @@ impl Commands {
         let mark = InUseMark::command(sandbox.activity());
         let (commands, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
         let (agent, command) = (agent.clone(), command.clone());
-        // Not among the tasks that a stop waits for: a command may run for hours.
+        // Not one of the tasks that a shutdown waits for, because a command may run for hours.
         tokio::spawn(async move {
             let ended = tokio::select! {
-                // The next daemon watches it.
+                // The next daemon watches the command.
                 () = commands.tasks.closing().cancelled() => return,
                 ended = commands.wait_across_reconnects(&sandbox, &agent, &command) => ended,
             };
             match ended {
                 Ok(ended) => commands.history.note_end(sandbox.ledger(), &command, ended),
                 Err(error) => {
-                    warn!(sandbox = %sandbox.id(), %command, error = &error as &dyn std::error::Error, "lost sight of a command");
+                    warn!(sandbox = %sandbox.id(), %command, error = &error as &dyn std::error::Error, "could not watch a command to its end");
                 }
             }
             sandbox.ledger().end_watch(&command);
@@ -56,8 +55,8 @@ impl Commands {
         });
     }
 
-    /// Watches the commands that were started before `restored_at_ms` and have no end yet. Those that this daemon starts
-    /// are watched by their own streams; a second watcher would keep their sandbox in use for a moment after their end.
+    /// Watches the commands that started before `restored_at_ms` and have no end yet. Later ones were started by this
+    /// daemon and are watched already. A second watcher would keep their sandbox in use for a moment after their end.
     async fn watch_earlier(self: &Arc<Self>, sandbox: &Arc<Sandbox>, restored_at_ms: i64) {
         let Some(agent) = sandbox.running_agent().await else { return };
         match self.store.unended(sandbox.id()).await {
@@ -71,16 +70,17 @@ impl Commands {
                 }
             }
             Err(error) => {
-                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not read which commands were under way");
+                warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not read which commands were running");
             }
         }
     }
 
-    /// Records what a restored sandbox's agent knows once it is connected, and watches what runs. Does not wait.
+    /// Records the commands that a restored sandbox's agent knows, as soon as it is connected, and watches the running
+    /// ones. Does not wait.
     fn record_restored(self: &Arc<Self>, sandbox: &Arc<Sandbox>, agent: &AgentHandle) {
         let (commands, sandbox, agent) = (Arc::clone(self), Arc::clone(sandbox), agent.clone());
         let restored_at_ms = now_ms();
-        // Not among the tasks that a stop waits for: the next daemon does it again.
+        // Not one of the tasks that a shutdown waits for, because the next daemon repeats it.
         tokio::spawn(async move {
             let record = async {
                 agent.connected(limits::AGENT_FIRST_ANSWER).await?;
@@ -99,7 +99,7 @@ impl Commands {
         });
     }
 
-    /// Records what the agents know if history was dropped since this was last called.
+    /// Records the commands that the agents know, if entries were dropped since the last call.
     pub(in crate::service) async fn record_dropped(self: &Arc<Self>) {
         if !self.history.was_dropped() {
             return;

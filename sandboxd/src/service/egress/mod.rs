@@ -1,11 +1,12 @@
-//! What each sandbox reaches of the world, and what it was refused.
+//! Outbound connections of sandboxes, and the hosts that were denied.
 //!
-//! A connection is on the list before the policy is looked at, and whoever changes the policy goes through the list
-//! afterwards: so none is missed. One on which nobody looks at what is sent cannot be looked at later, from the middle of it, so
-//! it is cut where a list of hosts begins to hold. Open connections do not count as use of the sandbox; the commands that hold them do.
+//! A connection is registered before its policy is checked, and a change of policy checks all registered connections
+//! afterwards. So no connection is missed. The inspection of a connection cannot begin in the middle of it. Therefore a
+//! connection that is not inspected is cut when an allowlist takes effect. Open connections do not count as use of the
+//! sandbox, but the commands that hold them do.
 
-mod outlet;
 mod refusal;
+mod serve;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,18 +24,18 @@ use crate::egress::{Gate, KeptShut, PublishedAt};
 use crate::metrics::Metrics;
 use crate::model::{Host, NetworkMode, NetworkPolicy, limits};
 
-/// A host and port that a sandbox was refused.
+/// A host and port that a sandbox was denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// As it was compared; what is no host, as the process wrote it.
+    /// The host in the form that was compared. An invalid one, as the process wrote it.
     pub host: String,
-    /// From 1.
+    /// Port, from 1.
     pub port: u16,
     /// Why.
     pub reason: DenialReason,
-    /// How often.
+    /// Number of attempts.
     pub count: u64,
-    /// The last time, in milliseconds since the Unix epoch.
+    /// Time of the last attempt, in milliseconds since the Unix epoch.
     pub last_at_ms: i64,
 }
 
@@ -56,12 +57,12 @@ impl Egress {
         }
     }
 
-    /// Applies a changed policy to the connections that are open.
-    pub(in crate::service) fn follow_policy(&self, outbound: &Outbound) {
-        outbound.cut_refused(&self.gate);
+    /// Applies a changed policy to open connections.
+    pub(in crate::service) fn apply_policy(&self, outbound: &Outbound) {
+        outbound.cut_denied(&self.gate);
     }
 
-    /// Keeps sandboxes from reaching a published port, until the guard is dropped.
+    /// Blocks sandboxes from a published port until the guard is dropped.
     pub(in crate::service) fn keep_shut(&self, at: PublishedAt) -> KeptShut {
         self.gate.keep_shut(at)
     }
@@ -70,48 +71,48 @@ impl Egress {
 /// The outbound connections of one sandbox, for as long as the daemon knows the sandbox.
 #[derive(Debug)]
 pub(in crate::service) struct Outbound {
-    /// As in the sandbox's record.
+    /// Same as in the sandbox's record.
     policy: Mutex<NetworkPolicy>,
     denials: Mutex<Vec<Denial>>,
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
-    pub(super) places: Arc<Semaphore>,
-    pub(super) lookups: Arc<Semaphore>,
+    pub(super) connection_permits: Arc<Semaphore>,
+    pub(super) lookup_permits: Arc<Semaphore>,
     pub(super) rate: DefaultDirectRateLimiter,
 }
 
-/// A connection that is being made or carried.
+/// A connection that is being opened or is open.
 #[derive(Debug)]
 struct Open {
     host: Host,
     port: u16,
-    /// It is carried, and nobody looks at what is sent.
-    is_unread: bool,
+    /// Whether it is open and not inspected.
+    is_uninspected: bool,
     cut: CancellationToken,
 }
 
-/// Takes a connection off the list.
-pub(super) struct Listed<'a> {
+/// Registration of a connection. Dropping it removes the connection from the list.
+pub(super) struct Registration<'a> {
     egress: &'a Outbound,
     id: u64,
-    /// Cancelled where the policy does not let it any more.
+    /// Cancelled when the policy no longer allows the connection.
     pub(super) cut: CancellationToken,
 }
 
-impl Listed<'_> {
-    /// Whether what is sent is to be looked at, from now on until the connection ends. To be asked when it begins to be carried.
-    pub(super) fn is_looked_at(&self) -> bool {
-        // The policy is read while the list is held: whoever changes it then finds this one as what it is.
+impl Registration<'_> {
+    /// Whether the sent data must be inspected until the connection ends. Call it when the connection begins to carry data.
+    pub(super) fn must_inspect(&self) -> bool {
+        // The policy is read while the list is locked, so that a later change of policy sees the right value.
         let mut open = lock(&self.egress.open);
-        let is_looked_at = self.egress.policy().mode == NetworkMode::Allowlist;
+        let must_inspect = self.egress.policy().mode == NetworkMode::Allowlist;
         if let Some(open) = open.get_mut(&self.id) {
-            open.is_unread = !is_looked_at;
+            open.is_uninspected = !must_inspect;
         }
-        is_looked_at
+        must_inspect
     }
 }
 
-impl Drop for Listed<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         lock(&self.egress.open).remove(&self.id);
     }
@@ -129,13 +130,13 @@ impl Outbound {
             denials: Mutex::default(),
             open: Mutex::default(),
             next: AtomicU64::new(0),
-            places: Arc::new(Semaphore::new(limits::MAX_EGRESS_CONNECTIONS)),
-            lookups: Arc::new(Semaphore::new(limits::MAX_LOOKUPS_EACH)),
+            connection_permits: Arc::new(Semaphore::new(limits::MAX_EGRESS_CONNECTIONS)),
+            lookup_permits: Arc::new(Semaphore::new(limits::MAX_LOOKUPS_EACH)),
             rate: RateLimiter::direct(Quota::per_second(per_second.unwrap_or(std::num::NonZeroU32::MIN))),
         })
     }
 
-    /// Follows a change of the record.
+    /// Sets the policy after a change of the record.
     pub(in crate::service) fn set_policy(&self, policy: NetworkPolicy) {
         *lock(&self.policy) = policy;
     }
@@ -144,33 +145,34 @@ impl Outbound {
         lock(&self.policy).clone()
     }
 
-    /// What the sandbox was refused since this daemon knows it, the newest first.
+    /// Returns the latest denials since this daemon knows the sandbox, newest first.
     pub(in crate::service) fn denials(&self) -> Vec<Denial> {
         let mut denials = lock(&self.denials).clone();
         denials.reverse();
         denials
     }
 
-    /// Cuts the connections that the policy does not let, or does not let go on unread.
-    fn cut_refused(&self, gate: &Gate) {
+    /// Cuts the connections that the policy denies, or allows only with inspection.
+    fn cut_denied(&self, gate: &Gate) {
         let policy = self.policy();
         for open in lock(&self.open).values() {
-            let is_unread = open.is_unread && policy.mode == NetworkMode::Allowlist;
-            if is_unread || gate.judge(&policy, &open.host, open.port).is_err() {
+            let is_uninspected = open.is_uninspected && policy.mode == NetworkMode::Allowlist;
+            if is_uninspected || gate.judge(&policy, &open.host, open.port).is_err() {
                 open.cut.cancel();
             }
         }
     }
 
-    pub(super) fn list(&self, host: Host, port: u16) -> Listed<'_> {
+    /// Adds a connection to the list.
+    pub(super) fn register(&self, host: Host, port: u16) -> Registration<'_> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let cut = CancellationToken::new();
-        lock(&self.open).insert(id, Open { host, port, is_unread: false, cut: cut.clone() });
-        Listed { egress: self, id, cut }
+        lock(&self.open).insert(id, Open { host, port, is_uninspected: false, cut: cut.clone() });
+        Registration { egress: self, id, cut }
     }
 
-    /// Notes a refusal; the one that is the longest ago is forgotten for it where there are too many.
-    pub(super) fn note(&self, host: &str, port: u16, reason: DenialReason) {
+    /// Records a denial. Drops the oldest one at the maximum.
+    pub(super) fn record_denial(&self, host: &str, port: u16, reason: DenialReason) {
         let mut denials = lock(&self.denials);
         let known = denials.iter().position(|it| it.host == host && it.port == port && it.reason == reason);
         let count = match known {
@@ -194,10 +196,10 @@ mod tests {
     fn denials_are_counted_and_the_oldest_are_forgotten() {
         let egress = Outbound::new(NetworkPolicy::default());
         for at in 0..limits::MAX_DENIALS + 5 {
-            egress.note(&format!("host-{at}"), 443, DenialReason::HostNotAllowed);
+            egress.record_denial(&format!("host-{at}"), 443, DenialReason::HostNotAllowed);
         }
-        egress.note("host-50", 443, DenialReason::HostNotAllowed);
-        egress.note("host-50", 443, DenialReason::NotPublic);
+        egress.record_denial("host-50", 443, DenialReason::HostNotAllowed);
+        egress.record_denial("host-50", 443, DenialReason::NotPublic);
         let denials = lock(&egress.denials).clone();
         assert_eq!(denials.len(), limits::MAX_DENIALS);
         assert_eq!((denials[0].host.as_str(), denials[0].count), ("host-6", 1));
@@ -213,34 +215,34 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_policy_cuts_what_it_refuses_and_nothing_else() {
+    fn a_change_of_policy_cuts_only_denied_connections() {
         let gate = Gate::new(egress::Settings::default(), Vec::new());
         let egress = Outbound::new(policy(NetworkMode::Default, &[]));
-        let list = |host: &str| egress.list(Host::parse(host).unwrap(), 443);
-        let (stays, goes) = (list("a.example"), list("b.example"));
+        let register = |host: &str| egress.register(Host::parse(host).unwrap(), 443);
+        let (stays, goes) = (register("a.example"), register("b.example"));
         egress.set_policy(policy(NetworkMode::Allowlist, &["a.example"]));
-        egress.cut_refused(&gate);
+        egress.cut_denied(&gate);
         assert!(!stays.cut.is_cancelled() && goes.cut.is_cancelled());
         drop((stays, goes));
         assert!(lock(&egress.open).is_empty());
     }
 
     #[test]
-    fn what_nobody_looks_at_is_cut_where_a_list_begins_to_hold() {
+    fn an_uninspected_connection_is_cut_when_an_allowlist_takes_effect() {
         let gate = Gate::new(egress::Settings::default(), Vec::new());
         let egress = Outbound::new(policy(NetworkMode::Default, &[]));
-        let list = || egress.list(Host::parse("a.example").unwrap(), 443);
-        let (unread, being_made) = (list(), list());
-        assert!(!unread.is_looked_at());
+        let register = || egress.register(Host::parse("a.example").unwrap(), 443);
+        let (uninspected, opening) = (register(), register());
+        assert!(!uninspected.must_inspect());
         egress.set_policy(policy(NetworkMode::Default, &["b.example:22"]));
-        egress.cut_refused(&gate);
-        assert!(!unread.cut.is_cancelled(), "nothing is looked at now either");
+        egress.cut_denied(&gate);
+        assert!(!uninspected.cut.is_cancelled(), "the new policy inspects nothing either");
         egress.set_policy(policy(NetworkMode::Allowlist, &["a.example"]));
-        egress.cut_refused(&gate);
-        assert!(unread.cut.is_cancelled() && !being_made.cut.is_cancelled());
-        assert!(being_made.is_looked_at(), "by the policy of when it is carried");
+        egress.cut_denied(&gate);
+        assert!(uninspected.cut.is_cancelled() && !opening.cut.is_cancelled());
+        assert!(opening.must_inspect(), "the policy counts at the time the connection opens");
         egress.set_policy(policy(NetworkMode::Allowlist, &["a.example", "b.example"]));
-        egress.cut_refused(&gate);
-        assert!(!being_made.cut.is_cancelled());
+        egress.cut_denied(&gate);
+        assert!(!opening.cut.is_cancelled());
     }
 }

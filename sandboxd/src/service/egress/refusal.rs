@@ -1,27 +1,28 @@
-//! What a process is told where it is not connected: the kind, for its protocol, and a line for whoever reads what it
-//! shows, which is most often a model. So the line says whether another try helps.
+//! Replies to denied and failed connections: a reason for the protocol, and one line of text.
+//!
+//! Usually a model reads the line in the program's output. Therefore the line says whether a retry helps, and what to do.
 
 use sandbox_api::network::DenialReason;
 
 use crate::egress;
 use crate::model::port::RefusedReason;
 
-/// What a process is told: the kind, and a line for whoever reads what the process shows.
-pub(super) fn told(error: &egress::Error, host: &str, port: u16) -> (RefusedReason, String) {
+/// Returns the reason and the message for a process. The message is empty if the agent words it.
+pub(super) fn reply_for(error: &egress::Error, host: &str, port: u16) -> (RefusedReason, String) {
     match error {
-        egress::Error::Denied { reason } => (refused(*reason), words(*reason, host, port)),
+        egress::Error::Denied { reason } => (refused_reason(*reason), message_for(*reason, host, port)),
         egress::Error::NotFound { .. } => (RefusedReason::NameNotFound, String::new()),
         egress::Error::Unreachable { .. } => (RefusedReason::Unreachable, String::new()),
         egress::Error::ByPeer { .. } => (RefusedReason::ByPeer, String::new()),
         egress::Error::Timeout => (RefusedReason::Timeout, String::new()),
         egress::Error::Upstream { status } => {
-            let words = format!("{host}:{port}: the proxy of this machine's network answered {status}");
-            (RefusedReason::Unreachable, words)
+            let message = format!("{host}:{port}: the proxy of this machine's network answered {status}");
+            (RefusedReason::Unreachable, message)
         }
     }
 }
 
-fn refused(reason: DenialReason) -> RefusedReason {
+fn refused_reason(reason: DenialReason) -> RefusedReason {
     match reason {
         DenialReason::Limit => RefusedReason::Limit,
         DenialReason::Invalid => RefusedReason::Invalid,
@@ -29,7 +30,7 @@ fn refused(reason: DenialReason) -> RefusedReason {
     }
 }
 
-fn words(reason: DenialReason, host: &str, port: u16) -> String {
+fn message_for(reason: DenialReason, host: &str, port: u16) -> String {
     match reason {
         DenialReason::Off => {
             format!(
@@ -48,18 +49,18 @@ fn words(reason: DenialReason, host: &str, port: u16) -> String {
         }
         DenialReason::AddressNotAllowed => {
             format!(
-                "{host}:{port} is refused: addresses may be reached only where they are named; use the host's name, or ask for {host} to be allowed"
+                "{host}:{port} is refused: IP addresses are allowed only if a rule names them; use the host's name, or ask for {host} to be allowed"
             )
         }
         DenialReason::NotPublic => {
             format!(
-                "{host}:{port} is refused: it is not on the public internet, or not only; no retry and no other spelling helps"
+                "{host}:{port} is refused: it has an address outside the public internet; a retry or another spelling does not help"
             )
         }
-        // What a sandbox sends is not answered by us.
+        // For these, the agent words the message, or the connection is already open.
         DenialReason::NameMismatch | DenialReason::Limit => String::new(),
         DenialReason::Invalid => {
-            format!("{host}:{port} is no host: write a name, or an address as four decimal numbers")
+            format!("{host}:{port} is not a host: write a name, or an address as four decimal numbers")
         }
     }
 }
@@ -69,11 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_in_one_line_what_it_asked_for() {
-        let told_by_the_agent = [DenialReason::Limit, DenialReason::NameMismatch];
-        for reason in DenialReason::ALL.into_iter().filter(|reason| !told_by_the_agent.contains(reason)) {
-            let words = words(reason, "a.example", 443);
-            assert!(words.starts_with("a.example:443 is") && !words.contains('\n'), "{reason:?}: {words}");
+    fn a_message_is_one_line_with_the_requested_host() {
+        let without_message = [DenialReason::Limit, DenialReason::NameMismatch];
+        for reason in DenialReason::ALL.into_iter().filter(|reason| !without_message.contains(reason)) {
+            let message = message_for(reason, "a.example", 443);
+            assert!(
+                message.starts_with("a.example:443 is") && !message.contains('\n'),
+                "{reason:?}: {message}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Files of a sandbox's workspace. Everything about a path is decided inside the sandbox.
+//! Files of a sandbox's workspace.
 //!
-//! What is short holds the sandbox while it is done; a stream only keeps it in use, so that a delete does not wait for
-//! somebody's download.
+//! Paths are resolved and checked inside the sandbox. A short operation holds the sandbox's order lock. A long one, such as
+//! a download, only keeps the sandbox in use, so that a delete does not wait for it.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::model::files::{
 };
 use crate::model::{Refusal, Resource, limits};
 
-/// An upload failed: here, or where it came from.
+/// Error of an upload.
 #[derive(Debug)]
 pub enum UploadFailed<E> {
-    /// Here.
+    /// The service failed.
     Service(Error),
-    /// Its source.
+    /// The content could not be read from its source.
     Source(E),
 }
 
@@ -57,7 +57,7 @@ impl Files {
         Self { lifecycle: Arc::clone(lifecycle), storage: Arc::clone(storage) }
     }
 
-    /// Writes all of the files or none.
+    /// Writes all files or none.
     pub async fn write_all(&self, id: &SandboxId, mut files: Vec<NewFile>) -> Result<(), Error> {
         self.storage.check_space(files.iter().map(|file| file.content.len() as u64).sum()).await?;
         if self.storage.is_space_tight() {
@@ -66,7 +66,7 @@ impl Files {
         Ok(self.lifecycle.in_use(id).await?.agent().write_files(files).await?)
     }
 
-    /// A whole file; `None` where there is none.
+    /// Reads a whole file. `None` if it does not exist.
     pub async fn read_whole(&self, id: &SandboxId, path: FilePath) -> Result<Option<Bytes>, Error> {
         match self.lifecycle.in_use(id).await?.agent().read_whole(path, limits::MAX_READ_BYTES).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::File))) => Ok(None),
@@ -83,7 +83,7 @@ impl Files {
     ) -> Result<Written, UploadFailed<E>> {
         self.storage.check_space(0).await?;
         target.durable |= self.storage.is_space_tight();
-        let (agent, _held) = self.for_long(id).await?;
+        let (agent, _guard) = self.begin_long_use(id).await?;
         self.storage.while_space_lasts(async { Ok(agent.write_file(target, content).await?) }).await
     }
 
@@ -94,27 +94,27 @@ impl Files {
         path: FilePath,
         range: Option<ByteRange>,
     ) -> Result<(FileHeader, ByteStream), Error> {
-        let (agent, held) = self.for_long(id).await?;
+        let (agent, guard) = self.begin_long_use(id).await?;
         let (header, bytes) = agent.read_file(path, 0, range).await?;
-        Ok((header, holding(bytes, held)))
+        Ok((header, keep_until_dropped(bytes, guard)))
     }
 
-    /// What a path names, without following it.
+    /// Inspects a path. A symbolic link is not followed.
     pub async fn stat(&self, id: &SandboxId, path: FilePath) -> Result<FileInfo, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().stat_file(path).await?)
     }
 
-    /// A page of what is in a directory.
-    pub async fn list(&self, id: &SandboxId, wish: ListWish) -> Result<FilePage, Error> {
-        Ok(self.lifecycle.in_use(id).await?.agent().list_files(wish).await?)
+    /// Lists one page of a directory.
+    pub async fn list(&self, id: &SandboxId, request: ListWish) -> Result<FilePage, Error> {
+        Ok(self.lifecycle.in_use(id).await?.agent().list_files(request).await?)
     }
 
-    /// Makes a directory and what is missing above it; whether there was none.
+    /// Creates a directory and its missing parents. Returns whether it was created.
     pub async fn make_dir(&self, id: &SandboxId, path: FilePath) -> Result<bool, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().make_dir(path).await?)
     }
 
-    /// Gives a file or directory another path.
+    /// Moves a file or directory.
     pub async fn rename(
         &self,
         id: &SandboxId,
@@ -130,7 +130,7 @@ impl Files {
         })
     }
 
-    /// Removes a file or directory, with `if_match` only one with this etag; how many that were.
+    /// Deletes a file or directory. With `if_match`, it must have this etag. Returns the number of deleted entries.
     pub async fn delete(
         &self,
         id: &SandboxId,
@@ -138,28 +138,28 @@ impl Files {
         recursive: bool,
         if_match: Option<String>,
     ) -> Result<u64, Error> {
-        let (agent, _held) = self.for_long(id).await?;
+        let (agent, _guard) = self.begin_long_use(id).await?;
         Ok(agent.delete_file(path, recursive, if_match).await?)
     }
 
-    /// Replaces texts in a file: all of them or none.
+    /// Applies all edits to a file or none.
     pub async fn edit(&self, id: &SandboxId, path: FilePath, edits: Vec<TextEdit>) -> Result<Edited, Error> {
         self.storage.check_space(0).await?;
         Ok(self.lifecycle.in_use(id).await?.agent().edit_file(path, edits).await?)
     }
 
-    /// Packs what is at a path.
+    /// Packs a directory or file into an archive.
     pub async fn pack(
         &self,
         id: &SandboxId,
         path: FilePath,
         compression: Compression,
     ) -> Result<ByteStream, Error> {
-        let (agent, held) = self.for_long(id).await?;
-        Ok(holding(agent.pack(path, compression).await?, held))
+        let (agent, guard) = self.begin_long_use(id).await?;
+        Ok(keep_until_dropped(agent.pack(path, compression).await?, guard))
     }
 
-    /// Unpacks an archive into a directory: all of it or nothing.
+    /// Unpacks the whole archive into a directory, or nothing.
     pub async fn unpack<E: Send + 'static>(
         &self,
         id: &SandboxId,
@@ -167,52 +167,56 @@ impl Files {
         archive: BoxStream<'static, Result<Bytes, E>>,
     ) -> Result<Unpacked, UploadFailed<E>> {
         self.storage.check_space(0).await?;
-        let (agent, _held) = self.for_long(id).await?;
+        let (agent, _guard) = self.begin_long_use(id).await?;
         self.storage.while_space_lasts(async { Ok(agent.unpack(path, archive).await?) }).await
     }
 
-    /// Changes beneath a path, until the stream is dropped.
+    /// Streams changes at and below a path until the stream is dropped.
     pub async fn watch(
         &self,
         id: &SandboxId,
         path: FilePath,
         recursive: bool,
     ) -> Result<ChangeStream, Error> {
-        let (agent, held) = self.for_long(id).await?;
-        Ok(holding(agent.watch_files(path, recursive).await?, held))
+        let (agent, guard) = self.begin_long_use(id).await?;
+        Ok(keep_until_dropped(agent.watch_files(path, recursive).await?, guard))
     }
 
-    /// Lines that match.
-    pub async fn grep(&self, id: &SandboxId, wish: GrepWish) -> Result<Found<GrepMatch>, Error> {
-        let (agent, _held) = self.for_long(id).await?;
-        Ok(agent.grep(wish).await?)
+    /// Searches file contents.
+    pub async fn grep(&self, id: &SandboxId, request: GrepWish) -> Result<Found<GrepMatch>, Error> {
+        let (agent, _guard) = self.begin_long_use(id).await?;
+        Ok(agent.grep(request).await?)
     }
 
-    /// Files and directories with a fitting path.
-    pub async fn glob(&self, id: &SandboxId, wish: GlobWish) -> Result<Found<FileInfo>, Error> {
-        let (agent, _held) = self.for_long(id).await?;
-        Ok(agent.glob(wish).await?)
+    /// Searches files and directories by their paths.
+    pub async fn glob(&self, id: &SandboxId, request: GlobWish) -> Result<Found<FileInfo>, Error> {
+        let (agent, _guard) = self.begin_long_use(id).await?;
+        Ok(agent.glob(request).await?)
     }
 
-    /// The agent for what may take long: it keeps the sandbox in use and nobody from deleting it.
-    async fn for_long(&self, id: &SandboxId) -> Result<(AgentHandle, Held), Error> {
+    /// Returns the agent for a long operation. The guard keeps the sandbox in use, and does not block its deletion.
+    async fn begin_long_use(&self, id: &SandboxId) -> Result<(AgentHandle, InUseGuard), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let permit = in_use.sandbox().reader()?;
         let (_, agent, mark) = in_use.unlock();
-        Ok((agent, Held { _mark: mark, _permit: permit }))
+        Ok((agent, InUseGuard { _mark: mark, _permit: permit }))
     }
 }
 
-/// What a stream keeps until it is dropped.
-struct Held {
+/// Keeps a sandbox in use during a long operation, and counts it against the limit of readers.
+struct InUseGuard {
     _mark: InUseMark,
     _permit: OwnedSemaphorePermit,
 }
 
-fn holding<T: Send + 'static>(stream: BoxStream<'static, T>, held: Held) -> BoxStream<'static, T> {
+/// Ties a guard to a stream.
+fn keep_until_dropped<T: Send + 'static>(
+    stream: BoxStream<'static, T>,
+    guard: InUseGuard,
+) -> BoxStream<'static, T> {
     stream
         .map(move |item| {
-            let _ = &held;
+            let _ = &guard;
             item
         })
         .boxed()

@@ -1,4 +1,4 @@
-//! The deadlines of commands, and how commands ended whose container was restarted.
+//! Deadlines of commands, and the ends of commands whose container was restarted.
 //!
 //! The agent ends a command at its timeout. Processes of its sandbox can keep it from running, so the daemon has a
 //! deadline of its own for each command: the timeout and a grace period.
@@ -17,41 +17,41 @@ use crate::model::{Ended, limits};
 /// SIGKILL of signal(7).
 const KILL: i32 = 9;
 
-/// The commands of one sandbox whose ends are not known yet.
+/// Commands of one sandbox whose end is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     commands: Mutex<HashMap<CommandId, Pending>>,
-    /// Restarts of the container so far.
+    /// Number of restarts of the container.
     restarts: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Pending {
-    /// `None` once somebody is ending it.
+    /// `None` as soon as a task ends the command.
     due: Option<Instant>,
-    /// How it ended, where its container was restarted meanwhile.
-    cut_off: Option<EndReason>,
+    /// Reason of its end, if its container was restarted in the meantime.
+    end_reason: Option<EndReason>,
 }
 
 impl Deadlines {
-    /// A command runs that times out after `rest`.
+    /// Adds a running command that times out after `rest`.
     pub(super) fn add(&self, command: CommandId, rest: Duration) {
         let due = Instant::now().checked_add(rest.saturating_add(limits::TIMEOUT_GRACE));
-        self.lock().insert(command, Pending { due, cut_off: None });
+        self.lock().insert(command, Pending { due, end_reason: None });
     }
 
-    /// As [`Self::add`], for a command of an earlier daemon that may be known already.
+    /// Like [`Self::add`], for a command of an earlier daemon. Keeps an existing deadline.
     pub(super) fn restore(&self, command: CommandId, rest: Duration) {
         let due = Instant::now().checked_add(rest.saturating_add(limits::TIMEOUT_GRACE));
-        self.lock().entry(command).or_insert(Pending { due, cut_off: None });
+        self.lock().entry(command).or_insert(Pending { due, end_reason: None });
     }
 
-    /// The end of a command is known.
+    /// Removes a command whose end is known.
     pub(super) fn remove(&self, command: &CommandId) {
         self.lock().remove(command);
     }
 
-    /// Commands that should have ended before `now`, each once.
+    /// Commands that should have ended before `now`. Each is returned once.
     pub(super) fn take_overdue(&self, now: Instant) -> Vec<CommandId> {
         let mut commands = self.lock();
         let overdue = commands.iter_mut().filter(|(_, pending)| pending.due.is_some_and(|due| due <= now));
@@ -63,23 +63,24 @@ impl Deadlines {
             .collect()
     }
 
-    /// How often the container was restarted.
+    /// Number of restarts of the container.
     pub(super) fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::SeqCst)
     }
 
-    /// The container is about to be restarted, to end the command of `ends` with a reason, if there is one.
-    pub(super) fn cut_off(&self, ends: Option<&(CommandId, EndReason)>) {
+    /// Records that the container is about to be restarted. If `ends` names a command, it ends with that reason, and every
+    /// other one is lost.
+    pub(super) fn record_restart(&self, ends: Option<&(CommandId, EndReason)>) {
         self.restarts.fetch_add(1, Ordering::SeqCst);
         for (id, pending) in self.lock().iter_mut() {
             let reason = ends.filter(|(command, _)| id == command).map(|(_, reason)| *reason);
-            pending.cut_off = Some(reason.unwrap_or(EndReason::Lost));
+            pending.end_reason = Some(reason.unwrap_or(EndReason::Lost));
         }
     }
 
-    /// How a command ended that its agent does not know any more.
+    /// Returns the end of a command that its agent no longer knows, if a restart ended it.
     pub(super) fn end_of(&self, command: &CommandId) -> Option<Ended> {
-        let reason = self.lock().get(command)?.cut_off?;
+        let reason = self.lock().get(command)?.end_reason?;
         let signal = (reason != EndReason::Lost).then_some(KILL);
         let exit_code = if reason == EndReason::Timeout { limits::TIMEOUT_EXIT_CODE } else { 128 + KILL };
         Some(Ended { reason, exit_code, signal, killed_by: Some(KilledBy::Restart), ..Ended::LOST })
@@ -117,7 +118,7 @@ mod tests {
             deadlines.add(id.clone(), Duration::from_secs(1));
             assert_eq!(deadlines.end_of(id), None);
         }
-        deadlines.cut_off(Some(&(ids[0].clone(), EndReason::Killed)));
+        deadlines.record_restart(Some(&(ids[0].clone(), EndReason::Killed)));
         let ends = ids.map(|id| deadlines.end_of(&id).unwrap());
         assert_eq!(
             ends.map(|end| (end.reason, end.exit_code)),

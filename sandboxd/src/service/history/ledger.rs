@@ -1,4 +1,4 @@
-//! The history's state of one sandbox.
+//! In-memory part of one sandbox's history: what is known of its commands and is not in the store.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use sandbox_api::{CommandId, SandboxId};
 use super::deadlines::Deadlines;
 use super::oom::Ooms;
 
-/// What is known of the commands of one sandbox and is not in the store.
+/// In-memory history of one sandbox.
 #[derive(Debug)]
 pub(in crate::service) struct Ledger {
     pub(super) sandbox: SandboxId,
     pub(super) ooms: Ooms,
     pub(super) deadlines: Deadlines,
-    /// Commands whose end a task waits for.
+    /// Commands whose end a background task waits for.
     watched: Mutex<HashSet<CommandId>>,
     unrecorded: AtomicBool,
 }
@@ -45,8 +45,8 @@ impl Ledger {
 
     /// Records that the container is about to be restarted. If `ends` names a command, it ends with that reason, and every
     /// other one is lost.
-    pub(in crate::service) fn cut_off(&self, ends: Option<&(CommandId, EndReason)>) {
-        self.deadlines.cut_off(ends);
+    pub(in crate::service) fn record_restart(&self, ends: Option<&(CommandId, EndReason)>) {
+        self.deadlines.record_restart(ends);
     }
 
     /// Commands that should have ended before `now`. Each is returned once.
@@ -59,7 +59,7 @@ impl Ledger {
         self.deadlines.restore(command, rest);
     }
 
-    /// Returns false if a task watches the command already.
+    /// Registers a watcher of the command. Returns false if there already is one.
     pub(in crate::service) fn begin_watch(&self, command: &CommandId) -> bool {
         self.watched().insert(command.clone())
     }

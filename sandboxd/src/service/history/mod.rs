@@ -1,7 +1,7 @@
-//! Which commands ran, and how they ended.
+//! History of commands: which ones ran, and how they ended.
 //!
-//! History is written behind the commands, so the store never slows one down. What a killed daemon had not written yet, the
-//! next one learns from the agents.
+//! History is written asynchronously, so the store never slows a command down. The next daemon recovers from the agents
+//! what a killed daemon had not written yet.
 
 mod deadlines;
 mod ledger;
@@ -22,7 +22,7 @@ use crate::model::command::{CommandStatus, Started};
 use crate::model::{CommandRecord, CommandSpec, Ended, Program, limits};
 use crate::store::Store;
 
-/// Records commands and judges how they ended.
+/// Records commands and how they ended.
 #[derive(Debug)]
 pub(in crate::service) struct History {
     engine: Engine,
@@ -42,22 +42,22 @@ impl History {
         }
     }
 
-    /// The engine's events are followed since `since_ms`.
+    /// Records that the engine's events have been received since `since_ms`.
     pub(in crate::service) fn begin_listening(&self, since_ms: i64) {
         self.listening.begin(since_ms);
     }
 
-    /// The engine's events are no longer followed.
+    /// Records that the engine's events are no longer received.
     pub(in crate::service) fn end_listening(&self) {
         self.listening.end();
     }
 
-    /// Entries that were dropped because the store was too slow.
+    /// Number of entries that were dropped because the store was too slow.
     pub(in crate::service) fn dropped(&self) -> u64 {
         self.store.history().dropped()
     }
 
-    /// Whether entries were dropped since this was last called.
+    /// Whether entries were dropped since the last call.
     pub(in crate::service) fn was_dropped(&self) -> bool {
         self.store.history().was_dropped()
     }
@@ -94,13 +94,13 @@ impl History {
                 }
             }
             Err(error) => {
-                warn!(sandbox = %ledger.sandbox, error = &error as &dyn std::error::Error, "could not note the end of lost commands");
+                warn!(sandbox = %ledger.sandbox, error = &error as &dyn std::error::Error, "could not record the end of lost commands");
             }
         }
     }
 
-    /// How a command ended that its agent does not know any more: by a restart of its container, or as the store has it.
-    /// Otherwise it is lost.
+    /// Returns the end of a command that its agent no longer knows: by a restart of its container, or as recorded in the
+    /// store. Otherwise it is lost.
     pub(in crate::service) async fn end_of_lost(&self, ledger: &Ledger, command: &CommandId) -> Ended {
         if let Some(ended) = ledger.deadlines.end_of(command) {
             return ended;
@@ -109,7 +109,7 @@ impl History {
         recorded.and_then(|status| status.ended).unwrap_or(Ended::LOST)
     }
 
-    /// A command as the store has it.
+    /// Returns a command from the store.
     pub(in crate::service) async fn recorded(
         &self,
         id: &SandboxId,
@@ -119,7 +119,7 @@ impl History {
     }
 }
 
-/// A command that is not there any more. Where its end was not written down, nobody knows how it ended.
+/// Status of a command that no agent knows any more. If its end was not recorded, it is lost.
 pub(in crate::service) fn status_of(record: CommandRecord) -> CommandStatus {
     let status = CommandStatus::from(record);
     CommandStatus { ended: status.ended.or(Some(Ended::LOST)), ..status }
@@ -132,7 +132,7 @@ fn recorded_argv(program: &Program) -> Vec<String> {
     }
 }
 
-/// Program and arguments, cut where they are longer than is kept.
+/// Truncates program and arguments to the length that is recorded.
 fn cut_argv<'a>(all: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut left = limits::MAX_RECORDED_PROGRAM_BYTES;
     let mut kept = Vec::new();
@@ -142,7 +142,7 @@ fn cut_argv<'a>(all: impl Iterator<Item = &'a str>) -> Vec<String> {
         }
         let cut = text.floor_char_boundary(left.min(text.len()));
         kept.push(text[..cut].to_owned());
-        // An argument may be empty, but never for nothing.
+        // An empty argument counts as one byte, so that their number is limited too.
         left = left.saturating_sub(cut.max(1));
     }
     kept

@@ -1,9 +1,9 @@
-//! Whether a command was ended for its sandbox's want of memory.
+//! Whether the OOM killer ended a command.
 //!
-//! An agent can only suspect it: what the kernel counts for it to see is the kills of the whole machine. The
-//! engine tells of each container's own, a moment before or after the command's end is heard of. So a suspicion
-//! that the engine does not confirm is dropped, unless the engine was not listened to at that time. Nothing
-//! here is asked for ends that are not suspected.
+//! An agent can only suspect it, because the kernel shows it the number of kills on the whole machine. The engine reports
+//! those of each container, a moment before or after the command's end arrives. Therefore a suspicion that the engine does
+//! not confirm is dropped, unless the engine's events were not received at that time. An end without suspicion needs no
+//! confirmation.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -26,7 +26,7 @@ use crate::service::clock::now_ms;
 /// Number of the signal KILL.
 const KILL: i32 = 9;
 
-/// When a sandbox's memory was not enough, as the engine told it: the last times, and since when they are all.
+/// Latest times at which a sandbox ran out of memory, as the engine reported them, and since when the list is complete.
 #[derive(Debug)]
 pub(super) struct Ooms {
     kept: Mutex<Kept>,
@@ -47,7 +47,7 @@ impl Default for Ooms {
 }
 
 impl Ooms {
-    /// Notes one, by the engine's clock.
+    /// Records a time of the engine's clock.
     pub(super) fn note(&self, at_ms: i64) {
         let mut kept = self.lock();
         if kept.at_ms.len() == limits::MAX_NOTED_OOMS
@@ -60,7 +60,7 @@ impl Ooms {
         self.noted.notify_waiters();
     }
 
-    /// Returns when there was one within `window`.
+    /// Returns once a time within `window` is recorded.
     async fn any_within(&self, window: &RangeInclusive<i64>) {
         loop {
             let mut noted = pin!(self.noted.notified());
@@ -72,7 +72,7 @@ impl Ooms {
         }
     }
 
-    /// Whether all since `ms` are kept.
+    /// Whether all times since `ms` are kept.
     fn is_complete_from(&self, ms: i64) -> bool {
         self.lock().complete_from_ms <= ms
     }
@@ -82,7 +82,7 @@ impl Ooms {
     }
 }
 
-/// Since when the engine has been listened to without a break, if it is.
+/// Since when the engine's events have been received without a gap. `i64::MAX` if they are not.
 #[derive(Debug)]
 pub(super) struct Listening(AtomicI64);
 
@@ -107,8 +107,9 @@ impl Listening {
 }
 
 impl History {
-    /// The end of a command as it is told.
-    pub(in crate::service) async fn judge(
+    /// Checks a suspected out-of-memory kill with the engine. Without confirmation, the reason becomes that of an ordinary
+    /// end.
+    pub(in crate::service) async fn confirm_oom(
         &self,
         ledger: &Ledger,
         agent: &AgentHandle,
@@ -118,27 +119,27 @@ impl History {
         if ended.reason != EndReason::Oom {
             return ended;
         }
-        // Whoever hears only of the end does not know when the command was started.
+        // The end alone does not say when the command started.
         match agent.inspect(command).await {
-            Ok(status) => self.judge_started(&ledger.ooms, status.started, ended).await,
+            Ok(status) => self.confirm_oom_since(&ledger.ooms, status.started, ended).await,
             Err(_) => ended,
         }
     }
 
-    /// The same in what is known of a command.
-    pub(in crate::service) async fn judge_status(
+    /// Like [`Self::confirm_oom`], for the status of a command.
+    pub(in crate::service) async fn confirm_oom_in_status(
         &self,
         ledger: &Ledger,
         status: CommandStatus,
     ) -> CommandStatus {
         let ended = match status.ended {
-            Some(ended) => Some(self.judge_started(&ledger.ooms, status.started, ended).await),
+            Some(ended) => Some(self.confirm_oom_since(&ledger.ooms, status.started, ended).await),
             None => None,
         };
         CommandStatus { ended, ..status }
     }
 
-    async fn judge_started(&self, ooms: &Ooms, started: Started, ended: Ended) -> Ended {
+    async fn confirm_oom_since(&self, ooms: &Ooms, started: Started, ended: Ended) -> Ended {
         if ended.reason != EndReason::Oom {
             return ended;
         }
@@ -150,12 +151,12 @@ impl History {
         if !is_known() {
             return ended;
         }
-        // The engine's word may be on its way still. Nobody waits for it twice.
+        // The engine's event may still arrive. The wait ends with the window, so a later call does not wait again.
         let left = u64::try_from(window.end().saturating_sub(now_ms())).unwrap_or(0);
         let bound = Duration::from_millis(left).min(limits::OOM_TOLD);
-        let told = timeout(bound, ooms.any_within(&window)).await;
-        // An engine that hangs tells nothing, and that proves nothing.
-        if told.is_ok() || !is_known() || self.engine.version().await.is_err() {
+        let confirmed = timeout(bound, ooms.any_within(&window)).await;
+        // An engine that hangs reports no events, so their absence proves nothing.
+        if confirmed.is_ok() || !is_known() || self.engine.version().await.is_err() {
             return ended;
         }
         let reason = if ended.signal.is_some() { EndReason::Killed } else { EndReason::Exited };
@@ -163,8 +164,8 @@ impl History {
     }
 }
 
-/// When the engine must have told of it, for it to have ended this command. A main process that was killed
-/// itself died at once; a shell tells of its child's death when it comes to it.
+/// Returns the period in which the engine must have reported the kill for it to be the cause of this command's end. A main
+/// process that is killed itself dies at once. A shell may report its child's death much later.
 fn window_of(started_at_ms: i64, ended: &Ended) -> RangeInclusive<i64> {
     let slack = limits::OOM_TOLD.as_millis() as i64;
     let ended_at_ms = started_at_ms.saturating_add(ended.duration.as_millis() as i64);
@@ -182,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_killed_dies_at_once_and_its_shell_tells_later() {
+    fn the_window_is_short_for_a_killed_process_and_long_for_its_shell() {
         assert_eq!(window_of(1000, &ended(Some(KILL), 60)), 56_000..=66_000);
         assert_eq!(window_of(1000, &ended(None, 60)), 1000..=66_000);
         assert_eq!(window_of(1000, &ended(Some(KILL), 1)), 1000..=7000);
     }
 
     #[test]
-    fn what_was_forgotten_is_not_claimed_to_be_known() {
+    fn forgotten_times_make_the_list_incomplete() {
         let ooms = Ooms::default();
         for at in 0..=limits::MAX_NOTED_OOMS as i64 {
             ooms.note(at);

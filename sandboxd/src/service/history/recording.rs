@@ -1,8 +1,8 @@
-//! Records the commands that only their agent knows of.
+//! Records the commands that only their agent knows.
 //!
-//! History is written behind the commands, so a daemon that is killed loses the newest entries. The agent remembers at
-//! least as many commands as can be lost that way. They are recorded when a sandbox is restored, and before its
-//! container, and so its agent, goes. Otherwise the same command id could run twice.
+//! History is written asynchronously, so a killed daemon loses the newest entries. The agent remembers at least as many
+//! commands as can be lost that way. They are recorded when a sandbox is restored, and before its container is removed,
+//! which ends the agent. Otherwise the same command id could run twice.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ use crate::model::{CommandRecord, limits};
 use crate::store::Written;
 
 impl History {
-    /// Does as [`Self::record_unrecorded`], for those who go on if it fails.
+    /// Like [`Self::record_unrecorded`], but only logs errors.
     pub(in crate::service) async fn record_if_possible(&self, ledger: &Ledger, agent: &AgentHandle) {
         if let Err(error) = self.record_unrecorded(ledger, agent).await {
-            warn!(sandbox = %ledger.sandbox, error = &error as &dyn std::error::Error, "could not record which commands ran");
+            warn!(sandbox = %ledger.sandbox, error = &error as &dyn std::error::Error, "could not record the commands of an agent");
         }
     }
 
-    /// Records the commands that the store may lack, if it may lack any.
+    /// Records the commands that the store may lack. Does nothing if it lacks none.
     pub(in crate::service) async fn record_unrecorded(
         &self,
         ledger: &Ledger,
@@ -44,7 +44,7 @@ impl History {
         let (mut after, mut recorded) = (0, Vec::new());
         for _ in 0..limits::MAX_COMMAND_PAGES {
             let page = match agent.unrecorded_commands(recorded, after).await {
-                // It has no such list.
+                // An agent of this version has no such list.
                 Err(agent::Error::Outdated) => return Ok(()),
                 page => page?,
             };
@@ -54,11 +54,11 @@ impl History {
                 _ => break,
             }
         }
-        // There is nothing after the last number.
+        // Only confirms the last page: no command has a number after the maximum.
         Ok(agent.unrecorded_commands(recorded, u64::MAX).await.map(drop)?)
     }
 
-    /// Records one page; the numbers of the commands that are recorded with their end.
+    /// Records one page. Returns the numbers of the commands whose end is recorded too, which the agent may forget.
     async fn record_page(
         &self,
         ledger: &Ledger,
@@ -87,14 +87,14 @@ impl History {
         written: &HashMap<CommandId, Written>,
     ) {
         let status = &command.status;
-        // The same id with another start is an earlier command.
+        // A record with the same id and another start is of an earlier command.
         let written =
             written.get(&command.id).filter(|written| written.started_at_ms == status.started.at_ms);
         if written.is_some_and(|written| written.has_ended || status.ended.is_none()) {
             return;
         }
         let ended = match status.ended {
-            Some(ended) => Some(self.judge(ledger, agent, &command.id, ended).await),
+            Some(ended) => Some(self.confirm_oom(ledger, agent, &command.id, ended).await),
             None => None,
         };
         match (written, ended) {
@@ -118,7 +118,7 @@ impl History {
     }
 }
 
-/// A directory as it is asked for: below the workspace, or empty for the workspace itself.
+/// Converts a directory to the form in which requests name it: relative to the workspace, and empty for the workspace.
 fn relative(cwd: &str) -> &str {
     cwd.strip_prefix(WORKSPACE).map_or(cwd, |rest| rest.trim_start_matches('/'))
 }

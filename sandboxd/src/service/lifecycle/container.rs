@@ -127,7 +127,7 @@ impl Lifecycle {
                 if sandbox.ledger().restarts() != restarts {
                     return Ok(());
                 }
-                sandbox.ledger().cut_off(ends.as_ref());
+                sandbox.ledger().record_restart(ends.as_ref());
                 let restarted = lifecycle.restart_locked(&sandbox, agent).await;
                 if restarted.is_err() {
                     // It is unknown what runs in the container now. After it is removed, nothing does.

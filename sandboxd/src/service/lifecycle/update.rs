@@ -75,7 +75,7 @@ impl Lifecycle {
                 sandbox.outbound().set_policy(record.spec.network.clone());
             }
         });
-        self.egress.follow_policy(sandbox.outbound());
+        self.egress.apply_policy(sandbox.outbound());
         let saved = self.store.put(&record).await;
         sandbox.set_unsaved(saved.is_err());
         Ok(saved?)

@@ -1,7 +1,7 @@
-//! Links to previews, and all of them by what they were given.
+//! Links to previews, and the index that finds them by id and by token.
 //!
-//! A link is looked up by its token's digest, so that how long a look takes says nothing about the token. What makes and ends links
-//! is in `link_lifecycle.rs`.
+//! A link is looked up by the digest of its token, so that the time of a lookup reveals nothing about the token.
+//! `link_lifecycle.rs` creates and ends links.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
@@ -14,22 +14,23 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::listeners::{LinkListener, Turns};
+use super::listeners::{LinkListener, PortUse};
 use crate::model::limits;
 use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
 use crate::service::clock::now_ms;
 
-/// A link.
+/// A link to a port of a sandbox.
 #[derive(Debug)]
 pub struct Link {
     record: LinkRecord,
     token: PreviewToken,
     pub(super) end: OnceLock<(LinkEnd, i64)>,
-    /// Cancelled when it leads nowhere any more.
-    over: CancellationToken,
-    /// Cancelled when its own port is to be closed, and when that is done.
-    shut: CancellationToken,
-    free: CancellationToken,
+    /// Cancelled when the link ends.
+    ended: CancellationToken,
+    /// Cancelled when the link's own port must be closed.
+    close_requested: CancellationToken,
+    /// Cancelled when the link's own port is closed.
+    port_closed: CancellationToken,
     pub(super) has_listener: AtomicBool,
 }
 
@@ -40,58 +41,58 @@ impl Link {
             record,
             token,
             end,
-            over: CancellationToken::new(),
-            shut: CancellationToken::new(),
-            free: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            close_requested: CancellationToken::new(),
+            port_closed: CancellationToken::new(),
             has_listener: AtomicBool::new(false),
         };
         if link.record.ended.is_some() {
-            link.over.cancel();
+            link.ended.cancel();
         }
         Arc::new(link)
     }
 
-    /// What it is made from.
+    /// The stored record.
     pub fn record(&self) -> &LinkRecord {
         &self.record
     }
 
-    /// What opens it.
+    /// The token that gives access.
     pub fn token(&self) -> &PreviewToken {
         &self.token
     }
 
-    /// Why it leads nowhere any more, if that is so now.
+    /// Why the link has ended. `None` while it is valid.
     pub fn end(&self) -> Option<LinkEnd> {
         let is_late = self.record.expires_at_ms.is_some_and(|at| at <= now_ms());
         self.end.get().map(|(end, _)| *end).or(is_late.then_some(LinkEnd::Expired))
     }
 
-    /// Resolves when it leads nowhere any more: up to [`limits::KEEPER_TICK`] after its time was over.
-    pub fn over(&self) -> WaitForCancellationFutureOwned {
-        self.over.clone().cancelled_owned()
+    /// Resolves when the link ends. An expired link ends up to [`limits::KEEPER_TICK`] late.
+    pub fn ended(&self) -> WaitForCancellationFutureOwned {
+        self.ended.clone().cancelled_owned()
     }
 
-    /// Resolves when its own port is to be closed: a while after its end, so that who follows it is told.
+    /// Resolves when the link's own port must be closed, a while after its end. Until then, visitors see why it ended.
     pub fn closing(&self) -> WaitForCancellationFutureOwned {
-        self.shut.clone().cancelled_owned()
+        self.close_requested.clone().cancelled_owned()
     }
 
-    /// To be called when its own port is closed.
-    pub fn port_is_free(&self) {
-        self.free.cancel();
+    /// Records that the link's own port is closed.
+    pub fn mark_port_closed(&self) {
+        self.port_closed.cancel();
     }
 
     pub(super) fn close_port(&self) {
-        self.shut.cancel();
+        self.close_requested.cancel();
     }
 
     pub(super) fn port_is_closing(&self) -> bool {
-        self.shut.is_cancelled()
+        self.close_requested.is_cancelled()
     }
 
-    pub(super) fn port_free(&self) -> WaitForCancellationFutureOwned {
-        self.free.clone().cancelled_owned()
+    pub(super) fn port_closed(&self) -> WaitForCancellationFutureOwned {
+        self.port_closed.clone().cancelled_owned()
     }
 
     pub(super) fn ended_at_ms(&self) -> Option<i64> {
@@ -99,18 +100,18 @@ impl Link {
     }
 
     fn finish(&self, end: LinkEnd, at_ms: i64) {
-        // The first reason stays.
+        // The first reason is kept.
         let _ = self.end.set((end, at_ms));
-        self.over.cancel();
+        self.ended.cancel();
     }
 }
 
 /// Options of a new link.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinkRequest {
-    /// How long it is good for; `None` is as long as the sandbox.
+    /// Validity. `None` is as long as the sandbox exists.
     pub ttl: Option<Duration>,
-    /// How it is found; `None` is as the daemon is set up.
+    /// Host name or port. `None` is the daemon's setting.
     pub style: Option<LinkStyle>,
 }
 
@@ -118,11 +119,11 @@ pub struct LinkRequest {
 #[derive(Debug)]
 pub(super) struct LinkIndex {
     index: Mutex<Index>,
-    /// Held by the one who makes a link, so that two do not make the same.
-    pub(super) making: tokio::sync::Mutex<()>,
-    turns: Mutex<Turns>,
-    pub(super) doors: mpsc::Sender<LinkListener>,
-    pub(super) opened: Mutex<Option<mpsc::Receiver<LinkListener>>>,
+    /// Locked while a link is created, so that concurrent requests do not create two default links.
+    pub(super) creation: tokio::sync::Mutex<()>,
+    port_use: Mutex<PortUse>,
+    pub(super) listener_sender: mpsc::Sender<LinkListener>,
+    pub(super) listener_receiver: Mutex<Option<mpsc::Receiver<LinkListener>>>,
 }
 
 #[derive(Debug, Default)]
@@ -133,13 +134,13 @@ struct Index {
 
 impl Default for LinkIndex {
     fn default() -> Self {
-        let (doors, opened) = mpsc::channel(limits::MAX_DOORS_ON_THE_WAY);
+        let (listener_sender, receiver) = mpsc::channel(limits::MAX_DOORS_ON_THE_WAY);
         Self {
             index: Mutex::default(),
-            making: tokio::sync::Mutex::default(),
-            turns: Mutex::default(),
-            doors,
-            opened: Mutex::new(Some(opened)),
+            creation: tokio::sync::Mutex::default(),
+            port_use: Mutex::default(),
+            listener_sender,
+            listener_receiver: Mutex::new(Some(receiver)),
         }
     }
 }
@@ -149,14 +150,14 @@ impl LinkIndex {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn port_use(&self) -> MutexGuard<'_, PortUse> {
+        self.port_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn finish(&self, link: &Link, end: LinkEnd, at_ms: i64) {
         link.finish(end, at_ms);
-        if let Some(door) = link.record.door {
-            self.turns().used(door);
+        if let Some(port) = link.record.door {
+            self.port_use().record(port);
         }
     }
 
@@ -169,7 +170,7 @@ impl LinkIndex {
         index.by_token.get(&digest(token)).and_then(|id| index.by_id.get(id)).cloned()
     }
 
-    /// Those of a sandbox that lead there.
+    /// Valid links of a sandbox, the newest last.
     pub(super) fn of(&self, sandbox: &SandboxId) -> Vec<Arc<Link>> {
         let mut links = self.all();
         links.retain(|link| link.record.sandbox == *sandbox && link.end().is_none());

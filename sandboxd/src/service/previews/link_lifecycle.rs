@@ -1,7 +1,7 @@
-//! Links to previews over time: made, ended, forgotten, and taken in again at a start.
+//! Lifecycle of links to previews: create, end, remove, and restore at a start.
 //!
-//! A link's token is derived from its id and the instance's key, so the store holds none. A link that leads nowhere any more is
-//! kept for a while, so that who follows it is told why.
+//! A link's token is derived from its id and the instance key, so the store contains no token. An ended link is kept for a
+//! while, so that a visitor sees why it ended.
 
 use std::sync::Arc;
 
@@ -16,38 +16,48 @@ use crate::model::{Refusal, Resource, limits};
 use crate::service::clock::now_ms;
 
 impl Previews {
-    /// The link that a token opens, whether or not it still leads anywhere.
+    /// Returns the link with this token, valid or ended.
     pub fn link_of_token(&self, token: &PreviewToken) -> Option<Arc<Link>> {
         self.links.of_token(token)
     }
 
-    /// Makes a link to a port that the sandbox may offer.
-    pub async fn make_link(&self, id: &SandboxId, port: u16, wish: LinkRequest) -> Result<Arc<Link>, Error> {
-        self.offers(id, port)?;
-        let _making = self.links.making.lock().await;
-        self.make_link_held(id, port, wish).await
+    /// Creates a link to a port that the sandbox may expose.
+    pub async fn create_link(
+        &self,
+        id: &SandboxId,
+        port: u16,
+        request: LinkRequest,
+    ) -> Result<Arc<Link>, Error> {
+        self.check_offered(id, port)?;
+        let _creation = self.links.creation.lock().await;
+        self.create_link_locked(id, port, request).await
     }
 
-    /// The link that lives as long as the sandbox, made where there is none; `None` where the sandbox may not offer the
-    /// port.
-    pub async fn standing_link(&self, id: &SandboxId, port: u16) -> Result<Option<Arc<Link>>, Error> {
-        if matches!(self.offers(id, port), Err(Error::Refused(Refusal::NotFound(Resource::Port)))) {
+    /// Returns the link with the default style that lasts as long as the sandbox, and creates it if needed. `None` if the
+    /// sandbox may not expose the port.
+    pub async fn default_link(&self, id: &SandboxId, port: u16) -> Result<Option<Arc<Link>>, Error> {
+        if matches!(self.check_offered(id, port), Err(Error::Refused(Refusal::NotFound(Resource::Port)))) {
             return Ok(None);
         }
-        self.offers(id, port)?;
-        let _making = self.links.making.lock().await;
+        self.check_offered(id, port)?;
+        let _creation = self.links.creation.lock().await;
         let style = self.setup.preview.default_style();
-        let stands = |link: &Arc<Link>| {
+        let is_default = |link: &Arc<Link>| {
             let record = link.record();
             (record.port, record.style, record.expires_at_ms) == (port, style, None)
         };
-        match self.links.of(id).into_iter().find(stands) {
+        match self.links.of(id).into_iter().find(is_default) {
             Some(link) => Ok(Some(link)),
-            None => self.make_link_held(id, port, LinkRequest::default()).await.map(Some),
+            None => self.create_link_locked(id, port, LinkRequest::default()).await.map(Some),
         }
     }
 
-    async fn make_link_held(&self, id: &SandboxId, port: u16, wish: LinkRequest) -> Result<Arc<Link>, Error> {
+    async fn create_link_locked(
+        &self,
+        id: &SandboxId,
+        port: u16,
+        request: LinkRequest,
+    ) -> Result<Arc<Link>, Error> {
         if self.links.of(id).len() >= limits::MAX_LINKS {
             return Err(Refusal::LimitReached {
                 limit: "links of a sandbox".into(),
@@ -55,7 +65,7 @@ impl Previews {
             }
             .into());
         }
-        let style = wish.style.unwrap_or_else(|| self.setup.preview.default_style());
+        let style = request.style.unwrap_or_else(|| self.setup.preview.default_style());
         let listener = match style {
             LinkStyle::Host => None,
             LinkStyle::Port => Some(self.bind_listener().await?),
@@ -68,14 +78,14 @@ impl Previews {
             style,
             door: listener.as_ref().and_then(|listener| Some(listener.local_addr().ok()?.port())),
             created_at_ms,
-            expires_at_ms: wish.ttl.map(|ttl| created_at_ms.saturating_add(ttl.as_millis() as i64)),
+            expires_at_ms: request.ttl.map(|ttl| created_at_ms.saturating_add(ttl.as_millis() as i64)),
             ended: None,
         };
         self.store.add_link(&record).await?;
         let token = self.instance.preview_token(&record.id);
         let link = Link::new(record, token);
         self.links.insert(&link);
-        // It may have been deleted while the link was made.
+        // The sandbox may have been deleted while the link was created.
         if self.lifecycle.find(id).is_err() {
             self.end_links(std::slice::from_ref(&link), LinkEnd::SandboxGone).await;
             return Err(Refusal::NotFound(Resource::Sandbox).into());
@@ -83,17 +93,17 @@ impl Previews {
         if let Some(listener) = listener {
             self.serve(&link, listener).await;
         }
-        info!(sandbox = %id, port, link = %link.record().id, "made a link");
+        info!(sandbox = %id, port, link = %link.record().id, "created a link");
         Ok(link)
     }
 
-    /// The links of a sandbox that lead there, the newest last.
+    /// Lists the valid links of a sandbox, the newest last.
     pub fn links(&self, id: &SandboxId) -> Result<Vec<Arc<Link>>, Error> {
         self.lifecycle.find(id)?;
         Ok(self.links.of(id))
     }
 
-    /// One of them.
+    /// Returns one valid link of a port.
     pub fn link(&self, id: &SandboxId, port: u16, link: &LinkId) -> Result<Arc<Link>, Error> {
         let found = self
             .links(id)?
@@ -102,7 +112,7 @@ impl Previews {
         found.ok_or(Refusal::NotFound(Resource::Link).into())
     }
 
-    /// Takes a link back; whoever looks at its preview now is cut off. Done as well where it leads nowhere already.
+    /// Revokes a link and closes its open connections. Idempotent: also succeeds if the link has ended.
     pub async fn revoke_link(&self, id: &SandboxId, port: u16, link: &LinkId) -> Result<(), Error> {
         match self.link(id, port, link) {
             Ok(link) => {
@@ -117,13 +127,13 @@ impl Previews {
         }
     }
 
-    /// Whether the sandbox may offer the port.
-    pub(super) fn offers(&self, id: &SandboxId, port: u16) -> Result<(), Error> {
-        let offers = self.lifecycle.find(id)?.with_spec(|spec| spec.ports.contains(&port));
-        if offers { Ok(()) } else { Err(Refusal::NotFound(Resource::Port).into()) }
+    /// Checks that the sandbox may expose the port.
+    pub(super) fn check_offered(&self, id: &SandboxId, port: u16) -> Result<(), Error> {
+        let is_offered = self.lifecycle.find(id)?.with_spec(|spec| spec.ports.contains(&port));
+        if is_offered { Ok(()) } else { Err(Refusal::NotFound(Resource::Port).into()) }
     }
 
-    /// Takes in the links of before.
+    /// Restores the links from the previous run.
     pub(in crate::service) async fn restore_links(&self) -> Result<(), Error> {
         for record in self.store.links().await? {
             let token = self.instance.preview_token(&record.id);
@@ -131,8 +141,8 @@ impl Previews {
         }
         let mut all = self.links.all();
         all.sort_by_key(|link| link.ended_at_ms().unwrap_or(link.record().created_at_ms));
-        for door in all.iter().filter_map(|link| link.record().door) {
-            self.links.turns().used(door);
+        for port in all.iter().filter_map(|link| link.record().door) {
+            self.links.port_use().record(port);
         }
         let lost = |link: &&Arc<Link>| {
             link.end().is_none() && self.lifecycle.registered(&link.record().sandbox).is_none()
@@ -143,12 +153,12 @@ impl Previews {
         Ok(())
     }
 
-    /// Ends the links of a sandbox that is deleted.
+    /// Ends the links of a deleted sandbox.
     pub(super) async fn end_links_of(&self, id: &SandboxId) {
         self.end_links(&self.links.of(id), LinkEnd::SandboxGone).await;
     }
 
-    /// Ends the links whose time is over.
+    /// Ends the links that have expired.
     pub(in crate::service) async fn end_expired_links(&self) {
         let mut late = self.links.all();
         late.retain(|link| link.end.get().is_none() && link.end() == Some(LinkEnd::Expired));
@@ -164,14 +174,15 @@ impl Previews {
             self.links.finish(link, end, at_ms);
         }
         let ids: Vec<LinkId> = links.iter().map(|link| link.record().id.clone()).collect();
-        // What is not written down is found again at the next start: its sandbox is gone, or its time is over.
+        // If this fails, the next start ends them again, because their sandbox is gone or they have expired.
         if let Err(error) = self.store.end_links(&ids, end, at_ms).await {
-            warn!(error = &error as &dyn std::error::Error, "could not write down that links ended");
+            warn!(error = &error as &dyn std::error::Error, "could not record the end of links");
         }
     }
 
-    /// Forgets links that ended long ago, and more of them where there are too many; opens ports that could not be.
-    pub(in crate::service) async fn tidy_links(&self) {
+    /// Removes links that ended long ago, and the oldest ended ones beyond their maximum. Opens ports that could not be opened
+    /// before, and closes ports of ended links.
+    pub(in crate::service) async fn maintain_links(&self) {
         self.open_listeners().await;
         self.close_old_listeners();
         let mut ended: Vec<_> =
@@ -189,7 +200,7 @@ impl Previews {
                 self.links.remove(link);
             }),
             Err(error) => {
-                warn!(error = &error as &dyn std::error::Error, "could not forget links that ended long ago");
+                warn!(error = &error as &dyn std::error::Error, "could not remove old links");
             }
         }
     }

@@ -1,10 +1,13 @@
 //! Ports of sandboxes: links to them, ports that are published on the host, and connections to them.
+//!
+//! A sandbox exposes only the ports of its spec ([`Previews::check_offered`]). Listing ports neither wakes a sandbox nor
+//! counts as use.
 
 mod link;
 mod link_lifecycle;
 mod listeners;
 mod publish;
-mod published_visits;
+mod published_connections;
 mod publisher_listener;
 
 use std::sync::Arc;
@@ -29,7 +32,7 @@ use crate::model::port::ListeningPorts;
 use crate::model::preview::PreviewSettings;
 use crate::store::Store;
 
-/// The use of a sandbox by a visitor of a preview, for as long as it lives.
+/// Use of a sandbox by a visitor of a preview. Keeps the sandbox in use until it is dropped.
 #[derive(Debug)]
 pub struct PreviewUse {
     mark: InUseMark,
@@ -37,27 +40,27 @@ pub struct PreviewUse {
 }
 
 impl PreviewUse {
-    /// For a connection that stays open: from now on only [`PreviewTrace::touch`] counts as use.
-    pub fn into_trace(self) -> PreviewTrace {
+    /// Converts for a connection that stays open. From now on, only [`PreviewActivity::touch`] counts as use.
+    pub fn into_activity(self) -> PreviewActivity {
         drop(self.mark);
-        PreviewTrace { activity: self.activity }
+        PreviewActivity { activity: self.activity }
     }
 }
 
-/// A connection that is open, and may be used.
+/// An open connection of a visitor, which may be idle.
 #[derive(Debug)]
-pub struct PreviewTrace {
+pub struct PreviewActivity {
     activity: Arc<Activity>,
 }
 
-impl PreviewTrace {
+impl PreviewActivity {
     /// Counts as use of the sandbox.
     pub fn touch(&self) {
         self.activity.touch();
     }
 }
 
-/// Shows ports of sandboxes to visitors.
+/// Exposes ports of sandboxes.
 #[derive(Debug)]
 pub struct Previews {
     lifecycle: Arc<Lifecycle>,
@@ -105,12 +108,12 @@ impl Previews {
         previews
     }
 
-    /// Where previews are found.
+    /// Settings of the preview listeners.
     pub fn settings(&self) -> &PreviewSettings {
         &self.setup.preview
     }
 
-    /// What listens in a sandbox; nothing while it is parked. Neither wakes it nor counts as use.
+    /// Lists the listening ports of a sandbox. A parked sandbox has none. Neither wakes it nor counts as use.
     pub async fn listening(&self, id: &SandboxId) -> Result<ListeningPorts, Error> {
         match self.lifecycle.agent_unless_parked(id).await? {
             Some(agent) => Ok(agent.listening().await?),
@@ -118,19 +121,19 @@ impl Previews {
         }
     }
 
-    /// Takes note that a visitor uses a link's sandbox. It is woken where it was parked.
+    /// Marks a link's sandbox as used by a visitor. Wakes it if it is parked.
     pub async fn use_preview(self: &Arc<Self>, link: &Link) -> Result<PreviewUse, Error> {
         let record = link.record();
-        self.offers(&record.sandbox, record.port)?;
+        self.check_offered(&record.sandbox, record.port)?;
         let (sandbox, _, mark) = self.lifecycle.in_use(&record.sandbox).await?.unlock();
         Ok(PreviewUse { mark, activity: Arc::clone(sandbox.activity()) })
     }
 
-    /// A connection to what listens on a port of the sandbox's loopback.
+    /// Connects to a port on the sandbox's loopback interface.
     pub async fn connect_port(self: &Arc<Self>, id: &SandboxId, port: u16) -> Result<Tunnel, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         match in_use.agent().connect_port(port).await {
-            // Nothing was sent yet, so a second try is safe.
+            // Nothing was sent yet, so a retry is safe.
             Err(error) if error.is_broken() => Ok(in_use.agent().connect_port(port).await?),
             other => Ok(other?),
         }

@@ -1,8 +1,9 @@
-//! Ports of sandboxes that are published on the host, as the original did it.
+//! Ports of sandboxes that are published on the host, compatible with the original daemon.
 //!
-//! For each there is a container that listens (`engine/publisher.rs`) and a socket of ours that it passes its
-//! connections on to: its door (`publisher_door.rs`), which opens when the port is shut to other sandboxes. A publisher that died
-//! is made again with the port of the host that it had, or another where somebody else has that now.
+//! Each published port has a publisher, a container that listens on the host (`engine/publisher.rs`) and forwards its
+//! connections to a socket of the daemon (`publisher_listener.rs`). The socket opens only after sandboxes are blocked from
+//! reaching the published port. A publisher that died is created again with the same host port, or with another if that is
+//! taken now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,39 +23,39 @@ use crate::metrics::Repair;
 use crate::model::{Refusal, Resource, Stage, Transport, limits};
 use crate::service::lifecycle::Sandbox;
 
-/// What publishes where the operator names no image, and can be had.
+/// Image of publishers if the operator sets none and this one is available.
 const PUBLISHER_IMAGE: &str = "alpine/socat:1.8.0.0";
 
-/// What is published.
+/// Published ports of all sandboxes.
 #[derive(Debug, Default)]
 pub(super) struct Publications {
-    /// Held while a port is published, so that two who ask get one.
-    held: Mutex<BTreeMap<Key, Publication>>,
+    /// Locked while a port is published, so that concurrent requests get the same one.
+    published: Mutex<BTreeMap<Key, Publication>>,
     image: OnceCell<String>,
 }
 
 #[derive(Debug)]
 struct Publication {
     at: Published,
-    /// How often it was made again in a row, each time soon after it was made.
-    revived: u32,
-    made: Instant,
-    /// Closes the door.
+    /// Number of consecutive restarts, each soon after the one before.
+    restarts: u32,
+    created_at: Instant,
+    /// Closes the socket when dropped.
     _listener: DropGuard,
     _shut: KeptShut,
 }
 
 impl Publication {
-    /// Whether it would have died soon after it was made, if it died now.
+    /// Whether its publisher, if it died now, would have died soon after its creation.
     fn died_soon(&self) -> bool {
-        self.made.elapsed() < limits::PUBLISHER_LIFE
+        self.created_at.elapsed() < limits::PUBLISHER_LIFE
     }
 }
 
 impl Previews {
-    /// Publishes a port of a sandbox on the host; the port there. `None` where the sandbox may not offer it.
+    /// Publishes a port of a sandbox on the host and returns the host port. `None` if the sandbox may not expose the port.
     pub async fn publish(self: &Arc<Self>, id: &SandboxId, port: u16) -> Result<Option<u16>, Error> {
-        match self.offers(id, port) {
+        match self.check_offered(id, port) {
             Err(Error::Refused(Refusal::NotFound(Resource::Port))) => return Ok(None),
             other => other?,
         }
@@ -68,93 +69,98 @@ impl Previews {
             return Err(Error::NotPublished);
         }
         let image = self.publisher_image().await?;
-        let mut held = self.publications.held.lock().await;
-        // Whoever deletes it says so before it comes here to take back what is published.
+        let mut published = self.publications.published.lock().await;
+        // A delete sets this stage before it takes the lock to unpublish the sandbox's ports.
         if sandbox.stage() == Stage::Deleting {
             return Err(Refusal::NotFound(Resource::Sandbox).into());
         }
         let key = (sandbox.id().clone(), port);
-        if let Some(there) = held.get(&key)
-            && self.engine.published(sandbox.id(), port).await? == Some(there.at)
+        if let Some(known) = published.get(&key)
+            && self.engine.published(sandbox.id(), port).await? == Some(known.at)
         {
-            return Ok(there.at.host_port);
+            return Ok(known.at.host_port);
         }
-        self.publish_held(&mut held, sandbox, port, image).await
+        self.publish_locked(&mut published, sandbox, port, image).await
     }
 
-    async fn publish_held(
+    async fn publish_locked(
         self: &Arc<Self>,
-        held: &mut BTreeMap<Key, Publication>,
+        published: &mut BTreeMap<Key, Publication>,
         sandbox: &Sandbox,
         port: u16,
         image: String,
     ) -> Result<u16, Error> {
         let key = (sandbox.id().clone(), port);
-        // What is made next has its place.
-        let before = held.remove(&key);
+        // The new publisher needs the host port of the old one.
+        let before = published.remove(&key);
         let host_port = before.as_ref().map(|publication| publication.at.host_port);
         let plan = PublisherPlan { host_port, ..self.publisher_plan(sandbox, port, image) };
-        match self.make_publisher(&key, &plan).await {
+        match self.create_publisher(&key, &plan).await {
             Ok(publication) => {
                 let host_port = publication.at.host_port;
-                let revived = before.filter(Publication::died_soon).map_or(0, |before| before.revived + 1);
-                held.insert(key, Publication { revived, ..publication });
+                let restarts = before.filter(Publication::died_soon).map_or(0, |before| before.restarts + 1);
+                published.insert(key, Publication { restarts, ..publication });
                 info!(sandbox = %sandbox.id(), port, host_port, "published a port");
                 Ok(host_port)
             }
             Err(error) => {
-                // The first error is the one to tell; the next sweep tries again.
+                // The first error is the one to report. The next sweep retries.
                 let _ = self.engine.unpublish(sandbox.id(), port).await;
-                let _ = self.tidy_publish_network(held).await;
+                let _ = self.remove_unused_network(published).await;
                 self.remove_socket_dir(&key);
                 Err(error)
             }
         }
     }
 
-    /// Makes publishers again that died: those of one sandbox, or all.
-    pub(in crate::service) async fn revive_publishers(
+    /// Restarts publishers that died: those of one sandbox, or of all.
+    pub(in crate::service) async fn restart_publishers(
         self: &Arc<Self>,
-        of: Option<&SandboxId>,
+        only: Option<&SandboxId>,
     ) -> Result<(), Error> {
-        let mut held = self.publications.held.lock().await;
+        let mut published = self.publications.published.lock().await;
         let keys: Vec<Key> =
-            held.keys().filter(|(id, _)| of.is_none_or(|wanted| wanted == id)).cloned().collect();
+            published.keys().filter(|(id, _)| only.is_none_or(|wanted| wanted == id)).cloned().collect();
         for (id, port) in keys {
             let Ok(sandbox) = self.lifecycle.find(&id) else { continue };
-            let Some(publication) = held.get(&(id.clone(), port)) else { continue };
-            // One that does not live is tried again by the next sweep only.
-            if of.is_some() && publication.died_soon() && publication.revived >= limits::PUBLISHER_TRIES {
+            let Some(publication) = published.get(&(id.clone(), port)) else { continue };
+            // A publisher that keeps dying is restarted only by the next sweep.
+            if only.is_some() && publication.died_soon() && publication.restarts >= limits::PUBLISHER_TRIES {
                 continue;
             }
-            // Whoever removes one wants it gone, and is left alone until somebody asks for it or the next sweep.
-            if of.is_some() && !self.engine.publisher_died(&id, port).await? {
+            // A publisher that was removed by hand stays away until the next request or the next sweep.
+            if only.is_some() && !self.engine.publisher_died(&id, port).await? {
                 continue;
             }
-            let there = Some(publication.at);
-            let is_offered = sandbox.stage() != Stage::Deleting && self.offers(&id, port).is_ok();
-            if is_offered && self.engine.published(&id, port).await? != there {
+            let known = Some(publication.at);
+            let is_offered = sandbox.stage() != Stage::Deleting && self.check_offered(&id, port).is_ok();
+            if is_offered && self.engine.published(&id, port).await? != known {
                 let image = self.publisher_image().await?;
-                self.publish_held(&mut held, &sandbox, port, image).await?;
+                self.publish_locked(&mut published, &sandbox, port, image).await?;
                 self.metrics.repaired(Repair::Ended);
             }
         }
         Ok(())
     }
 
-    /// What a failure leaves is the caller's to remove.
-    async fn make_publisher(self: &Arc<Self>, key: &Key, plan: &PublisherPlan) -> Result<Publication, Error> {
-        self.make_socket_dir(key)?;
+    /// Creates a publisher. If this fails, the caller must remove what was created.
+    async fn create_publisher(
+        self: &Arc<Self>,
+        key: &Key,
+        plan: &PublisherPlan,
+    ) -> Result<Publication, Error> {
+        self.create_socket_dir(key)?;
         self.engine.ensure_network(&plan.network).await?;
         let at = self.engine.publish(plan).await?;
         self.open_publication(key, at)
     }
 
-    /// Which port it is only the engine says, when its publisher listens: until it is shut to sandboxes nobody gets through.
+    /// Blocks sandboxes from the published port and then opens the socket. Only the engine knows the port, and only once the
+    /// publisher listens. Until the socket opens, no connection gets through.
     fn open_publication(self: &Arc<Self>, key: &Key, at: Published) -> Result<Publication, Error> {
         let shut = self.egress.keep_shut(PublishedAt { port: at.host_port, publisher: at.address });
         let listener = self.open_listener(key)?;
-        Ok(Publication { at, revived: 0, made: Instant::now(), _listener: listener, _shut: shut })
+        Ok(Publication { at, restarts: 0, created_at: Instant::now(), _listener: listener, _shut: shut })
     }
 
     fn publisher_plan(&self, sandbox: &Sandbox, port: u16, image: String) -> PublisherPlan {
@@ -172,83 +178,84 @@ impl Previews {
         }
     }
 
-    /// What is published of a sandbox: ports of it and of the host.
+    /// Lists the published ports of a sandbox, each with its host port.
     pub async fn publications(&self, id: &SandboxId) -> Vec<(u16, u16)> {
-        let held = self.publications.held.lock().await;
-        let of = held.iter().filter(|((sandbox, _), _)| sandbox == id);
+        let published = self.publications.published.lock().await;
+        let of = published.iter().filter(|((sandbox, _), _)| sandbox == id);
         of.map(|((_, port), publication)| (*port, publication.at.host_port)).collect()
     }
 
-    /// Takes back everything that is published of a sandbox.
+    /// Unpublishes all ports of a sandbox.
     pub(super) async fn unpublish_all(&self, id: &SandboxId) -> Result<(), Error> {
-        let mut held = self.publications.held.lock().await;
-        let keys: Vec<Key> = held.keys().filter(|(sandbox, _)| sandbox == id).cloned().collect();
+        let mut published = self.publications.published.lock().await;
+        let keys: Vec<Key> = published.keys().filter(|(sandbox, _)| sandbox == id).cloned().collect();
         for key in &keys {
             self.engine.unpublish(&key.0, key.1).await?;
-            held.remove(key);
+            published.remove(key);
             self.remove_socket_dir(key);
         }
         if !keys.is_empty() {
-            self.tidy_publish_network(&held).await?;
+            self.remove_unused_network(&published).await?;
         }
         Ok(())
     }
 
-    async fn tidy_publish_network(&self, held: &BTreeMap<Key, Publication>) -> Result<(), Error> {
+    async fn remove_unused_network(&self, published: &BTreeMap<Key, Publication>) -> Result<(), Error> {
         let network = self.lifecycle.publisher_network();
-        if held.is_empty() {
+        if published.is_empty() {
             self.engine.remove_networks(|name| name != network).await?;
         }
         Ok(())
     }
 
-    /// Takes back the publishers of before: whoever has their address goes on. One that hangs is made again when
-    /// somebody asks for it.
+    /// Restores the publishers from the previous run, so that published addresses stay valid. One that hangs is created
+    /// again at the next request for its port.
     pub(in crate::service) async fn restore_publishers(self: &Arc<Self>) -> Result<(), Error> {
-        let mut held = self.publications.held.lock().await;
+        let mut published = self.publications.published.lock().await;
         for found in self.engine.publishers().await? {
             let key = (found.sandbox.clone(), found.port);
-            if held.contains_key(&key) || self.offers(&key.0, key.1).is_err() {
+            if published.contains_key(&key) || self.check_offered(&key.0, key.1).is_err() {
                 continue;
             }
             let at = match self.engine.published(&key.0, key.1).await {
                 Ok(Some(at)) => at,
                 Ok(None) => continue,
                 Err(error) => {
-                    warn!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "could not take back a published port");
+                    warn!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "could not restore a published port");
                     continue;
                 }
             };
             match self.open_publication(&key, at) {
-                Ok(publication) => drop(held.insert(key, publication)),
+                Ok(publication) => drop(published.insert(key, publication)),
                 Err(error) => {
-                    warn!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "could not open a publisher's door");
+                    warn!(sandbox = %key.0, port = key.1, error = &error as &dyn std::error::Error, "could not open a publisher's socket");
                 }
             }
         }
-        drop(held);
+        drop(published);
         self.sweep_publishers().await
     }
 
-    /// Removes publishers that nobody holds, and those of ports that are not offered any more.
+    /// Removes unknown publishers, and those of ports that the sandbox no longer exposes.
     pub(in crate::service) async fn sweep_publishers(&self) -> Result<(), Error> {
-        let mut held = self.publications.held.lock().await;
-        let gone: Vec<Key> = held.keys().filter(|key| self.offers(&key.0, key.1).is_err()).cloned().collect();
+        let mut published = self.publications.published.lock().await;
+        let gone: Vec<Key> =
+            published.keys().filter(|key| self.check_offered(&key.0, key.1).is_err()).cloned().collect();
         for key in gone {
             self.engine.unpublish(&key.0, key.1).await?;
-            held.remove(&key);
+            published.remove(&key);
             self.remove_socket_dir(&key);
         }
-        let is_stray = |found: &FoundPublisher| !held.contains_key(&(found.sandbox.clone(), found.port));
+        let is_stray = |found: &FoundPublisher| !published.contains_key(&(found.sandbox.clone(), found.port));
         for found in self.engine.publishers().await?.iter().filter(|found| is_stray(found)) {
             self.engine.remove_publisher(found).await?;
             self.remove_socket_dir(&(found.sandbox.clone(), found.port));
             self.metrics.repaired(Repair::Orphan);
         }
-        self.tidy_publish_network(&held).await
+        self.remove_unused_network(&published).await
     }
 
-    /// The operator's choice, or the pinned one, or the sandbox image, which has socat as well.
+    /// Returns the image of publishers: the operator's, or the pinned one, or the sandbox image, which contains socat too.
     async fn publisher_image(&self) -> Result<String, Error> {
         let choose = || async {
             if let Some(image) = &self.setup.proxy_image {
@@ -266,7 +273,7 @@ impl Previews {
                 _ => {
                     info!(
                         image = self.setup.image,
-                        "{PUBLISHER_IMAGE} cannot be had; the sandbox image publishes ports"
+                        "{PUBLISHER_IMAGE} is not available; publishing ports with the sandbox image"
                     );
                     Ok(self.setup.image.clone())
                 }

@@ -1,7 +1,7 @@
 //! Terminals in a sandbox.
 //!
-//! They are the agent's alone: nothing of them is written down, and with their container they are gone. Only what
-//! runs on one keeps its sandbox from being parked, and whoever looks at it; a shell that waits does not.
+//! Only the agent has their state. Nothing is stored, and they are gone with their container. A program that runs on a
+//! terminal, or an attached viewer, prevents its sandbox from being parked. A waiting shell does not.
 
 mod view;
 
@@ -11,17 +11,17 @@ use bytes::Bytes;
 use sandbox_api::{SandboxId, TerminalId};
 use tracing::warn;
 
-pub use self::view::{TerminalHand, TerminalView};
+pub use self::view::{TerminalHandle, TerminalView};
 use super::Error;
 use super::lifecycle::{Lifecycle, Sandbox};
 use crate::agent;
 use crate::model::terminal::ViewFrom;
 use crate::model::{TerminalSize, TerminalSpec, TerminalStatus};
 
-/// What the terminal is, to the programs on it (term(7)): what the viewers are, give or take.
+/// Terminal type for the programs (term(7)), because most viewers are compatible with it.
 const TERM: &str = "xterm-256color";
 
-/// Opens, shows and closes terminals.
+/// Opens, lists, attaches to and closes terminals.
 #[derive(Debug)]
 pub struct Terminals {
     lifecycle: Arc<Lifecycle>,
@@ -32,29 +32,29 @@ impl Terminals {
         Self { lifecycle: Arc::clone(lifecycle) }
     }
 
-    /// Opens a terminal; done when its program runs.
+    /// Opens a terminal. Returns when its program runs.
     pub async fn open(&self, id: &SandboxId, spec: TerminalSpec) -> Result<(), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let spec = with_env(spec, in_use.sandbox());
         let opened = match in_use.agent().open_terminal(&spec).await {
-            // The id makes the second try safe: what was opened is not opened again.
+            // A retry is safe, because the agent opens no terminal with the same id twice.
             Err(error) if error.is_broken() => in_use.agent().open_terminal(&spec).await,
             other => other,
         };
         in_use.count_if_accepted(opened)
     }
 
-    /// The terminals of a sandbox, the newest first, without their screens.
+    /// Lists the terminals of a sandbox, newest first, without their screens.
     pub async fn list(&self, id: &SandboxId) -> Result<Vec<TerminalStatus>, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().terminals().await?)
     }
 
-    /// A terminal with its screen.
+    /// Returns a terminal with its screen.
     pub async fn inspect(&self, id: &SandboxId, terminal: &TerminalId) -> Result<TerminalStatus, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().inspect_terminal(terminal).await?)
     }
 
-    /// Gives a terminal another size.
+    /// Resizes a terminal.
     pub async fn resize(
         &self,
         id: &SandboxId,
@@ -64,15 +64,15 @@ impl Terminals {
         Ok(self.lifecycle.in_use(id).await?.agent().resize_terminal(terminal, size).await?)
     }
 
-    /// Types into a terminal. Never tried twice: nobody wants to have typed something twice.
+    /// Types into a terminal. Never retried, because input must not arrive twice.
     pub async fn type_into(&self, id: &SandboxId, terminal: &TerminalId, data: Bytes) -> Result<(), Error> {
-        // A delete must not wait for a program that does not read.
+        // A delete must not wait for a program that does not read its input.
         let (_, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         Ok(agent.type_into(terminal, data).await?)
     }
 
-    /// Ends a terminal with everything that was started from it, and forgets it. As for a command, the engine
-    /// ends what the agent cannot.
+    /// Ends a terminal with all processes that were started from it, and removes it. If the agent cannot end them, the
+    /// container is restarted, as for a command.
     pub async fn close(&self, id: &SandboxId, terminal: &TerminalId) -> Result<(), Error> {
         let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         let restarts = sandbox.ledger().restarts();
@@ -85,7 +85,7 @@ impl Terminals {
         }
     }
 
-    /// Looks at a terminal from what is kept of it to its end.
+    /// Attaches to a terminal: returns its kept output, then new output to its end.
     pub async fn view(&self, id: &SandboxId, terminal: &TerminalId) -> Result<TerminalView, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let permit = in_use.sandbox().reader()?;
@@ -99,7 +99,7 @@ impl Terminals {
     }
 }
 
-/// A terminal with its sandbox's environment beneath its own.
+/// Adds the sandbox's environment to a terminal. Its own variables take precedence.
 fn with_env(mut spec: TerminalSpec, sandbox: &Sandbox) -> TerminalSpec {
     sandbox.with_spec(|spec_of_sandbox| {
         for (name, value) in &spec_of_sandbox.env {

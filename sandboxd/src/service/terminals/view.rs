@@ -1,4 +1,7 @@
-//! A viewer of a terminal, across broken connections to its agent.
+//! Attached viewer of a terminal, across broken connections to its agent.
+//!
+//! A view continues at the offset where the last connection broke, so a viewer loses and repeats nothing. Input is never
+//! retried.
 
 use std::sync::Arc;
 
@@ -14,17 +17,17 @@ use crate::model::terminal::{TerminalEnded, ViewFrom};
 use crate::model::{TerminalEvent, TerminalSize};
 use crate::service::lifecycle::{InUse, InUseMark, Lifecycle, Sandbox};
 
-/// What one viewer of a terminal hears. Never fails: what cannot be seen any more ends as `lost`. Keeps the sandbox
-/// in use for as long as it lives.
+/// Events of a terminal for one viewer. Never fails: if the terminal can no longer be reached, the view ends as `lost`.
+/// Keeps the sandbox in use until it is dropped.
 pub struct TerminalView {
     lifecycle: Arc<Lifecycle>,
     sandbox: Arc<Sandbox>,
     agent: AgentHandle,
     terminal: TerminalId,
     events: Option<TerminalEvents>,
-    /// Where to go on should the connection break.
+    /// Where to continue if the connection breaks.
     from: ViewFrom,
-    /// The size that was told last.
+    /// Size that was last returned.
     size: Option<TerminalSize>,
     done: bool,
     _mark: InUseMark,
@@ -54,12 +57,12 @@ impl TerminalView {
         }
     }
 
-    /// What the viewer itself does to the terminal, which goes on while it looks.
-    pub fn hand(&self) -> TerminalHand {
-        TerminalHand { agent: self.agent.clone(), terminal: self.terminal.clone() }
+    /// Returns a handle for the viewer's input, which works independently of its output.
+    pub fn handle(&self) -> TerminalHandle {
+        TerminalHandle { agent: self.agent.clone(), terminal: self.terminal.clone() }
     }
 
-    /// The next event; nothing after the end. Safe to cancel.
+    /// Returns the next event, and `None` after the end. Safe to cancel.
     pub async fn next(&mut self) -> Option<TerminalEvent> {
         while !self.done {
             let Some(events) = &mut self.events else {
@@ -69,14 +72,14 @@ impl TerminalView {
                 continue;
             };
             match events.next().await {
-                // The first thing on every connection, and no news where it broke in between.
+                // Every connection begins with the size. After a reconnect it is often unchanged.
                 Some(Ok(TerminalEvent::Size(size))) if self.size == Some(size) => {}
                 Some(Ok(event)) => return Some(self.note(event)),
                 Some(Err(error)) => {
-                    debug!(terminal = %self.terminal, error = &error as &dyn std::error::Error, "a view broke off");
+                    debug!(terminal = %self.terminal, error = &error as &dyn std::error::Error, "the connection of a terminal's viewer broke");
                     self.events = None;
                 }
-                // A view has an end; without one it was cut.
+                // A view ends with an end event. Without one, the connection broke.
                 None => self.events = None,
             }
         }
@@ -94,7 +97,7 @@ impl TerminalView {
         event
     }
 
-    /// Goes on where the last connection stopped; the end, where nobody can.
+    /// Opens a connection that continues where the last one broke. Returns the end if that is impossible.
     async fn reattach(&mut self) -> Option<TerminalEvent> {
         if !self.lifecycle.is_gone(&self.sandbox, &self.agent).await {
             match self.agent.view_terminal(&self.terminal, self.from).await {
@@ -103,7 +106,7 @@ impl TerminalView {
                     return None;
                 }
                 Err(error) if error.is_broken() => return None,
-                // The agent is another one, or does not make sense any more.
+                // It is another agent by now, or its response makes no sense.
                 Err(_) => {}
             }
         }
@@ -112,20 +115,20 @@ impl TerminalView {
     }
 }
 
-/// Types into a terminal and changes its size, while its view is elsewhere.
+/// Types into a terminal and resizes it, independently of its view.
 #[derive(Debug, Clone)]
-pub struct TerminalHand {
+pub struct TerminalHandle {
     agent: AgentHandle,
     terminal: TerminalId,
 }
 
-impl TerminalHand {
-    /// Types. Where the connection breaks meanwhile nobody knows what was taken, and it is not tried again.
+impl TerminalHandle {
+    /// Types. If the connection breaks, it is unknown how much the terminal received, so there is no retry.
     pub async fn type_in(&self, data: Bytes) -> Result<(), Error> {
         Ok(self.agent.type_into(&self.terminal, data).await?)
     }
 
-    /// Gives the terminal another size.
+    /// Resizes the terminal.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), Error> {
         Ok(self.agent.resize_terminal(&self.terminal, size).await?)
     }

@@ -1,6 +1,7 @@
-//! What the processes of one sandbox ask for, from the moment they ask until their connections end.
+//! Serves the outbound connections of one sandbox, from the request to the end of the connection.
 //!
-//! One task hears them while the sandbox runs; each connection is a task within it, so all of them end with it.
+//! One task receives the requests while the sandbox runs. Each connection is a task in its `JoinSet`, so all of them end with
+//! it.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use tokio::time::sleep;
 use tokio_util::sync::DropGuard;
 use tracing::debug;
 
-use super::refusal::told;
-use super::{Egress, Listed, Outbound};
+use super::refusal::reply_for;
+use super::{Egress, Outbound, Registration};
 use crate::agent::{AgentHandle, Outgoing};
 use crate::egress::{self, Broken, Expected, Far, Gate, Meter, Tally, carry};
 use crate::metrics::{Decision, Metrics};
@@ -22,69 +23,69 @@ use crate::model::{Host, limits};
 impl Egress {
     /// Serves the outbound connections of a sandbox until the guard is dropped.
     pub(in crate::service) fn begin(&self, outbound: &Arc<Outbound>, agent: &AgentHandle) -> DropGuard {
-        let outlet = Outlet {
+        let server = OutboundServer {
             gate: Arc::clone(&self.gate),
             outbound: Arc::clone(outbound),
             tally: Arc::new(Tally::new(Arc::clone(&self.metrics), self.gate.max_bytes())),
             metrics: Arc::clone(&self.metrics),
         };
         let (stop, agent) = (self.tasks.closing().child_token(), agent.clone());
-        tokio::spawn(stop.clone().run_until_cancelled_owned(Arc::new(outlet).serve(agent)));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(Arc::new(server).serve(agent)));
         stop.drop_guard()
     }
 }
 
-/// The way out of a sandbox that runs.
-struct Outlet {
+/// Server of a running sandbox's outbound connections.
+struct OutboundServer {
     gate: Arc<Gate>,
     outbound: Arc<Outbound>,
     metrics: Arc<Metrics>,
     tally: Arc<Tally>,
 }
 
-impl Outlet {
+impl OutboundServer {
     async fn serve(self: Arc<Self>, agent: AgentHandle) {
         let mut connections = JoinSet::new();
         let mut pause = *limits::EGRESS_RETRY.start();
         while !agent.is_over() {
-            let mut wanted = agent.outgoing();
-            while let Some(Ok(outgoing)) = wanted.next().await {
+            let mut requests = agent.outgoing();
+            while let Some(Ok(outgoing)) = requests.next().await {
                 pause = *limits::EGRESS_RETRY.start();
                 while connections.try_join_next().is_some() {}
-                self.take(outgoing, &mut connections).await;
+                self.accept(outgoing, &mut connections).await;
             }
             sleep(pause).await;
             pause = (pause * 2).min(*limits::EGRESS_RETRY.end());
         }
     }
 
-    /// Begins with what is wanted. Whoever wants too much waits for the answer before more of it is heard.
-    async fn take(self: &Arc<Self>, outgoing: Outgoing, connections: &mut JoinSet<()>) {
-        let place = Arc::clone(&self.outbound.places).try_acquire_owned().ok();
+    /// Begins a connection. A request over a limit is denied before the next one is received, which slows its sender down.
+    async fn accept(self: &Arc<Self>, outgoing: Outgoing, connections: &mut JoinSet<()>) {
+        let permit = Arc::clone(&self.outbound.connection_permits).try_acquire_owned().ok();
         let is_in_time = self.outbound.rate.check().is_ok();
-        match place.filter(|_| is_in_time && !self.tally.is_over()) {
-            Some(place) => drop(connections.spawn(Arc::clone(self).connect(outgoing, place))),
+        match permit.filter(|_| is_in_time && !self.tally.is_over()) {
+            Some(permit) => drop(connections.spawn(Arc::clone(self).connect(outgoing, permit))),
             None => self.refuse(outgoing, None, &egress::Error::Denied { reason: DenialReason::Limit }).await,
         }
     }
 
-    async fn connect(self: Arc<Self>, outgoing: Outgoing, _place: OwnedSemaphorePermit) {
+    async fn connect(self: Arc<Self>, outgoing: Outgoing, _permit: OwnedSemaphorePermit) {
         let port = outgoing.port;
         let Ok(host) = Host::parse(&outgoing.host) else {
             let invalid = egress::Error::Denied { reason: DenialReason::Invalid };
             return self.refuse(outgoing, None, &invalid).await;
         };
-        let listed = self.outbound.list(host.clone(), port);
+        let registration = self.outbound.register(host.clone(), port);
         let policy = self.outbound.policy();
-        let connected = self.gate.connect(&policy, &host, port, &self.outbound.lookups);
-        match listed.cut.run_until_cancelled(connected).await {
+        let connected = self.gate.connect(&policy, &host, port, &self.outbound.lookup_permits);
+        match registration.cut.run_until_cancelled(connected).await {
             Some(Ok(far)) => {
                 self.metrics.egress_decided(Decision::Allowed);
                 let expected = Expected { host, port };
-                self.carry(outgoing, far, &expected, &listed).await;
+                self.carry(outgoing, far, &expected, &registration).await;
             }
             Some(Err(error)) => self.refuse(outgoing, Some(&host), &error).await,
-            // The policy was changed meanwhile, and not to its favour.
+            // The policy changed in the meantime and denies the connection.
             None => {
                 let policy = self.outbound.policy();
                 let reason =
@@ -94,13 +95,19 @@ impl Outlet {
         }
     }
 
-    async fn carry(&self, outgoing: Outgoing, far: Far, expected: &Expected, listed: &Listed<'_>) {
-        // Where it does not wait any more there is nothing to carry.
+    async fn carry(
+        &self,
+        outgoing: Outgoing,
+        far: Far,
+        expected: &Expected,
+        registration: &Registration<'_>,
+    ) {
+        // If the process no longer waits, there is nothing to carry.
         let Ok(tunnel) = outgoing.accept().await else { return };
-        let _counted = Counted::new(&self.metrics);
-        let looked_at = listed.is_looked_at().then_some(expected);
+        let _counted = OpenGauge::new(&self.metrics);
+        let inspected = registration.must_inspect().then_some(expected);
         let meter = Meter::new(Arc::clone(&self.tally), limits::EGRESS_SILENCE);
-        let carried = listed.cut.run_until_cancelled(carry(tunnel, far, looked_at, &meter)).await;
+        let carried = registration.cut.run_until_cancelled(carry(tunnel, far, inspected, &meter)).await;
         let reason = match carried {
             Some(Err(Broken::Mismatch)) => DenialReason::NameMismatch,
             Some(Err(Broken::Spent)) => DenialReason::Limit,
@@ -111,42 +118,37 @@ impl Outlet {
 
     async fn refuse(&self, outgoing: Outgoing, host: Option<&Host>, error: &egress::Error) {
         let (host, port) = (host.map_or_else(|| outgoing.host.clone(), ToString::to_string), outgoing.port);
-        let (reason, mut words) = told(error, &host, port);
-        words.truncate(words.floor_char_boundary(limits::MAX_REFUSAL_BYTES));
+        let (reason, mut message) = reply_for(error, &host, port);
+        message.truncate(message.floor_char_boundary(limits::MAX_REFUSAL_BYTES));
         match error {
             egress::Error::Denied { reason } => self.denied(&host, port, *reason),
             failed => {
                 self.metrics.egress_decided(Decision::Failed);
-                debug!(
-                    host,
-                    port,
-                    error = failed as &dyn std::error::Error,
-                    "a connection of a sandbox failed"
-                );
+                debug!(host, port, error = failed as &dyn std::error::Error, "an outbound connection failed");
             }
         }
-        // It may have left.
-        let _ = outgoing.refuse(reason, words).await;
+        // Fails if the process no longer waits.
+        let _ = outgoing.refuse(reason, message).await;
     }
 
     fn denied(&self, host: &str, port: u16, reason: DenialReason) {
         self.metrics.egress_decided(Decision::Denied(reason));
-        self.outbound.note(host, port, reason);
-        debug!(host, port, ?reason, "a connection of a sandbox was refused");
+        self.outbound.record_denial(host, port, reason);
+        debug!(host, port, ?reason, "an outbound connection was denied");
     }
 }
 
-/// One that is open.
-struct Counted<'a>(&'a Metrics);
+/// Counts an open connection in the metrics until it is dropped.
+struct OpenGauge<'a>(&'a Metrics);
 
-impl<'a> Counted<'a> {
+impl<'a> OpenGauge<'a> {
     fn new(metrics: &'a Metrics) -> Self {
         metrics.egress_opened(1);
         Self(metrics)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for OpenGauge<'_> {
     fn drop(&mut self) {
         self.0.egress_opened(-1);
     }
