@@ -1,28 +1,28 @@
-//! Which preview a host name means.
+//! Host names of previews.
 
 use crate::model::preview::PreviewToken;
 
-/// What a preview's host name says.
+/// A parsed host name of a preview.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
-    /// In the sandbox.
+pub(super) struct HostName {
+    /// Port in the sandbox.
     pub(super) port: u16,
-    /// Of a link to it.
+    /// Token of a link to the port.
     pub(super) token: PreviewToken,
 }
 
-/// Reads the value of a Host header: `<port>-<token>.<domain>`, with or without a port and a last dot.
-pub(super) fn named(host: &str, domain: &str) -> Option<Named> {
+/// Parses the value of a Host header: `<port>-<token>.<domain>`, with or without a port and a trailing dot.
+pub(super) fn parse_host(host: &str, domain: &str) -> Option<HostName> {
     let name = without_port(host);
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     let label = name.strip_suffix(domain)?.strip_suffix('.')?;
     let (port, token) = label.split_once('-')?;
-    // As it is written in links: `03000` would be another origin for the same preview.
+    // Only the form in links is valid. `03000` would be another origin for the same preview.
     let port = port.parse().ok().filter(|number: &u16| *number > 0 && number.to_string() == port)?;
-    Some(Named { port, token: PreviewToken::parse(token)? })
+    Some(HostName { port, token: PreviewToken::parse(token)? })
 }
 
-/// A host as a header has it, without its port.
+/// Removes the port from a host header.
 pub(super) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -35,21 +35,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_name_says_port_and_token() {
+    fn a_host_name_contains_port_and_token() {
         let text = "a".repeat(32);
         let token = PreviewToken::parse(&text).unwrap();
-        let wanted = Some(Named { port: 3000, token });
+        let wanted = Some(HostName { port: 3000, token });
         for host in [
             format!("3000-{text}.localhost:8081"),
             format!("3000-{text}.localhost"),
             format!("3000-{}.LOCALHOST.:1", text.to_uppercase()),
         ] {
-            assert_eq!(named(&host, "localhost"), wanted, "{host}");
+            assert_eq!(parse_host(&host, "localhost"), wanted, "{host}");
         }
     }
 
     #[test]
-    fn what_is_no_name_of_a_preview_is_none() {
+    fn other_host_names_are_rejected() {
         let text = "a".repeat(32);
         for host in [
             String::new(),
@@ -67,7 +67,7 @@ mod tests {
             format!("3000-{text}.evil.example"),
             format!("3000-{}.localhost", &text[1..]),
         ] {
-            assert_eq!(named(&host, "localhost"), None, "{host}");
+            assert_eq!(parse_host(&host, "localhost"), None, "{host}");
         }
     }
 }

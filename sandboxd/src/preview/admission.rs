@@ -1,4 +1,7 @@
-//! Who may see which preview.
+//! Authentication of visitors: which link a request has, and whether it is valid.
+//!
+//! A link with a host name of its own carries its token there. A link with a port of its own carries it once in the URL, and
+//! then in a cookie. Wrong tokens are counted for each address of a visitor.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,151 +14,156 @@ use subtle::ConstantTimeEq;
 use super::address;
 use super::body::{self, PreviewBody};
 use super::cookies::Jar;
-use super::headers::Seen;
-use super::pages::Trouble;
+use super::headers::RequestContext;
+use super::pages::PreviewError;
 use crate::model::limits;
 use crate::model::preview::PreviewToken;
 use crate::service::{Link, Service};
 use listen::throttle::Throttle;
 
-/// The parameter that a link with a port of its own carries its token in.
+/// Query parameter with the token in the URL of a link that has its own port.
 pub(crate) const KEY_PARAMETER: &str = "preview-key";
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 
-/// What a listening port leads to.
+/// Previews that a listener serves.
 #[derive(Debug, Clone)]
-pub(super) enum Entrance {
-    /// To all previews that are found by name.
-    ByName,
-    /// To the one of this link.
-    Own(Arc<Link>),
+pub(super) enum ListenerScope {
+    /// All previews with a host name of their own.
+    ByHostName,
+    /// The preview of this link.
+    Link(Arc<Link>),
 }
 
-/// A visitor at the right door.
+/// An authenticated request.
 pub(super) struct Admitted {
     pub(super) link: Arc<Link>,
-    pub(super) seen: Seen,
-    /// Where the preview shares its host name with others.
+    pub(super) context: RequestContext,
+    /// Set if the preview shares its host name with others.
     pub(super) jar: Option<Jar>,
 }
 
-/// What becomes of a visitor.
+/// Result of an authentication without error.
 pub(super) enum Admission {
     Admitted(Admitted),
-    /// Asked to come again, with a cookie instead of the token.
+    /// A redirect that replaces the token in the URL with a cookie.
     Answered(Response<PreviewBody>),
 }
 
-/// Keeps the doors.
+/// Authenticates requests.
 #[derive(Debug)]
-pub(super) struct Porter {
+pub(super) struct Authenticator {
     service: Arc<Service>,
-    guesses: Throttle,
+    wrong_tokens: Throttle,
 }
 
-impl Porter {
+impl Authenticator {
     pub(super) fn new(service: Arc<Service>) -> Self {
-        Self { service, guesses: Throttle::new(limits::AUTH_FAILURES) }
+        Self { service, wrong_tokens: Throttle::new(limits::AUTH_FAILURES) }
     }
 
-    /// Whether the request is one of somebody with a link, and which.
+    /// Finds the valid link of a request.
     pub(super) fn admit<B>(
         &self,
         request: &Request<B>,
-        entrance: &Entrance,
+        scope: &ListenerScope,
         visitor: IpAddr,
-    ) -> Result<Admission, Trouble> {
+    ) -> Result<Admission, PreviewError> {
         if request.method() == Method::CONNECT || request.uri().authority().is_some() {
-            return Err(Trouble::Malformed("This is no proxy."));
+            return Err(PreviewError::Malformed("This server is not a proxy."));
         }
-        listen::shape::check(request).map_err(Trouble::Shape)?;
+        listen::shape::check(request).map_err(PreviewError::Ambiguous)?;
         let host = host(request.headers())?;
-        let admitted = match entrance {
-            Entrance::ByName => self.by_name(host, visitor)?,
-            Entrance::Own(link) => {
-                let seen = self.seen(host, visitor, link);
+        let admitted = match scope {
+            ListenerScope::ByHostName => self.by_name(host, visitor)?,
+            ListenerScope::Link(link) => {
+                let context = self.context_of(host, visitor, link);
                 if let Some((token, clean)) = key(request.uri(), link) {
                     if let Some(end) = link.end() {
-                        return Err(Trouble::Ended(end));
+                        return Err(PreviewError::Ended(end));
                     }
-                    if let Some(answer) = follow_link(request.method(), link, &seen, &token, clean) {
+                    if let Some(answer) = follow_link(request.method(), link, &context, &token, clean) {
                         return Ok(Admission::Answered(answer));
                     }
                 }
-                self.by_cookie(request.headers(), link, seen)?
+                self.by_cookie(request.headers(), link, context)?
             }
         };
         match admitted.link.end() {
-            Some(end) => Err(Trouble::Ended(end)),
+            Some(end) => Err(PreviewError::Ended(end)),
             None => Ok(Admission::Admitted(admitted)),
         }
     }
 
-    fn by_name(&self, host: &str, visitor: IpAddr) -> Result<Admitted, Trouble> {
-        let named = address::named(host, &self.service.previews().settings().domain);
+    fn by_name(&self, host: &str, visitor: IpAddr) -> Result<Admitted, PreviewError> {
+        let named = address::parse_host(host, &self.service.previews().settings().domain);
         let link = named.and_then(|named| {
             let link = self.service.previews().link_of_token(&named.token)?;
             (link.record().port == named.port && link.record().style == LinkStyle::Host).then_some(link)
         });
-        let link = link.ok_or_else(|| self.guessed(visitor))?;
-        let seen = self.seen(host, visitor, &link);
-        Ok(Admitted { link, seen, jar: None })
+        let link = link.ok_or_else(|| self.wrong_token(visitor))?;
+        let context = self.context_of(host, visitor, &link);
+        Ok(Admitted { link, context, jar: None })
     }
 
-    fn by_cookie(&self, headers: &HeaderMap, link: &Arc<Link>, seen: Seen) -> Result<Admitted, Trouble> {
+    fn by_cookie(
+        &self,
+        headers: &HeaderMap,
+        link: &Arc<Link>,
+        context: RequestContext,
+    ) -> Result<Admitted, PreviewError> {
         let jar = Jar::of(&link.record().id);
         if !jar.tokens(headers).iter().any(|token| is_same(token, link.token())) {
-            return Err(self.guessed(seen.visitor));
+            return Err(self.wrong_token(context.visitor));
         }
-        // The browser brings the cookie along whoever asks, so it must be the preview's own page, or a person.
-        if is_foreign(headers, &seen.origin()) {
-            return Err(Trouble::Foreign);
+        // A browser sends the cookie with requests of any page, so the request must come from the preview or from the user.
+        if is_foreign(headers, &context.origin()) {
+            return Err(PreviewError::CrossSite);
         }
-        Ok(Admitted { link: Arc::clone(link), seen, jar: Some(jar) })
+        Ok(Admitted { link: Arc::clone(link), context, jar: Some(jar) })
     }
 
-    fn guessed(&self, visitor: IpAddr) -> Trouble {
-        match self.guesses.failed(visitor) {
-            Ok(()) => Trouble::Unknown,
-            Err(wait) => Trouble::TooManyGuesses(wait.as_secs() + 1),
+    fn wrong_token(&self, visitor: IpAddr) -> PreviewError {
+        match self.wrong_tokens.failed(visitor) {
+            Ok(()) => PreviewError::Unknown,
+            Err(wait) => PreviewError::TooManyGuesses(wait.as_secs() + 1),
         }
     }
 
-    fn seen(&self, host: &str, visitor: IpAddr, link: &Link) -> Seen {
+    fn context_of(&self, host: &str, visitor: IpAddr, link: &Link) -> RequestContext {
         let settings = self.service.previews().settings();
         let is_https = match link.record().style {
             LinkStyle::Host => settings.front.is_some_and(|front| front.is_https),
             LinkStyle::Port => settings.is_https,
         };
-        Seen { host: host.to_owned(), is_https, visitor, port: link.record().port }
+        RequestContext { host: host.to_owned(), is_https, visitor, port: link.record().port }
     }
 }
 
-/// The one name that the visitor knows the preview by.
-fn host(headers: &HeaderMap) -> Result<&str, Trouble> {
+/// Value of the Host header, of which there must be one.
+fn host(headers: &HeaderMap) -> Result<&str, PreviewError> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) {
         (Some(host), None) => Ok(host),
-        _ => Err(Trouble::Malformed("It must have one Host header.")),
+        _ => Err(PreviewError::Malformed("It must have one Host header.")),
     }
 }
 
-/// The token of the link, where the visitor comes with it, and the path and query without it.
+/// Returns the link's token, if the URL contains it, and the path and query without it.
 fn key(uri: &Uri, link: &Link) -> Option<(PreviewToken, String)> {
     let (token, clean) = split_key(uri)?;
     let token = PreviewToken::parse(&token).filter(|token| is_same(token, link.token()))?;
     Some((token, clean))
 }
 
-/// Whoever comes with the link's token is given it as a cookie, and sent to the same page without it: an address is
-/// copied, logged and told to other sites.
+/// Sets the token as a cookie and redirects to the same page without the token in the URL, because URLs are copied, logged
+/// and sent to other sites.
 fn follow_link(
     method: &Method,
     link: &Link,
-    seen: &Seen,
+    context: &RequestContext,
     token: &PreviewToken,
     clean: String,
 ) -> Option<Response<PreviewBody>> {
@@ -166,18 +174,18 @@ fn follow_link(
     *response.status_mut() = StatusCode::SEE_OTHER;
     let headers = response.headers_mut();
     headers.insert(LOCATION, HeaderValue::try_from(clean).ok()?);
-    headers.insert(SET_COOKIE, Jar::of(&link.record().id).key(token, seen.is_https)?);
+    headers.insert(SET_COOKIE, Jar::of(&link.record().id).key_cookie(token, context.is_https)?);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Some(response)
 }
 
-/// The token in a query, and the path and query without it.
+/// Splits a URL into the token in its query, and the path and query without it.
 fn split_key(uri: &Uri) -> Option<(String, String)> {
     let query = uri.query()?;
     let token = query.split('&').find_map(|pair| pair.strip_prefix(KEY_PARAMETER)?.strip_prefix('='))?;
     let is_key = |pair: &&str| pair.split('=').next() == Some(KEY_PARAMETER);
     let rest: Vec<&str> = query.split('&').filter(|pair| !is_key(pair)).collect();
-    // What begins with two slashes would be another host.
+    // A path that begins with two slashes would be another host.
     let path = format!("/{}", uri.path().trim_start_matches(['/', '\\']));
     let clean = if rest.is_empty() { path } else { format!("{path}?{}", rest.join("&")) };
     Some((token.to_owned(), clean))
@@ -187,7 +195,8 @@ fn is_same(one: &PreviewToken, other: &PreviewToken) -> bool {
     one.expose().as_bytes().ct_eq(other.expose().as_bytes()).into()
 }
 
-/// Whether a page of another origin made the request, or one that would outlive the preview at this address.
+/// Whether a page of another origin made the request, or the request is for a service worker, which would outlive the preview
+/// at this address.
 fn is_foreign(headers: &HeaderMap, own: &str) -> bool {
     let is = |name: &HeaderName, values: &[&str]| {
         headers.get(name).is_some_and(|found| values.iter().any(|value| found.as_bytes() == value.as_bytes()))
@@ -203,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_goes_and_the_rest_of_the_address_stays() {
+    fn only_the_token_is_removed_from_the_address() {
         let split = |uri: &str| split_key(&uri.parse().unwrap());
         let wanted = |clean: &str| Some(("t".to_owned(), clean.to_owned()));
         assert_eq!(split("/?preview-key=t"), wanted("/"));
@@ -214,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_previews_own_pages_and_people_are_let_in_by_a_cookie() {
+    fn a_cookie_admits_only_the_previews_pages_and_navigation() {
         let foreign = |pairs: &[(&'static str, &'static str)]| {
             let headers = pairs
                 .iter()

@@ -1,4 +1,7 @@
-//! What a visitor is sent: pages of ours, and servers' answers for as long as the link holds. And what he sends.
+//! Bodies of requests and responses.
+//!
+//! A response's body ends early if its link ends, and keeps the sandbox in use until then. A request's body records its
+//! progress, because a slow upload must not count as a silent server.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,62 +19,65 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::service::{Link, PreviewUse};
 
-/// What a visitor is sent.
-pub(super) type PreviewBody = UnsyncBoxBody<Bytes, BrokenOff>;
+/// Body of a response to a visitor.
+pub(super) type PreviewBody = UnsyncBoxBody<Bytes, BodyError>;
 
-/// Why a body ends before its end.
+/// Why a response's body is incomplete.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BrokenOff {
-    /// The server, or the way to it.
-    #[error("the server broke off")]
+pub(super) enum BodyError {
+    /// The server or the connection to it failed.
+    #[error("the connection to the server broke")]
     Server(#[source] hyper::Error),
-    /// The link leads nowhere any more.
-    #[error("the link is over")]
-    Over,
+    /// The link has ended.
+    #[error("the link has ended")]
+    LinkEnded,
 }
 
-/// What a visitor sends cannot be read to its end.
+/// A request's body is incomplete or malformed.
 #[derive(Debug, thiserror::Error)]
-#[error("the visitor's body broke off, or is none")]
+#[error("the visitor's body is incomplete or malformed")]
 pub(super) struct Unreadable(#[source] hyper::Error);
 
-/// Nothing.
+/// Empty body.
 pub(super) fn empty() -> PreviewBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A text of ours.
+/// Body with a text of the gateway.
 pub(super) fn text(text: String) -> PreviewBody {
     Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// What a visitor sends, as it goes to the server.
+/// Body of a request on its way to the server.
 pub(super) struct Upload {
-    /// `None` is nothing.
+    /// `None` if the body is empty.
     body: Option<Tracked>,
-    moved: watch::Sender<Instant>,
+    active_at: watch::Sender<Instant>,
 }
 
-/// When something of it was taken last.
-pub(super) struct Sent(watch::Receiver<Instant>);
+/// When the server last accepted a part of a request's body.
+pub(super) struct UploadProgress(watch::Receiver<Instant>);
 
-/// A request whose body tells how it gets on.
-pub(super) fn sent(request: Request<Tracked>) -> (Request<Upload>, Sent) {
-    let (moved, sent) = watch::channel(Instant::now());
-    (request.map(|body| Upload { body: Some(body).filter(|body| !body.is_end_stream()), moved }), Sent(sent))
+/// Makes a request's body record its progress.
+pub(super) fn track_upload(request: Request<Tracked>) -> (Request<Upload>, UploadProgress) {
+    let (active_at, progress) = watch::channel(Instant::now());
+    (
+        request.map(|body| Upload { body: Some(body).filter(|body| !body.is_end_stream()), active_at }),
+        UploadProgress(progress),
+    )
 }
 
 impl Upload {
-    /// The same once more, which only nothing can be.
-    pub(super) fn again(&self) -> Option<Self> {
-        let is_nothing = self.body.is_none();
-        is_nothing.then(|| Self { body: None, moved: self.moved.clone() })
+    /// Returns a copy if the body is empty. Any other body can be sent only once.
+    pub(super) fn try_clone(&self) -> Option<Self> {
+        let is_empty = self.body.is_none();
+        is_empty.then(|| Self { body: None, active_at: self.active_at.clone() })
     }
 }
 
-impl Sent {
-    /// Resolves when nothing of it was taken for so long: a large body on a slow line is no silence of the server's.
-    pub(super) async fn silent_for(&self, bound: Duration) {
+impl UploadProgress {
+    /// Resolves when no part was accepted for this long. A large body on a slow line does not mean that the server is silent.
+    pub(super) async fn idle_for(&self, bound: Duration) {
         loop {
             let until = *self.0.borrow() + bound;
             if until <= Instant::now() {
@@ -93,7 +99,7 @@ impl Body for Upload {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let polled = Pin::new(body).poll_frame(context);
         if polled.is_ready() {
-            self.moved.send_replace(Instant::now());
+            self.active_at.send_replace(Instant::now());
         }
         polled.map_err(Unreadable)
     }
@@ -107,30 +113,30 @@ impl Body for Upload {
     }
 }
 
-/// What a server answers. The sandbox is in use until its end.
-pub(super) fn answer(body: Incoming, link: &Link, used: PreviewUse) -> PreviewBody {
-    Watched { body, over: Box::pin(link.ended()), _used: used }.boxed_unsync()
+/// Wraps the body of a server's response. It keeps the sandbox in use until its end, and ends with the link.
+pub(super) fn response(body: Incoming, link: &Link, used: PreviewUse) -> PreviewBody {
+    ResponseBody { body, link_ended: Box::pin(link.ended()), _used: used }.boxed_unsync()
 }
 
-/// A server's answer on its way, for as long as the link holds. The sandbox is in use until its end.
-struct Watched {
+/// Body of a server's response.
+struct ResponseBody {
     body: Incoming,
-    over: Pin<Box<WaitForCancellationFutureOwned>>,
+    link_ended: Pin<Box<WaitForCancellationFutureOwned>>,
     _used: PreviewUse,
 }
 
-impl Body for Watched {
+impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = BrokenOff;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        if self.over.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Some(Err(BrokenOff::Over)));
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.link_ended.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(BodyError::LinkEnded)));
         }
-        Pin::new(&mut self.body).poll_frame(context).map_err(BrokenOff::Server)
+        Pin::new(&mut self.body).poll_frame(context).map_err(BodyError::Server)
     }
 
     fn is_end_stream(&self) -> bool {

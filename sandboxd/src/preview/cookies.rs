@@ -1,9 +1,9 @@
-//! Cookies where previews share a host name.
+//! Isolates cookies of previews that share a host name.
 //!
-//! Cookies know no ports (RFC 6265 section 8.5): what a browser has from the chat app, or from another preview under
-//! the same name, it sends to every port. So behind a link's own port a preview sees only cookies that it set itself:
-//! each gets a name of this preview's on its way out, and loses it on its way in. The cookie that opens the link is
-//! never shown to the sandbox. Behind a host name of its own a preview's cookies are its own already.
+//! Cookies ignore ports (RFC 6265 section 8.5). A browser sends the cookies of the chat app, or of another preview with the
+//! same host name, to every port. Therefore a preview with its own port sees only cookies that it set itself. Each gets a
+//! prefix of this preview on its way to the browser, and loses it on its way back. The cookie with the link's token never
+//! reaches the sandbox. A preview with its own host name needs none of this.
 
 use http::HeaderMap;
 use http::header::{COOKIE, HeaderValue, SET_COOKIE};
@@ -11,7 +11,7 @@ use sandbox_api::LinkId;
 
 use crate::model::preview::PreviewToken;
 
-/// The cookies of one preview behind a port.
+/// Cookies of one preview with its own port.
 #[derive(Debug, Clone)]
 pub(super) struct Jar {
     key: String,
@@ -23,7 +23,7 @@ impl Jar {
         Self { key: format!("{link}_key"), prefix: format!("{link}-") }
     }
 
-    /// The tokens that a visitor brings for this preview. More than one only where somebody planted them.
+    /// Tokens that a visitor sends for this preview. There is more than one only if another page planted them.
     pub(super) fn tokens(&self, headers: &HeaderMap) -> Vec<PreviewToken> {
         cookies(headers)
             .filter(|(name, _)| *name == self.key.as_bytes())
@@ -31,15 +31,15 @@ impl Jar {
             .collect()
     }
 
-    /// The cookie that opens the preview for whoever has followed the link once.
-    pub(super) fn key(&self, token: &PreviewToken, is_https: bool) -> Option<HeaderValue> {
+    /// Cookie with the link's token, for a browser that has followed the link.
+    pub(super) fn key_cookie(&self, token: &PreviewToken, is_https: bool) -> Option<HeaderValue> {
         let secure = if is_https { "; Secure" } else { "" };
         let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Lax{secure}", self.key, token.expose());
         HeaderValue::try_from(cookie).ok()
     }
 
-    /// Leaves the sandbox the cookies that it set, under the names it gave them.
-    pub(super) fn let_in(&self, headers: &mut HeaderMap) {
+    /// Keeps only the cookies that the sandbox set, with their original names.
+    pub(super) fn to_sandbox(&self, headers: &mut HeaderMap) {
         let own: Vec<Vec<u8>> = cookies(headers)
             .filter_map(|(name, value)| {
                 Some([name.strip_prefix(self.prefix.as_bytes())?, b"=", value].concat())
@@ -53,8 +53,8 @@ impl Jar {
         }
     }
 
-    /// Gives cookies that the sandbox sets names of this preview's.
-    pub(super) fn let_out(&self, headers: &mut HeaderMap) {
+    /// Adds the preview's prefix to the names of cookies that the sandbox sets.
+    pub(super) fn to_visitor(&self, headers: &mut HeaderMap) {
         let set: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
         headers.remove(SET_COOKIE);
         for cookie in set {
@@ -64,7 +64,7 @@ impl Jar {
     }
 }
 
-/// The name and value of each cookie. They are bytes: other pages of the same host name may put anything into theirs.
+/// Name and value of each cookie. They are bytes, because other pages of the same host name may set any bytes.
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     let cookies =
         headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
@@ -75,12 +75,12 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Removes what ties a cookie to a name that the visitor does not know the preview by.
-pub(super) fn untie(headers: &mut HeaderMap) {
+/// Removes the `Domain` attribute of cookies, because the visitor knows the preview by another name.
+pub(super) fn remove_domains(headers: &mut HeaderMap) {
     let set: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
     headers.remove(SET_COOKIE);
     for cookie in set {
-        // What comes first is the cookie itself, whatever its name.
+        // The first part is the cookie itself, even if its name is `domain`.
         let kept: Vec<&[u8]> = cookie
             .as_bytes()
             .split(|byte| *byte == b';')
@@ -91,8 +91,8 @@ pub(super) fn untie(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether it is an attribute that browsers read as the domain: they allow blanks on both sides of the name (RFC 6265,
-/// section 5.2).
+/// Whether browsers read this attribute as the domain. They allow whitespace on both sides of the name (RFC 6265, section
+/// 5.2).
 fn is_domain(part: &[u8]) -> bool {
     let name = part.split(|byte| *byte == b'=').next().unwrap_or(part);
     name.trim_ascii().eq_ignore_ascii_case(b"domain")
@@ -123,25 +123,25 @@ mod tests {
                 "lnk_other-b=2; lnk_0123456789abcdef-c=3=4",
             ],
         );
-        jar().let_in(&mut headers);
+        jar().to_sandbox(&mut headers);
         assert_eq!(values(&headers, COOKIE), ["a=1; c=3=4"]);
         let mut strange = with(COOKIE, &["token=of-the-chat-app"]);
-        jar().let_in(&mut strange);
+        jar().to_sandbox(&mut strange);
         assert!(strange.is_empty());
     }
 
     #[test]
-    fn what_a_sandbox_sets_gets_the_previews_name() {
+    fn a_cookie_that_a_sandbox_sets_gets_the_prefix() {
         let mut headers = with(SET_COOKIE, &["a=1; Path=/", " b=2"]);
-        jar().let_out(&mut headers);
+        jar().to_visitor(&mut headers);
         let wanted = ["lnk_0123456789abcdef-a=1; Path=/", "lnk_0123456789abcdef-b=2"];
         assert_eq!(values(&headers, SET_COOKIE), wanted);
     }
 
     #[test]
-    fn the_key_is_read_as_it_was_given() {
+    fn the_token_is_read_from_its_cookie() {
         let token = PreviewToken::new([3; 20]);
-        let given = jar().key(&token, false).unwrap();
+        let given = jar().key_cookie(&token, false).unwrap();
         let text = given.to_str().unwrap();
         assert!(text.ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{text}");
         let mut headers = HeaderMap::new();
@@ -150,15 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_of_no_domain() {
+    fn domain_attributes_are_removed() {
         let set = ["a=1; Domain=localhost; Path=/", "b=2", "c=3;\tdomain =example.com", "domain=4; domain"];
         let mut headers = with(SET_COOKIE, &set);
-        untie(&mut headers);
+        remove_domains(&mut headers);
         assert_eq!(values(&headers, SET_COOKIE), ["a=1; Path=/", "b=2", "c=3", "domain=4"]);
     }
 
     #[test]
-    fn another_pages_cookie_of_any_bytes_locks_nobody_out() {
+    fn another_pages_cookie_with_any_bytes_is_ignored() {
         let token = PreviewToken::new([3; 20]);
         let key = format!(
             "name=\u{fc}; lnk_0123456789abcdef_key={}; lnk_0123456789abcdef-a=\u{e9}",
@@ -167,7 +167,7 @@ mod tests {
         let mut headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_bytes(key.as_bytes()).unwrap())]);
         headers.append(COOKIE, HeaderValue::from_static("lnk_0123456789abcdef-b=2"));
         assert_eq!(jar().tokens(&headers), [token]);
-        jar().let_in(&mut headers);
+        jar().to_sandbox(&mut headers);
         assert_eq!(headers[COOKIE].as_bytes(), "a=\u{e9}; b=2".as_bytes());
     }
 }

@@ -1,8 +1,8 @@
-//! The daemon's own token, which no sandbox is to see.
+//! Removes the admin token from requests to sandboxes.
 //!
-//! Whoever has the token may visit a preview too, and a client that has it may send it to each address it asks: in its own
-//! header, as a bearer, as a password, in a cookie. A server in a sandbox that learns it rules every sandbox. The visitor's
-//! other credentials are for that server, and pass.
+//! A visitor may have the token, and its client may send it with every request: in its own header, as a bearer token, as a
+//! password or in a cookie. A server in a sandbox that learns the token controls every sandbox. The visitor's other
+//! credentials are for that server, and are passed on.
 
 use http::HeaderMap;
 use http::header::{COOKIE, HeaderName, HeaderValue};
@@ -10,10 +10,10 @@ use sandbox_api::TOKEN_HEADER;
 
 use crate::model::AdminToken;
 
-/// Removes every header that is meant for the token, and every value that has the token in it.
-pub(super) fn take_off(headers: &mut HeaderMap, token: &AdminToken) {
+/// Removes every header that is reserved for the token, and every value that contains the token.
+pub(super) fn remove_token(headers: &mut HeaderMap, token: &AdminToken) {
     let is_for_it = |name: &HeaderName| {
-        // Servers that see their requests as CGI does cannot tell the two.
+        // CGI-style servers do not distinguish underscores from hyphens.
         name.as_str().bytes().map(|byte| if byte == b'_' { b'-' } else { byte }).eq(TOKEN_HEADER.bytes())
     };
     let has_it = |name: &HeaderName| headers.get_all(name).iter().any(|value| token.is_in(value.as_bytes()));
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_goes_and_the_visitors_own_credentials_stay() {
+    fn the_token_is_removed_and_the_visitors_credentials_are_kept() {
         let token = AdminToken::new(&"the-token-of-the-daemon".into());
         let mut headers = HeaderMap::new();
         for (name, value) in [
@@ -58,7 +58,7 @@ mod tests {
         ] {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        take_off(&mut headers, &token);
+        remove_token(&mut headers, &token);
         let mut left: Vec<(&str, &str)> =
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         left.sort_unstable();

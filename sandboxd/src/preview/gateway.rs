@@ -1,4 +1,5 @@
-//! One request of a visitor: which preview, may it, and what its server says.
+//! Handles one request of a visitor: authenticates it, rewrites it, sends it to the server in the sandbox, and rewrites the
+//! response.
 
 use std::error::Error as _;
 use std::fmt;
@@ -15,29 +16,29 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::admission::{Admission, Admitted, Entrance, Porter};
+use super::admission::{Admission, Admitted, Authenticator, ListenerScope};
 use super::body::{self, PreviewBody};
-use super::pages::{self, Trouble};
+use super::pages::{self, PreviewError};
 use super::upstream::{self, Upstream};
 use super::{cookies, credentials, upgrade};
 use crate::model::preview::LinkEnd;
 use crate::model::{AdminToken, Refusal, Resource};
 use crate::service::{self, Link, Service};
 
-/// What a connection holds. It goes along where the connection becomes something else, so that it counts among the
-/// visitors for as long as it is open.
+/// Resources of a connection. An upgraded connection keeps them, so that it counts against the limit of visitors until it
+/// closes.
 pub(super) struct Held {
-    pub(super) _place: Arc<OwnedSemaphorePermit>,
-    /// Cancelled when the entrance is closed.
+    pub(super) _permit: Arc<OwnedSemaphorePermit>,
+    /// Cancelled when the listener closes.
     pub(super) stopping: CancellationToken,
 }
 
-/// Passes requests on.
+/// Forwards requests to sandboxes.
 pub(super) struct Gateway {
     service: Arc<Service>,
     upstream: Upstream,
-    porter: Porter,
-    /// Not to be passed on.
+    authenticator: Authenticator,
+    /// Removed from every request.
     token: AdminToken,
 }
 
@@ -50,44 +51,43 @@ impl fmt::Debug for Gateway {
 impl Gateway {
     pub(super) fn new(service: Arc<Service>, token: AdminToken) -> Self {
         let upstream = Upstream::new(Arc::clone(&service));
-        Self { porter: Porter::new(Arc::clone(&service)), service, upstream, token }
+        Self { authenticator: Authenticator::new(Arc::clone(&service)), service, upstream, token }
     }
 
-    /// Answers a request, whatever it is.
+    /// Responds to any request.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
-        entrance: &Entrance,
+        scope: &ListenerScope,
         visitor: IpAddr,
         held: Held,
     ) -> Response<PreviewBody> {
         let headers = request.headers().clone();
         let (mut request, reading) = unread::track(request);
-        let answered = match self.porter.admit(&request, entrance, visitor) {
+        let answered = match self.authenticator.admit(&request, scope, visitor) {
             Ok(Admission::Admitted(admitted)) => {
                 if let Some(seat) = request.extensions_mut().remove::<Arc<Seat>>() {
                     seat.vouch();
                 }
                 let link = Arc::clone(&admitted.link);
                 let passed = self.pass_on(request, admitted, held).await;
-                passed.map_err(|trouble| self.unless_deleted(trouble, &link))
+                passed.map_err(|error| self.unless_deleted(error, &link))
             }
             Ok(Admission::Answered(response)) => Ok(response),
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         };
-        let mut response = answered.unwrap_or_else(|trouble| pages::answer(trouble, &headers));
+        let mut response = answered.unwrap_or_else(|error| pages::answer(error, &headers));
         reading.tell(&mut response);
         response
     }
 
-    /// The answer for a sandbox that could not be reached or broke the connection off. One that is being deleted is gone for
-    /// good.
-    fn unless_deleted(&self, trouble: Trouble, link: &Link) -> Trouble {
-        match trouble {
-            Trouble::NotReady | Trouble::BrokeOff
+    /// Converts a connection error if the sandbox is being deleted, because a retry cannot succeed.
+    fn unless_deleted(&self, error: PreviewError, link: &Link) -> PreviewError {
+        match error {
+            PreviewError::NotReady | PreviewError::ConnectionBroke
                 if self.service.sandboxes().is_deleted(&link.record().sandbox) =>
             {
-                Trouble::Ended(LinkEnd::SandboxGone)
+                PreviewError::Ended(LinkEnd::SandboxGone)
             }
             other => other,
         }
@@ -96,86 +96,86 @@ impl Gateway {
     async fn pass_on(
         &self,
         mut request: Request<Tracked>,
-        Admitted { link, seen, jar }: Admitted,
+        Admitted { link, context, jar }: Admitted,
         held: Held,
-    ) -> Result<Response<PreviewBody>, Trouble> {
-        // A daemon that stops wakes nothing more. A request may have come just before its connection was told to end.
+    ) -> Result<Response<PreviewBody>, PreviewError> {
+        // A daemon that shuts down wakes no sandbox. This request may have arrived just before the shutdown.
         if held.stopping.is_cancelled() {
-            return Err(link.end().map_or(Trouble::NotReady, Trouble::Ended));
+            return Err(link.end().map_or(PreviewError::NotReady, PreviewError::Ended));
         }
         let used = self
             .service
             .previews()
             .use_preview(&link)
             .await
-            .map_err(|error| trouble_of(&error, seen.port))?;
-        // To wake the sandbox may have taken a while.
+            .map_err(|error| error_of(&error, context.port))?;
+        // Waking the sandbox may have taken a while.
         if let Some(end) = link.end() {
-            return Err(Trouble::Ended(end));
+            return Err(PreviewError::Ended(end));
         }
         if self.token.is_in(request.uri().path_and_query().map_or("", |path| path.as_str()).as_bytes()) {
-            return Err(Trouble::Malformed("Its address has the daemon's own token in it."));
+            return Err(PreviewError::Malformed("Its address contains the daemon's admin token."));
         }
         let visitor = is_upgrade(request.headers()).then(|| hyper::upgrade::on(&mut request));
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        *request.uri_mut() = upstream::uri(&link.record().sandbox, seen.port, path)
-            .map_err(|_| Trouble::Malformed("Its path cannot be passed on."))?;
+        *request.uri_mut() = upstream::uri(&link.record().sandbox, context.port, path)
+            .map_err(|_| PreviewError::Malformed("Its path is invalid."))?;
         *request.version_mut() = Version::HTTP_11;
         if let Some(jar) = &jar {
-            jar.let_in(request.headers_mut());
+            jar.to_sandbox(request.headers_mut());
         }
-        credentials::take_off(request.headers_mut(), &self.token);
-        seen.to_sandbox(request.headers_mut());
-        let (request, sent) = body::sent(request);
-        let answered = self.upstream.ask(request);
+        credentials::remove_token(request.headers_mut(), &self.token);
+        context.to_sandbox(request.headers_mut());
+        let (request, progress) = body::track_upload(request);
+        let answered = self.upstream.send(request);
         let mut response = tokio::select! {
-            answered = answered => answered.map_err(|error| refused(&error, seen.port))?,
-            () = sent.silent_for(self.service.limits().preview_answer) => return Err(Trouble::NoAnswer),
-            () = link.ended() => return Err(link.end().map_or(Trouble::BrokeOff, Trouble::Ended)),
+            answered = answered => answered.map_err(|error| refused(&error, context.port))?,
+            () = progress.idle_for(self.service.limits().preview_answer) => return Err(PreviewError::NoAnswer),
+            () = link.ended() => return Err(link.end().map_or(PreviewError::ConnectionBroke, PreviewError::Ended)),
         };
-        cookies::untie(response.headers_mut());
+        cookies::remove_domains(response.headers_mut());
         if let Some(jar) = &jar {
-            jar.let_out(response.headers_mut());
+            jar.to_visitor(response.headers_mut());
         }
-        seen.to_visitor(response.headers_mut());
+        context.to_visitor(response.headers_mut());
         match visitor {
             Some(visitor) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 let server = hyper::upgrade::on(&mut response);
                 tokio::spawn(upgrade::carry(visitor, server, Arc::clone(&link), used.into_activity(), held));
                 Ok(response.map(|_| body::empty()))
             }
-            // Nobody asked for it.
-            _ if response.status() == StatusCode::SWITCHING_PROTOCOLS => Err(Trouble::BrokeOff),
-            _ => Ok(response.map(|body| body::answer(body, &link, used))),
+            // The visitor did not request an upgrade.
+            _ if response.status() == StatusCode::SWITCHING_PROTOCOLS => Err(PreviewError::ConnectionBroke),
+            _ => Ok(response.map(|body| body::response(body, &link, used))),
         }
     }
 }
 
-/// Why a request got no answer.
-fn refused(error: &legacy::Error, port: u16) -> Trouble {
+/// Converts the error of a request that got no response.
+fn refused(error: &legacy::Error, port: u16) -> PreviewError {
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<service::Error>() {
-            return trouble_of(error, port);
+            return error_of(error, port);
         }
         if error.is::<body::Unreadable>() {
-            return Trouble::Malformed("Its body cannot be read to the end.");
+            return PreviewError::Malformed("Its body is incomplete or malformed.");
         }
         cause = error.source();
     }
-    debug!(error = error as &dyn std::error::Error, "a server in a sandbox broke off");
-    Trouble::BrokeOff
+    debug!(error = error as &dyn std::error::Error, "a connection to a server in a sandbox broke");
+    PreviewError::ConnectionBroke
 }
 
-fn trouble_of(error: &service::Error, port: u16) -> Trouble {
+fn error_of(error: &service::Error, port: u16) -> PreviewError {
     match error {
-        service::Error::Refused(Refusal::PortClosed { .. }) => Trouble::NothingListens(port),
-        service::Error::Refused(Refusal::NotFound(Resource::Port)) => Trouble::NotOffered,
-        service::Error::Refused(Refusal::NotFound(_)) => Trouble::Ended(LinkEnd::SandboxGone),
-        service::Error::Refused(Refusal::LimitReached { .. }) => Trouble::Crowded,
+        service::Error::Refused(Refusal::PortClosed { .. }) => PreviewError::NothingListens(port),
+        service::Error::Refused(Refusal::NotFound(Resource::Port)) => PreviewError::PortNotExposed,
+        service::Error::Refused(Refusal::NotFound(_)) => PreviewError::Ended(LinkEnd::SandboxGone),
+        service::Error::Refused(Refusal::LimitReached { .. }) => PreviewError::TooManyConnections,
         error => {
-            debug!(error = error as &dyn std::error::Error, "a preview's sandbox cannot be had");
-            Trouble::NotReady
+            debug!(error = error as &dyn std::error::Error, "could not use the sandbox of a preview");
+            PreviewError::NotReady
         }
     }
 }

@@ -1,9 +1,8 @@
-//! What a server in a sandbox is told of its visitor, and what a visitor is told by it.
+//! Rewrites headers of requests to a server in a sandbox, and of its responses.
 //!
-//! To the server the gateway is its own machine: it is asked as `localhost`, which every development server lets in,
-//! and pages of the preview's origin are pages of `http://localhost:<port>`. How it is really found is in
-//! `x-forwarded-*`, but for requests that say they come from such a page: those tell one story throughout. What a
-//! visitor brought of those names is not believed.
+//! A request reaches the server as `localhost`, which every development server accepts, and the preview's origin becomes
+//! `http://localhost:<port>`. The public host name and scheme are in `x-forwarded-*`. The exception is a request from a page
+//! of the preview: there, `x-forwarded-*` match the rewritten origin. A visitor's own headers of these names are removed.
 
 use std::net::IpAddr;
 
@@ -21,8 +20,8 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 
-/// By which servers believe to be told who asks and for what, beside every `x-forwarded-…`. Those that a body is read
-/// by are here for their names with underscores, which are the same to WSGI.
+/// Headers from which servers take the client's address or the requested URL, besides every `x-forwarded-…`. The framing
+/// headers are listed for their names with underscores, which WSGI does not distinguish.
 const CLAIMS: [&str; 16] = [
     "cf-connecting-ip",
     "client-ip",
@@ -42,28 +41,28 @@ const CLAIMS: [&str; 16] = [
     "x-rewrite-url",
 ];
 
-/// Whether a visitor makes itself somebody else by a header of that name.
+/// Whether a visitor could forge its identity with a header of this name.
 fn is_claim(name: &HeaderName) -> bool {
     let plain = name.as_str().replace('_', "-");
     let frames = [CONTENT_LENGTH, TRANSFER_ENCODING].contains(name);
     !frames && (plain.starts_with("x-forwarded") || CLAIMS.contains(&plain.as_str()))
 }
 
-/// How a visitor sees a preview.
+/// Public side of a request: how the visitor reaches the preview.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
-    /// The Host header.
+pub(super) struct RequestContext {
+    /// Value of the Host header.
     pub(super) host: String,
-    /// Whether a front makes it `https`.
+    /// Whether a proxy in front of the gateway serves it over `https`.
     pub(super) is_https: bool,
-    /// The visitor's address, or that of the front.
+    /// Address of the visitor, or of the proxy in front of the gateway.
     pub(super) visitor: IpAddr,
-    /// In the sandbox.
+    /// Port in the sandbox.
     pub(super) port: u16,
 }
 
-impl Seen {
-    /// The preview's origin, as its pages have it.
+impl RequestContext {
+    /// Origin of the preview's pages.
     pub(super) fn origin(&self) -> String {
         format!("{}://{}", self.scheme(), self.host)
     }
@@ -81,7 +80,7 @@ impl Seen {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
         hop_by_hop::strip(headers);
         let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
-        // The gateway itself asks for a body that waits for its expectation, and passes no trailers on.
+        // The gateway itself handles `Expect`, and forwards no trailers.
         for name in claims.into_iter().chain([EXPECT, TRAILER]) {
             headers.remove(name);
         }
@@ -92,7 +91,7 @@ impl Seen {
         let (own, inner) = (self.origin(), self.inner_origin());
         let inner_host = format!("localhost:{}", self.port);
         let is_own = |origin: &HeaderValue| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes());
-        // Who lets in only pages of its own compares their origin with the host it is told first, and that is this one.
+        // A server that accepts only its own pages compares their origin with `x-forwarded-host`, so the two must match.
         let (host, scheme) = if headers.get(ORIGIN).is_some_and(is_own) {
             set(headers, ORIGIN, inner.clone());
             (inner_host.clone(), "http")
@@ -103,18 +102,18 @@ impl Seen {
         set(headers, X_FORWARDED_HOST, host);
         set(headers, X_FORWARDED_PROTO, scheme.into());
         set(headers, X_FORWARDED_FOR, self.visitor.to_string());
-        // The name may be all that keeps others out of the preview, and servers log where visitors came from.
-        if let Some(path) = headers.get(REFERER).and_then(|from| path_beneath(from, &own)) {
+        // The host name may contain the link's token, and servers log the referrer.
+        if let Some(path) = headers.get(REFERER).and_then(|from| path_after_origin(from, &own)) {
             set(headers, REFERER, format!("{inner}{path}"));
         }
     }
 
-    /// Rewrites an answer's headers for the visitor.
+    /// Rewrites a response's headers for the visitor.
     pub(super) fn to_visitor(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
         hop_by_hop::strip(headers);
-        // They are about the name `localhost`, and would outlive the preview, or about what the browser keeps for the
-        // whole host name or domain, other previews and the chat app among it; and there are no trailers.
+        // They apply to the name `localhost` and would outlive the preview, or they affect the browser's data of the whole
+        // host name or domain, including other previews and the chat app. Trailers are not forwarded.
         for name in [STRICT_TRANSPORT_SECURITY, ALT_SVC, CLEAR_SITE_DATA, TRAILER] {
             headers.remove(name);
         }
@@ -122,18 +121,18 @@ impl Seen {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
         }
-        location::lead_back(headers, self.port);
+        location::rewrite_redirects(headers, self.port);
         let allowed = headers.get(ACCESS_CONTROL_ALLOW_ORIGIN);
-        if allowed.is_some_and(|origin| location::beneath(origin.as_bytes(), self.port) == Some(b"")) {
+        if allowed.is_some_and(|origin| location::path_on_server(origin.as_bytes(), self.port) == Some(b"")) {
             set(headers, ACCESS_CONTROL_ALLOW_ORIGIN, self.origin());
         }
-        // By default a browser tells other sites the origin, in which the link's token may be.
+        // By default a browser sends other sites the origin, which may contain the link's token.
         headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("same-origin"));
     }
 }
 
-/// What follows an origin in a URL, if it is one of that origin.
-fn path_beneath(url: &HeaderValue, origin: &str) -> Option<String> {
+/// Returns the part of a URL after this origin. `None` if it has another origin.
+fn path_after_origin(url: &HeaderValue, origin: &str) -> Option<String> {
     let url = url.to_str().ok()?;
     let (begin, rest) = url.split_at_checked(origin.len())?;
     let ends = rest.is_empty() || rest.starts_with(['/', '?', '#']);
@@ -151,8 +150,8 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: String) {
 mod tests {
     use super::*;
 
-    fn seen() -> Seen {
-        Seen {
+    fn example() -> RequestContext {
+        RequestContext {
             host: "3000-x.localhost:8081".into(),
             is_https: false,
             visitor: [10, 0, 0, 7].into(),
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_as_its_own_machine() {
+    fn a_request_reaches_the_server_as_localhost() {
         let mut sent = headers(&[
             ("host", "3000-x.localhost:8081"),
             ("origin", "http://3000-X.localhost:8081"),
@@ -183,7 +182,7 @@ mod tests {
             ("x-private", "1"),
             ("te", "trailers"),
         ]);
-        seen().to_sandbox(&mut sent);
+        example().to_sandbox(&mut sent);
         assert_eq!(get(&sent, "host"), "localhost:3000");
         assert_eq!(get(&sent, "origin"), "http://localhost:3000");
         assert_eq!(get(&sent, "referer"), "http://localhost:3000/a?b");
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_passes_for_nobody_else() {
+    fn a_visitor_cannot_forge_its_identity() {
         let mut sent = headers(&[
             ("x-forwarded-for", "1.2.3.4"),
             ("x_forwarded_for", "1.2.3.4"),
@@ -209,7 +208,7 @@ mod tests {
             ("expect", "100-continue"),
             ("x_own", "kept"),
         ]);
-        seen().to_sandbox(&mut sent);
+        example().to_sandbox(&mut sent);
         let mut left: Vec<&str> = sent.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         let ours = ["host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
@@ -218,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_told_one_host_by_origin_and_forwarded_host() {
-        let behind_a_front = Seen { is_https: true, ..seen() };
+    fn origin_and_forwarded_host_match() {
+        let behind_a_proxy = RequestContext { is_https: true, ..example() };
         let forwarded = |mut sent: HeaderMap| {
-            behind_a_front.to_sandbox(&mut sent);
+            behind_a_proxy.to_sandbox(&mut sent);
             [ORIGIN, X_FORWARDED_HOST, X_FORWARDED_PROTO].map(|name| get(&sent, name.as_str()).to_owned())
         };
         assert_eq!(forwarded(HeaderMap::new()), ["", "3000-x.localhost:8081", "https"]);
@@ -232,33 +231,33 @@ mod tests {
     }
 
     #[test]
-    fn another_sites_page_is_told_as_it_is() {
+    fn the_origin_of_another_site_is_unchanged() {
         for other in ["http://evil.example", "http://3000-x.localhost:8081.evil.example", "null"] {
             let mut sent = HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static(other))]);
-            seen().to_sandbox(&mut sent);
+            example().to_sandbox(&mut sent);
             assert_eq!(get(&sent, "origin"), other);
         }
     }
 
     #[test]
-    fn an_upgrade_stays_one() {
+    fn an_upgrade_is_kept() {
         let mut sent = headers(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
-        seen().to_sandbox(&mut sent);
+        example().to_sandbox(&mut sent);
         assert_eq!((get(&sent, "connection"), get(&sent, "upgrade")), ("upgrade", "websocket"));
         let mut alone = headers(&[("upgrade", "h2c")]);
-        seen().to_sandbox(&mut alone);
+        example().to_sandbox(&mut alone);
         assert_eq!(get(&alone, "upgrade"), "");
     }
 
     #[test]
-    fn a_visitor_is_not_tied_to_the_servers_name() {
+    fn headers_that_affect_the_whole_host_are_removed() {
         let mut answered = headers(&[
             ("strict-transport-security", "max-age=1"),
             ("clear-site-data", "\"*\""),
             ("trailer", "clear-site-data"),
             ("access-control-allow-origin", "http://localhost:3000"),
         ]);
-        seen().to_visitor(&mut answered);
+        example().to_visitor(&mut answered);
         for gone in ["strict-transport-security", "clear-site-data", "trailer"] {
             assert_eq!(get(&answered, gone), "", "{gone}");
         }

@@ -1,18 +1,18 @@
-//! The gateway: a way for visitors to a port of a sandbox, and to nothing else.
+//! The preview gateway: a reverse proxy from visitors to ports of sandboxes, and to nothing else.
 //!
-//! It listens apart from the API and knows none of its routes, and of its token only how to keep it from sandboxes. A visitor has a link: a host name that
-//! carries the link's token, or a listening port of its own with a cookie that does. Everything that comes from a
-//! sandbox is hostile to the visitor's other pages: each preview is an origin of its own, cookies of the gateway never
-//! reach a sandbox, and bytes pass in both directions without being kept.
+//! It listens separately from the API and has none of its routes. It knows the admin token only to keep it from sandboxes.
+//! A visitor has a link, which is either a host name that contains the link's token, or a port of its own with the token in
+//! a cookie. Everything from a sandbox may be hostile to the visitor's other pages. Therefore each preview is an origin of
+//! its own, cookies of the gateway never reach a sandbox, and bytes pass in both directions without being stored.
 
 mod address;
 mod admission;
 mod body;
 mod cookies;
 mod credentials;
-mod door;
 mod gateway;
 mod headers;
+mod listener;
 mod location;
 mod pages;
 mod upgrade;
@@ -25,44 +25,43 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::admission::Entrance;
 pub(crate) use self::admission::KEY_PARAMETER;
+use self::admission::ListenerScope;
 use self::gateway::Gateway;
 use crate::model::{AdminToken, limits};
-use crate::service::Service;
+use crate::service::{LinkListener, Service};
 
-/// Serves previews until `shutdown`: by name on `listener`, and on the ports that links have of their own.
+/// Serves previews until `shutdown`: by host name on `listener`, and on the ports of links that have their own.
 pub async fn serve(
     listener: TcpListener,
     service: Arc<Service>,
     token: AdminToken,
     shutdown: CancellationToken,
 ) {
-    let Some(mut doors) = service.previews().listeners() else { return };
+    let Some(mut link_listeners) = service.previews().listeners() else { return };
     let gateway = Arc::new(Gateway::new(Arc::clone(&service), token));
     let places = Places::new(limits::MAX_VISITORS);
-    let entrances = TaskTracker::new();
-    let entrance = |listener, entrance, shutdown| {
-        entrances.spawn(door::serve(listener, entrance, Arc::clone(&gateway), places.clone(), shutdown));
+    let tasks = TaskTracker::new();
+    let spawn_listener = |listener, scope, shutdown| {
+        tasks.spawn(listener::serve(listener, scope, Arc::clone(&gateway), places.clone(), shutdown));
     };
-    entrance(listener, Entrance::ByName, shutdown.clone());
+    spawn_listener(listener, ListenerScope::ByHostName, shutdown.clone());
     loop {
-        let door = tokio::select! {
+        let received = tokio::select! {
             () = shutdown.cancelled() => break,
-            door = doors.recv() => door,
+            received = link_listeners.recv() => received,
         };
-        let Some(door) = door else { break };
+        let Some(LinkListener { link, listener }) = received else { break };
         let closed = shutdown.child_token();
-        let shut = door.link.closing();
-        let close = closed.clone();
-        entrances.spawn(async move {
+        let (closing, close) = (link.closing(), closed.clone());
+        tasks.spawn(async move {
             tokio::select! {
-                () = shut => close.cancel(),
+                () = closing => close.cancel(),
                 () = close.cancelled() => {}
             }
         });
-        entrance(door.listener, Entrance::Own(door.link), closed);
+        spawn_listener(listener, ListenerScope::Link(link), closed);
     }
-    entrances.close();
-    entrances.wait().await;
+    tasks.close();
+    tasks.wait().await;
 }

@@ -1,6 +1,6 @@
-//! What a visitor sees where there is no preview.
+//! Error pages for visitors.
 //!
-//! Nothing on these pages comes from a request or a sandbox but a port's number.
+//! Except for a port number, nothing on these pages comes from a request or a sandbox.
 
 use agent_protocol::MAX_INWARD_TUNNELS;
 use http::header::{
@@ -11,63 +11,65 @@ use http::{Response, StatusCode, header};
 use super::body::{self, PreviewBody};
 use crate::model::preview::LinkEnd;
 
-/// Why a visitor does not get what the server in the sandbox says.
+/// Why a visitor does not get the server's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// The request is none that a preview could answer.
+pub(super) enum PreviewError {
+    /// No preview could handle the request.
     Malformed(&'static str),
-    /// Not everybody would read the request in one way.
-    Shape(&'static str),
-    /// No link says so. Nothing tells a wrong token from one that never was.
+    /// Servers could read the request in different ways.
+    Ambiguous(&'static str),
+    /// No link matches. A wrong token and one that never existed give the same response.
     Unknown,
-    /// Too many wrong tokens from the visitor's address; how many seconds to wait.
+    /// Too many wrong tokens from the visitor's address. Seconds to wait.
     TooManyGuesses(u64),
     /// A page of another site made the request.
-    Foreign,
-    /// The link leads nowhere any more.
+    CrossSite,
+    /// The link has ended.
     Ended(LinkEnd),
-    /// The sandbox does not offer the port any more.
-    NotOffered,
-    /// Nothing listens on the port.
+    /// The sandbox no longer exposes the port.
+    PortNotExposed,
+    /// No server listens on the port.
     NothingListens(u16),
-    /// The sandbox cannot be had just now.
+    /// The sandbox is not available now.
     NotReady,
-    /// As many connections as there may be lead to its ports already.
-    Crowded,
-    /// The server broke off, or does not speak HTTP.
-    BrokeOff,
-    /// The server does not begin to answer.
+    /// The sandbox has reached its maximum number of connections.
+    TooManyConnections,
+    /// The server closed the connection, or does not speak HTTP.
+    ConnectionBroke,
+    /// The server did not begin to respond in time.
     NoAnswer,
 }
 
-impl Trouble {
+impl PreviewError {
     fn status(self) -> StatusCode {
         match self {
-            Self::Malformed(_) | Self::Shape(_) => StatusCode::BAD_REQUEST,
+            Self::Malformed(_) | Self::Ambiguous(_) => StatusCode::BAD_REQUEST,
             Self::Unknown => StatusCode::NOT_FOUND,
             Self::TooManyGuesses(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Foreign => StatusCode::FORBIDDEN,
-            Self::Ended(_) | Self::NotOffered => StatusCode::GONE,
-            Self::NothingListens(_) | Self::NotReady | Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
-            Self::BrokeOff => StatusCode::BAD_GATEWAY,
+            Self::CrossSite => StatusCode::FORBIDDEN,
+            Self::Ended(_) | Self::PortNotExposed => StatusCode::GONE,
+            Self::NothingListens(_) | Self::NotReady | Self::TooManyConnections => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::ConnectionBroke => StatusCode::BAD_GATEWAY,
             Self::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
     fn title(self) -> &'static str {
         match self {
-            Self::Malformed(_) | Self::Shape(_) => "This request cannot be passed on",
-            Self::Unknown => "There is no such preview",
+            Self::Malformed(_) | Self::Ambiguous(_) => "This request is not supported",
+            Self::Unknown => "No such preview",
             Self::TooManyGuesses(_) => "Too many wrong links",
-            Self::Foreign => "This preview is not for other sites",
+            Self::CrossSite => "This preview is not for other sites",
             Self::Ended(LinkEnd::Expired) => "This link has expired",
-            Self::Ended(LinkEnd::Revoked) => "This link was taken back",
+            Self::Ended(LinkEnd::Revoked) => "This link was revoked",
             Self::Ended(LinkEnd::SandboxGone) => "This sandbox is gone",
-            Self::NotOffered => "This port is not offered any more",
+            Self::PortNotExposed => "This port is no longer available",
             Self::NothingListens(_) => "Nothing listens here yet",
             Self::NotReady => "The sandbox is not ready",
-            Self::Crowded => "Too many connections to this sandbox",
-            Self::BrokeOff => "The server in the sandbox broke off",
+            Self::TooManyConnections => "Too many connections to this sandbox",
+            Self::ConnectionBroke => "The server in the sandbox closed the connection",
             Self::NoAnswer => "The server in the sandbox does not answer",
         }
     }
@@ -75,42 +77,44 @@ impl Trouble {
     fn advice(self) -> String {
         match self {
             Self::Malformed(problem) => problem.into(),
-            Self::Shape(problem) => format!("The request cannot be read in one way: {problem}."),
+            Self::Ambiguous(problem) => format!("The request is ambiguous: {problem}."),
             Self::Unknown => "The link may be incomplete. Ask for it again in the chat.".into(),
             Self::TooManyGuesses(seconds) => format!("Try again in {seconds} seconds."),
-            Self::Foreign => "Open the link itself, in a tab of its own.".into(),
-            Self::Ended(_) | Self::NotOffered => "Ask for a new one in the chat.".into(),
+            Self::CrossSite => "Open the link itself, in a tab of its own.".into(),
+            Self::Ended(_) | Self::PortNotExposed => "Ask for a new one in the chat.".into(),
             Self::NothingListens(port) => {
-                format!("As soon as a server in the sandbox listens on port {port}, it shows here by itself.")
+                format!("This page reloads until a server in the sandbox listens on port {port}.")
             }
-            Self::NotReady => "It cannot be started just now. This page tries again by itself.".into(),
-            Self::Crowded => format!(
-                "It has {MAX_INWARD_TUNNELS} at once, and all are in use. This page tries again by itself."
+            Self::NotReady => "It cannot be started now. This page reloads until it is.".into(),
+            Self::TooManyConnections => format!(
+                "All of its {MAX_INWARD_TUNNELS} connections are in use. This page reloads until one is free."
             ),
-            Self::BrokeOff => "It ended the connection in its answer, or does not speak HTTP.".into(),
-            Self::NoAnswer => "It took the request and said nothing.".into(),
+            Self::ConnectionBroke => {
+                "It closed the connection without a complete response, or it does not speak HTTP.".into()
+            }
+            Self::NoAnswer => "It received the request and did not respond in time.".into(),
         }
     }
 
-    /// Whether it may be over in a moment.
-    fn passes(self) -> bool {
-        matches!(self, Self::NothingListens(_) | Self::NotReady | Self::Crowded)
+    /// Whether a retry may succeed soon.
+    fn is_temporary(self) -> bool {
+        matches!(self, Self::NothingListens(_) | Self::NotReady | Self::TooManyConnections)
     }
 }
 
-/// The answer: a page for a browser, and a line of text for anything else.
-pub(super) fn answer(trouble: Trouble, request: &HeaderMap) -> Response<PreviewBody> {
+/// Builds the response: a page for a browser, and a line of text for other clients.
+pub(super) fn answer(error: PreviewError, request: &HeaderMap) -> Response<PreviewBody> {
     let wants_page = request
         .get_all(header::ACCEPT)
         .iter()
         .any(|accept| accept.as_bytes().windows(9).any(|part| part.eq_ignore_ascii_case(b"text/html")));
     let (kind, text) = if wants_page {
-        ("text/html; charset=utf-8", page(trouble))
+        ("text/html; charset=utf-8", page(error))
     } else {
-        ("text/plain; charset=utf-8", format!("{}. {}\n", trouble.title(), trouble.advice()))
+        ("text/plain; charset=utf-8", format!("{}. {}\n", error.title(), error.advice()))
     };
     let mut response = Response::new(body::text(text));
-    *response.status_mut() = trouble.status();
+    *response.status_mut() = error.status();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -120,17 +124,17 @@ pub(super) fn answer(trouble: Trouble, request: &HeaderMap) -> Response<PreviewB
     );
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    match trouble {
-        Trouble::TooManyGuesses(seconds) => drop(headers.insert(RETRY_AFTER, seconds.into())),
-        _ if trouble.passes() => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+    match error {
+        PreviewError::TooManyGuesses(seconds) => drop(headers.insert(RETRY_AFTER, seconds.into())),
+        _ if error.is_temporary() => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
         _ => {}
     }
     response
 }
 
-fn page(trouble: Trouble) -> String {
-    let (title, advice) = (trouble.title(), trouble.advice());
-    let retry = if trouble.passes() { RETRY } else { "" };
+fn page(error: PreviewError) -> String {
+    let (title, advice) = (error.title(), error.advice());
+    let retry = if error.is_temporary() { RETRY } else { "" };
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
@@ -141,9 +145,9 @@ fn page(trouble: Trouble) -> String {
 const STYLE: &str = ":root{color-scheme:light dark}body{margin:0;min-height:100vh;display:grid;place-items:center;\
     font:16px/1.5 system-ui,sans-serif}main{max-width:32rem;padding:2rem}h1{font-size:1.4rem;margin:0 0 .5rem}p{margin:0}";
 
-/// Half a second at first, doubled up to eight. How often is kept for the tab, under a name that is no page's own, and
-/// forgotten when it was long ago: something else showed meanwhile. Where a page may keep nothing, as in a frame that is
-/// walled in, each wait is the first.
+/// Script that reloads the page: after half a second at first, doubled up to eight seconds. The number of tries is stored for
+/// the tab under a name that no other page uses, and expires after 20 seconds, because another page was shown in between.
+/// If the page may not store data, as in a sandboxed frame, each wait is the first.
 const RETRY: &str = "<script>\
     let tries=0;try{const name='sandboxd-preview-tries',now=Date.now(),\
     [before,when]=JSON.parse(sessionStorage.getItem(name))||[];tries=now-when<20000?before:0;\
@@ -162,26 +166,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_browser_gets_a_page_that_tries_again_and_others_a_line() {
-        let page = answer(Trouble::NothingListens(3000), &asked("text/html,*/*"));
+    async fn a_browser_gets_a_page_that_reloads_and_other_clients_a_line() {
+        let page = answer(PreviewError::NothingListens(3000), &asked("text/html,*/*"));
         assert_eq!(page.status(), 503);
         assert_eq!(page.headers()[RETRY_AFTER], "1");
         let text = page.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8(text.to_vec()).unwrap();
         assert!(text.contains("port 3000") && text.contains("location.reload"), "{text}");
-        let full = answer(Trouble::Crowded, &asked("*/*"));
+        let full = answer(PreviewError::TooManyConnections, &asked("*/*"));
         assert_eq!(
             (full.status().as_u16(), &full.headers()[RETRY_AFTER]),
             (503, &HeaderValue::from_static("1"))
         );
         let text = full.into_body().collect().await.unwrap().to_bytes();
-        assert!(text.starts_with(b"Too many connections to this sandbox. It has 384 at once"), "{text:?}");
-        let line = answer(Trouble::Unknown, &asked("*/*"));
+        assert!(
+            text.starts_with(b"Too many connections to this sandbox. All of its 384 connections"),
+            "{text:?}"
+        );
+        let line = answer(PreviewError::Unknown, &asked("*/*"));
         assert_eq!(line.status(), 404);
         let text = line.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(
-            text,
-            "There is no such preview. The link may be incomplete. Ask for it again in the chat.\n"
-        );
+        assert_eq!(text, "No such preview. The link may be incomplete. Ask for it again in the chat.\n");
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that became something else than HTTP, such as WebSockets.
+//! Upgraded connections, such as WebSockets.
 
 use std::io;
 use std::pin::Pin;
@@ -16,24 +16,24 @@ use crate::service::{Link, PreviewActivity};
 /// Bytes in each direction between a read and a write.
 const COPY_BYTES: usize = 64 * 1024;
 
-/// Carries bytes between a visitor and a server until either ends, the link is over, or the entrance is closed.
+/// Carries bytes between a visitor and a server until either closes the connection, the link ends, or the listener closes.
 pub(super) async fn carry(
     visitor: OnUpgrade,
     server: OnUpgrade,
     link: Arc<Link>,
-    trace: PreviewActivity,
+    activity: PreviewActivity,
     held: Held,
 ) {
     let carried = async {
         let (visitor, server) = tokio::try_join!(visitor, server).map_err(io::Error::other)?;
-        let mut visitor = Seen { stream: TokioIo::new(visitor), trace };
+        let mut visitor = Tracked { stream: TokioIo::new(visitor), activity };
         let mut server = TokioIo::new(server);
         copy_bidirectional_with_sizes(&mut visitor, &mut server, COPY_BYTES, COPY_BYTES).await
     };
     tokio::select! {
         carried = carried => {
             if let Err(error) = carried {
-                debug!(%error, "an upgraded connection broke");
+                debug!(%error, "an upgraded connection failed");
             }
         }
         () = link.ended() => {}
@@ -41,14 +41,14 @@ pub(super) async fn carry(
     }
 }
 
-/// A visitor's end. What comes from it counts as use of the sandbox; what a server sends to a page that somebody left
-/// open does not.
-struct Seen<S> {
+/// Visitor's end of a connection. Data from the visitor counts as use of the sandbox. Data from the server does not, because
+/// it may go to a page that was left open.
+struct Tracked<S> {
     stream: S,
-    trace: PreviewActivity,
+    activity: PreviewActivity,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Seen<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Tracked<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -56,13 +56,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Seen<S> {
     ) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if polled.is_ready() {
-            self.trace.touch();
+            self.activity.touch();
         }
         polled
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Seen<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Tracked<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

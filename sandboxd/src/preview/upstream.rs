@@ -1,4 +1,4 @@
-//! Connections to servers in sandboxes, kept open between requests.
+//! HTTP client for servers in sandboxes. Connections stay open between requests.
 
 use std::error::Error as _;
 use std::fmt;
@@ -21,7 +21,7 @@ use super::body::Upload;
 use crate::model::{Refusal, Resource, limits};
 use crate::service::{Error, Service, Tunnel};
 
-/// Speaks HTTP/1.1 with what listens in sandboxes.
+/// Sends HTTP/1.1 requests to servers in sandboxes.
 pub(super) struct Upstream(Client<Connector, Upload>);
 
 impl Upstream {
@@ -37,24 +37,24 @@ impl Upstream {
         Self(client)
     }
 
-    /// What the server answers. It may have closed a connection that was kept just when the request was on its way, and
-    /// nobody can tell that from one that it ends instead of an answer. So what does no harm is asked twice.
-    pub(super) async fn ask(&self, request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
-        let again = again(&request);
-        match (self.0.request(request).await, again) {
-            (Err(error), Some(again)) if was_closed(&error) => self.0.request(again).await,
+    /// Sends a request and returns the response. The server may close an idle connection just when the request is sent, which
+    /// looks the same as closing it instead of a response. Therefore a request that changes nothing is retried once.
+    pub(super) async fn send(&self, request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
+        let retry = retry_of(&request);
+        match (self.0.request(request).await, retry) {
+            (Err(error), Some(retry)) if was_closed(&error) => self.0.request(retry).await,
             (answered, _) => answered,
         }
     }
 }
 
-/// The same request, if it has no body and its method is safe (RFC 9110, section 9.2.1).
-fn again(request: &Request<Upload>) -> Option<Request<Upload>> {
-    let mut again = Request::new(request.body().again()?);
-    *again.method_mut() = request.method().clone();
-    *again.uri_mut() = request.uri().clone();
-    *again.headers_mut() = request.headers().clone();
-    request.method().is_safe().then_some(again)
+/// Copies a request that may be retried: without a body, and with a safe method (RFC 9110, section 9.2.1).
+fn retry_of(request: &Request<Upload>) -> Option<Request<Upload>> {
+    let mut retry = Request::new(request.body().try_clone()?);
+    *retry.method_mut() = request.method().clone();
+    *retry.uri_mut() = request.uri().clone();
+    *retry.headers_mut() = request.headers().clone();
+    request.method().is_safe().then_some(retry)
 }
 
 fn was_closed(error: &legacy::Error) -> bool {
@@ -69,13 +69,14 @@ fn was_closed(error: &legacy::Error) -> bool {
     false
 }
 
-/// The URI under which [`Upstream`] knows a port of a sandbox. Hosts have no case and ids do, so an id is written in
+/// Internal URI of a sandbox's port for [`Upstream`]. Ids are case-sensitive and host names are not, so the id is written in
 /// hexadecimal digits.
 pub(super) fn uri(sandbox: &SandboxId, port: u16, path: &str) -> Result<Uri, http::Error> {
     let host: String = sandbox.as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
     Uri::builder().scheme("http").authority(format!("{host}:{port}")).path_and_query(path).build()
 }
 
+/// Parses an internal URI.
 fn target(uri: &Uri) -> Option<(SandboxId, u16)> {
     let digits = uri.host()?.as_bytes().chunks(2);
     let bytes = digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
@@ -83,7 +84,7 @@ fn target(uri: &Uri) -> Option<(SandboxId, u16)> {
     Some((id.parse().ok()?, uri.port_u16()?))
 }
 
-/// Opens tunnels.
+/// Opens tunnels to sandboxes.
 #[derive(Clone)]
 pub(super) struct Connector {
     service: Arc<Service>,
@@ -96,7 +97,7 @@ impl fmt::Debug for Connector {
 }
 
 impl tower::Service<Uri> for Connector {
-    type Response = TokioIo<Inward>;
+    type Response = TokioIo<TunnelStream>;
     type Error = Error;
     type Future = BoxFuture<'static, Result<Self::Response, Error>>;
 
@@ -108,22 +109,22 @@ impl tower::Service<Uri> for Connector {
         let service = Arc::clone(&self.service);
         async move {
             let (sandbox, port) = target(&uri).ok_or(Refusal::NotFound(Resource::Port))?;
-            Ok(TokioIo::new(Inward(service.previews().connect_port(&sandbox, port).await?)))
+            Ok(TokioIo::new(TunnelStream(service.previews().connect_port(&sandbox, port).await?)))
         }
         .boxed()
     }
 }
 
-/// A tunnel, as something that a client of HTTP can keep.
-pub(super) struct Inward(Tunnel);
+/// A tunnel, in the form that the HTTP client can pool.
+pub(super) struct TunnelStream(Tunnel);
 
-impl Connection for Inward {
+impl Connection for TunnelStream {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl AsyncRead for Inward {
+impl AsyncRead for TunnelStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -133,7 +134,7 @@ impl AsyncRead for Inward {
     }
 }
 
-impl AsyncWrite for Inward {
+impl AsyncWrite for TunnelStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_has_a_uri_of_its_own_that_leads_back() {
+    fn a_port_is_parsed_from_its_own_uri() {
         let id: SandboxId = "sbx_0123456789abcdefAB".parse().unwrap();
         let uri = uri(&id, 3000, "/a?b").unwrap();
         assert_eq!((uri.path(), uri.query()), ("/a", Some("b")));
