@@ -21,7 +21,7 @@ use listen::waiting::Seat;
 use sandbox_api::TOKEN_HEADER;
 
 use super::ApiState;
-use super::error::{ApiError, DoorError};
+use super::error::{ApiError, HttpError};
 use super::server::Peer;
 use crate::model::AdminToken;
 
@@ -58,8 +58,8 @@ pub(super) async fn check(State(state): State<ApiState>, request: Request, next:
     // A request without any token is no guess, so it does not count as a failure.
     let counted = if given.is_nothing() { Ok(()) } else { state.throttle.failed(peer_of(&request)) };
     let refusal = match counted {
-        Ok(()) => DoorError::Unauthenticated,
-        Err(wait) => DoorError::TooManyFailures { retry_after: wait.as_secs() + 1 },
+        Ok(()) => HttpError::Unauthenticated,
+        Err(wait) => HttpError::TooManyFailures { retry_after: wait.as_secs() + 1 },
     };
     let mut response = ApiError::from(refusal).into_response();
     if by_browser {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_may_give_it_as_a_password() {
+    fn a_browser_may_send_the_token_as_a_password() {
         let basic = |credentials: &str| format!("Basic {}", BASE64_STANDARD.encode(credentials));
         assert!(check_browser(&basic("anyone:secret")));
         assert!(check_browser(&basic(":secret").replace("Basic", "bAsIc ")));
@@ -171,11 +171,11 @@ mod tests {
         assert!(check(None, Some("Bearer secret")));
         assert!(check(None, Some("bEaReR  secret")));
         assert!(check(Some(" "), Some("Bearer secret")));
-        assert!(check(Some("secret"), Some("Basic of-a-front")));
+        assert!(check(Some("secret"), Some("Basic of-a-proxy")));
     }
 
     #[test]
-    fn whatever_a_request_says_must_be_right() {
+    fn every_token_of_a_request_must_be_right() {
         assert!(!check(Some("secret"), Some("Bearer wrong")));
         assert!(!check(Some("wrong"), Some("Bearer secret")));
         for name in [TOKEN_HEADER, "authorization"] {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_credentials_are_rejected() {
         assert!(!check(None, None));
         assert!(!check(Some("wrong"), Some("Bearer secret")));
         assert!(!check(Some("secre"), None));

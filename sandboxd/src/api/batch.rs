@@ -31,11 +31,11 @@ use crate::service::{self, CommandOutput, CommandResult};
 pub(super) async fn run(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<RunBatch>,
+    Json(request): Json<RunBatch>,
 ) -> Result<Json<BatchRan>> {
     let id = params::sandbox(&id)?;
-    let specs = specs_of(wish.commands, state.service.limits())?;
-    let continue_on_error = wish.continue_on_error.unwrap_or(false);
+    let specs = specs_of(request.commands, state.service.limits())?;
+    let continue_on_error = request.continue_on_error.unwrap_or(false);
     let results = state.service.commands().run_batch(&id, specs, continue_on_error).await?;
     Ok(Json(BatchRan { results: results.into_iter().map(to_wire).collect() }))
 }
@@ -48,15 +48,15 @@ fn specs_of(commands: Vec<StartCommand>, limits: Limits) -> Result<Vec<CommandSp
     }
     let mut ids = HashMap::new();
     let mut specs = Vec::with_capacity(commands.len());
-    for (at, wish) in commands.into_iter().enumerate() {
-        let spec = spec_of(wish, limits).map_err(|error| in_command(at, error))?;
+    for (at, request) in commands.into_iter().enumerate() {
+        let spec = spec_of(request, limits).map_err(|error| in_command(at, error))?;
         if spec.open_stdin {
             let field = format!("commands[{at}].openStdin");
             return Err(FieldError::new(field, "must not be set in a batch").into());
         }
         if let Some(earlier) = ids.insert(spec.id.clone(), at) {
             let field = format!("commands[{at}].commandId");
-            return Err(FieldError::new(field, format!("is that of `commands[{earlier}]` too")).into());
+            return Err(FieldError::new(field, format!("is also the id of `commands[{earlier}]`")).into());
         }
         specs.push(spec);
     }

@@ -22,68 +22,68 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::decode::decode;
-use super::error::{ApiError, DoorError, Result};
+use super::error::{ApiError, HttpError, Result};
 use super::{ApiState, JSON};
 use crate::model::limits;
 
 /// Limits of a request body.
-pub(super) trait Wish: DeserializeOwned {
+pub(super) trait RequestBody: DeserializeOwned {
     /// Maximum length in bytes, unless the operator's limit is lower.
     const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
 }
 
-impl Wish for CreateSandbox {}
-impl Wish for ParkSandbox {}
-impl Wish for TouchSandbox {}
-impl Wish for KillCommand {}
-impl Wish for ResizeTerminal {}
-impl Wish for CreateLink {}
-impl Wish for Network {}
-impl Wish for MakeDir {}
-impl Wish for MoveFile {}
-impl Wish for GrepFiles {}
-impl Wish for GlobFiles {}
+impl RequestBody for CreateSandbox {}
+impl RequestBody for ParkSandbox {}
+impl RequestBody for TouchSandbox {}
+impl RequestBody for KillCommand {}
+impl RequestBody for ResizeTerminal {}
+impl RequestBody for CreateLink {}
+impl RequestBody for Network {}
+impl RequestBody for MakeDir {}
+impl RequestBody for MoveFile {}
+impl RequestBody for GrepFiles {}
+impl RequestBody for GlobFiles {}
 
 /// Fits the longest script with every character escaped, and standard input.
-impl Wish for StartCommand {
+impl RequestBody for StartCommand {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 
 /// Fits a program and its arguments, as for a command.
-impl Wish for OpenTerminal {
+impl RequestBody for OpenTerminal {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 
 /// Same limit as for one command, for all commands together.
-impl Wish for RunBatch {
+impl RequestBody for RunBatch {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 
-impl Wish for WriteFiles {
+impl RequestBody for WriteFiles {
     const MAX_BYTES: usize = usize::MAX;
 }
 
-impl Wish for EditFile {
+impl RequestBody for EditFile {
     const MAX_BYTES: usize = usize::MAX;
 }
 
 /// A decoded JSON body. An empty one counts as `{}`, which only suits types without required fields.
 pub(super) struct Json<T>(pub(super) T);
 
-impl<T: Wish> FromRequest<ApiState> for Json<T> {
+impl<T: RequestBody> FromRequest<ApiState> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
         let is_json = is_json(request.headers());
         let limit = state.service.limits().max_body_bytes.min(T::MAX_BYTES);
-        let said = said_length(&request, limit)?;
+        let declared = declared_length(&request, limit)?;
         // The memory permit is held until the body is decoded.
-        let (bytes, _room) = read(request.into_body(), said, limit, &state.bodies).await?;
+        let (bytes, _memory) = read(request.into_body(), declared, limit, &state.bodies).await?;
         if bytes.is_empty() {
             return Ok(Self(decode(b"{}")?));
         }
         if !is_json {
-            return Err(DoorError::NotJson.into());
+            return Err(HttpError::NotJson.into());
         }
         Ok(Self(decode(&bytes)?))
     }
@@ -97,8 +97,8 @@ impl FromRequest<ApiState> for Input {
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
         let limit = limits::MAX_TERMINAL_INPUT_BYTES;
-        let said = said_length(&request, limit)?;
-        let (bytes, _room) = read(request.into_body(), said, limit, &state.bodies).await?;
+        let declared = declared_length(&request, limit)?;
+        let (bytes, _memory) = read(request.into_body(), declared, limit, &state.bodies).await?;
         Ok(Self(bytes.into()))
     }
 }
@@ -117,38 +117,38 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Declared or maximum length of the body. A body that declares more than `limit` is rejected without reading it.
-fn said_length(request: &Request, limit: usize) -> Result<usize> {
+fn declared_length(request: &Request, limit: usize) -> Result<usize> {
     let header = request.headers().get(CONTENT_LENGTH);
-    let said: Option<usize> = header.and_then(|value| value.to_str().ok()?.parse().ok());
-    let said = said.unwrap_or(if request.body().is_end_stream() { 0 } else { limit });
-    if said > limit { Err(DoorError::BodyTooLarge { limit }.into()) } else { Ok(said) }
+    let declared: Option<usize> = header.and_then(|value| value.to_str().ok()?.parse().ok());
+    let declared = declared.unwrap_or(if request.body().is_end_stream() { 0 } else { limit });
+    if declared > limit { Err(HttpError::BodyTooLarge { limit }.into()) } else { Ok(declared) }
 }
 
-/// Reads a body of at most `limit` bytes. Memory for all `said` bytes is reserved when the body turns out not to be
+/// Reads a body of at most `limit` bytes. Memory for all `declared` bytes is reserved when the body turns out not to be
 /// small. A body that never arrives reserves nothing, and a small one does not wait for a large one.
 async fn read(
     body: Body,
-    said: usize,
+    declared: usize,
     limit: usize,
     bodies: &Semaphore,
 ) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>)> {
     let mut body = Limited::new(body, limit);
-    let mut bytes = Vec::with_capacity(said.min(limits::SMALL_BODY_BYTES));
-    let mut room = None;
+    let mut bytes = Vec::with_capacity(declared.min(limits::SMALL_BODY_BYTES));
+    let mut memory = None;
     let mut deadline = Instant::now() + limits::REQUEST_BODY;
     while let Some(data) =
-        timeout_at(deadline, next(&mut body, limit)).await.map_err(|_| DoorError::BodyLate)??
+        timeout_at(deadline, next(&mut body, limit)).await.map_err(|_| HttpError::BodyLate)??
     {
-        if room.is_none() && bytes.len() + data.len() > limits::SMALL_BODY_BYTES {
+        if memory.is_none() && bytes.len() + data.len() > limits::SMALL_BODY_BYTES {
             let began = Instant::now();
-            room = Some(take_room(bodies, said).await?);
+            memory = Some(reserve_memory(bodies, declared).await?);
             // Time spent waiting for memory does not count against the client.
             deadline += began.elapsed();
-            bytes.reserve_exact(said.saturating_sub(bytes.len()));
+            bytes.reserve_exact(declared.saturating_sub(bytes.len()));
         }
         bytes.extend_from_slice(&data);
     }
-    Ok((bytes, room))
+    Ok((bytes, memory))
 }
 
 /// A body of any length that is passed on as it arrives and never stored.
@@ -164,13 +164,13 @@ impl FromRequest<ApiState> for Upload {
 
 impl Upload {
     /// Streams the bytes. Fails if the client disconnects or sends nothing for too long.
-    pub(super) fn into_stream(self) -> BoxStream<'static, std::result::Result<Bytes, DoorError>> {
+    pub(super) fn into_stream(self) -> BoxStream<'static, std::result::Result<Bytes, HttpError>> {
         futures::stream::try_unfold(self.0, |mut body| async move {
             if body.is_end_stream() {
                 return Ok(None);
             }
             let first = timeout(limits::UPLOAD_PAUSE, piece(&mut body)).await;
-            let first = first.map_err(|_| DoorError::UploadPaused)??;
+            let first = first.map_err(|_| HttpError::UploadPaused)??;
             let Some(first) = first else { return Ok(None) };
             Ok(Some((gather(first, &mut body).await?, body)))
         })
@@ -179,7 +179,7 @@ impl Upload {
 }
 
 /// Combines pieces that arrive close together, because each piece has a fixed cost on its way to the sandbox.
-async fn gather(first: Bytes, body: &mut Body) -> std::result::Result<Bytes, DoorError> {
+async fn gather(first: Bytes, body: &mut Body) -> std::result::Result<Bytes, HttpError> {
     if body.is_end_stream() || first.len() >= limits::FILE_PART_BYTES {
         return Ok(first);
     }
@@ -198,10 +198,10 @@ async fn gather(first: Bytes, body: &mut Body) -> std::result::Result<Bytes, Doo
     Ok(gathered.freeze())
 }
 
-async fn piece(body: &mut Body) -> std::result::Result<Option<Bytes>, DoorError> {
+async fn piece(body: &mut Body) -> std::result::Result<Option<Bytes>, HttpError> {
     while let Some(frame) = body.frame().await {
         // Any other frame is trailers, which are not used.
-        if let Ok(data) = frame.map_err(DoorError::BodyCut)?.into_data() {
+        if let Ok(data) = frame.map_err(HttpError::BodyCut)?.into_data() {
             return Ok(Some(data));
         }
     }
@@ -219,19 +219,19 @@ async fn next(body: &mut Limited<Body>, limit: usize) -> Result<Option<Bytes>> {
                 }
             }
             Err(error) if error.is::<LengthLimitError>() => {
-                return Err(DoorError::BodyTooLarge { limit }.into());
+                return Err(HttpError::BodyTooLarge { limit }.into());
             }
-            Err(error) => return Err(DoorError::BodyCut(axum::Error::new(error)).into()),
+            Err(error) => return Err(HttpError::BodyCut(axum::Error::new(error)).into()),
         }
     }
     Ok(None)
 }
 
 /// Reserves all memory at once. Reserving it in steps could make requests wait for each other forever.
-async fn take_room(bodies: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'_>> {
-    let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-    match timeout(limits::REQUEST_BODY, bodies.acquire_many(room)).await {
-        Ok(Ok(room)) => Ok(room),
-        Ok(Err(_)) | Err(_) => Err(DoorError::NoRoomForBody.into()),
+async fn reserve_memory(bodies: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'_>> {
+    let memory = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+    match timeout(limits::REQUEST_BODY, bodies.acquire_many(memory)).await {
+        Ok(Ok(memory)) => Ok(memory),
+        Ok(Err(_)) | Err(_) => Err(HttpError::NoMemoryForBody.into()),
     }
 }

@@ -45,10 +45,10 @@ pub(super) async fn start(
     State(state): State<ApiState>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Json(wish): Json<StartCommand>,
+    Json(request): Json<StartCommand>,
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
-    let spec = spec_of(wish, state.service.limits())?;
+    let spec = spec_of(request, state.service.limits())?;
     let command_id = spec.id.clone();
     if ndjson::is_wanted(headers.get(ACCEPT)) {
         let stream = state.service.commands().run(&id, spec).await?;
@@ -101,10 +101,10 @@ pub(super) async fn inspect(
 pub(super) async fn kill(
     State(state): State<ApiState>,
     Path((id, command)): Path<(String, String)>,
-    Json(wish): Json<KillCommand>,
+    Json(request): Json<KillCommand>,
 ) -> Result<Json<CommandKilled>> {
     let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
-    let killed = match wish.signal {
+    let killed = match request.signal {
         None => state.service.commands().kill(&id, &command).await?,
         Some(name) => {
             let signal = signal_number(&name)
@@ -165,25 +165,25 @@ pub(super) async fn logs(
 }
 
 /// Checks a request and converts it.
-pub(super) fn spec_of(wish: StartCommand, limits: Limits) -> Result<CommandSpec> {
-    let is_named = wish.command_id.is_some();
+pub(super) fn spec_of(request: StartCommand, limits: Limits) -> Result<CommandSpec> {
+    let is_named = request.command_id.is_some();
     let spec = CommandSpec {
         digest: None,
-        id: id_of(wish.command_id)?,
-        program: program_of(wish.cmd, wish.args, wish.script)?,
-        cwd: text("cwd", wish.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
-        env: env_of(wish.env.unwrap_or_default())?,
-        stdin: stdin_of(wish.stdin, wish.stdin_base64)?,
-        open_stdin: wish.open_stdin.unwrap_or(false),
-        read_only: wish.read_only.unwrap_or(false),
-        timeout: timeout_of(wish.timeout_ms, limits),
-        detached: wish.detached.unwrap_or(false),
+        id: id_of(request.command_id)?,
+        program: program_of(request.cmd, request.args, request.script)?,
+        cwd: text("cwd", request.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
+        env: env_of(request.env.unwrap_or_default())?,
+        stdin: stdin_of(request.stdin, request.stdin_base64)?,
+        open_stdin: request.open_stdin.unwrap_or(false),
+        read_only: request.read_only.unwrap_or(false),
+        timeout: timeout_of(request.timeout_ms, limits),
+        detached: request.detached.unwrap_or(false),
     };
     Ok(CommandSpec { digest: is_named.then(|| RequestDigest::of(&spec)), ..spec })
 }
 
-fn id_of(wished: Option<String>) -> Result<CommandId> {
-    match wished {
+fn id_of(requested: Option<String>) -> Result<CommandId> {
+    match requested {
         Some(id) => Ok(id
             .parse()
             .map_err(|error: sandbox_api::IdError| FieldError::new("commandId", format!("is {error}")))?),
@@ -200,7 +200,7 @@ fn program_of(cmd: Option<String>, args: Option<Vec<String>>, script: Option<Str
             }
             Ok(Program::Script(text("script", script, limits::MAX_SCRIPT_BYTES)?))
         }
-        (_, _, Some(_)) => Err(FieldError::new("script", "must not come together with cmd or args").into()),
+        (_, _, Some(_)) => Err(FieldError::new("script", "must not be combined with cmd or args").into()),
         (None, None, None) => Err(FieldError::new("script", "or `cmd` must be given").into()),
         (cmd, args, None) => {
             let (program, args) = argv_of(cmd.unwrap_or_else(|| "bash".into()), args)?;
@@ -265,7 +265,7 @@ fn stdin_of(plain: Option<String>, base64: Option<String>) -> Result<Option<Byte
             .map(Bytes::from)
             .map_err(|error| FieldError::new("stdinBase64", format!("is not base64: {error}")))?,
         (Some(_), Some(_)) => {
-            return Err(FieldError::new("stdin", "must not come together with stdinBase64").into());
+            return Err(FieldError::new("stdin", "must not be combined with stdinBase64").into());
         }
     };
     if stdin.len() > limits::MAX_STDIN_BYTES {
@@ -275,9 +275,9 @@ fn stdin_of(plain: Option<String>, base64: Option<String>) -> Result<Option<Byte
     Ok(Some(stdin))
 }
 
-fn timeout_of(wished_ms: Option<u64>, limits: Limits) -> Duration {
-    let wished = wished_ms.map_or(limits::DEFAULT_COMMAND_TIMEOUT, Duration::from_millis);
-    wished.clamp(limits::MIN_COMMAND_TIMEOUT, limits.max_command_timeout)
+fn timeout_of(requested_ms: Option<u64>, limits: Limits) -> Duration {
+    let requested = requested_ms.map_or(limits::DEFAULT_COMMAND_TIMEOUT, Duration::from_millis);
+    requested.clamp(limits::MIN_COMMAND_TIMEOUT, limits.max_command_timeout)
 }
 
 fn record_to_wire(record: CommandRecord) -> Command {

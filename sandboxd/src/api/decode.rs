@@ -19,41 +19,41 @@ pub(super) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> 
     let mut decoder = serde_json::Deserializer::from_slice(json);
     let decoded = serde_path_to_error::deserialize(&mut decoder);
     let Object(value) = decoded.map_err(|error| fault(error.path(), error.inner()))?;
-    decoder.end().map_err(|error| no_json(&error))?;
+    decoder.end().map_err(|error| invalid_json(&error))?;
     Ok(value)
 }
 
 fn fault(path: &Path, error: &Error) -> FieldError {
     match error.classify() {
         Category::Data => wrong_value(path, &error.to_string()),
-        Category::Eof => FieldError::new(BODY, format!("is cut off {}", place(error))),
-        Category::Syntax | Category::Io => no_json(error),
+        Category::Eof => FieldError::new(BODY, format!("is cut off {}", position(error))),
+        Category::Syntax | Category::Io => invalid_json(error),
     }
 }
 
-fn no_json(error: &Error) -> FieldError {
+fn invalid_json(error: &Error) -> FieldError {
     let is_deep = error.to_string().starts_with("recursion limit exceeded");
     let problem = if is_deep { "is nested too deeply" } else { "is not JSON" };
-    FieldError::new(BODY, format!("{problem} {}", place(error)))
+    FieldError::new(BODY, format!("{problem} {}", position(error)))
 }
 
-fn place(error: &Error) -> String {
+fn position(error: &Error) -> String {
     format!("at line {}, column {}", error.line(), error.column())
 }
 
 /// Converts a message of the decoder, such as `missing field `path``, or `invalid type: string "two", expected u64 at
 /// line 1 column 5`.
-fn wrong_value(path: &Path, words: &str) -> FieldError {
+fn wrong_value(path: &Path, message: &str) -> FieldError {
     let object = field_of(path);
     let field = |name: &str| if object.is_empty() { name.to_owned() } else { format!("{object}.{name}") };
-    let named = |start: &str| words.strip_prefix(start)?.split('`').next();
+    let named = |start: &str| message.strip_prefix(start)?.split('`').next();
     if let Some(name) = named("missing field `") {
         return FieldError::new(field(name), "is missing");
     }
     if let Some(name) = named("duplicate field `") {
         return FieldError::new(field(name), "is given twice");
     }
-    let expected = words.rsplit_once(", expected ").map(|(_, expected)| expected).unwrap_or_default();
+    let expected = message.rsplit_once(", expected ").map(|(_, expected)| expected).unwrap_or_default();
     let expected = expected.split(" at line ").next().unwrap_or_default();
     FieldError::new(if object.is_empty() { BODY } else { &object }, demand(expected))
 }
@@ -67,7 +67,7 @@ fn demand(expected: &str) -> String {
         "a boolean" => "true or false",
         "u64" => return format!("must be a whole number from 0 to {}", u64::MAX),
         "u32" => return format!("must be a whole number from 0 to {}", u32::MAX),
-        _ => return "is not what it must be".to_owned(),
+        _ => return "has the wrong type".to_owned(),
     };
     format!("must be {is}")
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_told_of_as_the_body() {
+    fn a_fault_outside_of_fields_names_the_body() {
         let fault = fault::<CreateSandbox>;
         assert_eq!(fault("not json"), "`body` is not JSON at line 1, column 2");
         assert_eq!(fault("[]"), "`body` must be an object");

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use utoipa_swagger_ui::Config;
 
-use super::error::{DoorError, Result};
+use super::error::{HttpError, Result};
 use super::openapi::answers::*;
 use super::params::Path;
 use super::{JSON, router};
@@ -65,8 +65,8 @@ pub(super) async fn asset(Path(file): Path<String>) -> Result<Response> {
         let script = Bytes::from_static(include_bytes!("docs/page.js"));
         return Ok(answer(HeaderValue::from_static("text/javascript; charset=utf-8"), script));
     }
-    let name = ASSETS.into_iter().find(|name| *name == file).ok_or(DoorError::NoRoute)?;
-    vendored(name).ok_or_else(|| DoorError::NoRoute.into())
+    let name = ASSETS.into_iter().find(|name| *name == file).ok_or(HttpError::NoRoute)?;
+    vendored(name).ok_or_else(|| HttpError::NoRoute.into())
 }
 
 /// Names of all assets.

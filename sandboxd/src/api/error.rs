@@ -24,45 +24,48 @@ pub(super) enum ApiError {
     /// An error of the service.
     Service(service::Error),
     /// An error of the HTTP layer.
-    Door(DoorError),
+    Http(HttpError),
 }
 
 /// Errors of the HTTP layer itself.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DoorError {
+pub(super) enum HttpError {
     #[error("a valid admin token is required")]
     Unauthenticated,
     #[error("too many requests with a wrong token; try again in {retry_after} s")]
     TooManyFailures { retry_after: u64 },
-    #[error("the host {} is not one this daemon is known by; see SANDBOXD_ALLOWED_HOSTS", Echo(.0))]
+    #[error("the host {} is not a known name of this daemon; see SANDBOXD_ALLOWED_HOSTS", Echo(.0))]
     Host(String),
-    #[error("the request cannot be read in one way: {0}")]
+    #[error("the request is ambiguous: {0}")]
     Shape(&'static str),
     #[error("requests from the origin {} are not allowed", Echo(.0))]
     Origin(String),
     #[error("no such route")]
     NoRoute,
-    #[error("this route has no such method")]
+    #[error("this route does not support the method")]
     Method,
     #[error("the body is larger than {limit} bytes")]
     BodyTooLarge { limit: usize },
     #[error("the body must be JSON (content-type: application/json)")]
     NotJson,
-    #[error("the body could not be read to its end")]
+    #[error("the body could not be read to the end")]
     BodyCut(#[source] axum::Error),
-    #[error("the body did not come within {:?}", limits::REQUEST_BODY)]
+    #[error("the body did not arrive within {:?}", limits::REQUEST_BODY)]
     BodyLate,
-    #[error("this route is a WebSocket; ask for an upgrade to it (RFC 6455)")]
+    #[error("this route is a WebSocket; request an upgrade (RFC 6455)")]
     NoUpgrade(#[source] axum::extract::ws::rejection::WebSocketUpgradeRejection),
-    #[error("nothing of the body came for {:?}", limits::UPLOAD_PAUSE)]
+    #[error("no part of the body arrived for {:?}", limits::UPLOAD_PAUSE)]
     UploadPaused,
-    #[error("larger bodies of other requests left no room for this one within {:?}", limits::REQUEST_BODY)]
-    NoRoomForBody,
-    #[error("the daemon stops and takes no new requests; try again once it has started")]
+    #[error(
+        "no memory was free for the body within {:?}, because of other large bodies",
+        limits::REQUEST_BODY
+    )]
+    NoMemoryForBody,
+    #[error("the daemon is shutting down and accepts no new requests; retry after its restart")]
     Stopping,
 }
 
-impl DoorError {
+impl HttpError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Unauthenticated => ErrorCode::Unauthenticated,
@@ -75,7 +78,7 @@ impl DoorError {
             Self::BodyCut(_) | Self::Shape(_) => ErrorCode::InvalidRequest,
             Self::NoUpgrade(_) => ErrorCode::InvalidRequest,
             Self::BodyLate | Self::UploadPaused => ErrorCode::DeadlineExceeded,
-            Self::NoRoomForBody => ErrorCode::CapacityExhausted,
+            Self::NoMemoryForBody => ErrorCode::CapacityExhausted,
             Self::Stopping => ErrorCode::Unavailable,
         }
     }
@@ -83,7 +86,7 @@ impl DoorError {
     fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::TooManyFailures { retry_after } => Some(*retry_after),
-            Self::NoRoomForBody | Self::Stopping => Some(limits::RETRY_AFTER_SECONDS),
+            Self::NoMemoryForBody | Self::Stopping => Some(limits::RETRY_AFTER_SECONDS),
             _ => None,
         }
     }
@@ -93,7 +96,7 @@ impl DoorError {
             Self::NoRoute => Some(("resource", "route".into())),
             Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
             Self::NoUpgrade(_) => Some(("field", "upgrade".into())),
-            Self::BodyCut(_) | Self::BodyLate | Self::UploadPaused | Self::NoRoomForBody => {
+            Self::BodyCut(_) | Self::BodyLate | Self::UploadPaused | Self::NoMemoryForBody => {
                 Some(("field", "body".into()))
             }
             Self::Unauthenticated
@@ -113,7 +116,7 @@ impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Service(error) => error.fmt(f),
-            Self::Door(error) => error.fmt(f),
+            Self::Http(error) => error.fmt(f),
         }
     }
 }
@@ -122,7 +125,7 @@ impl StdError for ApiError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Service(error) => error.source(),
-            Self::Door(error) => error.source(),
+            Self::Http(error) => error.source(),
         }
     }
 }
@@ -133,11 +136,11 @@ impl From<service::Error> for ApiError {
     }
 }
 
-impl From<service::UploadFailed<DoorError>> for ApiError {
-    fn from(error: service::UploadFailed<DoorError>) -> Self {
+impl From<service::UploadFailed<HttpError>> for ApiError {
+    fn from(error: service::UploadFailed<HttpError>) -> Self {
         match error {
             service::UploadFailed::Service(error) => Self::Service(error),
-            service::UploadFailed::Source(error) => Self::Door(error),
+            service::UploadFailed::Source(error) => Self::Http(error),
         }
     }
 }
@@ -154,9 +157,9 @@ impl From<FieldError> for ApiError {
     }
 }
 
-impl From<DoorError> for ApiError {
-    fn from(error: DoorError) -> Self {
-        Self::Door(error)
+impl From<HttpError> for ApiError {
+    fn from(error: HttpError) -> Self {
+        Self::Http(error)
     }
 }
 
@@ -184,7 +187,7 @@ impl Problem {
     }
 }
 
-/// Message for the client.
+/// Returns the message for the client.
 pub(super) fn sentence(code: ErrorCode, error: &impl fmt::Display) -> String {
     match code {
         // The message of an internal error belongs in the log.
@@ -206,7 +209,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (code, mut details, retry_after) = match &self {
             Self::Service(error) => (error.code(), error.details(), error.retry_after_seconds()),
-            Self::Door(error) => (error.code(), error.details(), error.retry_after_seconds()),
+            Self::Http(error) => (error.code(), error.details(), error.retry_after_seconds()),
         };
         details.values_mut().for_each(bound);
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -225,10 +228,10 @@ impl IntoResponse for ApiError {
 
 /// Response if no route matches.
 pub(super) async fn no_such_route() -> ApiError {
-    DoorError::NoRoute.into()
+    HttpError::NoRoute.into()
 }
 
 /// Response if the route does not support the method. axum adds `allow`.
 pub(super) async fn method_not_allowed() -> ApiError {
-    DoorError::Method.into()
+    HttpError::Method.into()
 }

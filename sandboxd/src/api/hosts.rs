@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::ApiState;
-use super::error::{ApiError, DoorError};
+use super::error::{ApiError, HttpError};
 
 /// Host names of the daemon.
 #[derive(Debug)]
@@ -24,16 +24,16 @@ impl Hosts {
         Self { names }
     }
 
-    fn check(&self, headers: &HeaderMap) -> Result<(), DoorError> {
+    fn check(&self, headers: &HeaderMap) -> Result<(), HttpError> {
         let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
         // HTTP/1.1 requires the header (RFC 9112 section 3.2). A client without it is not a browser.
         let host = text(HOST).unwrap_or_default().to_ascii_lowercase();
         if !host.is_empty() && !self.knows(without_port(&host)) {
-            return Err(DoorError::Host(host));
+            return Err(HttpError::Host(host));
         }
         match text(ORIGIN) {
             Some(origin) if !is_own(&origin.to_ascii_lowercase(), &host) => {
-                Err(DoorError::Origin(origin.into_owned()))
+                Err(HttpError::Origin(origin.into_owned()))
             }
             _ => Ok(()),
         }
@@ -48,7 +48,7 @@ impl Hosts {
 
 /// Rejects requests that are ambiguous, or have an unknown host or a foreign origin.
 pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let shape = listen::shape::check(&request).map_err(DoorError::Shape);
+    let shape = listen::shape::check(&request).map_err(HttpError::Shape);
     match shape.and_then(|()| state.hosts.check(request.headers())) {
         Ok(()) => next.run(request).await,
         Err(error) => ApiError::from(error).into_response(),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_known_names_are_let_in() {
+    fn addresses_and_known_names_are_accepted() {
         for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:8080", "box.lan:1", "[::1]:8080", "box.lan."] {
             assert!(check(host, None), "{host}");
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_origin_is_kept_out() {
+    fn a_page_of_another_origin_is_rejected() {
         assert!(check("localhost:8080", Some("http://localhost:8080")));
         for origin in ["http://localhost:3000", "https://evil.example", "null", "http://localhost:8080.evil"]
         {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_wanted_where_accept_says_so() {
+    fn json_lines_are_sent_only_if_accepted() {
         let wanted = |text: &'static str| is_wanted(Some(&HeaderValue::from_static(text)));
         assert!(wanted("application/x-ndjson"));
         assert!(wanted("application/json;q=0.5, Application/X-NDJSON; q=1"));

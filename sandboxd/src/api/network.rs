@@ -24,10 +24,10 @@ use crate::service::Denial;
 pub(super) async fn change(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<Network>,
+    Json(request): Json<Network>,
 ) -> Result<Json<Network>> {
     let id = params::sandbox(&id)?;
-    let policy = state.service.sandboxes().change_network(&id, NetworkWish::new(&wish, "")?).await?;
+    let policy = state.service.sandboxes().change_network(&id, NetworkWish::new(&request, "")?).await?;
     Ok(Json(to_wire(&policy)))
 }
 

@@ -10,7 +10,7 @@ use sandbox_api::{CommandId, LinkId, SandboxId, TerminalId};
 use serde::de::DeserializeOwned;
 
 use super::ApiState;
-use super::error::{ApiError, DoorError, Result};
+use super::error::{ApiError, HttpError, Result};
 use crate::model::{FieldError, Refusal, Resource};
 
 /// A query with one value for each name.
@@ -25,7 +25,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<ApiState> for Path<T> {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
         match axum::extract::Path::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(named)) => Ok(Self(named)),
-            Err(_) => Err(DoorError::NoRoute.into()),
+            Err(_) => Err(HttpError::NoRoute.into()),
         }
     }
 }
@@ -73,7 +73,7 @@ pub(super) fn link(text: &str) -> Result<LinkId> {
 pub(super) fn port(text: &str) -> Result<u16> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     let port = text.parse().ok().filter(|_| is_plain);
-    port.ok_or_else(|| FieldError::new("port", "must be 1 to 65535, without a zero before it").into())
+    port.ok_or_else(|| FieldError::new("port", "must be 1 to 65535 without leading zeros").into())
 }
 
 /// Parses an optional query value.

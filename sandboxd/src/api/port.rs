@@ -88,11 +88,11 @@ pub(super) async fn create_link(
     State(state): State<ApiState>,
     Path((id, port)): Path<(String, String)>,
     headers: HeaderMap,
-    Json(wish): Json<CreateLink>,
+    Json(request): Json<CreateLink>,
 ) -> Result<Json<wire::Link>> {
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
-    let wish = LinkRequest { ttl: wish.ttl_ms.map(ttl).transpose()?, style: wish.style };
-    let link = state.service.previews().create_link(&id, port, wish).await?;
+    let request = LinkRequest { ttl: request.ttl_ms.map(ttl).transpose()?, style: request.style };
+    let link = state.service.previews().create_link(&id, port, request).await?;
     Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
 }
 

@@ -66,11 +66,11 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
 /// Adds `nosniff` to every response, and keeps caches from storing responses about sandboxes.
 fn keep_private(response: &mut Response) {
     let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    let is_told = kind.starts_with(b"application/json") || kind.starts_with(b"application/x-ndjson");
+    let is_json = kind.starts_with(b"application/json") || kind.starts_with(b"application/x-ndjson");
     let is_refusal = response.status().is_client_error() || response.status().is_server_error();
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if (is_told || is_refusal) && !headers.contains_key(CACHE_CONTROL) {
+    if (is_json || is_refusal) && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
 }

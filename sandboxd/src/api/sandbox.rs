@@ -30,13 +30,13 @@ use crate::service::{self, Changes, SandboxView, Seccomp, Selection, Service};
     request_body = CreateSandbox, responses((status = 200, body = SandboxCreated), ByBody, BySandbox))]
 pub(super) async fn create(
     State(state): State<ApiState>,
-    Json(wish): Json<CreateSandbox>,
+    Json(request): Json<CreateSandbox>,
 ) -> Result<Json<SandboxCreated>> {
-    let spec = spec_of(&wish, &state.service)?;
+    let spec = spec_of(&request, &state.service)?;
     let changes = Changes {
-        idle_ttl: wish.idle_ttl_ms.map(|_| spec.idle_ttl),
-        ports: wish.ports.as_ref().map(|_| spec.ports.clone()),
-        network: network_of(&wish)?,
+        idle_ttl: request.idle_ttl_ms.map(|_| spec.idle_ttl),
+        ports: request.ports.as_ref().map(|_| spec.ports.clone()),
+        network: network_of(&request)?,
     };
     let found = state.service.sandboxes().create_or_reconnect(spec.clone(), &changes).await?;
     Ok(Json(SandboxCreated {
@@ -44,7 +44,7 @@ pub(super) async fn create(
         created: found.created,
         state: SandboxState::Running,
         woken: found.woken,
-        ignored: ignored(&wish, &spec, &found.spec),
+        ignored: ignored(&request, &spec, &found.spec),
     }))
 }
 
@@ -84,9 +84,9 @@ pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -
 pub(super) async fn touch(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<TouchSandbox>,
+    Json(request): Json<TouchSandbox>,
 ) -> Result<Json<Done>> {
-    let idle_ttl = wish.idle_ttl_ms.map(idle_ttl_of).transpose()?;
+    let idle_ttl = request.idle_ttl_ms.map(idle_ttl_of).transpose()?;
     state
         .service
         .sandboxes()
@@ -104,9 +104,9 @@ pub(super) async fn touch(
 pub(super) async fn park(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<ParkSandbox>,
+    Json(request): Json<ParkSandbox>,
 ) -> Result<Json<Done>> {
-    state.service.sandboxes().park(&params::sandbox(&id)?, wish.force.unwrap_or(false)).await?;
+    state.service.sandboxes().park(&params::sandbox(&id)?, request.force.unwrap_or(false)).await?;
     Ok(Json(Done::OK))
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn delete(
     match params.get("ifState").map(String::as_str) {
         None => return remove(&state, &id).await,
         Some("parked") => {}
-        Some(_) => return Err(FieldError::new("ifState", "must be parked, or left out").into()),
+        Some(_) => return Err(FieldError::new("ifState", "must be parked or absent").into()),
     }
     // A malformed id names no sandbox, so there is nothing to delete.
     if let Ok(id) = id.parse() {
@@ -152,25 +152,25 @@ async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {
     Ok(Json(Done::OK))
 }
 
-fn spec_of(wish: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
-    if let Some(image) = wish.image.as_ref().filter(|image| !service.sandboxes().allows_image(image)) {
+fn spec_of(request: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
+    if let Some(image) = request.image.as_ref().filter(|image| !service.sandboxes().allows_image(image)) {
         return Err(service::Error::ImageNotAllowed { image: image.clone() }.into());
     }
     Ok(SandboxSpec {
-        session_key: wish.session_key.parse().map_err(FieldError::from)?,
-        runtime: runtime_of(wish.runtime.as_deref())?,
-        image: wish.image.clone(),
-        idle_ttl: wish.idle_ttl_ms.map_or(Ok(service.limits().default_idle_ttl), idle_ttl_of)?,
-        resources: Resources::new(wish.resources.unwrap_or_default())?,
-        network: NetworkPolicy::default().with(&network_of(wish)?.unwrap_or_default()),
-        ports: ports(wish.ports.as_deref().unwrap_or_default())?,
-        env: env("env", wish.env.clone().unwrap_or_default())?,
-        metadata: map("metadata", wish.metadata.clone().unwrap_or_default())?,
+        session_key: request.session_key.parse().map_err(FieldError::from)?,
+        runtime: runtime_of(request.runtime.as_deref())?,
+        image: request.image.clone(),
+        idle_ttl: request.idle_ttl_ms.map_or(Ok(service.limits().default_idle_ttl), idle_ttl_of)?,
+        resources: Resources::new(request.resources.unwrap_or_default())?,
+        network: NetworkPolicy::default().with(&network_of(request)?.unwrap_or_default()),
+        ports: ports(request.ports.as_deref().unwrap_or_default())?,
+        env: env("env", request.env.clone().unwrap_or_default())?,
+        metadata: map("metadata", request.metadata.clone().unwrap_or_default())?,
     })
 }
 
-fn network_of(wish: &CreateSandbox) -> std::result::Result<Option<NetworkWish>, FieldError> {
-    wish.network.as_ref().map(|network| NetworkWish::new(network, "network.")).transpose()
+fn network_of(request: &CreateSandbox) -> std::result::Result<Option<NetworkWish>, FieldError> {
+    request.network.as_ref().map(|network| NetworkWish::new(network, "network.")).transpose()
 }
 
 fn idle_ttl_of(ms: u64) -> std::result::Result<Duration, FieldError> {
@@ -185,7 +185,7 @@ fn runtime_of(name: Option<&str>) -> Result<Runtime> {
 }
 
 fn cursor_of(text: &str) -> std::result::Result<SandboxId, FieldError> {
-    text.parse().map_err(|_| FieldError::new("cursor", "must be the `nextCursor` of the page before"))
+    text.parse().map_err(|_| FieldError::new("cursor", "must be the `nextCursor` of the previous page"))
 }
 
 fn stages_of(state: &str) -> std::result::Result<Vec<Stage>, FieldError> {
@@ -253,13 +253,13 @@ fn time(ms: i64) -> Timestamp {
 }
 
 /// Names of requested fields that an existing sandbox does not follow.
-fn ignored(wish: &CreateSandbox, asked: &SandboxSpec, found: &SandboxSpec) -> Vec<String> {
+fn ignored(request: &CreateSandbox, requested: &SandboxSpec, found: &SandboxSpec) -> Vec<String> {
     let differs = [
-        ("runtime", wish.runtime.is_some() && asked.runtime != found.runtime),
-        ("image", wish.image.is_some() && asked.image != found.image),
-        ("resources", wish.resources.is_some() && asked.resources != found.resources),
-        ("env", wish.env.is_some() && asked.env != found.env),
-        ("metadata", wish.metadata.is_some() && asked.metadata != found.metadata),
+        ("runtime", request.runtime.is_some() && requested.runtime != found.runtime),
+        ("image", request.image.is_some() && requested.image != found.image),
+        ("resources", request.resources.is_some() && requested.resources != found.resources),
+        ("env", request.env.is_some() && requested.env != found.env),
+        ("metadata", request.metadata.is_some() && requested.metadata != found.metadata),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect()
 }

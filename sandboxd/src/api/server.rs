@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
-use super::error::{ApiError, DoorError};
+use super::error::{ApiError, HttpError};
 use crate::model::limits;
 use listen::serve::Bounds;
 use listen::waiting::Seat;
@@ -39,13 +39,14 @@ pub(super) struct Peer(pub(super) IpAddr);
 /// waits for it.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
-    _place: Arc<Place>,
+    _permit: Arc<ConnectionPermit>,
     /// Cancelled when the daemon shuts down.
     pub(super) stopping: CancellationToken,
 }
 
+/// A connection's share of the connection limit, and its registration for the shutdown.
 #[derive(Debug)]
-struct Place {
+struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
     _counted: TaskTrackerToken,
 }
@@ -55,18 +56,18 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
     let connections = TaskTracker::new();
     let places = Places::new(limits::MAX_CONNECTIONS);
     loop {
-        let (stream, peer, place) = tokio::select! {
+        let (stream, peer, permit) = tokio::select! {
             () = shutdown.cancelled() => break,
             accepted = listen::accept(&listener, &places, limits::STALLED_READER) => accepted,
         };
-        let place = Place { _permit: place, _counted: connections.token() };
-        let held = Held { _place: Arc::new(place), stopping: shutdown.clone() };
+        let permit = ConnectionPermit { _permit: permit, _counted: connections.token() };
+        let held = Held { _permit: Arc::new(permit), stopping: shutdown.clone() };
         tokio::spawn(serve_connection(stream, Peer(peer.ip()), router.clone(), places.sit_down(), held));
     }
     drop(listener);
     connections.close();
     if timeout(limits::DRAIN, connections.wait()).await.is_err() {
-        warn!(open = connections.len(), "requests were cut off at the end of the grace period");
+        warn!(open = connections.len(), "the grace period ended; running requests were cut off");
     }
 }
 
@@ -98,7 +99,7 @@ async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, seat: A
 /// may already have been read.
 pub(super) async fn refuse_when_stopping(request: Request<Body>, next: Next) -> Response<Body> {
     if request.extensions().get::<Held>().is_some_and(|held| held.stopping.is_cancelled()) {
-        return ApiError::from(DoorError::Stopping).into_response();
+        return ApiError::from(HttpError::Stopping).into_response();
     }
     next.run(request).await
 }
@@ -150,8 +151,8 @@ mod tests {
         };
         let router = Router::new().route("/", get(endless));
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let place = Place { _permit: permit, _counted: TaskTracker::new().token() };
-        let held = Held { _place: Arc::new(place), stopping: CancellationToken::new() };
+        let permit = ConnectionPermit { _permit: permit, _counted: TaskTracker::new().token() };
+        let held = Held { _permit: Arc::new(permit), stopping: CancellationToken::new() };
         let seat = Places::new(1).sit_down();
         let served = serve_connection(stream, Peer(address.ip()), router, seat, held);
         client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -159,11 +160,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_after_the_stop_is_refused() {
+    async fn a_request_during_a_shutdown_is_rejected() {
         let stopping = CancellationToken::new();
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let place = Place { _permit: permit, _counted: TaskTracker::new().token() };
-        let held = Held { _place: Arc::new(place), stopping: stopping.clone() };
+        let permit = ConnectionPermit { _permit: permit, _counted: TaskTracker::new().token() };
+        let held = Held { _permit: Arc::new(permit), stopping: stopping.clone() };
         let router = Router::new().route("/", get(|| async {})).layer(from_fn(refuse_when_stopping));
         let ask = || {
             let mut request = Request::new(Body::empty());
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_stops_reading_is_hung_up_on() {
+    async fn the_connection_of_a_client_that_stops_reading_is_closed() {
         let (client, served) = served().await;
         timeout(STALLED * 10, served).await.expect("it is still served").unwrap();
         drop(client);

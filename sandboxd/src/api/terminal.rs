@@ -12,7 +12,7 @@ use sandbox_api::{Done, TerminalId};
 
 use super::body::{Input, Json};
 use super::command::{argv_of, env_of, text};
-use super::error::{DoorError, Result};
+use super::error::{HttpError, Result};
 use super::openapi::answers::*;
 use super::openapi::{InSandbox, InTerminal};
 use super::params::{self, Path};
@@ -32,10 +32,10 @@ use crate::service;
 pub(super) async fn open(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<OpenTerminal>,
+    Json(request): Json<OpenTerminal>,
 ) -> Result<Json<TerminalOpened>> {
     let id = params::sandbox(&id)?;
-    let spec = spec_of(wish)?;
+    let spec = spec_of(request)?;
     let terminal_id = spec.id.clone();
     state.service.terminals().open(&id, spec).await?;
     Ok(Json(TerminalOpened { terminal_id }))
@@ -77,10 +77,10 @@ pub(super) async fn inspect(
 pub(super) async fn resize(
     State(state): State<ApiState>,
     Path((id, terminal)): Path<(String, String)>,
-    Json(wish): Json<ResizeTerminal>,
+    Json(request): Json<ResizeTerminal>,
 ) -> Result<Json<Done>> {
     let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    state.service.terminals().resize(&id, &terminal, TerminalSize::new(wish.cols, wish.rows)?).await?;
+    state.service.terminals().resize(&id, &terminal, TerminalSize::new(request.cols, request.rows)?).await?;
     Ok(Json(Done::OK))
 }
 
@@ -127,27 +127,27 @@ pub(super) async fn attach(
     Extension(held): Extension<Held>,
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
-    let upgrade = upgrade.map_err(DoorError::NoUpgrade)?;
+    let upgrade = upgrade.map_err(HttpError::NoUpgrade)?;
     let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
     // Checked before the upgrade, so that errors are ordinary responses.
     let view = state.service.terminals().view(&id, &terminal).await?;
     Ok(terminal_socket::answer(upgrade, view, held))
 }
 
-fn spec_of(wish: OpenTerminal) -> Result<TerminalSpec> {
+fn spec_of(request: OpenTerminal) -> Result<TerminalSpec> {
     let id = TerminalId::random().map_err(|source| service::Error::Randomness { source })?;
-    let argv = match (wish.cmd, wish.args) {
+    let argv = match (request.cmd, request.args) {
         (None, None) => None,
-        (None, Some(_)) => return Err(FieldError::new("args", "must not come without cmd").into()),
+        (None, Some(_)) => return Err(FieldError::new("args", "requires cmd").into()),
         (Some(cmd), args) => Some(argv_of(cmd, args)?),
     };
-    let cols = wish.cols.unwrap_or(limits::DEFAULT_TERMINAL_COLS);
-    let rows = wish.rows.unwrap_or(limits::DEFAULT_TERMINAL_ROWS);
+    let cols = request.cols.unwrap_or(limits::DEFAULT_TERMINAL_COLS);
+    let rows = request.rows.unwrap_or(limits::DEFAULT_TERMINAL_ROWS);
     Ok(TerminalSpec {
         id,
         argv,
-        cwd: text("cwd", wish.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
-        env: env_of(wish.env.unwrap_or_default())?,
+        cwd: text("cwd", request.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
+        env: env_of(request.env.unwrap_or_default())?,
         size: TerminalSize::new(cols, rows)?,
     })
 }

@@ -24,16 +24,16 @@ use crate::service::{TerminalHandle, TerminalView};
 type Sender = SplitSink<WebSocket, Message>;
 type Receiver = SplitStream<WebSocket>;
 
-/// Why a viewer's connection ends.
-enum Farewell {
+/// Why a viewer's connection closes.
+enum CloseReason {
     /// The terminal has ended, and the viewer was notified.
     Ended,
     /// The viewer closed the connection or disappeared.
-    Left,
+    Disconnected,
     /// The viewer sent too large a message.
     TooLarge,
     /// The viewer sent pings and did not read the responses.
-    Unread,
+    UnreadPongs,
     /// The daemon shuts down.
     Stopping,
 }
@@ -50,46 +50,46 @@ pub(super) fn answer(upgrade: WebSocketUpgrade, view: TerminalView, held: Held) 
 
 async fn serve(socket: WebSocket, view: TerminalView, held: Held) {
     let (mut sender, mut receiver) = socket.split();
-    let (answers, to_be_sent) = mpsc::channel(limits::MAX_VIEWER_ANSWERS);
-    let (pings, to_be_answered) = mpsc::channel(limits::MAX_VIEWER_PINGS);
+    let (errors, errors_to_send) = mpsc::channel(limits::MAX_VIEWER_ANSWERS);
+    let (pings, pongs) = mpsc::channel(limits::MAX_VIEWER_PINGS);
     let handle = view.handle();
-    let farewell = tokio::select! {
-        () = held.stopping.cancelled() => Farewell::Stopping,
-        farewell = hear(&mut receiver, &handle, &answers, &pings) => farewell,
-        farewell = tell(&mut sender, view, to_be_sent, to_be_answered) => farewell,
+    let reason = tokio::select! {
+        () = held.stopping.cancelled() => CloseReason::Stopping,
+        reason = receive(&mut receiver, &handle, &errors, &pings) => reason,
+        reason = send(&mut sender, view, errors_to_send, pongs) => reason,
     };
     // Delivery of the close frame is best effort.
-    let _ = timeout(limits::VIEWER_FAREWELL, part(sender, receiver, farewell)).await;
+    let _ = timeout(limits::VIEWER_FAREWELL, close(sender, receiver, reason)).await;
 }
 
 /// Handles messages from the viewer.
-async fn hear(
+async fn receive(
     receiver: &mut Receiver,
     handle: &TerminalHandle,
-    answers: &mpsc::Sender<String>,
+    errors: &mpsc::Sender<String>,
     pings: &mpsc::Sender<()>,
-) -> Farewell {
+) -> CloseReason {
     loop {
         let message = match timeout(limits::SILENT_VIEWER, receiver.next()).await {
             Ok(Some(Ok(message))) => message,
-            Ok(Some(Err(error))) if is_too_large(&error) => return Farewell::TooLarge,
-            Ok(Some(Err(_)) | None) | Err(_) => return Farewell::Left,
+            Ok(Some(Err(error))) if is_too_large(&error) => return CloseReason::TooLarge,
+            Ok(Some(Err(_)) | None) | Err(_) => return CloseReason::Disconnected,
         };
         let done = match message {
             Message::Binary(data) => handle.type_in(data).await.map_err(|error| error.to_string()),
             Message::Text(text) => control(handle, text.as_str()).await,
-            // The library has queued the pong. `tell` sends it.
+            // The library has queued the pong. `send` flushes it.
             Message::Ping(_) => match timeout(limits::UNREAD_PONGS, pings.send(())).await {
                 Ok(_) => Ok(()),
-                Err(_) => return Farewell::Unread,
+                Err(_) => return CloseReason::UnreadPongs,
             },
             Message::Pong(_) => Ok(()),
-            Message::Close(_) => return Farewell::Left,
+            Message::Close(_) => return CloseReason::Disconnected,
         };
         if let Err(error) = done
-            && answers.send(error).await.is_err()
+            && errors.send(error).await.is_err()
         {
-            return Farewell::Left;
+            return CloseReason::Disconnected;
         }
     }
 }
@@ -102,12 +102,12 @@ async fn control(handle: &TerminalHandle, text: &str) -> Result<(), String> {
 }
 
 /// Sends messages to the viewer, and regular pings that detect a lost connection.
-async fn tell(
+async fn send(
     sender: &mut Sender,
     mut view: TerminalView,
-    mut answers: mpsc::Receiver<String>,
-    mut to_be_answered: mpsc::Receiver<()>,
-) -> Farewell {
+    mut errors: mpsc::Receiver<String>,
+    mut pongs: mpsc::Receiver<()>,
+) -> CloseReason {
     let mut pings = interval(limits::TERMINAL_PING);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     pings.reset();
@@ -120,34 +120,36 @@ async fn tell(
                 }
                 Some(TerminalEvent::Ended(ended)) => {
                     let _ = sender.send(text(&exit(ended))).await;
-                    return Farewell::Ended;
+                    return CloseReason::Ended;
                 }
-                None => return Farewell::Ended,
+                None => return CloseReason::Ended,
             },
-            Some(error) = answers.recv() => text(&FromTerminal::Error { error }),
+            Some(error) = errors.recv() => text(&FromTerminal::Error { error }),
             _ = pings.tick() => Message::Ping(bytes::Bytes::new()),
-            Some(()) = to_be_answered.recv() => {
+            Some(()) = pongs.recv() => {
                 if sender.flush().await.is_err() {
-                    return Farewell::Left;
+                    return CloseReason::Disconnected;
                 }
                 continue;
             }
         };
         if sender.send(message).await.is_err() {
-            return Farewell::Left;
+            return CloseReason::Disconnected;
         }
     }
 }
 
 /// Sends a close frame and waits for the viewer's, discarding other messages. Closing a socket with unread data
 /// resets it, and the reset overtakes the last messages.
-async fn part(mut sender: Sender, mut receiver: Receiver, farewell: Farewell) {
-    let (code, reason) = match farewell {
-        Farewell::Left => return,
-        Farewell::Ended => (close_code::NORMAL, "the terminal has ended"),
-        Farewell::Unread => (close_code::POLICY, "too many pings whose answers were not read"),
-        Farewell::TooLarge => (close_code::SIZE, "a message is larger than may be typed at once"),
-        Farewell::Stopping => (close_code::AWAY, "the daemon stops; the terminal goes on"),
+async fn close(mut sender: Sender, mut receiver: Receiver, reason: CloseReason) {
+    let (code, reason) = match reason {
+        CloseReason::Disconnected => return,
+        CloseReason::Ended => (close_code::NORMAL, "the terminal has ended"),
+        CloseReason::UnreadPongs => (close_code::POLICY, "too many pings whose pongs were not read"),
+        CloseReason::TooLarge => (close_code::SIZE, "a message exceeds the maximum length of input"),
+        CloseReason::Stopping => {
+            (close_code::AWAY, "the daemon is shutting down; the terminal keeps running")
+        }
     };
     let close = CloseFrame { code, reason: reason.into() };
     if sender.send(Message::Close(Some(close))).await.is_ok() {

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inner_form_cannot_be_asked_for() {
+    fn the_internal_form_matches_no_route() {
         assert_eq!(split("/v1/x/a/:touch").as_deref(), Some("/v1/x/a//:touch"));
     }
 }

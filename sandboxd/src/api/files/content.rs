@@ -82,7 +82,7 @@ pub(in crate::api) async fn put(
     // A partial body would replace the whole file (RFC 9110 section 14.5).
     for part in [CONTENT_RANGE, CONTENT_ENCODING] {
         if headers.contains_key(&part) {
-            let problem = "is not taken: the body is the file, whole and as it is";
+            let problem = "is not supported: the body must be the whole file, unencoded";
             return Err(FieldError::new(part.as_str(), problem).into());
         }
     }

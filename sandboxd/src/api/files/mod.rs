@@ -46,15 +46,15 @@ use crate::service::{self, ByteStream};
 pub(super) async fn write(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<WriteFiles>,
+    Json(request): Json<WriteFiles>,
 ) -> Result<Json<Done>> {
     let id = params::sandbox(&id)?;
-    if wish.files.is_empty() || wish.files.len() > limits::MAX_FILES_PER_WRITE {
+    if request.files.is_empty() || request.files.len() > limits::MAX_FILES_PER_WRITE {
         let problem = format!("must be 1 to {}", limits::MAX_FILES_PER_WRITE);
         return Err(FieldError::new("files", problem).into());
     }
     let files: std::result::Result<Vec<NewFile>, FieldError> =
-        wish.files.into_iter().enumerate().map(|(at, file)| new_file(at, file)).collect();
+        request.files.into_iter().enumerate().map(|(at, file)| new_file(at, file)).collect();
     state.service.files().write_all(&id, files?).await?;
     Ok(Json(Done::OK))
 }
@@ -142,8 +142,8 @@ pub(super) async fn list(
         .map(|cursor| wire::from_cursor(cursor))
         .transpose()?
         .unwrap_or_default();
-    let wish = ListWish { path: path_of("path", path)?, depth, limit, after };
-    Ok(Json(wire::page(state.service.files().list(&id, wish).await?)))
+    let request = ListWish { path: path_of("path", path)?, depth, limit, after };
+    Ok(Json(wire::page(state.service.files().list(&id, request).await?)))
 }
 
 /// Create a directory.
@@ -155,10 +155,10 @@ pub(super) async fn list(
 pub(super) async fn mkdir(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<MakeDir>,
+    Json(request): Json<MakeDir>,
 ) -> Result<Json<DirMade>> {
     let id = params::sandbox(&id)?;
-    let created = state.service.files().make_dir(&id, named("path", wish.path.into())?).await?;
+    let created = state.service.files().make_dir(&id, named("path", request.path.into())?).await?;
     Ok(Json(DirMade { ok: true, created }))
 }
 
@@ -171,11 +171,11 @@ pub(super) async fn mkdir(
 pub(super) async fn rename(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<MoveFile>,
+    Json(request): Json<MoveFile>,
 ) -> Result<Json<Done>> {
     let id = params::sandbox(&id)?;
-    let (from, to) = (named("from", wish.from.into())?, named("to", wish.to.into())?);
-    state.service.files().rename(&id, from, to, wish.overwrite.unwrap_or(false)).await?;
+    let (from, to) = (named("from", request.from.into())?, named("to", request.to.into())?);
+    state.service.files().rename(&id, from, to, request.overwrite.unwrap_or(false)).await?;
     Ok(Json(Done::OK))
 }
 
@@ -189,15 +189,16 @@ pub(super) async fn rename(
 pub(super) async fn edit(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<EditFile>,
+    Json(request): Json<EditFile>,
 ) -> Result<Json<FileEdited>> {
     let id = params::sandbox(&id)?;
-    let edits = wish.edits.into_iter().map(|edit| TextEdit {
+    let edits = request.edits.into_iter().map(|edit| TextEdit {
         old_text: edit.old_text,
         new_text: edit.new_text,
         replace_all: edit.replace_all.unwrap_or(false),
     });
-    let edited = state.service.files().edit(&id, named("path", wish.path.into())?, edits.collect()).await?;
+    let edited =
+        state.service.files().edit(&id, named("path", request.path.into())?, edits.collect()).await?;
     Ok(Json(wire::edited(edited)))
 }
 
@@ -240,7 +241,7 @@ fn path_of(field: &str, path: Bytes) -> std::result::Result<FilePath, FieldError
 fn body(bytes: ByteStream) -> Body {
     let request = Span::current();
     let broke_off = move |error: &service::Error| {
-        request.in_scope(|| warn!(error = error as &dyn StdError, "an answer broke off"));
+        request.in_scope(|| warn!(error = error as &dyn StdError, "could not send a response to its end"));
     };
     Body::from_stream(bytes.map_err(service::Error::from).inspect_err(broke_off))
 }

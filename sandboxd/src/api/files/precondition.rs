@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_one_of_bytes() {
+    fn only_one_range_of_bytes_is_supported() {
         let of = |value| range(&headers("range", value));
         assert_eq!(of("bytes=0-4"), Some(ByteRange::Span { from: 0, to: Some(4) }));
         assert_eq!(of("Bytes=5-"), Some(ByteRange::Span { from: 5, to: None }));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_goes_by_one_etag() {
+    fn a_write_accepts_one_etag() {
         let of = |name, value| of_write(&headers(name, value)).map_err(|fault| fault.field);
         assert_eq!(of("if-match", "\"a-1\""), Ok((Some("a-1".into()), false)));
         assert_eq!(of("if-match", "*"), Ok((Some("*".into()), false)));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_fresh_where_its_etag_is_the_files() {
+    fn a_copy_is_current_if_its_etag_matches() {
         let fresh = |value| is_not_modified(&headers("if-none-match", value), Some("a"));
         assert!(fresh("\"a\"") && fresh("*") && fresh("\"b\", W/\"a\""));
         assert!(!fresh("\"b\"") && !fresh("a"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_goes_by_any_of_its_etags() {
+    fn a_read_accepts_any_of_its_etags() {
         let holds = |value| is_match(&headers("if-match", value), Some("a"));
         assert!(holds("\"a\"") && holds("*") && holds("\"b\", \"a\""));
         assert!(!holds("\"b\"") && !holds("a") && !holds("W/\"a\"") && !holds(""));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_followed_in_the_file_it_is_of() {
+    fn a_range_applies_only_to_its_version_of_the_file() {
         let holds = |value| is_range_of(&headers("if-range", value), Some("a"));
         assert!(holds("\"a\"") && is_range_of(&HeaderMap::new(), Some("a")));
         assert!(!holds("\"b\"") && !holds("W/\"a\"") && !holds("Sun, 06 Nov 1994 08:49:37 GMT"));

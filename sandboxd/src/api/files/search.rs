@@ -24,19 +24,19 @@ use crate::model::sandbox::checked;
 pub(in crate::api) async fn grep(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<GrepFiles>,
+    Json(request): Json<GrepFiles>,
 ) -> Result<Json<GrepFound>> {
     let id = params::sandbox(&id)?;
-    let wish = GrepWish {
-        path: path_of("path", wish.path.unwrap_or_default().into())?,
-        query: wish.query,
-        regex: wish.regex.unwrap_or(false),
-        case_insensitive: wish.case_insensitive.unwrap_or(false),
-        include: wish.include.map(Into::into).unwrap_or_default(),
-        max_results: max_results(wish.max_results)?,
-        include_ignored: wish.include_ignored.unwrap_or(false),
+    let request = GrepWish {
+        path: path_of("path", request.path.unwrap_or_default().into())?,
+        query: request.query,
+        regex: request.regex.unwrap_or(false),
+        case_insensitive: request.case_insensitive.unwrap_or(false),
+        include: request.include.map(Into::into).unwrap_or_default(),
+        max_results: max_results(request.max_results)?,
+        include_ignored: request.include_ignored.unwrap_or(false),
     };
-    Ok(Json(wire::grep_found(state.service.files().grep(&id, wish).await?)))
+    Ok(Json(wire::grep_found(state.service.files().grep(&id, request).await?)))
 }
 
 /// Search for file names.
@@ -48,20 +48,20 @@ pub(in crate::api) async fn grep(
 pub(in crate::api) async fn glob(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-    Json(wish): Json<GlobFiles>,
+    Json(request): Json<GlobFiles>,
 ) -> Result<Json<GlobFound>> {
     let id = params::sandbox(&id)?;
-    let wish = GlobWish {
-        path: path_of("path", wish.path.unwrap_or_default().into())?,
-        pattern: wish.pattern,
-        exclude: wish.exclude.map(Into::into).unwrap_or_default(),
-        max_results: max_results(wish.max_results)?,
-        include_ignored: wish.include_ignored.unwrap_or(false),
+    let request = GlobWish {
+        path: path_of("path", request.path.unwrap_or_default().into())?,
+        pattern: request.pattern,
+        exclude: request.exclude.map(Into::into).unwrap_or_default(),
+        max_results: max_results(request.max_results)?,
+        include_ignored: request.include_ignored.unwrap_or(false),
     };
-    Ok(Json(wire::glob_found(state.service.files().glob(&id, wish).await?)))
+    Ok(Json(wire::glob_found(state.service.files().glob(&id, request).await?)))
 }
 
-fn max_results(wished: Option<u32>) -> Result<u32> {
-    let wished = wished.unwrap_or(limits::DEFAULT_SEARCH_RESULTS);
-    Ok(checked("maxResults", u64::from(wished), 1..=u64::from(limits::MAX_SEARCH_RESULTS))? as u32)
+fn max_results(requested: Option<u32>) -> Result<u32> {
+    let requested = requested.unwrap_or(limits::DEFAULT_SEARCH_RESULTS);
+    Ok(checked("maxResults", u64::from(requested), 1..=u64::from(limits::MAX_SEARCH_RESULTS))? as u32)
 }

@@ -56,7 +56,7 @@ fn lines(changes: ChangeStream) -> impl Stream<Item = std::result::Result<Bytes,
             Err(_) => vec![WatchRecord::Heartbeat],
             Ok(Some(Ok(batch))) => batch.into_iter().map(wire::change).collect(),
             Ok(Some(Err(error))) => {
-                debug!(error = &error as &dyn std::error::Error, "a watch broke off");
+                debug!(error = &error as &dyn std::error::Error, "the connection of a watch broke");
                 vec![WatchRecord::Lost]
             }
             // A watch ends with a record. Without one it was cut off.
@@ -82,19 +82,19 @@ mod tests {
     use crate::model::files::Change;
     use crate::service::AgentError as Error;
 
-    async fn told(batches: Vec<std::result::Result<Vec<Change>, Error>>) -> String {
+    async fn sent(batches: Vec<std::result::Result<Vec<Change>, Error>>) -> String {
         let lines = lines(futures::stream::iter(batches).boxed()).map(|line| line.unwrap());
         String::from_utf8(lines.collect::<Vec<_>>().await.concat()).unwrap()
     }
 
     #[tokio::test]
-    async fn a_watch_says_how_it_ended() {
+    async fn a_watch_reports_how_it_ended() {
         let (ready, lost, gone) =
             ("{\"event\":\"ready\"}\n", "{\"event\":\"lost\"}\n", "{\"event\":\"gone\"}\n");
         let broken = || Err(Error::Nonsense { missing: "change" });
-        assert_eq!(told(vec![Ok(vec![Change::Ready]), broken()]).await, format!("{ready}{lost}"));
-        assert_eq!(told(vec![Ok(vec![Change::Ready])]).await, format!("{ready}{lost}"));
+        assert_eq!(sent(vec![Ok(vec![Change::Ready]), broken()]).await, format!("{ready}{lost}"));
+        assert_eq!(sent(vec![Ok(vec![Change::Ready])]).await, format!("{ready}{lost}"));
         let over = vec![Ok(vec![Change::Ready, Change::Gone]), broken()];
-        assert_eq!(told(over).await, format!("{ready}{gone}"));
+        assert_eq!(sent(over).await, format!("{ready}{gone}"));
     }
 }

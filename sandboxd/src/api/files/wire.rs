@@ -41,7 +41,7 @@ pub(super) fn page(page: FilePage) -> FileList {
 pub(super) fn from_cursor(cursor: &str) -> Result<Bytes, FieldError> {
     let path = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
     let path = path.filter(|path| (1..=limits::MAX_PATH_BYTES).contains(&path.len()) && !path.contains(&0));
-    path.map(Bytes::from).ok_or_else(|| FieldError::new("cursor", "is not one that a list gave"))
+    path.map(Bytes::from).ok_or_else(|| FieldError::new("cursor", "must be the `nextCursor` of a list"))
 }
 
 pub(super) fn edited(edited: Edited) -> FileEdited {
@@ -123,18 +123,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_no_text_is_told_twice() {
+    fn a_name_that_is_not_utf8_is_also_encoded() {
         assert_eq!(text(&Bytes::from_static(b"a\xff")), ("a\u{fffd}".into(), Some("Yf8=".into())));
         assert_eq!(text(&Bytes::from_static("é".as_bytes())), ("é".into(), None));
     }
 
     #[test]
-    fn a_date_is_written_as_http_wants_it() {
+    fn a_date_is_in_http_format() {
         assert_eq!(http_date(784_111_777 * 1_000_000_000), "Sun, 06 Nov 1994 08:49:37 GMT");
     }
 
     #[test]
-    fn a_cursor_that_no_list_gave_is_refused() {
+    fn an_invalid_cursor_is_rejected() {
         assert_eq!(from_cursor(&BASE64_URL_SAFE_NO_PAD.encode("a/b")).unwrap(), "a/b");
         for cursor in ["", "!", "AA", &"A".repeat(8000)] {
             assert!(from_cursor(cursor).is_err(), "{cursor}");

@@ -12,10 +12,10 @@ use utoipa::{IntoResponses, PartialSchema};
 type Answers = BTreeMap<String, RefOr<Response>>;
 
 /// Errors of every request that needs the token.
-const BEHIND_THE_DOOR: [ErrorCode; 5] = [Unauthenticated, Forbidden, RateLimited, Internal, Unavailable];
+const WITH_TOKEN: [ErrorCode; 5] = [Unauthenticated, Forbidden, RateLimited, Internal, Unavailable];
 
-/// Errors of every other request.
-const AT_THE_DOOR: [ErrorCode; 3] = [Forbidden, Internal, Unavailable];
+/// Errors of every request that needs no token.
+const WITHOUT_TOKEN: [ErrorCode; 3] = [Forbidden, Internal, Unavailable];
 
 /// The query is invalid.
 pub(in crate::api) struct ByQuery;
@@ -107,7 +107,7 @@ impl IntoResponses for BySize {
 
 /// Error responses that every operation may return.
 pub(super) fn everywhere(is_open: bool) -> Vec<(String, Value)> {
-    let codes: &[ErrorCode] = if is_open { &AT_THE_DOOR } else { &BEHIND_THE_DOOR };
+    let codes: &[ErrorCode] = if is_open { &WITHOUT_TOKEN } else { &WITH_TOKEN };
     refusals(codes).into_iter().map(|(status, response)| (status, json!(response))).collect()
 }
 

@@ -44,7 +44,7 @@ const SOURCES: [Source; 4] = [
 pub(super) fn apply(document: &mut Value) {
     for Source { operation_id, path, parameters } in SOURCES {
         let names: Map<String, Value> =
-            parameters.iter().map(|(name, place)| ((*name).to_owned(), (*place).into())).collect();
+            parameters.iter().map(|(name, source)| ((*name).to_owned(), (*source).into())).collect();
         let link = |id: String| (id.clone(), json!({ "operationId": id, "parameters": names.clone() }));
         let links: Map<String, Value> =
             below(document, path, parameters.len()).into_iter().map(link).collect();

@@ -29,24 +29,24 @@ const ABOUT: &str = include_str!("about.md");
 /// Routes and their descriptions.
 pub(super) struct Routes {
     router: Router<ApiState>,
-    said: OpenApi,
+    described: OpenApi,
 }
 
 impl Routes {
     pub(super) fn new() -> Self {
-        let mut said = OpenApiBuilder::new().components(Some(Components::new())).build();
-        let components = said.components.get_or_insert_default();
+        let mut described = OpenApiBuilder::new().components(Some(Components::new())).build();
+        let components = described.components.get_or_insert_default();
         let mut schemas = Vec::new();
         ErrorBody::schemas(&mut schemas);
         components.schemas.extend(schemas);
         components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
         // axum rejects segments that begin with a colon, which was its old parameter syntax.
-        Self { router: Router::new().without_v07_checks(), said }
+        Self { router: Router::new().without_v07_checks(), described }
     }
 
     /// Adds the handlers of a path. It must be the path in their descriptions.
-    pub(super) fn add(mut self, path: &str, described: UtoipaMethodRouter<ApiState>) -> Self {
-        let (schemas, paths, handlers) = described;
+    pub(super) fn add(mut self, path: &str, routes: UtoipaMethodRouter<ApiState>) -> Self {
+        let (schemas, paths, handlers) = routes;
         assert!(
             paths.paths.keys().eq([path]),
             "handlers of {path} are described for {:?}",
@@ -54,8 +54,8 @@ impl Routes {
         );
         let inner = verb::split(path).unwrap_or_else(|| path.to_owned());
         self.router = self.router.route(&inner, handlers);
-        self.said.paths.merge(paths);
-        self.said.components.get_or_insert_default().schemas.extend(schemas);
+        self.described.paths.merge(paths);
+        self.described.components.get_or_insert_default().schemas.extend(schemas);
         self
     }
 
@@ -66,12 +66,12 @@ impl Routes {
 
     /// Returns the document.
     pub(super) fn into_document(self) -> Bytes {
-        serde_json::to_vec(&document(&self.said)).expect("it is JSON already").into()
+        serde_json::to_vec(&document(&self.described)).expect("it is JSON already").into()
     }
 }
 
-fn document(said: &OpenApi) -> Value {
-    let mut document = json!(said);
+fn document(described: &OpenApi) -> Value {
+    let mut document = json!(described);
     document["openapi"] = "3.1.0".into();
     document["info"] = json!({
         "title": "sandboxd",
@@ -175,12 +175,12 @@ mod tests {
     }
 
     /// Path, method and description of every operation.
-    fn described(document: &Value) -> Vec<(&str, &str, &Value)> {
+    fn operations_of(document: &Value) -> Vec<(&str, &str, &Value)> {
         let items = document["paths"].as_object().unwrap().iter();
         items
             .flat_map(|(path, item)| {
                 let operations = item.as_object().unwrap().iter();
-                operations.map(move |(method, said)| (path.as_str(), method.as_str(), said))
+                operations.map(move |(method, operation)| (path.as_str(), method.as_str(), operation))
             })
             .collect()
     }
@@ -190,40 +190,40 @@ mod tests {
         let document = document();
         let tags: Vec<&Value> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
         let mut ids = BTreeSet::new();
-        for (path, method, said) in described(&document) {
+        for (path, method, operation) in operations_of(&document) {
             let what = format!("{method} {path}");
             for field in ["summary", "description", "operationId"] {
-                assert!(said[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: {field}");
+                assert!(operation[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: {field}");
             }
-            assert!(ids.insert(said["operationId"].as_str()), "{what}: another has its operationId");
-            let tag = said["tags"].as_array().unwrap();
+            assert!(ids.insert(operation["operationId"].as_str()), "{what}: another has its operationId");
+            let tag = operation["tags"].as_array().unwrap();
             assert!(tag.len() == 1 && tags.contains(&&tag[0]), "{what}: {tag:?}");
-            for (status, response) in said["responses"].as_object().unwrap() {
-                let told = response["description"].as_str().or(response["$ref"].as_str());
-                assert!(told.is_some_and(|text| !text.is_empty()), "{what}: {status}");
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                let text = response["description"].as_str().or(response["$ref"].as_str());
+                assert!(text.is_some_and(|text| !text.is_empty()), "{what}: {status}");
             }
         }
         assert!(ids.len() >= 20, "{}", ids.len());
     }
 
     #[test]
-    fn whatever_needs_the_token_says_so() {
+    fn an_operation_that_needs_the_token_is_described_so() {
         let document = document();
-        for (path, method, said) in described(&document) {
+        for (path, method, operation) in operations_of(&document) {
             let what = format!("{method} {path}");
-            let statuses = said["responses"].as_object().unwrap();
+            let statuses = operation["responses"].as_object().unwrap();
             let is_open = matches!(path, "/v1/health" | "/v1/ready");
-            assert_eq!(said["security"] == json!([]), is_open, "{what}");
+            assert_eq!(operation["security"] == json!([]), is_open, "{what}");
             assert_eq!(statuses.contains_key("401"), !is_open, "{what}");
             assert_eq!(statuses.contains_key("429"), !is_open, "{what}");
             assert!(statuses.contains_key("403") && statuses.contains_key("503"), "{what}");
-            let by_browser = said["security"].to_string().contains("browserPassword");
+            let by_browser = operation["security"].to_string().contains("browserPassword");
             assert_eq!(by_browser, path == "/openapi.json" || path.starts_with("/docs"), "{what}");
         }
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_is_valid() {
         fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
             match value {
                 Value::Object(fields) => {

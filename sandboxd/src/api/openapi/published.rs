@@ -1,5 +1,5 @@
-//! The published document only grows: clients are written for it. `sandboxd/openapi.json` is the document as it was
-//! published last.
+//! Compatibility of the published document: it may only grow, because clients depend on it. `sandboxd/openapi.json` is the
+//! last published version.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use serde_json::Value;
 
 use crate::api::router;
 
-/// What may change freely.
+/// Fields with text for people, which may change freely.
 const TEXTS: [&str; 5] = ["description", "summary", "title", "example", "examples"];
 
-/// Publishes the document of today, if it only grew.
+/// Command that publishes the current document, if it only grew.
 const UPDATE: &str = "PUBLISH=1 cargo test -p sandboxd --lib openapi::published";
 
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json")
 }
 
-/// One line for each value of the document, without the texts for people. Lists are sets.
+/// Collects one line for each value of the document, except for text. Lists are treated as sets.
 fn facts(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
-            // A property may have the name of a text.
+            // A property may have the same name as a text field.
             let is_schema = !path.ends_with("/properties");
             for (name, value) in fields {
                 if !(is_schema && TEXTS.contains(&name.as_str())) {
@@ -43,11 +43,11 @@ fn facts_of(document: &Value) -> BTreeSet<String> {
     found
 }
 
-/// Facts that are new and that a client of the published document does not know: a field that it must send now.
+/// New facts that break clients of the published document: a field of a known schema that is required now.
 fn demands<'a>(published: &Value, new: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
     let is_demand = |fact: &&String| {
-        let Some((place, _)) = fact.split_once("/required[] = ") else { return false };
-        published.pointer(place).is_some_and(|schema| !schema.is_null())
+        let Some((pointer, _)) = fact.split_once("/required[] = ") else { return false };
+        published.pointer(pointer).is_some_and(|schema| !schema.is_null())
     };
     new.filter(is_demand).collect()
 }
@@ -62,16 +62,16 @@ fn nothing_published_is_changed_or_removed() {
     let gone: Vec<_> = before.difference(&now).collect();
     assert!(gone.is_empty(), "clients depend on this:\n{gone:#?}");
     let demands = demands(&published, now.difference(&before));
-    assert!(demands.is_empty(), "requests that were complete are not any more:\n{demands:#?}");
+    assert!(demands.is_empty(), "requests that were complete lack a field now:\n{demands:#?}");
     if std::env::var_os("PUBLISH").is_some() {
         std::fs::write(file(), format!("{document:#}\n")).unwrap();
         return;
     }
-    assert!(document == published, "openapi.json is not the document of today; to publish it: {UPDATE}");
+    assert!(document == published, "openapi.json is not the current document; to publish it: {UPDATE}");
 }
 
 #[test]
-fn a_change_is_told_from_an_addition() {
+fn changes_and_additions_are_distinguished() {
     let document = |schema: Value| serde_json::json!({ "components": { "schemas": { "A": schema } } });
     let before =
         document(serde_json::json!({ "properties": { "a": { "type": "string" } }, "required": ["a"] }));
@@ -79,7 +79,7 @@ fn a_change_is_told_from_an_addition() {
         "description": "Text.", "properties": { "a": { "type": "string" }, "title": { "type": "string" } }, "required": ["a"],
     }));
     assert!(facts_of(&before).is_subset(&facts_of(&grown)));
-    assert_eq!(facts_of(&grown).len(), facts_of(&before).len() + 1, "a property is no text");
+    assert_eq!(facts_of(&grown).len(), facts_of(&before).len() + 1, "a property is not a text field");
     let stricter = document(serde_json::json!({
         "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a", "b"],
     }));

@@ -93,7 +93,7 @@ async fn a_truncated_archive_is_logged_with_the_unreadable_file() {
     assert_eq!(outcome(logging.client.run(&sandbox, &made).await.unwrap()).await.exit_code, 0);
     let begun = logging.client.pack_files(&sandbox, "", ArchiveFormat::Tar).await.unwrap();
     assert!(begun.bytes(64 << 20).await.is_err());
-    let line = logging.line("an answer broke off").await;
+    let line = logging.line("could not send a response to its end").await;
     assert!(line.contains("secret") && line.contains("Permission denied") && line.contains("req_"), "{line}");
     logging.client.delete(&sandbox).await.unwrap();
     logging.daemon.kill().await.unwrap();
