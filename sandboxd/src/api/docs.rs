@@ -4,7 +4,7 @@
 //! security policy blocks requests to others. A browser cannot send a custom header when it opens a page. These
 //! routes alone therefore also accept the token as the HTTP Basic password; see [`auth`](super::auth).
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
@@ -13,8 +13,8 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use utoipa_swagger_ui::Config;
 
+use super::docs_assets::{self, Asset};
 use super::error::{HttpError, Result};
 use super::openapi::answers::*;
 use super::params::Path;
@@ -26,12 +26,6 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(router::document);
 /// What the page may load and connect to. No other page may frame it. Swagger UI's style sheet contains images.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// Script that gives Swagger UI the address of the document.
-const SCRIPT: &str = "page.js";
-
-/// Files of Swagger UI that the page needs.
-const ASSETS: [&str; 3] = ["favicon-32x32.png", "swagger-ui-bundle.js", "swagger-ui.css"];
 
 /// OpenAPI document.
 ///
@@ -61,27 +55,12 @@ pub(super) async fn page() -> Response {
     responses((status = 200, description = "Content of the file.",
         content((String = "text/javascript"), (String = "text/css"), (String = "image/png"))), ByName))]
 pub(super) async fn asset(Path(file): Path<String>) -> Result<Response> {
-    if file == SCRIPT {
-        let script = Bytes::from_static(include_bytes!("docs/page.js"));
-        return Ok(answer(HeaderValue::from_static("text/javascript; charset=utf-8"), script));
-    }
-    let name = ASSETS.into_iter().find(|name| *name == file).ok_or(HttpError::NoRoute)?;
-    vendored(name).ok_or_else(|| HttpError::NoRoute.into())
-}
-
-/// Names of all assets.
-pub(super) fn parts() -> Vec<&'static str> {
-    [SCRIPT].into_iter().chain(ASSETS).collect()
-}
-
-fn vendored(name: &str) -> Option<Response> {
-    let file = utoipa_swagger_ui::serve(name, Arc::new(Config::from("/openapi.json"))).ok()??;
-    let content_type = HeaderValue::try_from(file.content_type).ok()?;
-    let mut response = answer(content_type, file.bytes.into_owned().into());
-    if file.gzpipped {
+    let Asset { content_type, bytes, is_gzip } = docs_assets::find(&file).ok_or(HttpError::NoRoute)?;
+    let mut response = answer(content_type, bytes);
+    if is_gzip {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    Some(response)
+    Ok(response)
 }
 
 fn answer(content_type: HeaderValue, body: Bytes) -> Response {

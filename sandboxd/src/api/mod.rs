@@ -9,6 +9,7 @@ mod body;
 mod command;
 mod decode;
 mod docs;
+mod docs_assets;
 mod error;
 mod files;
 mod health;

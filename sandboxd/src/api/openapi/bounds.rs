@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Value, json};
 
 use super::operations;
-use crate::api::docs;
+use crate::api::docs_assets;
 use crate::model::command::SIGNALS;
 use crate::model::limits::*;
 use crate::model::sandbox::{DISK_MB, IDLE_TTL_MS, MAX_MAP_ENTRIES, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
@@ -56,7 +56,7 @@ fn table() -> Vec<Row> {
         ("StartCommand", "openStdin", json!({ "default": false })),
         ("StartCommand", "readOnly", json!({ "default": false })),
         ("KillCommand", "signal", json!({ "enum": signals() })),
-        ("OpenTerminal", "", program_of_its_arguments()),
+        ("OpenTerminal", "", program_if_arguments()),
         ("OpenTerminal", "cmd", text(1, MAX_PATH_BYTES)),
         ("OpenTerminal", "args", json!({ "maxItems": MAX_ARGS, "items": argument() })),
         ("OpenTerminal", "cwd", text(0, MAX_PATH_BYTES)),
@@ -84,7 +84,7 @@ fn table() -> Vec<Row> {
         ("writeStdin", "close", json!({ "default": false })),
         ("readCommandLogs", "after", with_default(any_number(), 0)),
         ("readCommandLogs", "follow", json!({ "default": true })),
-        ("docsAsset", "file", json!({ "enum": docs::parts() })),
+        ("docsAsset", "file", json!({ "enum": docs_assets::names() })),
         ("readFile", "path", text(1, MAX_PATH_BYTES)),
         ("getFile", "path", text(1, MAX_PATH_BYTES)),
         ("putFile", "path", text(1, MAX_PATH_BYTES)),
@@ -133,8 +133,8 @@ fn table() -> Vec<Row> {
 
 /// Writes the constraints into the document.
 pub(super) fn apply(document: &mut Value) {
-    for (place, field, bound) in table() {
-        let Some(schema) = schema_of(document, place, field) else { continue };
+    for (owner, field, bound) in table() {
+        let Some(schema) = schema_of(document, owner, field) else { continue };
         // A nullable field stays nullable.
         let is_nullable = schema["type"].as_array().is_some_and(|types| types.contains(&"null".into()));
         for (name, value) in bound.as_object().into_iter().flatten() {
@@ -146,12 +146,12 @@ pub(super) fn apply(document: &mut Value) {
     }
 }
 
-fn schema_of<'a>(document: &'a mut Value, place: &str, field: &str) -> Option<&'a mut Value> {
-    if document["components"]["schemas"].get(place).is_some() {
-        let schema = &mut document["components"]["schemas"][place];
+fn schema_of<'a>(document: &'a mut Value, owner: &str, field: &str) -> Option<&'a mut Value> {
+    if document["components"]["schemas"].get(owner).is_some() {
+        let schema = &mut document["components"]["schemas"][owner];
         return if field.is_empty() { Some(schema) } else { schema["properties"].get_mut(field) };
     }
-    let operation = operations(document).find(|operation| operation["operationId"] == place)?;
+    let operation = operations(document).find(|operation| operation["operationId"] == owner)?;
     let mut parameters = operation["parameters"].as_array_mut()?.iter_mut();
     parameters.find(|parameter| parameter["name"] == field)?.get_mut("schema")
 }
@@ -177,24 +177,24 @@ fn one_of<const N: usize>(names: [&str; N], default: &str) -> Value {
 /// A script alone, or a program or arguments without a script, and at most one form of standard input. `null` is
 /// absent.
 fn either_script_or_program() -> Value {
-    let (there, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
+    let (present, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
     let stdin_twice = json!({
-        "required": ["stdin", "stdinBase64"], "properties": { "stdin": there, "stdinBase64": there },
+        "required": ["stdin", "stdinBase64"], "properties": { "stdin": present, "stdinBase64": present },
     });
     json!({ "not": stdin_twice, "oneOf": [
         { "title": "A script", "required": ["script"],
-          "properties": { "script": there, "cmd": absent, "args": absent } },
-        { "title": "A program", "required": ["cmd"], "properties": { "cmd": there, "script": absent } },
+          "properties": { "script": present, "cmd": absent, "args": absent } },
+        { "title": "A program", "required": ["cmd"], "properties": { "cmd": present, "script": absent } },
         { "title": "Arguments for bash", "required": ["args"],
-          "properties": { "args": there, "cmd": absent, "script": absent } },
+          "properties": { "args": present, "cmd": absent, "script": absent } },
     ] })
 }
 
 /// Arguments require a program. `null` is absent.
-fn program_of_its_arguments() -> Value {
-    let (there, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
+fn program_if_arguments() -> Value {
+    let (present, absent) = (json!({ "not": { "type": "null" } }), json!({ "type": "null" }));
     json!({ "anyOf": [
-        { "required": ["cmd"], "properties": { "cmd": there } },
+        { "required": ["cmd"], "properties": { "cmd": present } },
         { "properties": { "args": absent } },
     ] })
 }
@@ -297,15 +297,15 @@ mod tests {
     use crate::api::router;
 
     #[test]
-    fn every_bound_is_of_something_in_the_document() {
+    fn every_constraint_is_in_the_document() {
         let mut document = serde_json::from_slice(&router::document()).unwrap();
-        for (place, field, bound) in table() {
-            let schema = schema_of(&mut document, place, field);
-            let schema = schema.unwrap_or_else(|| panic!("there is no {field} of {place}"));
+        for (owner, field, bound) in table() {
+            let schema = schema_of(&mut document, owner, field);
+            let schema = schema.unwrap_or_else(|| panic!("no {field} of {owner}"));
             for (name, value) in bound.as_object().unwrap() {
                 let found = &schema[name];
                 let holds = found == value || (name == "enum" && found.as_array().is_some());
-                assert!(holds, "{name} of {field} of {place}: {found}");
+                assert!(holds, "{name} of {field} of {owner}: {found}");
             }
         }
     }
