@@ -2,16 +2,15 @@
 //!
 //! In reading order:
 //!
-//! - [`config`]: settings from the environment; [`state_dir`]: what is kept on disk
-//! - [`api`]: the HTTP door; [`preview`]: the visitors' door; [`listen`]: what both have in common
+//! - [`config`]: settings from the environment; [`state_dir`]: the instance's key and token on disk
+//! - [`api`]: the HTTP API; [`preview`]: the gateway for visitors of previews; [`listen`]: HTTP connections of both
 //! - [`service`]: every decision
-//! - [`egress`]: what sandboxes reach of the world
-//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: what outlives the daemon
-//! - [`model`]: what all of it is about
-//! - [`cli`]: the commands for people; [`telemetry`]: the log;
-//!   [`metrics`]: the numbers
+//! - [`egress`]: outbound connections of sandboxes
+//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: state that outlives the daemon
+//! - [`model`]: values and their checks
+//! - [`cli`]: commands for people; [`telemetry`]: logging; [`metrics`]: counters
 //!
-//! [`run`] is the only place that puts them together.
+//! Only [`run`] creates them and connects them.
 
 pub mod api;
 pub mod cli;
@@ -52,46 +51,46 @@ use crate::service::{Service, Setup};
 use crate::state_dir::StateDir;
 use crate::store::Store;
 
-/// The daemon could not start, or could not go on.
+/// Why the daemon could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The state dir.
+    /// The state dir is not usable.
     #[error("the state dir cannot be used")]
     StateDir(#[from] state_dir::Error),
-    /// The run dir.
+    /// The run dir is not usable.
     #[error("the run dir {} cannot be used", path.display())]
     RunDir {
-        /// Where it is.
+        /// Its path.
         path: std::path::PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Another daemon of this instance runs here, from another state dir.
+    /// Another daemon of this instance runs here, with another state dir.
     #[error("another sandboxd with this instance key uses {}; one of the two state dirs is a copy", path.display())]
     RunDirInUse {
-        /// The directory.
+        /// The run dir.
         path: std::path::PathBuf,
     },
-    /// The engine.
+    /// The engine is not usable.
     #[error("the engine cannot be used")]
     Engine(#[from] engine::Error),
-    /// The preview gateway's address.
+    /// The preview gateway's address is not usable.
     #[error("SANDBOXD_PREVIEW_BIND: cannot listen on {address}")]
     PreviewBind {
-        /// As it is set.
+        /// The address in the setting.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The store.
+    /// The store is not usable.
     #[error("the store cannot be used")]
     Store(#[from] store::Error),
-    /// What every sandbox needs.
-    #[error("sandboxes cannot be made here")]
+    /// A prerequisite of every sandbox is missing.
+    #[error("cannot create sandboxes on this host")]
     Prepare(#[source] service::Error),
 }
 
-/// Serves the API on `listener` until `shutdown`. Sandboxes go on for the next start.
+/// Serves the API on `listener` until `shutdown`. Sandboxes keep running, and the next start restores them.
 pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let instance = Arc::new(state_dir.instance()?);
@@ -99,7 +98,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
         Some(token) => AdminToken::new(token),
         None => AdminToken::new(&state_dir.token()?),
     };
-    let run_dir = make_run_dir(&config, &instance)?;
+    let run_dir = create_run_dir(&config, &instance)?;
     let _run_dir_lock = lock_run_dir(&run_dir)?;
     let metrics = Arc::new(Metrics::new());
     let runtime = config.oci_runtime.clone();
@@ -111,7 +110,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let store = Store::open(&config.state_dir).await?;
     let mut setup = setup_of(&config, run_dir, state_dir.holder()?);
     setup.own_ports = own_ports(&config, &[&listener, &previews]);
-    // With port 0 the system chose one.
+    // With port 0, the system has chosen one.
     setup.preview.bind = previews.local_addr().unwrap_or(setup.preview.bind);
     let service =
         Service::new(engine, store, instance, setup, tasks.clone()).await.map_err(Error::Prepare)?;
@@ -133,7 +132,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     service.stop();
     tasks.close();
     if timeout(limits::DRAIN, tasks.wait()).await.is_err() {
-        warn!("work on sandboxes was cut off; the next start takes it up");
+        warn!("the grace period ended; work on sandboxes was cut off, and the next start continues it");
     }
     service.close().await;
     prepared.unwrap_or(Ok(())).map_err(Error::Prepare)
@@ -147,19 +146,19 @@ async fn unless_shut_down<T>(work: impl Future<Output = T>, shutdown: &Cancellat
     }
 }
 
-/// Makes this installation's part of the run dir, which it can sweep because nobody else has anything in it.
-fn make_run_dir(config: &Config, instance: &Instance) -> Result<PathBuf, Error> {
+/// Creates this instance's directory in the run dir. Nothing else uses it, so the instance may remove anything in it.
+fn create_run_dir(config: &Config, instance: &Instance) -> Result<PathBuf, Error> {
     let path = config.run_dir.join(instance.id());
-    let make = || {
+    let create = || {
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        // Others must not get through to the sockets in it, which every user may open.
+        // Every user may open the sockets in it, so other users must not enter the directory.
         std::fs::set_permissions(&path, Permissions::from_mode(0o700))
     };
-    make().map_err(|source| Error::RunDir { path: path.clone(), source })?;
+    create().map_err(|source| Error::RunDir { path: path.clone(), source })?;
     Ok(path)
 }
 
-/// A copy of the state dir has the same run dir as its original.
+/// Locks the run dir, because a copy of the state dir has the same run dir as its original.
 fn lock_run_dir(path: &Path) -> Result<File, Error> {
     let dir = File::open(path).map_err(|source| Error::RunDir { path: path.to_owned(), source })?;
     flock(&dir, FlockOperation::NonBlockingLockExclusive)
@@ -188,7 +187,7 @@ fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
     }
 }
 
-/// Where this machine's doors are that no sandbox is let to, whatever else is opened to it.
+/// Ports of the daemon's and the engine's listeners. No sandbox may reach them, whatever its policy allows.
 fn own_ports(config: &Config, listeners: &[&TcpListener]) -> Vec<RangeInclusive<u16>> {
     let listening = listeners.iter().filter_map(|listener| listener.local_addr().ok());
     let listening = listening.map(|address| address.port());
@@ -197,7 +196,7 @@ fn own_ports(config: &Config, listeners: &[&TcpListener]) -> Vec<RangeInclusive<
     single.chain([config.preview.doors.clone()]).collect()
 }
 
-/// What the image can be built from, where its folder was found.
+/// What the image is built from, if its folder was found.
 pub fn image_source(config: &Config) -> Option<ImageSource> {
     let folder = config.image_dir.clone()?;
     Some(ImageSource { folder, build_ca: config.build_ca.clone() })

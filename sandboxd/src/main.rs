@@ -1,4 +1,4 @@
-//! The program: arguments, settings, exit code.
+//! The program: arguments, settings and exit codes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Serve the API until SIGTERM or SIGINT; sandboxes go on for the next start
+    /// Serve the API until SIGTERM or SIGINT; sandboxes keep running
     Serve,
     Run(RunArgs),
     Exec(ExecArgs),
@@ -46,18 +46,18 @@ enum Verb {
     Park(ParkArgs),
     Prune(PruneArgs),
     AcceptEngine(AcceptEngineArgs),
-    /// Print every setting in force with its source, and every fault
+    /// Print every effective setting with its source, and every error
     CheckConfig,
     Doctor(DoctorArgs),
     /// Build the sandbox image
     BuildImage,
-    /// Print what a shell needs to complete these commands
+    /// Print the completion script for a shell
     Completions {
         shell: clap_complete::Shell,
     },
 }
 
-/// What a shell says of a program that SIGTERM ended: 128 and the signal's number.
+/// Exit code that a shell gives a program that SIGTERM ended: 128 plus the number of the signal.
 const TERMINATED: u8 = 128 + 15;
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         }
     };
     let code = runtime.block_on(run());
-    // Whatever a thread still waits for is not worth an operator's wait.
+    // Does not wait for blocked threads, so that the exit is not delayed.
     runtime.shutdown_background();
     code
 }
@@ -118,36 +118,36 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             ended?;
             Ok(ExitCode::SUCCESS)
         }
-        () = asked_twice(shutdown) => Ok(ExitCode::from(TERMINATED)),
+        () = second_signal(shutdown) => Ok(ExitCode::from(TERMINATED)),
     }
 }
 
-/// Asks for a stop with the first signal, and returns with the second.
-async fn asked_twice(shutdown: CancellationToken) {
+/// Begins a shutdown at the first signal, and returns at the second.
+async fn second_signal(shutdown: CancellationToken) {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
-        tracing::warn!("signals cannot be received; nothing is finished at a stop");
+        tracing::warn!("cannot receive signals; a signal cuts off running requests");
         return std::future::pending().await;
     };
-    let mut asked = async || {
+    let mut received = async || {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
-    asked().await;
-    tracing::info!("asked to stop; requests under way are finished");
+    received().await;
+    tracing::info!("shutting down; finishing running requests");
     shutdown.cancel();
-    asked().await;
-    tracing::warn!("asked to stop again; requests under way are cut off");
+    received().await;
+    tracing::warn!("shutting down at once; cutting off running requests");
 }
 
 async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::init(&config.log_filter, config.log_json);
     log_text::log_panics();
     let source = sandboxd::image_source(&config).context("the folder `sandbox-images` was not found")?;
-    // An image carries none of our labels, so this needs no identity, and a daemon may be running.
+    // An image has none of our labels, so this needs no instance key, and a daemon may be running.
     let nobody = Arc::new(Instance::new([0; KEY_BYTES]));
     let engine = Engine::connect(config.engine, nobody, None, Arc::default()).await?;
     engine.build_image(&config.image, &source).await?;
@@ -167,7 +167,7 @@ fn advice_of(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
     engine.or_else(store).or_else(service).or_else(state_dir)
 }
 
-/// Says what went wrong, why, and where possible what to do.
+/// Prints what went wrong, why and, if known, what to do.
 fn explain(error: &anyhow::Error) {
     let mut message = format!("sandboxd: {}\n", cli::printable(&error.to_string()));
     for cause in error.chain().skip(1) {
@@ -176,6 +176,6 @@ fn explain(error: &anyhow::Error) {
     if let Some(advice) = error.chain().find_map(advice_of) {
         message.push_str(&format!("  {advice}\n"));
     }
-    // There is nobody left to tell where standard error is gone.
+    // If standard error is closed, the error cannot be reported.
     let _ = io::stderr().write_all(message.as_bytes());
 }

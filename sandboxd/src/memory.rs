@@ -1,29 +1,29 @@
-//! Gives freed memory back to the system.
+//! Returns freed memory to the system.
 //!
-//! The C library keeps what was freed between blocks that are in use. After many large streams that is hundreds of
-//! megabytes, for as long as the daemon runs.
+//! The C library keeps freed memory that lies between used blocks. After many large streams, that is hundreds of megabytes for
+//! as long as the daemon runs.
 
 use crate::model::limits;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Gives free memory back from time to time, for ever.
-pub(crate) async fn give_back_regularly() {
+/// Returns free memory to the system in regular intervals. Never ends.
+pub(crate) async fn trim_regularly() {
     let mut ticks = interval(limits::GIVE_BACK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // Takes the allocator's locks, one after the other, for milliseconds at most.
-        let _ = tokio::task::spawn_blocking(give_back).await;
+        // Locks each of the allocator's arenas in turn, for a few milliseconds at most.
+        let _ = tokio::task::spawn_blocking(trim).await;
     }
 }
 
 #[cfg(target_env = "gnu")]
-#[expect(unsafe_code, reason = "there is no other way to malloc_trim(3)")]
-fn give_back() {
+#[expect(unsafe_code, reason = "malloc_trim(3) has no safe interface")]
+fn trim() {
     // SAFETY: it takes the allocator's own locks and touches nothing that is in use.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Other C libraries keep little.
+/// Other C libraries keep little freed memory.
 #[cfg(not(target_env = "gnu"))]
-fn give_back() {}
+fn trim() {}

@@ -1,6 +1,6 @@
-//! What an installation keeps on disk: its key, and the token it made for itself.
+//! State dir: the instance's key, and the token that it generated.
 //!
-//! The directory is private (0700) and one daemon's at a time. Files appear whole or not at all, because a
+//! The directory is private (0700), and only one daemon uses it at a time. Files are written atomically, because a
 //! half-written key would disown every sandbox.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -23,56 +23,56 @@ const KEY_FILE: &str = "instance.key";
 const TOKEN_FILE: &str = "token";
 const LOCK_FILE: &str = "lock";
 
-/// Names the machine, on most of them.
+/// File with the machine's id, on most systems.
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// Bytes that tell one directory from another.
+/// Length of the id of a directory in bytes.
 const HOLDER_BYTES: usize = 16;
 
 /// Random bytes of a generated token.
 const TOKEN_BYTES: usize = 32;
 
-/// The state dir cannot be used.
+/// Why the state dir is not usable.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The system refused.
+    /// The system returned an error.
     #[error("cannot use {}", path.display())]
     Io {
-        /// What.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Two daemons would fight over the same sandboxes.
+    /// Another daemon uses it. Two would interfere with each other's sandboxes.
     #[error("another sandboxd uses {}", path.display())]
     InUse {
         /// The directory.
         path: PathBuf,
     },
-    /// The key has another length than a key has.
+    /// The key has a wrong length.
     #[error("{} is not an instance key; restore it or delete it, which disowns every sandbox", path.display())]
     BadKey {
         /// The file.
         path: PathBuf,
     },
-    /// There is a database and no key. Another key would disown every sandbox.
-    #[error("{} is missing beside a database; restore it from a backup, or move the database away to start as a new installation", path.display())]
+    /// There is a database without a key. A new key would disown every sandbox.
+    #[error("{} is missing, but there is a database; restore it from a backup, or move the database away to start as a new installation", path.display())]
     NoKey {
-        /// The key's file.
+        /// The missing file.
         path: PathBuf,
     },
 }
 
 impl Error {
-    /// What to do about it, where a person can do something.
+    /// What to do about it, if the operator can do something.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Some(
-                    "make the state dir writable (`mount`, `ls -ld`, `lsattr`), or name another directory in SANDBOXD_STATE_DIR; sandboxes are left as they are",
+                    "make the state dir writable (`mount`, `ls -ld`, `lsattr`), or name another directory in SANDBOXD_STATE_DIR; sandboxes are unchanged",
                 ),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    Some("make room on the state dir's file system")
+                    Some("free space on the state dir's file system")
                 }
                 _ => None,
             },
@@ -81,7 +81,7 @@ impl Error {
     }
 }
 
-/// The directory, held by this process.
+/// The directory, locked by this process.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
@@ -89,7 +89,7 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Makes the directory where it is missing and takes it.
+    /// Creates the directory if it is missing, and locks it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let fail = |source| Error::Io { path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail)?;
@@ -101,18 +101,18 @@ impl StateDir {
         Ok(Self { path: path.to_owned(), lock })
     }
 
-    /// The installation's identity, made at the first start and never where there is a database.
+    /// Returns the instance's identity. The first start creates it, but never beside an existing database.
     pub fn instance(&self) -> Result<Instance, Error> {
         let path = self.path.join(KEY_FILE);
         if !path.exists() && self.path.join(store::FILE).exists() {
             return Err(Error::NoKey { path });
         }
-        let key = read_or_make(&path, || random::<KEY_BYTES>().map(Vec::from))?;
+        let key = read_or_create(&path, || random::<KEY_BYTES>().map(Vec::from))?;
         let key = <[u8; KEY_BYTES]>::try_from(key).map_err(|_| Error::BadKey { path })?;
         Ok(Instance::new(key))
     }
 
-    /// Tells this directory from a copy of it: a copy has other files.
+    /// Id that distinguishes this directory from a copy, whose files have other inodes or are on another machine.
     pub fn holder(&self) -> Result<String, Error> {
         let path = self.path.join(LOCK_FILE);
         let found = self.lock.metadata().map_err(|source| Error::Io { path, source })?;
@@ -122,37 +122,37 @@ impl StateDir {
         Ok(digest[..HOLDER_BYTES].iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// The admin token for a loopback bind, made at the first start.
+    /// Returns the admin token for a loopback bind. The first start generates it.
     pub fn token(&self) -> Result<SecretString, Error> {
         let path = self.path.join(TOKEN_FILE);
-        read_or_make(&path, || {
+        read_or_create(&path, || {
             Ok(format!("{}\n", BASE64_URL_SAFE_NO_PAD.encode(random::<TOKEN_BYTES>()?)).into_bytes())
         })?;
         read_token(&self.path)
     }
 }
 
-/// The token a daemon with this state dir made for itself.
+/// Reads the token that a daemon with this state dir generated.
 pub fn read_token(state_dir: &Path) -> Result<SecretString, Error> {
     let path = state_dir.join(TOKEN_FILE);
     let text = fs::read_to_string(&path).map_err(|source| Error::Io { path, source })?;
     Ok(SecretString::from(text.trim().to_owned()))
 }
 
-fn read_or_make(path: &Path, make: impl FnOnce() -> io::Result<Vec<u8>>) -> Result<Vec<u8>, Error> {
+fn read_or_create(path: &Path, create: impl FnOnce() -> io::Result<Vec<u8>>) -> Result<Vec<u8>, Error> {
     let fail = |source| Error::Io { path: path.to_owned(), source };
     match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         found => return found.map_err(fail),
     }
-    let content = make().map_err(fail)?;
+    let content = create().map_err(fail)?;
     let new = path.with_extension("new");
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&content)?;
         file.sync_all()?;
         fs::rename(&new, path)?;
-        // Or a power cut takes the name back.
+        // Otherwise a power failure could undo the rename.
         path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
     };
     write().map_err(fail)?;
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_and_token_are_private_and_stay() {
+    fn key_and_token_are_private_and_persistent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         let (id, token) = {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_one_daemons_at_a_time() {
+    fn only_one_daemon_uses_a_directory() {
         let dir = tempfile::tempdir().unwrap();
         let _first = StateDir::open(dir.path()).unwrap();
         assert!(matches!(StateDir::open(dir.path()), Err(Error::InUse { .. })));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_is_made_beside_a_database() {
+    fn no_key_is_created_beside_a_database() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(store::FILE), b"").unwrap();
         let state = StateDir::open(dir.path()).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_told_from_its_original() {
+    fn a_copy_is_distinguished_from_its_original() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let holder = |dir: &Path| StateDir::open(dir).unwrap().holder().unwrap();
         assert_eq!(holder(one.path()), holder(one.path()));

@@ -1,9 +1,9 @@
-//! Logging: one subscriber for the process, text for people or JSON for machines.
+//! Logging: one subscriber for the process, with text for people or JSON for programs.
 //!
-//! A JSON line is one object: `timestamp`, `level`, `target`, `message` and the event's own fields beside
-//! them, such as `request_id` and `sandbox`. What happens inside a request has it in `span` as well. An error
-//! is its own sentence in `error`, and those of its causes in `causes`; text has them in `error.sources`. Control
-//! characters and marks of direction are escaped in both.
+//! A JSON line is one object with `timestamp`, `level`, `target`, `message` and the event's own fields, such as `request_id`
+//! and `sandbox`. Events inside a request also have its id in `span`. The message of an error is in `error`, and the messages
+//! of its causes are in `causes`. Text has the causes in `error.sources`. Control characters and bidirectional marks are
+//! escaped in both formats.
 
 use std::error::Error;
 use std::fmt;
@@ -18,11 +18,11 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Sends log lines to standard error. A second call changes nothing.
+/// Writes log lines to standard error. A second call has no effect.
 pub fn init(filter: &str, json: bool) {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Fails only where a test or an embedding program has set its own.
+    // Fails only if a test or an embedding program has set its own subscriber.
     let _ = if json {
         let builder = builder.json().flatten_event(true).with_span_list(false);
         builder.map_event_format(Escaped).finish().try_init()
@@ -31,7 +31,8 @@ pub fn init(filter: &str, json: bool) {
     };
 }
 
-/// Adds an error's causes to a JSON line, whose own writer knows only the error's sentence, and escapes what JSON does not.
+/// Adds an error's causes to a JSON line, because the JSON formatter writes only the error's message. Also escapes characters
+/// that JSON does not escape.
 struct Escaped<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for Escaped<F>
@@ -60,7 +61,7 @@ where
     }
 }
 
-/// What the causes of an event's errors say, from the first to the root.
+/// Messages of the causes of an event's errors, from the first to the root.
 #[derive(Default)]
 struct Causes(Vec<String>);
 
@@ -70,11 +71,11 @@ impl Visit for Causes {
     fn record_error(&mut self, _: &Field, error: &(dyn Error + 'static)) {
         let mut above = error.to_string();
         for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
-            let sentence = cause.to_string();
-            // Many an error repeats the words of its cause, or is nothing but a wrapper of it.
-            if sentence != above {
-                self.0.push(sentence.clone());
-                above = sentence;
+            let message = cause.to_string();
+            // Many errors repeat the message of their cause, or only wrap it.
+            if message != above {
+                self.0.push(message.clone());
+                above = message;
             }
         }
     }

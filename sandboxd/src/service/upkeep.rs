@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 use super::clock::now_ms;
 use super::{Error, Service};
 use crate::engine::Change;
-use crate::memory::give_back_regularly;
+use crate::memory::trim_regularly;
 use crate::model::limits;
 
 impl Service {
@@ -25,7 +25,7 @@ impl Service {
                 self.tick_every_minute(),
                 self.storage.watch_space(),
                 self.commands.sweep_feeds(),
-                give_back_regularly(),
+                trim_regularly(),
                 self.follow_engine(),
                 self.watch_ownership()
             );
