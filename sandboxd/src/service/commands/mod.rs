@@ -98,7 +98,7 @@ impl Commands {
             Err(error) if error.is_broken() => in_use.agent().run(&spec, reader).await,
             other => other,
         };
-        let events = in_use.unless_refused(events)?;
+        let events = in_use.count_if_accepted(events)?;
         // Created while the sandbox's order lock is held. Otherwise the sandbox could be parked in between.
         let end_claim = known.is_none().then(|| EndClaim::new(in_use.sandbox()));
         let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, permit);
