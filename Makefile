@@ -34,7 +34,7 @@ engine: ## Install and start a Docker engine where none answers
 test: ## Run every check, on the real engine
 	@scripts/test
 
-test-gvisor: ## Run the stories under gVisor, where runsc is installed
+test-gvisor: ## Run the stories under gVisor
 	@scripts/test-gvisor
 
 fuzz-api: ## Fuzz the API by its OpenAPI document, on a daemon of its own
@@ -49,7 +49,7 @@ soak: ## Put mixed load on a release daemon for SOAK_SECONDS and fail if its mem
 bench: ## Measure beside docker exec, a bare fork and the engine alone
 	@scripts/bench
 
-deny: ## Check licenses, sources and known faults of dependencies (needs cargo-deny)
+deny: ## Check licenses, sources and known faults of dependencies
 	@scripts/deny
 
 clean: ## Stop sandboxd and remove what was built; images, sandboxes and state stay

@@ -59,6 +59,17 @@ ensure_nextest() {
   cargo install --quiet --locked cargo-nextest
 }
 
+# The version that is installed if there is none. One that is there may be any other.
+readonly CARGO_DENY_VERSION=0.20.2
+
+# Fails where there is none and none can be built. A debug build takes a minute instead of several, and checks this
+# workspace in seconds all the same.
+ensure_cargo_deny() {
+  if cargo deny --version >/dev/null 2>&1; then return; fi
+  say "installing cargo-deny $CARGO_DENY_VERSION, once; this takes a minute or two"
+  CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --version "$CARGO_DENY_VERSION" cargo-deny
+}
+
 # Where cargo puts what it builds.
 target_dir() {
   cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'

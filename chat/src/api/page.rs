@@ -7,7 +7,7 @@ use rust_embed::RustEmbed;
 
 /// What `make` built of `web/`.
 #[derive(RustEmbed)]
-#[folder = "$CARGO_MANIFEST_DIR/web/dist"]
+#[folder = "web/dist"]
 #[allow_missing = true]
 struct Files;
 
