@@ -3,6 +3,7 @@
 use sandbox_api::network::{Denial, DenialReason};
 use sandbox_api::sandbox::Network;
 use sandbox_api::{ErrorCode, SandboxId};
+use sandboxd::model::limits;
 use serde_json::json;
 
 use crate::support::harness::{Daemon, Home, over_each_transport, script, until};
@@ -222,15 +223,42 @@ async fn a_denied_request_of_a_default_sandbox_gets_an_explanation(daemon: &Daem
     assert!(refused.contains("is refused") || refused.contains("is not a host"), "{refused}");
     let missing = daemon.run(&sandbox, "curl -sS -m 30 http://nowhere.invalid/").await;
     assert!(missing.text().contains("there is no such host"), "{missing:?}");
-    // More at once than the limit per second allows. All of them get a response.
-    let many = "for i in $(seq 150); do curl -s -m 30 -o /dev/null -w '%{http_code}\\n' http://10.0.0.1/ & done | sort | uniq -c";
-    let answers = daemon.output(&sandbox, many).await;
-    let count = |code: &str| {
-        answers
-            .lines()
-            .filter(|line| line.ends_with(code))
-            .map(|line| line.trim().split(' ').next().unwrap().parse::<u32>().unwrap())
-            .sum::<u32>()
+    answers_a_burst(daemon, &sandbox).await;
+}
+
+/// Requests of a burst: more than may begin in a second, and fewer than may be open at once.
+const BURST: u64 = 250;
+
+/// Sends all of them before it reads the first answer. Prints the status of each.
+const BURST_OF_REQUESTS: &str = "python3 - <<'END'
+import socket
+ends = [socket.create_connection(('127.0.0.1', 13128), 60) for _ in range(BURST)]
+for end in ends:
+    end.sendall(b'GET http://10.0.0.1/ HTTP/1.1\\r\\nHost: 10.0.0.1\\r\\nConnection: close\\r\\n\\r\\n')
+for end in ends:
+    print(end.makefile('rb').readline().split()[1].decode())
+END";
+
+/// The policy refuses as many as may begin at once, the limit refuses others, and each gets an answer.
+async fn answers_a_burst(daemon: &Daemon, sandbox: &SandboxId) {
+    let denied = async |reason| {
+        let denials = daemon.client.denials(sandbox).await.unwrap().denials;
+        denials
+            .iter()
+            .filter(|it| it.host == "10.0.0.1" && it.reason == reason)
+            .map(|it| it.count)
+            .sum::<u64>()
     };
-    assert_eq!(count("403") + count("503"), 150, "{answers}");
+    let said = daemon.output(sandbox, &BURST_OF_REQUESTS.replace("BURST", &BURST.to_string())).await;
+    let count = |code: &str| said.lines().filter(|line| *line == code).count() as u64;
+    let (by_policy, by_limit) = (count("403"), count("503"));
+    assert_eq!(by_policy + by_limit, BURST, "{said}");
+    // Requests before the burst count too.
+    assert!(by_policy >= u64::from(limits::EGRESS_CONNECTIONS_PER_SECOND) - 5, "{by_policy} by the policy");
+    assert!(by_limit > 0, "the limit refused none of {BURST}");
+    assert_eq!(denied(DenialReason::AddressNotAllowed).await, by_policy);
+    assert_eq!(denied(DenialReason::Limit).await, by_limit);
+    // A moment later there is room again.
+    let one = async || daemon.output(sandbox, "curl -s -m 20 http://10.0.0.1/").await;
+    until("the policy answers again", async || one().await.contains("is refused")).await;
 }

@@ -1,5 +1,6 @@
 //! Sandboxes from their creation to their deletion: parking, waking, races and load.
 
+mod making_room;
 mod parking;
 mod pressure;
 mod promises;
