@@ -5,7 +5,7 @@
 # while it runs is rightly told to try again. And each of them comes from another address of 127.0.0.0/8, because who is
 # often wrong about the token has to wait.
 #
-# Needs lib/daemon.sh for the settings, lib/packages.sh, lib/rust.sh and lib/stages.sh.
+# Needs lib/daemon.sh for the settings, lib/leaks.sh, lib/packages.sh, lib/rust.sh and lib/stages.sh.
 
 readonly FUZZ_LOG=$RUN_DIR/fuzz.log
 
@@ -104,19 +104,11 @@ clean_after_fuzz() {
   fi
   for instance in "$fuzz_home"/run/*/; do
     instance=$(basename "$instance")
-    if [[ $instance != '*' ]]; then holds_within "$STOP_SECONDS" nothing_is_left_of "$instance" || true; fi
+    if [[ $instance != '*' ]]; then holds_within "$STOP_SECONDS" remove_instance "$instance" || true; fi
   done
   if [[ -n $fuzz_home ]]; then rm -rf -- "$fuzz_home"; fi
 }
 
 fuzzed_daemon_is_gone() {
   ! kill -0 "$fuzz_pid" 2>/dev/null
-}
-
-nothing_is_left_of() {
-  local label=label=sandboxd.instance=$1
-  docker ps --all --quiet --filter "$label" | xargs --no-run-if-empty docker rm --force --volumes >/dev/null 2>&1
-  docker volume ls --quiet --filter "$label" | xargs --no-run-if-empty docker volume rm >/dev/null 2>&1
-  docker network ls --quiet --filter "$label" | xargs --no-run-if-empty docker network rm >/dev/null 2>&1
-  [[ -z $(docker ps --all --quiet --filter "$label")$(docker volume ls --quiet --filter "$label") ]]
 }

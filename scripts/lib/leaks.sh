@@ -79,3 +79,12 @@ remove_unused_agent_volumes() {
     fi
   done
 }
+
+# Removes what a daemon of a test has on the engine, and tells whether that was all.
+remove_instance() {
+  local label=label=sandboxd.instance=$1
+  docker ps --all --quiet --filter "$label" | xargs --no-run-if-empty docker rm --force --volumes >/dev/null 2>&1
+  docker volume ls --quiet --filter "$label" | xargs --no-run-if-empty docker volume rm >/dev/null 2>&1
+  docker network ls --quiet --filter "$label" | xargs --no-run-if-empty docker network rm >/dev/null 2>&1
+  [[ -z $(docker ps --all --quiet --filter "$label")$(docker volume ls --quiet --filter "$label") ]]
+}
