@@ -1,6 +1,7 @@
 //! Kills the daemon repeatedly, at every seam and at random times under traffic, and looks for leftovers. Several
 //! daemons run in parallel, each with its own installation. Settings: `TORTURE_SEED` to repeat a run (as far as timing
-//! allows), `TORTURE_KILLS` for the total number, `TORTURE_WORLDS` for the number of daemons.
+//! allows), `TORTURE_KILLS` for the total number or `TORTURE_SECONDS` for the duration of the kills under traffic,
+//! `TORTURE_WORLDS` for the number of daemons, and `TORTURE_SEAMS=0` to skip the seams, which are the same for every seed.
 
 #![expect(clippy::unwrap_used, reason = "a torture that cannot continue has found something")]
 #![expect(clippy::print_stdout, reason = "its report is for people")]
@@ -13,6 +14,7 @@ mod seams;
 mod traffic;
 mod world;
 
+use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,16 +29,27 @@ const WORLDS: usize = 3;
 #[tokio::main]
 async fn main() -> ExitCode {
     let seed = setting("TORTURE_SEED", SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() as usize);
-    let (kills, worlds) = (setting("TORTURE_KILLS", KILLS), setting("TORTURE_WORLDS", WORLDS));
-    println!("torture: TORTURE_SEED={seed}, {kills} kills, {worlds} daemons side by side");
+    let worlds = setting("TORTURE_WORLDS", WORLDS);
+    let cases = if setting("TORTURE_SEAMS", 1) == 0 { Vec::new() } else { seams::cases() };
+    // Each daemon is killed under traffic at least once.
+    let (end, kills) = match setting("TORTURE_SECONDS", 0) {
+        0 => {
+            let kills = setting("TORTURE_KILLS", KILLS);
+            (End::Kills(AtomicUsize::new(kills.saturating_sub(cases.len()))), kills)
+        }
+        seconds => (End::After(Duration::from_secs(seconds as u64)), cases.len() + worlds),
+    };
+    println!(
+        "torture: TORTURE_SEED={seed}, {} seams, then {end}, {worlds} daemons side by side",
+        cases.len()
+    );
     let began = Instant::now();
-    let cases = seams::cases();
-    let left = Arc::new(AtomicUsize::new(kills.saturating_sub(cases.len())));
+    let end = Arc::new(end);
     let tortures = (0..worlds).map(|number| {
         let cases: Vec<_> = cases.iter().skip(number).step_by(worlds).cloned().collect();
-        let left = Arc::clone(&left);
+        let end = Arc::clone(&end);
         let chance = Chance::new(seed as u64 * 1000 + number as u64);
-        tokio::spawn(async move { torture(number, cases, left, chance).await })
+        tokio::spawn(async move { torture(number, cases, &end, chance).await })
     });
     let mut restarts = Vec::new();
     let (mut killed, mut at_seams, mut found, mut did) = (0, 0, Vec::new(), String::new());
@@ -70,14 +83,35 @@ struct Report {
     did: String,
 }
 
-async fn torture(number: usize, cases: Vec<String>, left: Arc<AtomicUsize>, mut chance: Chance) -> Report {
+/// When the kills under traffic end.
+enum End {
+    /// After this many more, of all daemons together.
+    Kills(AtomicUsize),
+    /// After this time.
+    After(Duration),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kills(left) => write!(f, "{} kills under traffic", left.load(Ordering::SeqCst)),
+            Self::After(length) => write!(f, "kills under traffic for {} s", length.as_secs()),
+        }
+    }
+}
+
+async fn torture(number: usize, cases: Vec<String>, end: &End, mut chance: Chance) -> Report {
     let mut world = World::new(number);
     world.start().await;
     seams::go_through(&mut world, &cases).await;
-    let take = |left: &AtomicUsize| {
-        left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    let began = Instant::now();
+    let go_on = || match end {
+        End::Kills(left) => {
+            left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        }
+        End::After(length) => began.elapsed() < *length,
     };
-    let did = traffic::under(&mut world, &mut chance, || take(&left)).await;
+    let did = traffic::under(&mut world, &mut chance, go_on).await;
     world.end().await;
     Report { kills: world.kills, at_seams: world.at_seams, restarts: world.restarts, found: world.found, did }
 }
