@@ -39,6 +39,29 @@ install_packages() {
   }
 }
 
+# Installs packages that need no others, from the backports of this Debian release, which only this call uses: the
+# machine's own sources and lists of packages stay as they are.
+install_from_backports() {
+  local suite place status=0
+  has apt-get && can_be_root || return 1
+  # shellcheck disable=SC1091 # the machine's
+  suite=$(. /etc/os-release && echo "$VERSION_CODENAME-backports")
+  say "installing $* from $suite"
+  place=$(mktemp --directory)
+  # apt fetches as a user of its own.
+  chmod 755 "$place"
+  mkdir -p "$place"/{sources,lists/partial,cache/archives/partial}
+  printf '%s\n' 'Types: deb' "URIs: ${DEBIAN_MIRROR:-http://deb.debian.org/debian}" "Suites: $suite" 'Components: main' \
+    'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg' >"$place/sources/backports.sources"
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get --quiet --option DPkg::Lock::Timeout=180
+    --option Dir::Etc::sourcelist=/dev/null --option "Dir::Etc::sourceparts=$place/sources"
+    --option "Dir::State::lists=$place/lists" --option "Dir::Cache=$place/cache")
+  as_root "${apt[@]}" update && as_root "${apt[@]}" install --yes --no-install-recommends --no-remove --target-release "$suite" "$@" \
+    || status=1
+  as_root rm -rf -- "$place"
+  return "$status"
+}
+
 refresh_package_lists() {
   [[ -z ${package_lists_are_fresh-} ]] || return 0
   package_lists_are_fresh=yes

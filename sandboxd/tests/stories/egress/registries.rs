@@ -95,7 +95,7 @@ async fn the_operators_certificates_are_in_each_sandbox_and_read_only(daemon: &D
     let sandbox = daemon.sandbox("chat:1").await;
     assert_eq!(daemon.output(&sandbox, "env | grep -c ca-bundle; true").await, "0\n");
     if !Path::new(CA_BUNDLE).exists() {
-        return;
+        return skip(format!("there is no {CA_BUNDLE}"));
     }
     let transport = daemon.home.config().transport.unwrap();
     let daemon = Daemon::start_in(home().set("SANDBOXD_AGENT_TRANSPORT", transport.as_str())).await;

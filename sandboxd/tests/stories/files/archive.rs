@@ -8,7 +8,7 @@ use sandbox_client::{ArchiveFormat, Error};
 use tar::{Builder, EntryType, Header};
 
 use crate::support::files::no_partial_write_is_left;
-use crate::support::harness::{Daemon, over_each_transport, under_gvisor};
+use crate::support::harness::{Daemon, over_each_transport};
 
 const MIB: usize = 1024 * 1024;
 
@@ -110,9 +110,6 @@ async fn a_rejected_archive_changes_nothing(daemon: &Daemon) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_bomb_stays_within_the_quota_and_leaves_nothing() {
-    if under_gvisor() {
-        return;
-    }
     let daemon = Daemon::start().await;
     let resources = Resources { disk_mb: Some(128), ..Resources::default() };
     let request = CreateSandbox {

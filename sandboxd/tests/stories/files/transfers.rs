@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::files::no_partial_write_is_left;
 use crate::support::harness::{
-    Daemon, DaemonProcess, Home, SOON, free_port, outcome, skipped_under_gvisor, under_gvisor, until,
+    Daemon, DaemonProcess, Home, SOON, free_port, outcome, skipped_under_gvisor, until,
 };
 use crate::support::http::Wire;
 
@@ -86,9 +86,6 @@ async fn an_upload_interrupted_by_a_killed_daemon_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_exceeds_the_quota_keeps_the_old_content() {
-    if under_gvisor() {
-        return;
-    }
     let daemon = Daemon::start().await;
     let resources = Resources { disk_mb: Some(64), ..Resources::default() };
     let request = CreateSandbox {
