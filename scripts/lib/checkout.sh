@@ -1,12 +1,15 @@
 # shellcheck shell=bash
 # Where the checkout keeps its things, its settings, and how the scripts speak to a person.
 #
-# What may surprise: sourcing this file changes into the checkout and reads its `.env`.
+# What may surprise: sourcing this file changes into the checkout and reads its `.env`, or the file that STACK_ENV_FILE names
+# in its place.
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit
 
 # dockerd and debootstrap live in sbin, which an ordinary user's PATH often lacks.
 PATH=$PATH:/usr/sbin:/sbin
+
+readonly ENV_FILE=${STACK_ENV_FILE:-.env}
 
 # What the scripts keep between two runs: logs, process ids, test reports.
 readonly RUN_DIR=.run
@@ -49,7 +52,7 @@ Run \`make down\` as that user, then: sudo rm -r $PWD/$RUN_DIR"
 # The file is read as docker compose reads it, not run: a variable that is set already wins over it.
 read_env_file() {
   local line name value
-  [[ -r .env ]] || return 0
+  [[ -r $ENV_FILE ]] || return 0
   while IFS= read -r line || [[ -n $line ]]; do
     [[ ${line%$'\r'} =~ ^[[:space:]]*(export[[:space:]]+)?([A-Za-z_][A-Za-z0-9_]*)=[[:space:]]*(.*)$ ]] || continue
     name=${BASH_REMATCH[2]} value=${BASH_REMATCH[3]}
@@ -65,7 +68,7 @@ read_env_file() {
       export "$name=$value"
       names_from_env_file+=("$name")
     fi
-  done <.env
+  done <"$ENV_FILE"
 }
 
 names_from_env_file=()

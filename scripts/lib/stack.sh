@@ -25,6 +25,8 @@ find_compose() {
   else
     return 1
   fi
+  # Compose reads `.env` by itself.
+  [[ $ENV_FILE == .env ]] || compose+=(--env-file "$ENV_FILE")
 }
 
 ensure_compose() {
@@ -50,19 +52,19 @@ stop_stack() {
 # The first run's, with a token of 256 bits that only this user can read.
 ensure_env_file() {
   local token
-  if [[ ! -e .env ]]; then
+  if [[ ! -e $ENV_FILE ]]; then
     token=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
     (
       umask 077
       set -o noclobber
       { printf '# Settings of the stack; .env.example has them all.\nCOMPOSE_PROJECT_NAME=%s\n' "${COMPOSE_PROJECT_NAME:-sandboxd}" \
-        && printf 'REMCOCHAT_ADMIN_TOKEN=%s\n' "${REMCOCHAT_ADMIN_TOKEN:-$token}"; } >.env
-    ) || give_up "$PWD/.env cannot be written"
-    say "made .env with a new token"
+        && printf 'REMCOCHAT_ADMIN_TOKEN=%s\n' "${REMCOCHAT_ADMIN_TOKEN:-$token}"; } >"$ENV_FILE"
+    ) || give_up "$ENV_FILE cannot be written in $PWD"
+    say "made $ENV_FILE with a new token"
     read_env_file
   fi
-  [[ -n ${REMCOCHAT_ADMIN_TOKEN-} ]] || give_up "there is a .env without REMCOCHAT_ADMIN_TOKEN, and it is yours to change. To add one:
-  echo \"REMCOCHAT_ADMIN_TOKEN=\$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\" >>.env"
+  [[ -n ${REMCOCHAT_ADMIN_TOKEN-} ]] || give_up "there is a $ENV_FILE without REMCOCHAT_ADMIN_TOKEN, and it is yours to change. To add one:
+  echo \"REMCOCHAT_ADMIN_TOKEN=\$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\" >>$ENV_FILE"
   ((${#REMCOCHAT_ADMIN_TOKEN} >= MIN_TOKEN_CHARS)) \
     || give_up "REMCOCHAT_ADMIN_TOKEN has ${#REMCOCHAT_ADMIN_TOKEN} characters, and $MIN_TOKEN_CHARS are needed"
 }

@@ -141,7 +141,9 @@ async fn a_delete_and_a_read_honour_the_etag() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_command_starts_in_a_directory_behind_a_proc_link() {
-    if skipped_under_gvisor("it lacks openat2(2), which rejects such links; they lead to a directory of the sandbox") {
+    if skipped_under_gvisor(
+        "it lacks openat2(2), which rejects such links; they lead to a directory of the sandbox",
+    ) {
         return;
     }
     let daemon = Daemon::start().await;
