@@ -1,4 +1,4 @@
-//! Compiles the contract with protox, so that nobody needs `protoc`.
+//! Compiles the protocol with protox, so that the build needs no `protoc`.
 
 use std::error::Error;
 

@@ -70,7 +70,7 @@ pub enum Error {
 
 impl Error {
     /// Whether the same operation may succeed later.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_temporary(&self) -> bool {
         match self {
             Self::Full { .. } | Self::Busy { .. } | Self::Unavailable { .. } | Self::Broken(_) => true,
             Self::Gone

@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, HOST, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method};
-use listen::waiting::Seat;
+use listen::slot::ConnectionSlot;
 
 use super::error::{Error, Result};
 use super::{ACCESS_ROUTE, Api, page};
@@ -39,8 +39,8 @@ pub(super) async fn of_private(State(api): State<Api>, request: Request, next: N
     if !api.gates.admits(&parts) {
         return Error::Unauthorized.into_response();
     }
-    if let Some(seat) = parts.extensions.get::<Arc<Seat>>() {
-        seat.vouch();
+    if let Some(slot) = parts.extensions.get::<Arc<ConnectionSlot>>() {
+        slot.mark_authenticated();
     }
     next.run(Request::from_parts(parts, body)).await
 }

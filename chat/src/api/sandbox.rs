@@ -90,7 +90,7 @@ async fn network_of(workspace: &Workspace, policy: &NetworkPolicy) -> Result<Jso
 async fn told(api: &Api, who: &Who, workspace: &Workspace) -> Result<Json<Value>> {
     let status = match workspace.status().await {
         Ok(status) => status,
-        Err(tools::Error::Provider(error)) if error.is_passing() => {
+        Err(tools::Error::Provider(error)) if error.is_temporary() => {
             let seed = seed(api, who);
             let provider = api.provider();
             return Ok(Json(

@@ -11,8 +11,8 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use listen::serve::Bounds;
-use listen::waiting::Seat;
-use listen::{Places, unread};
+use listen::slot::ConnectionSlot;
+use listen::{ConnectionLimit, unread};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -44,17 +44,17 @@ const DRAIN: Duration = Duration::from_secs(5);
 impl Api {
     /// Serves until `stop`, then ends the turns and lets requests finish, within bounds.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
-        let (connections, places) = (TaskTracker::new(), Places::new(MAX_CONNECTIONS));
+        let (connections, limit) = (TaskTracker::new(), ConnectionLimit::new(MAX_CONNECTIONS));
         let router = self.clone().router();
         loop {
             let (stream, peer, place) = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = listen::accept(&listener, &places, STALLED_READER) => accepted,
+                accepted = listen::accept(&listener, &limit, STALLED_READER) => accepted,
             };
-            let seat = places.sit_down();
+            let slot = limit.register();
             let (router, stop) = (router.clone(), stop.clone());
             connections.spawn(async move {
-                serve_connection(stream, peer, router, seat, stop).await;
+                serve_connection(stream, peer, router, slot, stop).await;
                 drop(place);
             });
         }
@@ -70,21 +70,21 @@ async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
-    seat: Arc<Seat>,
+    slot: Arc<ConnectionSlot>,
     stop: CancellationToken,
 ) {
     let router = TowerToHyperService::new(router);
     let answer = |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        let (request, reading) = unread::track(request);
+        let (request, body_state) = unread::track(request);
         let answer = router.call(request);
         async move {
             let Ok(mut response) = answer.await;
-            reading.tell(&mut response);
+            body_state.announce_close(&mut response);
             response
         }
     };
-    if let Err(error) = listen::serve::serve(stream, seat, BOUNDS, stop, answer).await {
+    if let Err(error) = listen::serve::serve(stream, slot, BOUNDS, stop, answer).await {
         // A page that went away.
         tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }

@@ -1,7 +1,7 @@
-//! A refusal's facts, carried in the details of a gRPC status.
+//! The details of an error, carried in the details of a gRPC status.
 //!
-//! The code is coarse and for machines in between; both ends read the [`Fault`]. Details travel in an HTTP/2 header, and
-//! a header list has a limit. So every text is bounded on its way out, and once more on its way in.
+//! The code is coarse and for intermediaries. Both ends read the [`Fault`]. Details travel in an HTTP/2 header, and a
+//! header list has a size limit. So every text is limited when it is sent and again when it is received.
 
 use prost::Message;
 use tonic::{Code, Status};
@@ -9,15 +9,15 @@ use tonic::{Code, Status};
 use crate::v1::Fault;
 pub use crate::v1::fault::Kind;
 
-/// Longest text of a fault, in bytes. A fault has at most two.
+/// Maximum length of a text in a fault, in bytes. A fault has at most two texts.
 pub const MAX_TEXT_BYTES: usize = 1024;
 
-/// Stands where a text was cut.
+/// Marks the end of a cut text.
 const ELLIPSIS: &str = "…";
 
-/// The status that carries `kind`, with its texts bounded.
+/// Returns the status that carries `kind`, with its texts limited.
 pub fn to_status(mut kind: Kind) -> Status {
-    bound(&mut kind);
+    limit_texts(&mut kind);
     let code = match &kind {
         Kind::CommandUnknown(_)
         | Kind::FileUnknown(_)
@@ -49,18 +49,18 @@ pub fn to_status(mut kind: Kind) -> Status {
     Status::with_details(code, "refused", details.into())
 }
 
-/// The facts in `status`; `None` where it is not a refusal of ours, such as a broken connection.
+/// Returns the details in `status`, or `None` if the agent did not set any, for example after a broken connection.
 pub fn from_status(status: &Status) -> Option<Kind> {
     if status.details().is_empty() {
         return None;
     }
     let mut kind = Fault::decode(status.details()).ok()?.kind?;
-    bound(&mut kind);
+    limit_texts(&mut kind);
     Some(kind)
 }
 
 /// Cuts every text of `kind` to [`MAX_TEXT_BYTES`].
-fn bound(kind: &mut Kind) {
+fn limit_texts(kind: &mut Kind) {
     match kind {
         Kind::CommandUnknown(fault) | Kind::CommandDiffers(fault) => cut(&mut fault.command_id),
         Kind::TerminalUnknown(fault) | Kind::TerminalEnded(fault) => cut(&mut fault.terminal_id),
@@ -89,7 +89,7 @@ fn bound(kind: &mut Kind) {
             cut(&mut fault.problem);
         }
         Kind::ArchiveBad(fault) => {
-            // Bytes, so there is no character to cut in two.
+            // Bytes, so no character can be cut in two.
             fault.member.truncate(MAX_TEXT_BYTES);
             cut(&mut fault.problem);
         }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_of_a_fault_are_bounded_in_both_directions() {
+    fn the_texts_of_a_fault_are_limited_in_both_directions() {
         let long = "ä".repeat(40_000);
         let kinds = [
             Kind::FileUnknown(PathFault { path: long.clone(), errno: 2 }),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_details_is_no_fault() {
+    fn a_status_without_details_is_not_a_fault() {
         assert_eq!(from_status(&Status::unavailable("gone")), None);
     }
 }

@@ -1,32 +1,31 @@
-//! The line an agent sends first on a connection it opened.
+//! The first line that an agent sends on a connection it opened.
 //!
-//! `sandbox-agent <generation> <secret>\n`. It proves to sandboxd that the caller is the agent and not a
-//! command of the same sandbox, which can reach the same socket. Anything else is hostile: at most
-//! [`MAX_BYTES`] are looked at.
+//! `sandbox-agent <generation> <secret>\n`. It proves to sandboxd that the peer is the agent and not a command of the
+//! same sandbox, which can reach the same socket. Any other input is hostile, so at most [`MAX_BYTES`] are read.
 
 use std::fmt;
 
-/// Longest greeting that is read.
+/// Maximum length of a greeting.
 pub const MAX_BYTES: usize = 256;
 
 const WORD: &str = "sandbox-agent";
 
-/// What an agent says of itself.
+/// Contents of the line.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Greeting {
     /// See [`crate::GENERATION`].
     pub generation: u32,
-    /// Known to sandboxd and this sandbox's agent only.
+    /// Secret that only sandboxd and this sandbox's agent know.
     pub secret: String,
 }
 
 impl Greeting {
-    /// The line, with its newline.
+    /// Returns the line with its newline.
     pub fn to_line(&self) -> String {
         format!("{WORD} {} {}\n", self.generation, self.secret)
     }
 
-    /// Reads a line without its newline; `None` if it is anything else.
+    /// Parses a line without its newline. Returns `None` if it is not a greeting.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?;
         let mut words = line.split(' ');

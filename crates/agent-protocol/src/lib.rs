@@ -1,8 +1,8 @@
-//! The contract between sandboxd and the agent inside a sandbox.
+//! The protocol between sandboxd and the agent inside a sandbox.
 //!
-//! Owns the wire: the generated gRPC types ([`v1`]), the line an agent greets with ([`greeting`]) and
-//! the facts of a refusal ([`fault`]). Decides nothing. A reader may expect the agent to listen; it
-//! dials, and then serves on the connection it opened.
+//! Defines the wire format: the generated gRPC types ([`v1`]), the line that an agent sends first ([`greeting`]) and
+//! the details of errors ([`fault`]). It makes no decisions. The agent does not listen: it dials sandboxd, and then
+//! serves gRPC on the connection it opened.
 
 pub mod fault;
 pub mod greeting;
@@ -18,48 +18,49 @@ pub mod v1 {
     tonic::include_proto!("sandbox.agent.v1");
 }
 
-/// How far the contract has grown. Raised by one with every change that an older peer would notice.
+/// Version of the protocol. Raised by one with every change that an older peer would notice.
 pub const GENERATION: u32 = 4;
 
-/// The first generation that knows `open_stdin` and `read_only`. An older one would pass over them, and run what
-/// must not write as one that may.
+/// The first generation that supports `open_stdin` and `read_only`. An older agent would ignore them, and run a
+/// read-only command with write access.
 pub const STDIN_AND_READ_ONLY_SINCE: u32 = 3;
 
-/// The first generation that knows `if_match` of a delete. An older one would delete what has changed.
+/// The first generation that supports `if_match` of a delete. An older agent would delete a changed file.
 pub const CONDITIONAL_DELETE_SINCE: u32 = 4;
 
-/// Largest size of a response's header list that sandboxd reads, as HTTP/2 counts it. The list of a refusal is an eighth
-/// of this at most. A longer one ends its call; one four times as long ends the connection.
+/// Maximum size of a response's header list that sandboxd accepts, as HTTP/2 counts it. The list of an error has at
+/// most an eighth of this. A longer list ends its call. One that is four times as long ends the connection.
 pub const MAX_HEADER_LIST_BYTES: u32 = 64 * 1024;
 
-/// Largest message either side accepts: an 8 MiB script and 8 MiB of standard input with their frame.
+/// Maximum size of a message in either direction: an 8 MiB script and 8 MiB of standard input, with their framing.
 pub const MAX_MESSAGE_BYTES: usize = 20 * 1024 * 1024;
 
-/// Calls at once on one connection: more than sandboxd lets readers have and tunnels there may be, so that there is
-/// always one left to end a command with.
+/// Maximum number of concurrent calls on a connection. It exceeds the limits on readers and tunnels together, so that
+/// a call to end a command is always possible.
 pub const MAX_CALLS: u32 = 1024;
 
-/// Tunnels to ports of one sandbox at once; more are refused.
-pub const MAX_INWARD_TUNNELS: usize = 384;
+/// Maximum number of tunnels to ports of one sandbox. More are rejected.
+pub const MAX_INBOUND_TUNNELS: usize = 384;
 
-/// Connections to the agent's proxy at once, each of which asks for one connection to the outside at a time; more wait
-/// to be accepted.
-pub const MAX_OUTWARD_TUNNELS: usize = 256;
+/// Maximum number of connections to the agent's proxy. Each has one outbound connection at a time. More wait to be
+/// accepted.
+pub const MAX_OUTBOUND_TUNNELS: usize = 256;
 
-/// Data in one part of a tunnel, in bytes.
+/// Maximum amount of data in one part of a tunnel, in bytes.
 pub const MAX_PART_BYTES: usize = 64 * 1024;
 
-/// HTTP/2 flow-control window of one stream. Also the most that a lost connection can have swallowed
-/// of one command's output, which the agent's log must be able to repeat.
+/// HTTP/2 flow-control window of one stream. Also the maximum amount of a command's output that a lost connection can
+/// lose, which the agent's log must be able to repeat.
 pub const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 
-/// HTTP/2 flow-control window of a connection, shared by its streams: room for all of them. With less, a few readers
-/// that stand still would take it all, and nobody else would hear anything.
+/// HTTP/2 flow-control window of a connection, enough for all of its streams. With less, a few stalled readers would
+/// use all of it and block all others.
 pub const CONNECTION_WINDOW_BYTES: u32 = MAX_CALLS * STREAM_WINDOW_BYTES;
 
-/// Largest HTTP/2 frame either side accepts; above the protocol's 16 KiB, to copy less often.
+/// Maximum size of an HTTP/2 frame in either direction. Above the protocol's 16 KiB, to copy less often.
 pub const MAX_FRAME_BYTES: u32 = 256 * 1024;
 
-/// What either side asks its socket to hold on its way to the other. The kernel's 208 KiB is less than one frame with
-/// what it costs to keep it, and whoever sends much would be woken for each. It may grant less (socket(7), wmem_max).
+/// Requested size of the socket buffers between both sides. The kernel's default of 208 KiB is smaller than one frame
+/// with its overhead, so a busy sender would be woken up for each frame. The kernel may grant less (socket(7),
+/// wmem_max).
 pub const SOCKET_BUFFER_BYTES: usize = 512 * 1024;

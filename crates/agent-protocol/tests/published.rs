@@ -1,7 +1,8 @@
-//! The protocol only grows: what `proto/published.txt` lists is never changed or removed, because a daemon meets agents of
-//! earlier versions. New items are added to the file with `PUBLISH=1 cargo test -p agent-protocol --test published`.
+//! The protocol only grows. Items in `proto/published.txt` are never changed or removed, because a daemon meets
+//! agents of earlier versions. To add new items to the file, run `PUBLISH=1 cargo test -p agent-protocol --test
+//! published`.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -39,16 +40,19 @@ fn items() -> BTreeSet<String> {
 }
 
 fn fields_of(message: &MessageDescriptor) -> Vec<String> {
-    message.fields().map(|field| format!("field {} {}", message.full_name(), described(&field))).collect()
+    message
+        .fields()
+        .map(|field| format!("field {} {}", message.full_name(), description_of(&field)))
+        .collect()
 }
 
-fn described(field: &FieldDescriptor) -> String {
+fn description_of(field: &FieldDescriptor) -> String {
     let choice = field.containing_oneof().map(|one| format!(" of {}", one.name())).unwrap_or_default();
     format!("{} {}: {:?} {:?}{choice}", field.number(), field.name(), field.cardinality(), field.kind())
 }
 
 #[test]
-fn nothing_published_is_changed_or_removed() {
+fn no_published_item_is_changed_or_removed() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/published.txt");
     let published: BTreeSet<String> =
         std::fs::read_to_string(&file).unwrap_or_default().lines().map(str::to_owned).collect();

@@ -1,8 +1,9 @@
-//! Headers that are between two neighbours and not of the message (RFC 9110, section 7.6.1).
+//! Hop-by-hop headers (RFC 9110, section 7.6.1).
 //!
-//! Whoever passes an HTTP message on takes them off: the daemon's preview gateway, its egress, and the agent's proxy. What
-//! frames a body is kept or dropped here as well, because two who read one body in two ways see two messages in it. A
-//! change of protocol is taken off like the rest; who wants to pass it on says so anew.
+//! A program that forwards an HTTP message removes them: the daemon's preview gateway, its egress, and the agent's
+//! proxy. The framing of the body is handled here as well, because two implementations that read a body differently
+//! see two different messages. A protocol upgrade is removed like the rest. A forwarder that supports it must add it
+//! again.
 
 use http::HeaderMap;
 use http::header::{
@@ -10,7 +11,7 @@ use http::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 
-/// Those that need no Connection header to name them.
+/// Headers that are hop-by-hop even if no Connection header names them.
 const ALWAYS: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -22,13 +23,14 @@ const ALWAYS: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// Without the first a request would be anybody's, and without the second a body would be the next request.
+/// Headers that are never removed. Without Host a request could be for any server. Without Content-Length a body
+/// would be read as the next request.
 const NEVER: [HeaderName; 2] = [HOST, CONTENT_LENGTH];
 
-/// Takes them off a message, with those that its Connection headers name.
+/// Removes the hop-by-hop headers of a message, and those that its Connection headers name.
 pub fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = options(headers).filter_map(|option| option.parse().ok()).collect();
-    // Of two lengths the chunks' own is the one that the body was read by.
+    // The body was read by its chunks, so the other length is removed.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -42,7 +44,7 @@ pub fn is_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(UPGRADE) && options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"))
 }
 
-/// The options of the Connection headers.
+/// Returns the options of the Connection headers.
 fn options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let texts = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).map(str::trim)
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_connections_goes_and_the_rest_stays() {
+    fn hop_by_hop_headers_are_removed_and_others_are_kept() {
         let mixed = [
             ("connection", "keep-alive, X-Mine"),
             ("connection", "x-second"),
@@ -84,19 +86,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_the_host_or_the_length_off_by_naming_it() {
+    fn connection_cannot_remove_the_host_or_the_length() {
         let named = [("connection", "host, Content-Length"), ("host", "a.b"), ("content-length", "3")];
         assert_eq!(left(&named), ["content-length", "host"]);
     }
 
     #[test]
-    fn of_two_lengths_none_is_left_to_be_read_in_another_way() {
+    fn of_two_lengths_only_one_is_kept() {
         let both = [("content-length", "3"), ("transfer-encoding", "chunked"), ("host", "a.b")];
         assert_eq!(left(&both), ["host"]);
     }
 
     #[test]
-    fn an_upgrade_is_one_only_where_the_connection_says_so() {
+    fn an_upgrade_needs_the_connection_option() {
         let upgrade = |connection: &'static str| {
             let pairs = [(CONNECTION, connection), (UPGRADE, "websocket")];
             let pairs = pairs.map(|(name, value)| (name, HeaderValue::from_static(value)));

@@ -1,8 +1,9 @@
-//! Where the head of each request begins and ends, and whether everybody reads it in one way.
+//! Splits a connection into the heads and bodies of its requests, and checks each head.
 //!
-//! hyper takes more from a connection than the request it answers, and would read the next head in what it has. Here it gets
-//! no byte of a head before the body in front of it is over, so each head is looked at from its first byte. The end of a
-//! body of chunks is known only when its request is over: what a client sends behind it before that is refused.
+//! hyper reads more from a connection than the current request, and would parse the next head from its buffer. This
+//! stream returns no byte of a head before the previous body has ended, so each head is checked from its first byte.
+//! The end of a chunked body is only known when its request has ended. Data that a client sends after the body before
+//! that is rejected.
 
 use std::io;
 use std::pin::Pin;
@@ -12,77 +13,78 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::forward::{forward_shutdown, forward_writes};
 use crate::shape::{Head, Part};
-use crate::waiting::{Seat, UNSEEN};
+use crate::slot::{ConnectionSlot, UNSEEN};
 
-/// How a body of chunks ends, with its last chunk and the trailers (RFC 9112, section 7.1).
+/// The end of a chunked body, with its last chunk and the trailers (RFC 9112, section 7.1).
 const END_OF_CHUNKS: [u8; 4] = *b"\r\n\r\n";
 
-/// A connection that hands out the parts of its requests one by one.
+/// A stream that returns the parts of its requests one by one.
 pub(crate) struct Heads<S> {
     stream: S,
-    seat: Arc<Seat>,
+    slot: Arc<ConnectionSlot>,
     next: Next,
-    /// What has come of the parts after the one that is handed out.
+    /// Data received after the part that is being returned.
     held: BytesMut,
 }
 
-/// What the next byte belongs to.
+/// The part that the next byte belongs to.
 #[derive(Debug)]
 enum Next {
     Head(Head),
-    /// What follows a head, which is known as soon as its request is taken.
+    /// The part after a head. It is known as soon as hyper has taken the request.
     Unknown,
     Body(u64),
-    /// A body of chunks; its last bytes.
+    /// A chunked body, with its last bytes.
     Chunks([u8; 4]),
-    /// Of no request: this one is the last.
-    Rest,
+    /// No further request is accepted.
+    Ignored,
 }
 
 impl<S> Heads<S> {
-    pub(crate) fn new(stream: S, seat: Arc<Seat>) -> Self {
-        Self { stream, seat, next: Next::Head(Head::default()), held: BytesMut::new() }
+    pub(crate) fn new(stream: S, slot: Arc<ConnectionSlot>) -> Self {
+        Self { stream, slot, next: Next::Head(Head::default()), held: BytesMut::new() }
     }
 
-    /// Takes note of what happened to the request since its head was handed out.
-    fn follow(&mut self) {
-        if self.seat.is_upgraded() {
-            self.next = Next::Rest;
+    /// Updates the state from what happened to the request since its head was returned.
+    fn update(&mut self) {
+        if self.slot.is_upgraded() {
+            self.next = Next::Ignored;
         }
         match self.next {
-            Next::Unknown if self.seat.has_taken_every_head() => {
-                self.next = match self.seat.body_bytes() {
+            Next::Unknown if self.slot.has_taken_every_head() => {
+                self.next = match self.slot.body_bytes() {
                     Some(0) => Next::Head(Head::default()),
                     Some(bytes) => Next::Body(bytes),
                     None => Next::Chunks([0; 4]),
                 };
             }
-            Next::Chunks(END_OF_CHUNKS) if self.seat.is_waiting() => self.next = Next::Head(Head::default()),
-            // The answer came before the end of the body, whose rest is no head.
-            Next::Chunks(_) if self.seat.is_waiting() => {
-                self.seat.odd_head(UNSEEN);
-                self.next = Next::Rest;
+            Next::Chunks(END_OF_CHUNKS) if self.slot.is_idle() => self.next = Next::Head(Head::default()),
+            // The response came before the end of the body. The rest of the body is not a head.
+            Next::Chunks(_) if self.slot.is_idle() => {
+                self.slot.reject_head(UNSEEN);
+                self.next = Next::Ignored;
             }
             _ => {}
         }
     }
 
-    /// How many of these bytes are of the same part as the first.
-    fn take(&mut self, bytes: &[u8]) -> usize {
+    /// Returns how many of these bytes belong to the current part.
+    fn consume(&mut self, bytes: &[u8]) -> usize {
         match &mut self.next {
             Next::Head(head) => match head.read(bytes) {
-                Part::Some => bytes.len(),
+                Part::Continues => bytes.len(),
                 Part::End(length) => {
-                    self.seat.saw_head();
+                    self.slot.head_checked();
                     self.next = Next::Unknown;
                     length
                 }
-                Part::Odd(problem) => {
-                    // Its request is refused, and none is taken after it.
-                    self.seat.saw_head();
-                    self.seat.odd_head(problem);
-                    self.next = Next::Rest;
+                Part::Invalid(problem) => {
+                    // Its request is rejected, and no other is accepted after it.
+                    self.slot.head_checked();
+                    self.slot.reject_head(problem);
+                    self.next = Next::Ignored;
                     bytes.len()
                 }
             },
@@ -101,7 +103,7 @@ impl<S> Heads<S> {
                 last[from..].copy_from_slice(&bytes[bytes.len() - kept..]);
                 bytes.len()
             }
-            Next::Unknown | Next::Rest => bytes.len(),
+            Next::Unknown | Next::Ignored => bytes.len(),
         }
     }
 }
@@ -113,25 +115,25 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.follow();
+        this.update();
         if matches!(this.next, Next::Unknown) {
-            // hyper has the whole head. It takes the request before it needs anything else, and then reads again.
+            // hyper has the whole head. It takes the request before it needs more data, and then reads again.
             return Poll::Pending;
         }
         let before = buffer.filled().len();
         if this.held.is_empty() {
             ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-            let come = &buffer.filled()[before..];
-            let taken = this.take(come);
-            this.held.extend_from_slice(&come[taken..]);
-            buffer.set_filled(before + taken);
+            let received = &buffer.filled()[before..];
+            let consumed = this.consume(received);
+            this.held.extend_from_slice(&received[consumed..]);
+            buffer.set_filled(before + consumed);
         } else {
             let held = std::mem::take(&mut this.held);
             let room = held.len().min(buffer.remaining());
-            let taken = this.take(&held[..room]);
-            buffer.put_slice(&held[..taken]);
+            let consumed = this.consume(&held[..room]);
+            buffer.put_slice(&held[..consumed]);
             this.held = held;
-            this.held.advance(taken);
+            this.held.advance(consumed);
         }
         if this.held.is_empty() {
             this.held = BytesMut::new();
@@ -141,27 +143,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Heads<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-    }
+    forward_writes!();
+    forward_shutdown!();
 }

@@ -1,16 +1,18 @@
-//! Listening on TCP, within bounds: what the doors of the daemon and of the chat have in common.
+//! Accepts and serves TCP connections within limits, for the daemon and the chat.
 //!
-//! It knows nothing of what is asked behind them. Whoever accepts connections by it says how many there may be and how long a
-//! client may leave what it asked for unread.
+//! The crate knows nothing about the requests. The caller sets the maximum number of connections, and how long a
+//! client may leave a response unread.
 
+mod forward;
 mod heads;
 pub mod linger;
-mod pace;
+
 pub mod serve;
 pub mod shape;
+pub mod slot;
 pub mod throttle;
+mod timeouts;
 pub mod unread;
-pub mod waiting;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,52 +25,53 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tracing::warn;
 
-use self::waiting::{Seat, Waiting};
+use self::slot::{ConnectionSlot, IdleConnections};
 
-/// Pause after a failed accept, which most often means that descriptors are short.
+/// Pause after a failed accept, most likely because there are no free descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections that may be open at once.
+/// Limits the number of open connections.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct ConnectionLimit {
     free: Arc<Semaphore>,
-    /// Those of them that may have to make place for others.
-    waiting: Waiting,
+    /// The connections without a current request. They may be closed for new ones.
+    idle: IdleConnections,
 }
 
-impl Places {
-    /// So many.
-    pub fn new(count: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(count)), waiting: Waiting::default() }
+impl ConnectionLimit {
+    /// Allows at most `max` connections.
+    pub fn new(max: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(max)), idle: IdleConnections::default() }
     }
 
-    /// For a connection that has a place: it waits for its first request from now on.
-    pub fn sit_down(&self) -> Arc<Seat> {
-        self.waiting.sit_down(Arc::clone(&self.free))
+    /// Registers a connection that has a permit. It now waits for its first request.
+    pub fn register(&self) -> Arc<ConnectionSlot> {
+        self.idle.register(Arc::clone(&self.free))
     }
 
     async fn take(&self) -> io::Result<OwnedSemaphorePermit> {
         loop {
-            if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
-                return Ok(place);
+            if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+                return Ok(permit);
             }
-            self.waiting.hang_up_on_one();
+            self.idle.close_longest_idle();
             tokio::select! {
-                place = Arc::clone(&self.free).acquire_owned() => return place.map_err(io::Error::other),
-                () = self.waiting.another() => {}
+                permit = Arc::clone(&self.free).acquire_owned() => return permit.map_err(io::Error::other),
+                () = self.idle.available() => {}
             }
         }
     }
 }
 
-/// The next connection, its peer, and the place it takes. It ends when what it is sent was left unread for `stalled`.
+/// Accepts a connection. Returns it with its peer and its permit. The connection ends if its client leaves data
+/// unread for `stalled`.
 pub async fn accept(
     listener: &TcpListener,
-    places: &Places,
+    limit: &ConnectionLimit,
     stalled: Duration,
 ) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     loop {
-        match try_accept(listener, places, stalled).await {
+        match try_accept(listener, limit, stalled).await {
             Ok(accepted) => return accepted,
             Err(error) => {
                 warn!(%error, "could not accept a connection");
@@ -80,23 +83,24 @@ pub async fn accept(
 
 async fn try_accept(
     listener: &TcpListener,
-    places: &Places,
+    limit: &ConnectionLimit,
     stalled: Duration,
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    // Whoever listens for nobody takes no place. A newcomer that finds none waits here, and others in the kernel's queue.
+    // Takes no permit before a connection arrives. A new connection without a permit waits here, others in the
+    // kernel's backlog.
     let (stream, address) = listener.accept().await?;
-    let place = places.take().await?;
+    let permit = limit.take().await?;
     tune(&stream, stalled)?;
-    Ok((stream, address, place))
+    Ok((stream, address, permit))
 }
 
-/// Makes short answers quick, and ends a connection whose client has read nothing for `stalled`.
+/// Sends short responses without delay, and ends a connection whose client has read nothing for `stalled`.
 pub fn tune(stream: &TcpStream, stalled: Duration) -> io::Result<()> {
-    // Without it the kernel holds short answers back for 40 ms.
+    // Otherwise the kernel delays short responses by 40 ms.
     stream.set_nodelay(true)?;
-    // Only the kernel can tell a slow reader from one that stopped: a megabyte may lie in its buffers, and a
-    // write of ours goes on only after a good part of it was taken. It ends the connection when the client's
-    // window was shut, or what was sent was not acknowledged, for this long (tcp(7), TCP_USER_TIMEOUT).
+    // Only the kernel can distinguish a slow reader from one that stopped. Its buffers may hold a megabyte, and a
+    // write continues only after much of it was read. The kernel ends the connection if the client's window was
+    // closed, or data was not acknowledged, for this long (tcp(7), TCP_USER_TIMEOUT).
     let stalled_ms = u32::try_from(stalled.as_millis()).unwrap_or(u32::MAX);
     Ok(set_tcp_user_timeout(stream, stalled_ms)?)
 }

@@ -1,9 +1,9 @@
-//! A connection that ends so that its client gets to read the last answer.
+//! Ends a connection so that its client can read the last response.
 //!
-//! An answer may come before the request's body has: to one that is too large, to a caller without a token.
-//! A socket closed with bytes unread makes the kernel reset the connection, and the reset overtakes the
-//! answer (RFC 9112 section 9.6). So the door stops sending, and throws away what still comes until the
-//! client hangs up or [`LINGER`] is over, or the program is asked to stop.
+//! A response may come before the whole request was received, for example if it is too large or has no token. If a
+//! socket is closed with unread data, the kernel resets the connection, and the reset overtakes the response (RFC
+//! 9112 section 9.6). So this stream stops sending and discards received data, until the client closes the
+//! connection, [`LINGER`] has passed, or the program stops.
 
 use std::io;
 use std::pin::Pin;
@@ -14,10 +14,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How long the end of a connection waits for a client that still sends, so that it can read the answer.
+use crate::forward::forward_writes;
+
+/// How long the end of a connection waits for a client that still sends, so that it can read the response.
 pub const LINGER: Duration = Duration::from_secs(2);
 
-/// Room for what is thrown away at once.
+/// Size of the buffer for discarded data.
 const SCRATCH_BYTES: usize = 4096;
 
 /// A stream whose shutdown lingers.
@@ -25,17 +27,17 @@ pub struct Lingering<S> {
     stream: S,
     limit: Box<dyn Fn() -> Duration + Send>,
     stop: CancellationToken,
-    /// Set when nothing more is sent.
+    /// Set when sending has ended.
     until: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl<S: Unpin> Lingering<S> {
-    /// Of a connection; `stop` ends the lingering too.
+    /// Wraps a connection. `stop` ends the lingering early.
     pub fn new(stream: S, stop: CancellationToken) -> Self {
         Self::within(|| LINGER, stream, stop)
     }
 
-    /// Of one whose client has the time to hang up that `limit` says when nothing more is sent.
+    /// Wraps a connection that lingers for at most the time that `limit` returns when sending has ended.
     pub fn within(limit: impl Fn() -> Duration + Send + 'static, stream: S, stop: CancellationToken) -> Self {
         Self { stream, limit: Box::new(limit), stop, until: None }
     }
@@ -56,25 +58,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(context)
-    }
+    forward_writes!();
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
@@ -91,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
                 return Poll::Ready(Ok(()));
             }
             let mut buffer = ReadBuf::new(&mut scratch);
-            // However it ends, the client has hung up.
+            // The client has closed the connection, with or without an error.
             let read = ready!(Pin::new(&mut this.stream).poll_read(context, &mut buffer));
             if read.is_err() || buffer.filled().is_empty() {
                 return Poll::Ready(Ok(()));

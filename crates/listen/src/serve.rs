@@ -1,8 +1,8 @@
-//! One connection of HTTP/1.1, from its first request to its end.
+//! Serves one HTTP/1.1 connection, from its first request to its end.
 //!
-//! A connection is kept between requests, and its client is told for how long (`keep-alive: timeout=…`). It is closed a
-//! little later than said, so that a request which a client sends in the last moment is not lost. An answer after which
-//! the connection will not be kept says so (`connection: close`).
+//! A connection is kept open between requests, and a header tells its client for how long (`keep-alive: timeout=…`).
+//! It is closed a little later than that, so that a request sent in the last moment is not lost. A response after
+//! which the connection closes has `connection: close`.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -20,40 +20,40 @@ use tokio_util::sync::CancellationToken;
 
 use crate::heads::Heads;
 use crate::linger::Lingering;
-pub use crate::pace::Pace;
-use crate::pace::Paced;
-use crate::shape::{self, OddHead};
-use crate::waiting::{BusyBody, Seat};
+use crate::shape::{self, InvalidHead};
+use crate::slot::{BusyBody, ConnectionSlot};
+use crate::timeouts::TimedStream;
+pub use crate::timeouts::Timeouts;
 
-/// How long a connection is kept between two requests: longer than the common clients keep theirs (90 seconds), so that it
-/// is the client that closes it.
+/// How long a connection is kept open between two requests. Longer than common clients keep theirs (90 seconds), so
+/// that the client closes it.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(120);
 
-/// How much longer it stays open than its client is told.
+/// How much longer a connection stays open than the header says.
 pub const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(5);
 
 const KEEP_ALIVE_HEADER: HeaderName = HeaderName::from_static("keep-alive");
 const KEEP_ALIVE_VALUE: HeaderValue = HeaderValue::from_static("timeout=120");
 
-/// What one request and its connection may take.
+/// Limits of a request and its connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Time for the head of a request.
     pub head: Duration,
-    /// Headers of a request.
+    /// Maximum number of headers.
     pub max_headers: usize,
-    /// What is read of the connection at once, in bytes; a head must be in it.
+    /// Size of the read buffer in bytes. A head must fit into it.
     pub read_bytes: usize,
 }
 
-/// Answers the requests of a connection until either end leaves, `seat` is needed for another or `stop` is cancelled and
-/// the request under way is answered. Each request has the seat among its extensions. An upgrade ends it, too.
+/// Serves a connection until either end closes it, or `slot` is evicted. If `stop` is cancelled, it ends after the
+/// current response. Each request has the slot among its extensions. An upgrade ends it too.
 pub async fn serve<F, B>(
     stream: TcpStream,
-    seat: Arc<Seat>,
+    slot: Arc<ConnectionSlot>,
     bounds: Bounds,
     stop: CancellationToken,
-    answer: impl Fn(Request<Incoming>) -> F,
+    respond: impl Fn(Request<Incoming>) -> F,
 ) -> Result<(), hyper::Error>
 where
     F: Future<Output = Response<B>>,
@@ -61,31 +61,35 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let service = service_fn(|mut request: Request<Incoming>| {
-        let busy = seat.busy();
-        seat.expect_body(request.body().size_hint().exact());
-        if let Some(problem) = seat.problem_of_head() {
-            request.extensions_mut().insert(OddHead(problem));
+        let busy = slot.busy();
+        slot.expect_body(request.body().size_hint().exact());
+        if let Some(problem) = slot.head_problem() {
+            request.extensions_mut().insert(InvalidHead(problem));
         }
-        request.extensions_mut().insert(Arc::clone(&seat));
-        let is_kept = asks_to_keep(&request);
-        let is_odd = shape::check(&request).is_err();
-        let answer = answer(request);
-        let (seat, stop) = (&seat, &stop);
+        request.extensions_mut().insert(Arc::clone(&slot));
+        let is_kept = allows_keep_alive(&request);
+        let is_invalid = shape::check(&request).is_err();
+        let respond = respond(request);
+        let (slot, stop) = (&slot, &stop);
         async move {
-            let mut response = answer.await;
+            let mut response = respond.await;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                seat.upgrade();
+                slot.upgrade();
             }
-            tell(&mut response, is_kept, is_odd || stop.is_cancelled() || seat.is_short_lived());
+            set_connection_headers(
+                &mut response,
+                is_kept,
+                is_invalid || stop.is_cancelled() || slot.is_short_lived(),
+            );
             Ok::<_, Infallible>(response.map(|body| BusyBody::new(body, busy)))
         }
     });
-    let pace = Pace { head: bounds.head, idle: KEEP_ALIVE + KEEP_ALIVE_GRACE };
-    let stream = Heads::new(Lingering::new(stream, stop.clone()), Arc::clone(&seat));
-    let stream = Paced::new(stream, Arc::clone(&seat), pace);
+    let timeouts = Timeouts { head: bounds.head, idle: KEEP_ALIVE + KEEP_ALIVE_GRACE };
+    let stream = Heads::new(Lingering::new(stream, stop.clone()), Arc::clone(&slot));
+    let stream = TimedStream::new(stream, Arc::clone(&slot), timeouts);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // The stream sees to it.
+        // `TimedStream` enforces it.
         .header_read_timeout(None)
         .max_headers(bounds.max_headers)
         .max_buf_size(bounds.read_bytes)
@@ -94,7 +98,7 @@ where
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => ended,
-        () = seat.hung_up() => Ok(()),
+        () = slot.evicted() => Ok(()),
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -102,8 +106,8 @@ where
     }
 }
 
-/// Whether a client may send another request on its connection. Those of HTTP/1.0 that would say so are few.
-fn asks_to_keep<B>(request: &Request<B>) -> bool {
+/// Whether a client may send another request on its connection. HTTP/1.0 clients that ask for that are rare.
+fn allows_keep_alive<B>(request: &Request<B>) -> bool {
     let mut options = request
         .headers()
         .get_all(CONNECTION)
@@ -113,8 +117,8 @@ fn asks_to_keep<B>(request: &Request<B>) -> bool {
         && !options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
-/// Says in an answer whether its connection is kept.
-fn tell<B>(response: &mut Response<B>, is_kept: bool, is_last: bool) {
+/// Sets the headers of a response that say whether its connection stays open.
+fn set_connection_headers<B>(response: &mut Response<B>, is_kept: bool, is_last: bool) {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS || !is_kept {
         return;
     }
@@ -131,16 +135,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_says_what_is_kept() {
-        let said = KEEP_ALIVE_VALUE;
-        assert_eq!(said.to_str().unwrap(), format!("timeout={}", KEEP_ALIVE.as_secs()));
+    fn the_header_states_the_time_that_connections_are_kept() {
+        let header = KEEP_ALIVE_VALUE;
+        assert_eq!(header.to_str().unwrap(), format!("timeout={}", KEEP_ALIVE.as_secs()));
     }
 
     #[test]
-    fn who_asks_for_the_connections_end_is_not_told_that_it_is_kept() {
+    fn connection_close_disables_keep_alive() {
         let asks = |version, connection: &'static str| {
             let request = Request::builder().version(version).header(CONNECTION, connection);
-            asks_to_keep(&request.body(()).unwrap())
+            allows_keep_alive(&request.body(()).unwrap())
         };
         assert!(asks(Version::HTTP_11, "keep-alive") && asks(Version::HTTP_11, "upgrade"));
         assert!(!asks(Version::HTTP_11, "Close") && !asks(Version::HTTP_11, "x, close"));
@@ -148,21 +152,21 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_whether_its_connection_is_kept() {
-        let told = |status: u16, is_kept, own: Option<&'static str>, is_last| {
+    fn a_response_states_whether_its_connection_stays_open() {
+        let headers_of = |status: u16, is_kept, own: Option<&'static str>, is_last| {
             let mut response = Response::builder().status(status).body(()).unwrap();
             let own = own.map(|own| (CONNECTION, HeaderValue::from_static(own)));
             response.headers_mut().extend(own);
-            tell(&mut response, is_kept, is_last);
+            set_connection_headers(&mut response, is_kept, is_last);
             let get =
                 |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
             (get("connection"), get("keep-alive"))
         };
         let (close, kept) = (Some("close".to_owned()), Some("timeout=120".to_owned()));
-        assert_eq!(told(200, true, None, false), (None, kept));
-        assert_eq!(told(200, true, None, true), (close.clone(), None));
-        assert_eq!(told(200, true, Some("close"), false), (close, None));
-        assert_eq!(told(101, true, Some("upgrade"), true), (Some("upgrade".into()), None));
-        assert_eq!(told(200, false, None, false), (None, None));
+        assert_eq!(headers_of(200, true, None, false), (None, kept));
+        assert_eq!(headers_of(200, true, None, true), (close.clone(), None));
+        assert_eq!(headers_of(200, true, Some("close"), false), (close, None));
+        assert_eq!(headers_of(101, true, Some("upgrade"), true), (Some("upgrade".into()), None));
+        assert_eq!(headers_of(200, false, None, false), (None, None));
     }
 }

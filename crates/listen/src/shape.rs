@@ -1,12 +1,12 @@
-//! Requests that two readers would read in two ways.
+//! Rejects requests that two implementations may interpret differently.
 //!
-//! A front, a cache or a filter before a program may take another host, another end of the head or another end of the body
-//! from such a request than the program does. So they are refused, however they are meant.
+//! A proxy, a cache or a filter in front of the program may see another host, another end of the head or another end
+//! of the body in such a request than the program does. They are rejected even if they are meant well.
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::{Method, Request, Version};
 
-/// Whether everybody reads the request in one way; otherwise what is wrong with it.
+/// Checks that a request is unambiguous. Returns what is wrong with it otherwise.
 pub fn check<B>(request: &Request<B>) -> Result<(), &'static str> {
     let headers = request.headers();
     let mut hosts = headers.get_all(HOST).iter();
@@ -19,7 +19,7 @@ pub fn check<B>(request: &Request<B>) -> Result<(), &'static str> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let (coding, another) = (codings.next(), codings.next());
     let is_chunked = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    if let Some(OddHead(problem)) = request.extensions().get() {
+    if let Some(InvalidHead(problem)) = request.extensions().get() {
         Err(problem)
     } else if more.is_some() || (host.is_none() && request.version() == Version::HTTP_11) {
         Err("there must be one Host header")
@@ -32,41 +32,41 @@ pub fn check<B>(request: &Request<B>) -> Result<(), &'static str> {
     }
 }
 
-/// What is wrong with the head of a request as its bytes came, where hyper's view of it does not show that.
+/// A problem with the bytes of a request's head that hyper's view of it does not show.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OddHead(pub(crate) &'static str);
+pub(crate) struct InvalidHead(pub(crate) &'static str);
 
-/// How far a head has come with the bytes that were looked at.
+/// The state of a head after some of its bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All of them are of the head, and more is to come.
-    Some,
-    /// So many of them are, and it ends there.
+    /// All bytes belong to the head, and more follow.
+    Continues,
+    /// This many bytes belong to the head, and it ends there.
     End(usize),
-    /// What is wrong with it.
-    Odd(&'static str),
+    /// The head is invalid for this reason.
+    Invalid(&'static str),
 }
 
 const LENGTH: &[u8] = b"content-length";
 const CODING: &[u8] = b"transfer-encoding";
 
-/// Looks at the head of a request as its bytes come, from the first: for ends of lines that are not CR LF, and for two
-/// lengths of the body, of which hyper forgets one.
+/// Checks the head of a request while its bytes arrive. Rejects line ends other than CR LF, and a second length of
+/// the body, because hyper ignores one of them.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     last: u8,
-    /// Bytes of this line, without its end.
+    /// Number of bytes of this line, without its end.
     length: usize,
-    /// The first of them, as many as the longest name that is looked for has, and one more.
+    /// Its first bytes: as many as the longest header name to find, and one more.
     name: Vec<u8>,
-    /// Whether there was a line with something in it. Empty ones before the first are skipped (RFC 9112, section 2.2).
+    /// Whether there was a non-empty line. Empty lines before the first are skipped (RFC 9112, section 2.2).
     has_begun: bool,
     has_length: bool,
     has_coding: bool,
 }
 
 impl Head {
-    /// The next bytes. After the end or something wrong there are none.
+    /// Reads the next bytes. Must not be called after the end or an error.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Part {
         for (at, byte) in bytes.iter().enumerate() {
             match (std::mem::replace(&mut self.last, *byte), *byte) {
@@ -75,18 +75,18 @@ impl Head {
                     self.length = 0;
                     self.name.clear();
                 }
-                (b'\r', _) | (_, b'\n') => return Part::Odd("each line of the head must end with CR LF"),
+                (b'\r', _) | (_, b'\n') => return Part::Invalid("each line of the head must end with CR LF"),
                 (_, b'\r') => {}
-                (_, byte) => self.take(byte),
+                (_, byte) => self.read_byte(byte),
             }
             if self.has_length && self.has_coding {
-                return Part::Odd("there must not be both a Content-Length and a Transfer-Encoding");
+                return Part::Invalid("there must not be both a Content-Length and a Transfer-Encoding");
             }
         }
-        Part::Some
+        Part::Continues
     }
 
-    fn take(&mut self, byte: u8) {
+    fn read_byte(&mut self, byte: u8) {
         self.has_begun = true;
         self.length += 1;
         if byte == b':' {
@@ -103,14 +103,14 @@ impl Head {
 mod tests {
     use super::*;
 
-    fn is_refused(version: Version, uri: &str, headers: &[(&str, &str)]) -> bool {
+    fn is_rejected(version: Version, uri: &str, headers: &[(&str, &str)]) -> bool {
         let request = Request::builder().version(version).uri(uri);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         check(&request.body(()).unwrap()).is_err()
     }
 
     #[test]
-    fn only_what_all_read_in_one_way_passes() {
+    fn only_unambiguous_requests_pass() {
         let host = ("host", "localhost:1");
         let chunked = ("transfer-encoding", "Chunked");
         for (version, uri, headers) in [
@@ -119,7 +119,7 @@ mod tests {
             (Version::HTTP_11, "http://LOCALHOST:1/", &[host]),
             (Version::HTTP_10, "/", &[]),
         ] {
-            assert!(!is_refused(version, uri, headers), "{uri} {headers:?}");
+            assert!(!is_rejected(version, uri, headers), "{uri} {headers:?}");
         }
         for (uri, headers) in [
             ("/", &[][..]),
@@ -131,11 +131,11 @@ mod tests {
             ("/", &[host, ("transfer-encoding", "gzip")]),
             ("/", &[host, chunked, chunked]),
         ] {
-            assert!(is_refused(Version::HTTP_11, uri, headers), "{uri} {headers:?}");
+            assert!(is_rejected(Version::HTTP_11, uri, headers), "{uri} {headers:?}");
         }
     }
 
-    /// What is found in a head at once, which must be the same as byte by byte.
+    /// Reads a head at once, which must give the same result as byte by byte.
     fn read(head: &[u8]) -> Part {
         let at_once = Head::default().read(head);
         let mut single = Head::default();
@@ -143,7 +143,7 @@ mod tests {
             Part::End(1) => Part::End(at + 1),
             other => other,
         });
-        let by_bytes = by_bytes.into_iter().find(|part| *part != Part::Some).unwrap_or(Part::Some);
+        let by_bytes = by_bytes.into_iter().find(|part| *part != Part::Continues).unwrap_or(Part::Continues);
         assert_eq!(at_once, by_bytes, "{}", head.escape_ascii());
         at_once
     }
@@ -152,12 +152,12 @@ mod tests {
     fn a_head_ends_with_its_first_empty_line() {
         let head = b"\r\n\r\nGET / HTTP/1.1\r\na: b\r\n\r\n";
         assert_eq!(read(&[&head[..], b"body\nof\rany bytes"].concat()), Part::End(head.len()));
-        assert_eq!(read(b"GET / HTTP/1.1\r\na"), Part::Some);
-        assert_eq!(read(b"\r\n\r\n"), Part::Some);
+        assert_eq!(read(b"GET / HTTP/1.1\r\na"), Part::Continues);
+        assert_eq!(read(b"\r\n\r\n"), Part::Continues);
     }
 
     #[test]
-    fn lines_end_in_one_way_however_they_come() {
+    fn lines_must_end_with_cr_lf() {
         for head in [
             &b"GET / HTTP/1.1\na: b\r\n\r\n"[..],
             b"GET / HTTP/1.1\r\na: b\n\r\n",
@@ -167,7 +167,7 @@ mod tests {
             b"\r\r\n",
             b"\n",
         ] {
-            assert!(matches!(read(head), Part::Odd(_)), "{}", head.escape_ascii());
+            assert!(matches!(read(head), Part::Invalid(_)), "{}", head.escape_ascii());
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
             "content-length: 3\r\ntransfer-encoding: chunked\r\n",
             "Transfer-Encoding: chunked\r\nx: y\r\nContent-Length:3\r\n",
         ] {
-            assert!(matches!(of(both), Part::Odd(_)), "{both}");
+            assert!(matches!(of(both), Part::Invalid(_)), "{both}");
         }
         for one in [
             "content-length: 3\r\nx-transfer-encoding: chunked\r\n",

@@ -1,8 +1,8 @@
-//! How often one address may be wrong about the token.
+//! Limits how often one address may present a wrong token.
 //!
-//! Only failures are counted, and the right token is let in whatever came before it, so that nobody can lock
-//! the chat app out from an address it shares with others (a proxy, a bridge). So this does not make a token
-//! harder to guess, which its length does; it makes trying visible, cheap to answer and quiet in the log.
+//! Only failures count. The right token is accepted at any time, so no client can lock out the chat app from an
+//! address that they share (a proxy, a bridge). The limit does not make a token harder to guess, because its length
+//! does that. It makes guessing visible, cheap to answer, and quiet in the log.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,28 +15,28 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 
-/// How many failures are let through.
+/// The number of allowed failures.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowance {
-    /// That one address has at once.
+    /// Failures that one address may make at once.
     pub failures: NonZeroU32,
-    /// After which it has another; not zero.
+    /// Time after which an address may make another failure. Not zero.
     pub period: Duration,
-    /// Addresses that are kept apart. More of them share one allowance.
+    /// Maximum number of addresses that are counted separately. More of them share one allowance.
     pub max_peers: usize,
 }
 
-/// Failures between two sweeps of addresses that have been quiet.
+/// Number of failures between two removals of inactive addresses.
 const SWEEP_EVERY: u32 = 256;
 
-/// Whose failures are counted together.
+/// Addresses whose failures are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Source {
     V4(Ipv4Addr),
-    /// The first 64 bits: a single host has as many addresses as it likes below them (RFC 7421).
+    /// The first 64 bits, because a single host may have any number of addresses below them (RFC 7421).
     V6([u16; 4]),
-    /// Everybody, while more addresses fail than are kept apart.
-    Crowd,
+    /// All other addresses, while too many addresses fail.
+    Others,
 }
 
 impl Source {
@@ -53,7 +53,7 @@ impl Source {
 
 type Limiter<C> = RateLimiter<Source, HashMapStateStore<Source>, C, NoOpMiddleware<<C as Clock>::Instant>>;
 
-/// Counts failures by address, with a bounded memory.
+/// Counts failures by address, with limited memory.
 pub struct Throttle<C: Clock = DefaultClock> {
     limiter: Limiter<C>,
     max_peers: usize,
@@ -62,7 +62,7 @@ pub struct Throttle<C: Clock = DefaultClock> {
 }
 
 impl Throttle {
-    /// That lets so many through.
+    /// Creates a throttle with this allowance.
     pub fn new(allowance: Allowance) -> Self {
         Self::with_clock(allowance, DefaultClock::default())
     }
@@ -76,13 +76,13 @@ impl<C: Clock + Clone> Throttle<C> {
         Self { limiter, max_peers, clock, failures: AtomicU32::new(0) }
     }
 
-    /// Counts a failure; how long to wait, where there were too many.
+    /// Counts a failure. If there were too many, the error is the time to wait.
     pub fn failed(&self, peer: IpAddr) -> Result<(), Duration> {
         let is_full = || self.limiter.len() >= self.max_peers;
         if self.failures.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) || is_full() {
             self.limiter.retain_recent();
         }
-        let source = if is_full() { Source::Crowd } else { Source::of(peer) };
+        let source = if is_full() { Source::Others } else { Source::of(peer) };
         self.limiter.check_key(&source).map_err(|until| until.wait_time_from(self.clock.now()))
     }
 }
@@ -107,44 +107,44 @@ mod tests {
         (Throttle::with_clock(ALLOWED, clock.clone()), clock)
     }
 
-    /// Failures that are let through before one is not.
-    fn burst(throttle: &Throttle<FakeRelativeClock>, peer: &str) -> usize {
+    /// Counts the failures that are allowed before one is not.
+    fn allowed_failures(throttle: &Throttle<FakeRelativeClock>, peer: &str) -> usize {
         let peer: IpAddr = peer.parse().unwrap();
         (0..1000).take_while(|_| throttle.failed(peer).is_ok()).count()
     }
 
     #[test]
-    fn a_burst_is_let_through_and_then_one_for_each_period() {
+    fn a_burst_is_allowed_and_then_one_failure_per_period() {
         let (throttle, clock) = throttle();
-        assert_eq!(burst(&throttle, "10.0.0.1"), 10);
+        assert_eq!(allowed_failures(&throttle, "10.0.0.1"), 10);
         let wait = throttle.failed("10.0.0.1".parse().unwrap()).unwrap_err();
         assert!(wait <= ALLOWED.period && !wait.is_zero(), "{wait:?}");
         clock.advance(ALLOWED.period * 2);
-        assert_eq!(burst(&throttle, "10.0.0.1"), 2);
+        assert_eq!(allowed_failures(&throttle, "10.0.0.1"), 2);
     }
 
     #[test]
-    fn addresses_are_counted_apart_and_a_host_of_many_as_one() {
+    fn addresses_are_counted_separately_and_a_prefix_as_one() {
         let (throttle, _) = throttle();
-        assert_eq!(burst(&throttle, "10.0.0.1"), 10);
-        assert_eq!(burst(&throttle, "10.0.0.2"), 10);
-        assert_eq!(burst(&throttle, "::ffff:10.0.0.2"), 0, "the same one");
-        assert_eq!(burst(&throttle, "2001:db8::1"), 10);
-        assert_eq!(burst(&throttle, "2001:db8::ffff:1"), 0, "of the same /64");
-        assert_eq!(burst(&throttle, "2001:db8:0:1::1"), 10);
+        assert_eq!(allowed_failures(&throttle, "10.0.0.1"), 10);
+        assert_eq!(allowed_failures(&throttle, "10.0.0.2"), 10);
+        assert_eq!(allowed_failures(&throttle, "::ffff:10.0.0.2"), 0, "the same one");
+        assert_eq!(allowed_failures(&throttle, "2001:db8::1"), 10);
+        assert_eq!(allowed_failures(&throttle, "2001:db8::ffff:1"), 0, "of the same /64");
+        assert_eq!(allowed_failures(&throttle, "2001:db8:0:1::1"), 10);
     }
 
     #[test]
-    fn memory_is_bounded_and_the_quiet_are_forgotten() {
+    fn memory_is_limited_and_inactive_addresses_are_removed() {
         let (throttle, clock) = throttle();
         let addresses = |first: u32| (first..).map(|n| IpAddr::V4(n.into()));
         for peer in addresses(0).take(ALLOWED.max_peers * 2) {
             let _ = throttle.failed(peer);
             assert!(throttle.limiter.len() <= ALLOWED.max_peers + 1);
         }
-        assert_eq!(burst(&throttle, "250.0.0.1"), 0, "the crowd has had its share");
+        assert_eq!(allowed_failures(&throttle, "250.0.0.1"), 0, "the shared allowance is used up");
         clock.advance(ALLOWED.period * ALLOWED.failures.get());
-        assert_eq!(burst(&throttle, "250.0.0.1"), 10);
+        assert_eq!(allowed_failures(&throttle, "250.0.0.1"), 10);
         assert!(throttle.limiter.len() <= 2, "{}", throttle.limiter.len());
     }
 }

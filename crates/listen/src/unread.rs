@@ -1,8 +1,8 @@
-//! Tells a client that its connection ends where it was answered before its request was read.
+//! Announces the end of a connection if its request was answered before it was read.
 //!
-//! What is left of the body would be taken for the next request, so the connection is closed after such an answer. A
-//! client that is not told may send the next one on it at that very moment, and cannot know whether it was heard
-//! (RFC 9112 section 9.6).
+//! The rest of the body would be taken for the next request, so the connection is closed after such a response.
+//! Without the announcement, a client may send its next request at that moment, and cannot know whether it was
+//! processed (RFC 9112 section 9.6).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-/// A request's body that tells whether it was read to its end.
-pub struct Tracked {
+/// A request body that records whether it was read to its end.
+pub struct TrackedBody {
     body: Incoming,
     is_read: Arc<AtomicBool>,
 }
 
-/// Whether a request was read to its end, for the answer to it.
-pub struct Reading(Arc<AtomicBool>);
+/// Whether the body of a request was read to its end.
+pub struct BodyState(Arc<AtomicBool>);
 
-/// Follows the reading of a request's body.
-pub fn track(request: Request<Incoming>) -> (Request<Tracked>, Reading) {
+/// Tracks the reading of a request's body.
+pub fn track(request: Request<Incoming>) -> (Request<TrackedBody>, BodyState) {
     let is_read = Arc::new(AtomicBool::new(request.body().is_end_stream()));
-    let reading = Reading(Arc::clone(&is_read));
-    (request.map(|body| Tracked { body, is_read }), reading)
+    let state = BodyState(Arc::clone(&is_read));
+    (request.map(|body| TrackedBody { body, is_read }), state)
 }
 
-impl Reading {
-    /// Says in the answer that the connection ends, if it has to.
-    pub fn tell<B>(&self, response: &mut Response<B>) {
+impl BodyState {
+    /// Sets `connection: close` on the response if the body was not read to its end.
+    pub fn announce_close<B>(&self, response: &mut Response<B>) {
         if !self.0.load(Ordering::Relaxed) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }
 }
 
-impl Body for Tracked {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -1,6 +1,6 @@
-//! Requests that follow each other on one connection, and heads that two readers would read in two ways.
+//! Pipelined requests, and heads that two implementations may interpret differently.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use listen::serve::{Bounds, serve};
-use listen::{Places, shape};
+use listen::{ConnectionLimit, shape};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// What is said to the echo.
-const TOLD: &str = "one\n\r\n\r\ntwo";
+/// The data sent to the echo.
+const ECHOED: &str = "one\n\r\n\r\ntwo";
 
 const SOON: Duration = Duration::from_secs(10);
 const BOUNDS: Bounds = Bounds { head: Duration::from_secs(5), max_headers: 20, read_bytes: 16 * 1024 };
 
-/// Answers with the path and the body of each request, and an upgrade with what is said after it.
+/// Responds with the path and the body of each request. After an upgrade, echoes the data.
 async fn answer(mut request: Request<Incoming>) -> Response<String> {
     if let Err(problem) = shape::check(&request) {
         return Response::builder().status(400).body(problem.to_owned()).unwrap();
@@ -30,9 +30,9 @@ async fn answer(mut request: Request<Incoming>) -> Response<String> {
         let upgrade = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             let mut stream = TokioIo::new(upgrade.await.unwrap());
-            let mut heard = [0; TOLD.len()];
-            stream.read_exact(&mut heard).await.unwrap();
-            stream.write_all(&heard).await.unwrap();
+            let mut exchange = [0; ECHOED.len()];
+            stream.read_exact(&mut exchange).await.unwrap();
+            stream.write_all(&exchange).await.unwrap();
         });
         let upgraded =
             Response::builder().status(101).header("connection", "upgrade").header("upgrade", "echo");
@@ -59,16 +59,16 @@ async fn body_of(mut body: Incoming) -> Vec<u8> {
     all
 }
 
-/// Sends each part when the one before has had its time on the way, and hears everything until the connection ends.
-async fn heard(parts: &[&[u8]]) -> String {
+/// Sends each part after a pause, and returns everything received until the connection ends.
+async fn exchange(parts: &[&[u8]]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     client.set_nodelay(true).unwrap();
     let (stream, _) = listener.accept().await.unwrap();
-    let seat = Places::new(1).sit_down();
-    let server = tokio::spawn(serve(stream, seat, BOUNDS, CancellationToken::new(), answer));
+    let slot = ConnectionLimit::new(1).register();
+    let server = tokio::spawn(serve(stream, slot, BOUNDS, CancellationToken::new(), answer));
     for part in parts {
-        // It may have hung up on what came before.
+        // The server may have closed the connection after an earlier part.
         let _ = client.write_all(part).await;
         for _ in 0..20 {
             tokio::task::yield_now().await;
@@ -82,14 +82,14 @@ async fn heard(parts: &[&[u8]]) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// The same, however the bytes come: at once, and each by itself.
-async fn heard_either_way(bytes: &[u8]) -> [String; 2] {
+/// Sends the bytes at once, and then one by one.
+async fn exchange_both_ways(bytes: &[u8]) -> [String; 2] {
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    [heard(&[bytes]).await, heard(&single).await]
+    [exchange(&[bytes]).await, exchange(&single).await]
 }
 
-fn count(heard: &str, what: &str) -> usize {
-    heard.matches(what).count()
+fn count(exchange: &str, what: &str) -> usize {
+    exchange.matches(what).count()
 }
 
 const GET: &str = "GET /first HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -98,18 +98,18 @@ const CHUNKS: &str =
     "POST /first HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\na\nb\r\n0\r\n\r\n";
 
 #[tokio::test]
-async fn requests_that_wait_for_no_answer_are_answered_in_order() {
+async fn pipelined_requests_are_answered_in_order() {
     for first in [GET, POST] {
         let all = [first, first, "\r\nGET /last HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"].concat();
-        for heard in heard_either_way(all.as_bytes()).await {
-            let [first, last] = ["</first ", "</last >"].map(|path| count(&heard, path));
-            assert_eq!((count(&heard, "HTTP/1.1 200"), first, last), (3, 2, 1), "{heard}");
+        for exchange in exchange_both_ways(all.as_bytes()).await {
+            let [first, last] = ["</first ", "</last >"].map(|path| count(&exchange, path));
+            assert_eq!((count(&exchange, "HTTP/1.1 200"), first, last), (3, 2, 1), "{exchange}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_head_behind_a_valid_request_is_read_as_strictly() {
+async fn a_pipelined_head_is_checked_as_strictly() {
     let odd = [
         "GET /second HTTP/1.1\nhost: a\n\n",
         "GET /second HTTP/1.1\r\nhost: a\nx: y\r\n\r\n",
@@ -121,44 +121,50 @@ async fn a_head_behind_a_valid_request_is_read_as_strictly() {
     for first in [GET, POST, CHUNKS] {
         for second in odd {
             let all = [first, second, GET].concat();
-            for heard in heard_either_way(all.as_bytes()).await {
-                let [fine, refused] = ["HTTP/1.1 200", "HTTP/1.1 400"].map(|status| count(&heard, status));
-                assert_eq!((fine, refused), (1, 1), "{second:?} behind {first:?}: {heard}");
-                assert_eq!(count(&heard, "connection: close"), 1, "{second:?} behind {first:?}: {heard}");
-                assert!(!heard.contains("/second"), "{second:?} behind {first:?}: {heard}");
+            for exchange in exchange_both_ways(all.as_bytes()).await {
+                let [fine, refused] = ["HTTP/1.1 200", "HTTP/1.1 400"].map(|status| count(&exchange, status));
+                assert_eq!((fine, refused), (1, 1), "{second:?} behind {first:?}: {exchange}");
+                assert_eq!(
+                    count(&exchange, "connection: close"),
+                    1,
+                    "{second:?} behind {first:?}: {exchange}"
+                );
+                assert!(!exchange.contains("/second"), "{second:?} behind {first:?}: {exchange}");
             }
         }
     }
     for alone in odd {
-        for heard in heard_either_way([alone, GET].concat().as_bytes()).await {
+        for exchange in exchange_both_ways([alone, GET].concat().as_bytes()).await {
             assert!(
-                heard.starts_with("HTTP/1.1 400") && count(&heard, "HTTP/1.1") == 1,
-                "{alone:?}: {heard}"
+                exchange.starts_with("HTTP/1.1 400") && count(&exchange, "HTTP/1.1") == 1,
+                "{alone:?}: {exchange}"
             );
         }
     }
 }
 
-/// Where a body of chunks ends is known by its end alone, so what comes with it is not told from it.
+/// The end of a chunked body is only known at its end, so data that arrives with it cannot be told from it.
 #[tokio::test]
-async fn nothing_follows_chunks_before_their_answer() {
+async fn nothing_may_follow_a_chunked_request_before_its_response() {
     for [begun, rest] in
         [["GET /second HTTP/1.1\nhost: ", "a\r\n\r\n"], ["GET /second HTTP/1.1\r\nhost: a\r\n\r\n", ""]]
     {
-        let heard = heard(&[[CHUNKS, begun].concat().as_bytes(), rest.as_bytes()]).await;
-        let [fine, refused] = ["HTTP/1.1 200", "HTTP/1.1 400"].map(|status| count(&heard, status));
-        assert_eq!((fine, refused, heard.contains("/second")), (1, 1, false), "{begun:?}: {heard}");
+        let exchange = exchange(&[[CHUNKS, begun].concat().as_bytes(), rest.as_bytes()]).await;
+        let [fine, refused] = ["HTTP/1.1 200", "HTTP/1.1 400"].map(|status| count(&exchange, status));
+        assert_eq!((fine, refused, exchange.contains("/second")), (1, 1, false), "{begun:?}: {exchange}");
     }
 }
 
 #[tokio::test]
-async fn chunks_keep_their_connection() {
+async fn a_chunked_request_keeps_its_connection_open() {
     let (address, _server) = {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
-            let _ = serve(stream, Places::new(1).sit_down(), BOUNDS, CancellationToken::new(), answer).await;
+            let _ =
+                serve(stream, ConnectionLimit::new(1).register(), BOUNDS, CancellationToken::new(), answer)
+                    .await;
         });
         (address, server)
     };
@@ -175,13 +181,13 @@ async fn chunks_keep_their_connection() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_body_that_was_answered_early_is_no_head() {
+async fn the_rest_of_a_body_after_an_early_response_is_not_a_head() {
     for rest in ["0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", "3\r\na\nb\r\n0\r\n\r\n"] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let seat = Places::new(1).sit_down();
-        tokio::spawn(serve(stream, seat, BOUNDS, CancellationToken::new(), answer));
+        let slot = ConnectionLimit::new(1).register();
+        tokio::spawn(serve(stream, slot, BOUNDS, CancellationToken::new(), answer));
         let begun = "POST /early HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n";
         client.write_all(begun.as_bytes()).await.unwrap();
         let mut all = Vec::new();
@@ -196,12 +202,12 @@ async fn the_rest_of_a_body_that_was_answered_early_is_no_head() {
 }
 
 #[tokio::test]
-async fn what_follows_an_upgrade_is_passed_on_as_it_is() {
+async fn data_after_an_upgrade_is_passed_on_unchanged() {
     let upgrade = "GET /up HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
-    for parts in [&[upgrade, TOLD][..], &[&[upgrade, TOLD].concat()]] {
+    for parts in [&[upgrade, ECHOED][..], &[&[upgrade, ECHOED].concat()]] {
         let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
-        let heard = heard(&parts).await;
-        assert!(heard.starts_with("HTTP/1.1 101"), "{heard}");
-        assert!(heard.ends_with(&format!("\r\n\r\n{TOLD}")), "{heard:?}");
+        let exchange = exchange(&parts).await;
+        assert!(exchange.starts_with("HTTP/1.1 101"), "{exchange}");
+        assert!(exchange.ends_with(&format!("\r\n\r\n{ECHOED}")), "{exchange:?}");
     }
 }

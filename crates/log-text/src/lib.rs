@@ -1,8 +1,8 @@
-//! Log lines that nobody can forge.
+//! Log lines that cannot be forged.
 //!
-//! What callers and sandboxes choose gets into the log: names of variables and files, patterns, words of errors. A line
-//! feed in it would begin a line of its own, and other control characters command the terminal that shows it. So whatever
-//! an event or a span says is escaped, in text and in JSON.
+//! Some text in the log comes from clients and sandboxes: names of variables and files, patterns, error messages. A
+//! line feed in it would start a new line, and other control characters control the terminal that shows it. So all
+//! text of events and spans is escaped, as plain text and as JSON.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -12,8 +12,8 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 
-/// Whether a character does something other than to be read: control characters (C0, DEL and C1), ends of lines and
-/// paragraphs, marks of direction, and what is not seen at all (Unicode: Cc, Zl, Zp and most of Cf).
+/// Whether a character is unsafe to print: control characters (C0, DEL and C1), line and paragraph separators,
+/// directional marks, and invisible characters (Unicode: Cc, Zl, Zp and most of Cf).
 pub fn is_unsafe(char: char) -> bool {
     char.is_control()
         || matches!(
@@ -30,7 +30,7 @@ pub fn is_unsafe(char: char) -> bool {
         )
 }
 
-/// The fields of events and spans in text, the message among them, each in its one line.
+/// Formats the fields of events and spans as text, including the message, each on one line.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EscapedFields;
 
@@ -45,14 +45,14 @@ impl<'writer> FormatFields<'writer> for EscapedFields {
 fn write_escaped(mut writer: Writer<'_>, text: &str) -> fmt::Result {
     let mut rest = text;
     while let Some((at, char)) = rest.char_indices().find(|(_, char)| is_unsafe(*char)) {
-        // As `\n`, `\t` and `\r`, and all others by their numbers.
+        // `\n`, `\t` and `\r` as such, all others by their numbers.
         write!(writer, "{}{}", &rest[..at], char.escape_default())?;
         rest = &rest[at + char.len_utf8()..];
     }
     writer.write_str(rest)
 }
 
-/// A text of JSON, where only strings may hold such characters, with those escaped that JSON itself lets through.
+/// Escapes the unsafe characters that JSON itself allows. They can only occur in strings.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     if !json.chars().any(is_unsafe) {
         return json.into();
@@ -61,7 +61,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     for char in json.chars() {
         if is_unsafe(char) {
             for unit in char.encode_utf16(&mut [0; 2]) {
-                // To a string it never fails.
+                // Writing to a string never fails.
                 let _ = write!(escaped, "\\u{unit:04x}");
             }
         } else {
@@ -71,7 +71,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     escaped.into()
 }
 
-/// Logs panics, whose own words are several lines of text and may have anything in them.
+/// Logs panics. Their messages may have several lines with any characters.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
@@ -104,21 +104,21 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Told(String, Option<Box<Told>>);
+    struct NestedError(String, Option<Box<NestedError>>);
 
-    impl fmt::Display for Told {
+    impl fmt::Display for NestedError {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str(&self.0)
         }
     }
 
-    impl Error for Told {
+    impl Error for NestedError {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             self.1.as_deref().map(|cause| cause as &(dyn Error + 'static))
         }
     }
 
-    /// What is logged of `text`, wherever it may be said.
+    /// Returns the log output for `text` in every position of an event.
     fn logged(text: &str, ansi: bool) -> String {
         let log = Log::default();
         let writer = log.clone();
@@ -131,15 +131,15 @@ mod tests {
             let span = info_span!("request", display = %text, late = tracing::field::Empty);
             let _inside = span.enter();
             span.record("late", text);
-            let error = Told(text.into(), Some(Box::new(Told(text.into(), None))));
+            let error = NestedError(text.into(), Some(Box::new(NestedError(text.into(), None))));
             let error: &(dyn Error + 'static) = &error;
-            info!(text, display = %text, debug = ?Told(text.into(), None), error, "{text}");
+            info!(text, display = %text, debug = ?NestedError(text.into(), None), error, "{text}");
         });
         let bytes = log.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
 
-    /// Every control character, what ends lines, marks of direction and invisible ones.
+    /// Every control character, line separator, directional mark and invisible character.
     fn hostile() -> Vec<char> {
         let named = "\u{2028}\u{2029}\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\
                      \u{2068}\u{2069}\u{200b}\u{200d}\u{feff}\u{e0041}";
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_line_whatever_is_in_it() {
+    fn an_event_is_always_one_line() {
         for char in hostile() {
             let line = logged(&format!("a{char}2026-01-01T00:00:00Z  INFO forged"), false);
             let line = line.strip_suffix('\n').unwrap();
@@ -157,20 +157,20 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_the_loggers_own() {
+    fn colors_come_only_from_the_logger() {
         let own = |text: &str| logged(text, true).matches('\u{1b}').count();
         assert_eq!(own("a\u{1b}[31mred\u{9b}2J"), own("a"));
         assert!(own("a") > 0);
     }
 
     #[test]
-    fn other_text_stays_as_it_is() {
+    fn other_text_is_unchanged() {
         let line = logged("grüße, 日本語 🎉 \\n", false);
         assert!(line.contains("display=grüße, 日本語 🎉 \\n"), "{line}");
     }
 
     #[test]
-    fn json_stays_what_it_says() {
+    fn escaped_json_has_the_same_value() {
         let strange: String = hostile().into_iter().filter(|char| *char > '\u{7e}').collect();
         let escaped = escape_json(&strange);
         assert!(!escaped.contains(is_unsafe) && escaped.starts_with("\\u007f\\u0080"), "{escaped}");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_reads_back_as_what_it_was() {
+    fn a_result_survives_serialization() {
         let ended = r#"{"commandId":"cmd_0123456789abcdef","stdout":"a","stderr":"","exitCode":1,"reason":"exited","signal":null,
             "durationMs":3,"stdoutBytes":9,"stderrBytes":0,"stdoutTruncatedBytes":8,"stderrTruncatedBytes":0,"droppedBytes":0}"#;
         let fault = r#"{"commandId":"cmd_0123456789abcdef","error":"no","code":"refused","details":{"step":"exec","errno":2}}"#;

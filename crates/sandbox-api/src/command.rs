@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_have_the_shape_of_the_contract() {
+    fn records_have_the_documented_shape() {
         let lines = [
             r#"{"stream":"start","commandId":"cmd_0123456789abcdef","startedAt":"2026-01-01T00:00:00Z","timeoutMs":30000}"#,
             r#"{"stream":"stdout","seq":1,"data":"hi\n"}"#,

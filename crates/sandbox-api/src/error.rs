@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_written_as_it_is_in_an_answer() {
+    fn a_code_is_written_as_in_a_response() {
         assert_eq!(ErrorCode::InsufficientStorage.to_string(), "insufficient_storage");
         assert_eq!(ErrorCode::Internal.to_string(), "internal");
     }

@@ -59,7 +59,7 @@ mod tests {
     use crate::sandbox::{CreateSandbox, ParkSandbox};
 
     #[test]
-    fn an_array_is_no_object_at_any_depth() {
+    fn an_array_is_not_accepted_as_an_object() {
         assert!(serde_json::from_str::<Object<ParkSandbox>>(r#"{"force":true}"#).is_ok());
         assert!(serde_json::from_str::<Object<ParkSandbox>>("[true]").is_err());
         for field in [r#""resources":[1]"#, r#""network":["none"]"#] {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_absent_and_so_is_what_is_not_there() {
+    fn null_and_missing_fields_are_absent() {
         let absent: CreateSandbox = serde_json::from_str(r#"{"sessionKey":"k"}"#).unwrap();
         let null = r#"{"sessionKey":"k","resources":null,"network":null}"#;
         assert_eq!(serde_json::from_str::<CreateSandbox>(null).unwrap(), absent);

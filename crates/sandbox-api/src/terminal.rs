@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_have_the_shape_of_the_contract() {
+    fn messages_have_the_documented_shape() {
         let resize = serde_json::to_string(&ToTerminal::Resize { cols: 80, rows: 24 }).unwrap();
         assert_eq!(resize, r#"{"type":"resize","cols":80,"rows":24}"#);
         let exit =

@@ -26,8 +26,8 @@ impl Client {
     ///     timeout_ms: Some(120_000),
     ///     ..StartCommand::default()
     /// });
-    /// let wish = RunBatch { commands: commands.into(), continue_on_error: None };
-    /// for result in client.run_batch(&sandbox, &wish).await?.results {
+    /// let request = RunBatch { commands: commands.into(), continue_on_error: None };
+    /// for result in client.run_batch(&sandbox, &request).await?.results {
     ///     match result.outcome {
     ///         BatchOutcome::Ended(ended) => println!("{} {}", ended.exit_code, ended.stdout),
     ///         BatchOutcome::NotStarted(fault) => println!("{}", fault.error),
@@ -36,15 +36,15 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn run_batch(&self, sandbox: &SandboxId, wish: &RunBatch) -> Result<BatchRan, Error> {
-        let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands:batch"), wish);
-        json(request, longest(wish)).await
+    pub async fn run_batch(&self, sandbox: &SandboxId, body: &RunBatch) -> Result<BatchRan, Error> {
+        let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands:batch"), body);
+        json(request, longest(body)).await
     }
 }
 
 /// Maximum duration of a batch: the time limit of each command, plus the time that a start and an end may take.
-fn longest(wish: &RunBatch) -> Duration {
-    let of_each = wish.commands.iter().map(|command| {
+fn longest(body: &RunBatch) -> Duration {
+    let of_each = body.commands.iter().map(|command| {
         let limit_ms = command.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).max(MIN_TIMEOUT_MS);
         Duration::from_millis(limit_ms).saturating_add(ACT)
     });

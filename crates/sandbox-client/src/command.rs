@@ -29,15 +29,15 @@ impl Client {
     }
 
     /// Starts a command. Safe to repeat if the request contains a command id.
-    pub async fn start(&self, sandbox: &SandboxId, wish: &StartCommand) -> Result<CommandStarted, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish), ACT).await
+    pub async fn start(&self, sandbox: &SandboxId, body: &StartCommand) -> Result<CommandStarted, Error> {
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/commands"), body), ACT).await
     }
 
     /// Starts a command and streams its records. Dropping the stream ends the command, unless it is detached. So does
     /// a broken connection. To survive one, start the command and [`follow`](Self::follow) it. Safe to repeat if the
     /// request contains a command id.
-    pub async fn run(&self, sandbox: &SandboxId, wish: &StartCommand) -> Result<Records, Error> {
-        let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands"), wish);
+    pub async fn run(&self, sandbox: &SandboxId, body: &StartCommand) -> Result<Records, Error> {
+        let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands"), body);
         Ok(Records::new(send_for_stream(request.header(ACCEPT, NDJSON)).await?, true))
     }
 
@@ -94,9 +94,9 @@ impl Client {
         &self,
         sandbox: &SandboxId,
         command: &CommandId,
-        wish: &KillCommand,
+        body: &KillCommand,
     ) -> Result<CommandKilled, Error> {
-        json(self.post(&format!("{}:kill", path_of(sandbox, command)), wish), ACT).await
+        json(self.post(&format!("{}:kill", path_of(sandbox, command)), body), ACT).await
     }
 }
 

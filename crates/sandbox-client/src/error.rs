@@ -12,10 +12,10 @@ pub enum Error {
     #[error("the HTTP client cannot be set up")]
     Setup(#[source] reqwest::Error),
     /// The connection failed or broke.
-    #[error("sandboxd does not answer")]
+    #[error("sandboxd does not respond")]
     Broken(#[source] reqwest::Error),
     /// The connection is open, but the response did not arrive in time.
-    #[error("sandboxd does not answer within {after:?}")]
+    #[error("sandboxd does not respond within {after:?}")]
     Deadline {
         /// Deadline of the call.
         after: Duration,
@@ -31,7 +31,7 @@ pub enum Error {
         body: Box<ErrorBody>,
     },
     /// The response is not from sandboxd.
-    #[error("the answer, status {status}, is not sandboxd's")]
+    #[error("the response with status {status} is not from sandboxd")]
     Foreign {
         /// HTTP status.
         status: u16,
@@ -64,19 +64,19 @@ pub enum Error {
     #[error("the connection to the terminal broke")]
     SocketBroken(#[source] Box<tokio_tungstenite::tungstenite::Error>),
     /// Connecting to a terminal took too long.
-    #[error("sandboxd does not answer within {after:?}")]
+    #[error("sandboxd does not respond within {after:?}")]
     SocketDeadline {
         /// Deadline of the connection.
         after: Duration,
     },
     /// The daemon closed the connection to a terminal that keeps running.
-    #[error("sandboxd hung up before the terminal ended")]
+    #[error("sandboxd closed the connection before the terminal ended")]
     HungUp {
         /// Close code of RFC 6455 section 7.4.1. 1001 means that the daemon shuts down.
         code: Option<u16>,
     },
     /// A message of a terminal is of an unknown type.
-    #[error("a message of the terminal is not one that is known")]
+    #[error("a message of the terminal is of an unknown type")]
     BadMessage(#[source] serde_json::Error),
     /// The content of a file is not base64.
     #[error("the file's content is not base64")]
@@ -94,7 +94,7 @@ impl Error {
 
     /// Whether the same call may succeed later: the connection or the daemon is unavailable, or the daemon reports a
     /// temporary error. The first attempt may have had an effect, so retry only calls that are safe to repeat.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_temporary(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Deadline { .. } | Self::Cut | Self::Silent { .. } => true,
             Self::SocketBroken(_) | Self::SocketDeadline { .. } | Self::HungUp { .. } => true,

@@ -174,8 +174,8 @@ impl Client {
     }
 
     /// Moves a file or directory.
-    pub async fn move_file(&self, sandbox: &SandboxId, wish: &MoveFile) -> Result<Done, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:move"), wish), ACT).await
+    pub async fn move_file(&self, sandbox: &SandboxId, body: &MoveFile) -> Result<Done, Error> {
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:move"), body), ACT).await
     }
 
     /// Removes a file or an empty directory. With `recursive`, removes a directory with its content.
@@ -190,8 +190,8 @@ impl Client {
     }
 
     /// Applies text replacements to a file, all of them or none.
-    pub async fn edit_file(&self, sandbox: &SandboxId, wish: &EditFile) -> Result<FileEdited, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:edit"), wish), ACT).await
+    pub async fn edit_file(&self, sandbox: &SandboxId, body: &EditFile) -> Result<FileEdited, Error> {
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:edit"), body), ACT).await
     }
 
     /// Packs a file or directory as an archive. Has no deadline.
@@ -217,13 +217,13 @@ impl Client {
     }
 
     /// Searches for matching lines. Changes nothing.
-    pub async fn grep_files(&self, sandbox: &SandboxId, wish: &GrepFiles) -> Result<GrepFound, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:grep"), wish), ACT).await
+    pub async fn grep_files(&self, sandbox: &SandboxId, body: &GrepFiles) -> Result<GrepFound, Error> {
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:grep"), body), ACT).await
     }
 
     /// Searches for files and directories with a matching path. Changes nothing.
-    pub async fn glob_files(&self, sandbox: &SandboxId, wish: &GlobFiles) -> Result<GlobFound, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:glob"), wish), ACT).await
+    pub async fn glob_files(&self, sandbox: &SandboxId, body: &GlobFiles) -> Result<GlobFound, Error> {
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:glob"), body), ACT).await
     }
 
     pub(crate) fn files(

@@ -31,8 +31,8 @@ impl Client {
     /// use sandbox_api::command::{Record, StartCommand};
     ///
     /// # async fn example(client: sandbox_client::Client, sandbox: sandbox_api::SandboxId) -> Result<(), sandbox_client::Error> {
-    /// let wish = StartCommand { script: Some("make".into()), read_only: Some(true), ..StartCommand::default() };
-    /// let command = client.start(&sandbox, &wish).await?.command_id;
+    /// let request = StartCommand { script: Some("make".into()), read_only: Some(true), ..StartCommand::default() };
+    /// let command = client.start(&sandbox, &request).await?.command_id;
     /// let mut records = client.follow(&sandbox, &command, 0);
     /// while let Some(record) = records.next().await {
     ///     if let Record::Exit { exit_code, .. } = record? {
@@ -151,7 +151,7 @@ impl Follower {
     }
 
     fn may_try_again(&self, error: &Error) -> bool {
-        self.tries < MAX_TRIES && error.is_passing()
+        self.tries < MAX_TRIES && error.is_temporary()
     }
 
     async fn rest(&mut self) {

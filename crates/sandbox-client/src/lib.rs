@@ -8,8 +8,8 @@
 //!
 //! # async fn example() -> Result<(), sandbox_client::Error> {
 //! let client = Client::new("http://127.0.0.1:8080", "the token")?;
-//! let wish = CreateSandbox { session_key: "chat:42".into(), ..CreateSandbox::default() };
-//! let sandbox = client.create_or_reconnect(&wish).await?.sandbox_id;
+//! let request = CreateSandbox { session_key: "chat:42".into(), ..CreateSandbox::default() };
+//! let sandbox = client.create_or_reconnect(&request).await?.sandbox_id;
 //! let script = StartCommand { script: Some("echo hello".into()), ..StartCommand::default() };
 //! let mut records = client.run(&sandbox, &script).await?;
 //! while let Some(record) = records.next().await {

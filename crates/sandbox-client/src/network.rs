@@ -10,9 +10,9 @@ use crate::{ACT, Client, Error, json};
 impl Client {
     /// Changes the network policy of a sandbox. Absent fields keep their value. Returns the new policy. Safe to
     /// repeat.
-    pub async fn change_network(&self, sandbox: &SandboxId, wish: &Network) -> Result<Network, Error> {
+    pub async fn change_network(&self, sandbox: &SandboxId, body: &Network) -> Result<Network, Error> {
         let request = self.request(Method::PATCH, &format!("/v1/sandboxes/{sandbox}/network"));
-        json(request.json(wish), ACT).await
+        json(request.json(body), ACT).await
     }
 
     /// Returns the latest hosts that a sandbox requested and was denied, newest first.

@@ -22,9 +22,9 @@ impl Client {
         &self,
         sandbox: &SandboxId,
         port: u16,
-        wish: &CreateLink,
+        body: &CreateLink,
     ) -> Result<Link, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/ports/{port}/links"), wish), ACT).await
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/ports/{port}/links"), body), ACT).await
     }
 
     /// Returns the valid links to a port.

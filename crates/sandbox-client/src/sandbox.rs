@@ -10,8 +10,8 @@ use crate::{ACT, Client, Error, LOOK, json};
 
 impl Client {
     /// Returns the session's sandbox, and creates it if there is none. Safe to repeat.
-    pub async fn create_or_reconnect(&self, wish: &CreateSandbox) -> Result<SandboxCreated, Error> {
-        json(self.post("/v1/sandboxes", wish), ACT).await
+    pub async fn create_or_reconnect(&self, body: &CreateSandbox) -> Result<SandboxCreated, Error> {
+        json(self.post("/v1/sandboxes", body), ACT).await
     }
 
     /// Returns one page of sandboxes, sorted by id.

@@ -25,8 +25,8 @@ impl Client {
     /// use sandbox_api::command::StartCommand;
     ///
     /// # async fn example(client: sandbox_client::Client, sandbox: sandbox_api::SandboxId) -> Result<(), sandbox_client::Error> {
-    /// let wish = StartCommand { script: Some("sort".into()), open_stdin: Some(true), ..StartCommand::default() };
-    /// let sort = client.start(&sandbox, &wish).await?.command_id;
+    /// let request = StartCommand { script: Some("sort".into()), open_stdin: Some(true), ..StartCommand::default() };
+    /// let sort = client.start(&sandbox, &request).await?.command_id;
     /// client.write_stdin(&sandbox, &sort, "pear\n", false).await?;
     /// client.write_stdin(&sandbox, &sort, "apple\n", true).await?;
     /// let ended = client.wait(&sandbox, &sort, None).await?;

@@ -33,9 +33,9 @@ impl Client {
     pub async fn open_terminal(
         &self,
         sandbox: &SandboxId,
-        wish: &OpenTerminal,
+        body: &OpenTerminal,
     ) -> Result<TerminalOpened, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/terminals"), wish), ACT).await
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/terminals"), body), ACT).await
     }
 
     /// Returns the terminals of a sandbox, newest first, without their screens.
@@ -219,8 +219,8 @@ impl Keyboard {
 
     /// Resizes the terminal.
     pub async fn resize(&mut self, cols: u32, rows: u32) -> Result<(), Error> {
-        let wish = ToTerminal::Resize { cols, rows };
-        let json = serde_json::to_string(&wish).map_err(Error::BadMessage)?;
+        let message = ToTerminal::Resize { cols, rows };
+        let json = serde_json::to_string(&message).map_err(Error::BadMessage)?;
         self.send(Message::Text(json.into())).await
     }
 

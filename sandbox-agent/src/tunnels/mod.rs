@@ -20,7 +20,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use agent_protocol::MAX_INWARD_TUNNELS;
+use agent_protocol::MAX_INBOUND_TUNNELS;
 use agent_protocol::fault::Kind;
 use agent_protocol::v1::{AcceptConnection, ConnectionUnknown, LimitReached, ListeningReply, PortClosed};
 use tokio::net::TcpStream;
@@ -46,7 +46,7 @@ impl Tunnels {
     }
 
     fn with_timeouts(timeouts: Timeouts) -> Arc<Self> {
-        let permits = Arc::new(Semaphore::new(MAX_INWARD_TUNNELS));
+        let permits = Arc::new(Semaphore::new(MAX_INBOUND_TUNNELS));
         Arc::new(Self { pending: PendingConnections::new(timeouts), permits, proxy: OnceLock::new() })
     }
 
@@ -75,7 +75,7 @@ impl Tunnels {
         let number = u16::try_from(port).ok().filter(|port| *port > 0);
         let number = number.ok_or_else(|| invalid("port", "must be from 1 to 65535".into()))?;
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| {
-            let value = MAX_INWARD_TUNNELS as u64;
+            let value = MAX_INBOUND_TUNNELS as u64;
             Kind::LimitReached(LimitReached { limit: "connections to its ports".into(), value })
         })?;
         let closed = |errno| Kind::PortClosed(PortClosed { port, errno });

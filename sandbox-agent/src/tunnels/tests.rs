@@ -331,7 +331,7 @@ async fn three_hundred_tunnels_work_concurrently() {
         assert_eq!(call.next().await, None);
     });
     futures::future::join_all(echoes).await;
-    assert_eq!(tunnels.permits.available_permits(), MAX_INWARD_TUNNELS, "every permit is free again");
+    assert_eq!(tunnels.permits.available_permits(), MAX_INBOUND_TUNNELS, "every permit is free again");
 }
 
 #[tokio::test]
@@ -340,7 +340,7 @@ async fn the_number_of_tunnels_is_limited_and_a_permit_is_released() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let all: Vec<_> =
-        (1..MAX_INWARD_TUNNELS).map(|_| Arc::clone(&tunnels.permits).try_acquire_owned()).collect();
+        (1..MAX_INBOUND_TUNNELS).map(|_| Arc::clone(&tunnels.permits).try_acquire_owned()).collect();
     let last = Call::to(&tunnels, port).await;
     let refused = tunnels.connect(port.into()).await.unwrap_err();
     assert!(matches!(refused, Kind::LimitReached(_)), "{refused:?}");

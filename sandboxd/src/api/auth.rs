@@ -17,7 +17,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use listen::waiting::Seat;
+use listen::slot::ConnectionSlot;
 use sandbox_api::TOKEN_HEADER;
 
 use super::ApiState;
@@ -49,8 +49,8 @@ pub(super) async fn check(State(state): State<ApiState>, request: Request, next:
     if is_open(path) || given.is_right(&state.token) {
         let is_known = given.is_right(&state.token);
         drop(given);
-        if let Some(seat) = request.extensions().get::<Arc<Seat>>().filter(|_| is_known) {
-            seat.vouch();
+        if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>().filter(|_| is_known) {
+            slot.mark_authenticated();
         }
         return next.run(request).await;
     }

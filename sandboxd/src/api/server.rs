@@ -24,8 +24,8 @@ use tracing::{debug, warn};
 use super::error::{ApiError, HttpError};
 use crate::model::limits;
 use listen::serve::Bounds;
-use listen::waiting::Seat;
-use listen::{Places, unread};
+use listen::slot::ConnectionSlot;
+use listen::{ConnectionLimit, unread};
 
 /// Limits of a request's head.
 const BOUNDS: Bounds =
@@ -54,15 +54,15 @@ struct ConnectionPermit {
 /// Serves until `shutdown`, then waits up to [`limits::DRAIN`] for running requests.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) {
     let connections = TaskTracker::new();
-    let places = Places::new(limits::MAX_CONNECTIONS);
+    let limit = ConnectionLimit::new(limits::MAX_CONNECTIONS);
     loop {
         let (stream, peer, permit) = tokio::select! {
             () = shutdown.cancelled() => break,
-            accepted = listen::accept(&listener, &places, limits::STALLED_READER) => accepted,
+            accepted = listen::accept(&listener, &limit, limits::STALLED_READER) => accepted,
         };
         let permit = ConnectionPermit { _permit: permit, _counted: connections.token() };
         let held = Held { _permit: Arc::new(permit), stopping: shutdown.clone() };
-        tokio::spawn(serve_connection(stream, Peer(peer.ip()), router.clone(), places.sit_down(), held));
+        tokio::spawn(serve_connection(stream, Peer(peer.ip()), router.clone(), limit.register(), held));
     }
     drop(listener);
     connections.close();
@@ -71,25 +71,31 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
     }
 }
 
-async fn serve_connection(stream: TcpStream, peer: Peer, router: Router, seat: Arc<Seat>, held: Held) {
+async fn serve_connection(
+    stream: TcpStream,
+    peer: Peer,
+    router: Router,
+    slot: Arc<ConnectionSlot>,
+    held: Held,
+) {
     let shutdown = held.stopping.clone();
     let router = TowerToHyperService::new(router);
     let answer = move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(held.clone());
         let is_too_large = head_bytes(&request) > limits::MAX_HEAD_BYTES;
-        let (request, reading) = unread::track(request);
+        let (request, body_state) = unread::track(request);
         let answer = router.call(request);
         async move {
             if is_too_large {
                 return head_too_large();
             }
             let Ok(mut response) = answer.await;
-            reading.tell(&mut response);
+            body_state.announce_close(&mut response);
             response
         }
     };
-    if let Err(error) = listen::serve::serve(stream, seat, BOUNDS, shutdown, answer).await {
+    if let Err(error) = listen::serve::serve(stream, slot, BOUNDS, shutdown, answer).await {
         // The client went away. Its requests are already logged.
         debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }
@@ -153,8 +159,8 @@ mod tests {
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let permit = ConnectionPermit { _permit: permit, _counted: TaskTracker::new().token() };
         let held = Held { _permit: Arc::new(permit), stopping: CancellationToken::new() };
-        let seat = Places::new(1).sit_down();
-        let served = serve_connection(stream, Peer(address.ip()), router, seat, held);
+        let slot = ConnectionLimit::new(1).register();
+        let served = serve_connection(stream, Peer(address.ip()), router, slot, held);
         client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         (client, tokio::spawn(served))
     }

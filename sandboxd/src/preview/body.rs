@@ -12,7 +12,7 @@ use http::Request;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use listen::unread::Tracked;
+use listen::unread::TrackedBody;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -51,7 +51,7 @@ pub(super) fn text(text: String) -> PreviewBody {
 /// Body of a request on its way to the server.
 pub(super) struct Upload {
     /// `None` if the body is empty.
-    body: Option<Tracked>,
+    body: Option<TrackedBody>,
     active_at: watch::Sender<Instant>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Upload {
 pub(super) struct UploadProgress(watch::Receiver<Instant>);
 
 /// Makes a request's body record its progress.
-pub(super) fn track_upload(request: Request<Tracked>) -> (Request<Upload>, UploadProgress) {
+pub(super) fn track_upload(request: Request<TrackedBody>) -> (Request<Upload>, UploadProgress) {
     let (active_at, progress) = watch::channel(Instant::now());
     (
         request.map(|body| Upload { body: Some(body).filter(|body| !body.is_end_stream()), active_at }),

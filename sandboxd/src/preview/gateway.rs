@@ -10,8 +10,8 @@ use hop_by_hop::is_upgrade;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
-use listen::unread::{self, Tracked};
-use listen::waiting::Seat;
+use listen::slot::ConnectionSlot;
+use listen::unread::{self, TrackedBody};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -66,8 +66,8 @@ impl Gateway {
         let (mut request, reading) = unread::track(request);
         let answered = match self.authenticator.admit(&request, scope, visitor) {
             Ok(Admission::Admitted(admitted)) => {
-                if let Some(seat) = request.extensions_mut().remove::<Arc<Seat>>() {
-                    seat.vouch();
+                if let Some(slot) = request.extensions_mut().remove::<Arc<ConnectionSlot>>() {
+                    slot.mark_authenticated();
                 }
                 let link = Arc::clone(&admitted.link);
                 let passed = self.pass_on(request, admitted, held).await;
@@ -77,7 +77,7 @@ impl Gateway {
             Err(error) => Err(error),
         };
         let mut response = answered.unwrap_or_else(|error| pages::answer(error, &headers));
-        reading.tell(&mut response);
+        reading.announce_close(&mut response);
         response
     }
 
@@ -95,7 +95,7 @@ impl Gateway {
 
     async fn pass_on(
         &self,
-        mut request: Request<Tracked>,
+        mut request: Request<TrackedBody>,
         Admitted { link, context, jar }: Admitted,
         held: Held,
     ) -> Result<Response<PreviewBody>, PreviewError> {

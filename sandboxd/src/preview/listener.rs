@@ -15,9 +15,9 @@ use tracing::debug;
 use super::admission::ListenerScope;
 use super::gateway::{Gateway, Held};
 use crate::model::limits;
-use listen::Places;
+use listen::ConnectionLimit;
 use listen::serve::Bounds;
-use listen::waiting::Seat;
+use listen::slot::ConnectionSlot;
 
 /// Limits of a request's head.
 const BOUNDS: Bounds =
@@ -28,20 +28,20 @@ pub(super) async fn serve(
     listener: TcpListener,
     scope: ListenerScope,
     gateway: Arc<Gateway>,
-    places: Places,
+    limit: ConnectionLimit,
     closed: CancellationToken,
 ) {
     let visitors = TaskTracker::new();
     loop {
         let (stream, visitor, permit) = tokio::select! {
             () = closed.cancelled() => break,
-            accepted = listen::accept(&listener, &places, limits::STALLED_READER) => accepted,
+            accepted = listen::accept(&listener, &limit, limits::STALLED_READER) => accepted,
         };
         let connection = Connection {
             visitor: visitor.ip(),
             scope: scope.clone(),
             gateway: Arc::clone(&gateway),
-            seat: places.sit_down(),
+            slot: limit.register(),
             permit: Arc::new(permit),
         };
         visitors.spawn(connection.serve(stream, closed.clone()));
@@ -60,18 +60,18 @@ struct Connection {
     visitor: IpAddr,
     scope: ListenerScope,
     gateway: Arc<Gateway>,
-    seat: Arc<Seat>,
+    slot: Arc<ConnectionSlot>,
     permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl Connection {
     async fn serve(self, stream: TcpStream, closed: CancellationToken) {
-        let Self { visitor, scope, gateway, seat, permit } = self;
+        let Self { visitor, scope, gateway, slot, permit } = self;
         let answer = |request: Request<Incoming>| {
             let held = Held { _permit: Arc::clone(&permit), stopping: closed.clone() };
             gateway.answer(request, &scope, visitor, held)
         };
-        if let Err(error) = listen::serve::serve(stream, seat, BOUNDS, closed.clone(), answer).await {
+        if let Err(error) = listen::serve::serve(stream, slot, BOUNDS, closed.clone(), answer).await {
             debug!(error = &error as &dyn std::error::Error, "a visitor's connection ended early");
         }
     }

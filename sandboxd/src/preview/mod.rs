@@ -20,7 +20,7 @@ mod upstream;
 
 use std::sync::Arc;
 
-use listen::Places;
+use listen::ConnectionLimit;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,10 +40,10 @@ pub async fn serve(
 ) {
     let Some(mut link_listeners) = service.previews().listeners() else { return };
     let gateway = Arc::new(Gateway::new(Arc::clone(&service), token));
-    let places = Places::new(limits::MAX_VISITORS);
+    let limit = ConnectionLimit::new(limits::MAX_VISITORS);
     let tasks = TaskTracker::new();
     let spawn_listener = |listener, scope, shutdown| {
-        tasks.spawn(listener::serve(listener, scope, Arc::clone(&gateway), places.clone(), shutdown));
+        tasks.spawn(listener::serve(listener, scope, Arc::clone(&gateway), limit.clone(), shutdown));
     };
     spawn_listener(listener, ListenerScope::ByHostName, shutdown.clone());
     loop {

@@ -2,7 +2,7 @@
 //!
 //! Except for a port number, nothing on these pages comes from a request or a sandbox.
 
-use agent_protocol::MAX_INWARD_TUNNELS;
+use agent_protocol::MAX_INBOUND_TUNNELS;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
@@ -87,7 +87,7 @@ impl PreviewError {
             }
             Self::NotReady => "It cannot be started now. This page reloads until it is.".into(),
             Self::TooManyConnections => format!(
-                "All of its {MAX_INWARD_TUNNELS} connections are in use. This page reloads until one is free."
+                "All of its {MAX_INBOUND_TUNNELS} connections are in use. This page reloads until one is free."
             ),
             Self::ConnectionBroke => {
                 "It closed the connection without a complete response, or it does not speak HTTP.".into()

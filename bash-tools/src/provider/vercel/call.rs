@@ -98,10 +98,10 @@ impl Call {
         }
         // A call that exceeded its deadline is not retried.
         let is_silent = matches!(fault, Fault::Deadline { .. });
-        let is_passing =
+        let is_temporary =
             fault.is_uncertain() && !is_silent || fault.status() == Some(StatusCode::TOO_MANY_REQUESTS);
         let chance = u32::from(Uuid::new_v4().as_bytes()[0]);
-        (self.method == Method::GET && is_passing)
+        (self.method == Method::GET && is_temporary)
             .then(|| (PAUSE + PAUSE * chance / (2 * u32::from(u8::MAX))) * 2u32.pow(tries))
     }
 }

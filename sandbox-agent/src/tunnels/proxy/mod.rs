@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use agent_protocol::MAX_OUTWARD_TUNNELS;
+use agent_protocol::MAX_OUTBOUND_TUNNELS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -54,7 +54,7 @@ impl Proxy {
 
     /// Starts serving.
     pub(crate) fn start(self) {
-        let permits = Arc::new(Semaphore::new(MAX_OUTWARD_TUNNELS));
+        let permits = Arc::new(Semaphore::new(MAX_OUTBOUND_TUNNELS));
         for listener in self.listeners {
             tokio::spawn(accept(listener, Arc::clone(&self.pending), Arc::clone(&permits)));
         }
