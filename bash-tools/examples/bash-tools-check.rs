@@ -1,5 +1,6 @@
-//! Tells whether the bash tools would work if the chat app started now: everything that is wrong with its `config.toml` and
-//! the environment, a line each. Ends with 1 if anything is, and with 0 where all is well or the tools are switched off.
+//! Checks whether the bash tools would work if the chat app started now. Prints every error in its `config.toml` and
+//! the environment, one per line. The exit code is 1 if there is an error, and 0 if all is valid or the tools are
+//! disabled.
 //!
 //! ```sh
 //! REMCOCHAT_CONFIG_PATH=/etc/remcochat/config.toml cargo run -p bash-tools --example bash-tools-check

@@ -1,6 +1,6 @@
-//! A chat app without a model: `POST /api/bash/{chat}` runs a command in the sandbox of a chat and streams what is known of it.
+//! A chat app without a model: `POST /api/bash/{chat}` runs a command in a chat's sandbox and streams its state.
 
-#![expect(clippy::print_stdout, reason = "it says how to try it")]
+#![expect(clippy::print_stdout, reason = "prints how to try it")]
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ async fn bash(
         Ok(toolkit) => toolkit,
         Err(closed) => return (StatusCode::FORBIDDEN, closed.to_string()).into_response(),
     };
-    // The command ends when the browser leaves, because the stream is dropped then.
+    // The stream is dropped when the browser disconnects, which ends the command.
     let values = toolkit.bash(input, CancellationToken::new());
     let lines = values.map(|value| {
         let line = value.map_or_else(|error| json!({ "error": error.to_string() }), |value| json!(value));

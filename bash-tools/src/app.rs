@@ -7,9 +7,11 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 
 use crate::builder::AppBuilder;
-use crate::config::{self, Environment, Fault, Place};
+use crate::config::{self, Environment, Fault, Location};
 use crate::gates::{Decision, Reason};
-use crate::provider::{self, BadCredentials, Docker, DockerWish, Provider, VERCEL_API, Vercel, VercelWish};
+use crate::provider::{
+    self, BadCredentials, Docker, DockerOptions, Provider, VERCEL_API, Vercel, VercelOptions,
+};
 use crate::seed::{GitCredentials, GitSeed, Seed, UploadSeed};
 use crate::session::{ChatKey, SessionLimits, Sessions};
 use crate::tools::{Definition, FLUSH_PAUSE, OutputLimits, Surroundings, ToolLimits, Toolkit, definitions};
@@ -28,7 +30,7 @@ pub struct App {
 #[derive(thiserror::Error)]
 pub enum SetupError {
     /// No sandbox provider is configured.
-    #[error("no provider of sandboxes: call AppBuilder::sandboxd or AppBuilder::vercel")]
+    #[error("no sandbox provider: call AppBuilder::sandboxd or AppBuilder::vercel")]
     NoProvider,
     /// The token for sandboxd is missing. sandboxd requires one.
     #[error(
@@ -46,7 +48,7 @@ pub enum SetupError {
         min_chars: usize,
     },
     /// The settings are invalid.
-    #[error("the tools' settings cannot be used:{}", faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>())]
+    #[error("the tools' settings are invalid:{}", faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>())]
     Settings {
         /// All errors.
         faults: Vec<Fault>,
@@ -55,13 +57,13 @@ pub enum SetupError {
     #[error("the gates could not be set up")]
     Gates(#[source] crate::gates::Error),
     /// The client for sandboxd could not be created.
-    #[error("no client for sandboxd could be made")]
+    #[error("the client for sandboxd could not be created")]
     Client(#[source] sandbox_client::Error),
     /// Credentials for Vercel are missing or invalid.
     #[error(transparent)]
     Credentials(#[from] BadCredentials),
     /// The provider could not be set up.
-    #[error("the provider of sandboxes could not be set up")]
+    #[error("the sandbox provider could not be set up")]
     Provider(#[source] provider::Error),
 }
 
@@ -69,7 +71,7 @@ impl SetupError {
     /// Errors in settings that are not from a file and so have no line.
     pub(crate) fn settings(mut faults: Vec<Fault>) -> Self {
         for fault in &mut faults {
-            if let Place::Key { line, .. } = &mut fault.at {
+            if let Location::Key { line, .. } = &mut fault.at {
                 *line = None;
             }
         }
@@ -176,7 +178,7 @@ fn sandboxd(
         return Err(SetupError::MissingToken { variable: docker.admin_token_env.clone() });
     };
     let client = sandbox_client::Client::new(docker.orchestrator_url.as_str(), token.expose_secret());
-    let wish = DockerWish {
+    let options = DockerOptions {
         runtime: tools.sandbox.runtime.clone(),
         idle_ttl: tools.idle_ttl,
         vcpus: tools.sandbox.vcpus,
@@ -184,12 +186,12 @@ fn sandboxd(
         network: docker.network.clone(),
         ports: tools.sandbox.ports.clone(),
     };
-    Ok(Arc::new(Docker::new(client.map_err(SetupError::Client)?, wish)))
+    Ok(Arc::new(Docker::new(client.map_err(SetupError::Client)?, options)))
 }
 
 fn vercel(tools: &config::BashTools, environment: &Environment) -> Result<Arc<dyn Provider>, SetupError> {
     let credentials = environment.vercel.clone()?;
-    let wish = VercelWish {
+    let options = VercelOptions {
         runtime: tools.sandbox.runtime.clone(),
         vcpus: tools.sandbox.vcpus,
         timeout: tools.sandbox.timeout,
@@ -198,7 +200,7 @@ fn vercel(tools: &config::BashTools, environment: &Environment) -> Result<Arc<dy
         // The seed clones the repository. It also supports credentials and limits.
         source: None,
     };
-    Ok(Arc::new(Vercel::new(VERCEL_API, credentials, wish).map_err(SetupError::Provider)?))
+    Ok(Arc::new(Vercel::new(VERCEL_API, credentials, options).map_err(SetupError::Provider)?))
 }
 
 fn seed(tools: &config::BashTools, environment: &Environment) -> Option<Seed> {

@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_has_the_file_s_default() {
+    fn unset_values_have_the_files_defaults() {
         let file = "[app.bash_tools]\nenabled = true\nprovider = 'docker'\n[app.bash_tools.docker]\n\
                     orchestrator_url = 'http://127.0.0.1:8080'\n[app.bash_tools.seed]\nmode = 'none'\n";
         assert_eq!(sandboxd().tools().unwrap(), config::parse(file).unwrap().tools.unwrap());
     }
 
     #[test]
-    fn what_is_set_holds() {
+    fn set_values_are_used() {
         let network = NetworkPolicy::new(NetworkMode::Allowlist, ["a.example"]);
         let tools = sandboxd()
             .network(&network)
@@ -238,29 +238,29 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once() {
+    fn all_errors_are_reported_at_once() {
         let wrong = sandboxd().vcpus(9).command_timeout(Duration::from_millis(1));
-        let told = fault(&wrong);
+        let message = fault(&wrong);
         for wanted in [
             "app.bash_tools.sandbox.vcpus must be from 1 to 8 processors, not 9",
             "app.bash_tools.timeout_ms must be from 1000 to 300000 milliseconds, not 1",
         ] {
-            assert!(told.contains(wanted), "{told}");
+            assert!(message.contains(wanted), "{message}");
         }
-        assert!(!told.contains("line "), "there is no file: {told}");
-        assert!(fault(&AppBuilder::new()).contains("no provider"), "{}", fault(&AppBuilder::new()));
+        assert!(!message.contains("line "), "there is no file: {message}");
+        assert!(fault(&AppBuilder::new()).contains("no sandbox provider"), "{}", fault(&AppBuilder::new()));
     }
 
     #[tokio::test]
-    async fn a_missing_token_is_told_in_words() {
+    async fn a_missing_token_is_reported_in_words() {
         for blank in ["", " \n"] {
             let error = AppBuilder::new().sandboxd("http://127.0.0.1:8080", blank).build().unwrap_err();
             // What a `main` prints that returns the error.
-            for told in [error.to_string(), format!("{error:?}")] {
-                assert!(told.starts_with("no token for sandboxd: "), "{told}");
+            for message in [error.to_string(), format!("{error:?}")] {
+                assert!(message.starts_with("no token for sandboxd: "), "{message}");
                 assert!(
-                    told.contains("REMCOCHAT_ADMIN_TOKEN") && told.contains("AppBuilder::sandboxd"),
-                    "{told}"
+                    message.contains("REMCOCHAT_ADMIN_TOKEN") && message.contains("AppBuilder::sandboxd"),
+                    "{message}"
                 );
             }
         }
@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_more_than_a_value(odd in any::<String>()) {
+        fn any_text_stays_one_value(odd in any::<String>()) {
             let tools = sandboxd().copy_from(&format!("/{}", odd.replace('\0', ""))).tools().unwrap();
             let Seed::Upload(upload) = tools.seed else { panic!("{:?}", tools.seed) };
             prop_assert_eq!(upload.root.to_str().unwrap(), format!("/{}", odd.replace('\0', "")));

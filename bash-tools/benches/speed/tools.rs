@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bash_tools::provider::{Docker, DockerWish, NetworkMode, NetworkPolicy};
+use bash_tools::provider::{Docker, DockerOptions, NetworkMode, NetworkPolicy};
 use bash_tools::session::{ChatKey, SessionLimits, Sessions};
 use bash_tools::tools::{BashInput, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit};
 use futures::StreamExt;
@@ -16,7 +16,7 @@ const ROUNDS: usize = 8;
 pub(crate) async fn measure() {
     println!("\n`true` in a sandbox, {} calls each", CALLS * ROUNDS);
     let daemon = Daemon::start().await;
-    let wish = DockerWish {
+    let wish = DockerOptions {
         runtime: "node24".into(),
         idle_ttl: Duration::from_secs(600),
         vcpus: 2,

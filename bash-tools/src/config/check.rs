@@ -5,7 +5,7 @@ use std::time::Duration;
 use sandbox_api::limits::{MAX_NETWORK_RULES, RUNTIMES};
 use toml::de::DeTable;
 
-use super::fault::{Fault, Place, Problem};
+use super::fault::{Fault, Location, Problem};
 use super::forms;
 use super::ranges::{self, Range};
 use super::reader::{Reader, position};
@@ -64,7 +64,10 @@ pub(super) fn check(text: &str) -> Checked {
 
 fn syntax_fault(text: &str, error: &toml::de::Error) -> Fault {
     let (line, column) = position(text, error.span().map_or(0, |span| span.start));
-    Fault { at: Place::Text { line, column }, problem: Problem::Syntax { said: error.message().to_owned() } }
+    Fault {
+        at: Location::Text { line, column },
+        problem: Problem::Syntax { said: error.message().to_owned() },
+    }
 }
 
 fn read<'a>(reader: &mut Reader<'a>, section: &Section<'a>) -> Option<BashTools> {
@@ -143,7 +146,7 @@ fn read_docker<'a>(
         reader,
         &section,
         "orchestrator_url",
-        (kind == Some(Kind::Docker)).then_some("where provider is \"docker\""),
+        (kind == Some(Kind::Docker)).then_some("if provider is \"docker\""),
         forms::orchestrator_url,
     );
     let admin_token_env = reader.text(&section, "admin_token_env", ADMIN_TOKEN, forms::variable);
@@ -161,7 +164,7 @@ fn read_docker<'a>(
     let memory_mb = reader.number(&section, "memory_mb", ranges::MEMORY_MB);
     let network = NetworkPolicy::new(mode.unwrap_or_default(), allow.unwrap_or_default());
     if network.mode == NetworkMode::None && !network.allow.is_empty() {
-        let because = "sandboxes without a network reach no host";
+        let because = "sandboxes without a network cannot reach any host";
         let problem = Problem::Conflict { other: "app.bash_tools.docker.network_mode", because };
         reader.fault_at(&section, "network_allow", problem);
     }
@@ -191,7 +194,7 @@ fn read_seed<'a>(reader: &mut Reader<'a>, parent: &Section<'a>, has_network: boo
 }
 
 fn read_git<'a>(reader: &mut Reader<'a>, section: &Section<'a>, mode: Option<Mode>) -> Option<GitSeed> {
-    let because = (mode == Some(Mode::Git)).then_some("where seed.mode is \"git\"");
+    let because = (mode == Some(Mode::Git)).then_some("if seed.mode is \"git\"");
     let url = needed(reader, section, "git_url", because, forms::git_url);
     let revision = reader.optional(section, "git_revision", forms::git_revision);
     let token_env = reader.optional(section, "git_token_env", forms::variable);
@@ -199,11 +202,11 @@ fn read_git<'a>(reader: &mut Reader<'a>, section: &Section<'a>, mode: Option<Mod
     let url = url?;
     let conflict = |other, because| Problem::Conflict { other, because };
     if url.scheme() == "http" && !allow_http {
-        let because = "anybody on the way can change what is cloned; use https, or set git_allow_http";
+        let because = "http does not protect the clone in transit; use https, or set git_allow_http";
         reader.fault_at(section, "git_url", conflict("app.bash_tools.seed.git_allow_http", because));
     }
     if url.scheme() == "http" && token_env.is_some() {
-        let because = "anybody on the way could read the token; use https";
+        let because = "http does not encrypt the token; use https";
         reader.fault_at(section, "git_token_env", conflict("app.bash_tools.seed.git_url", because));
     }
     Some(GitSeed { url, revision, token_env, max_bytes: 0 })
@@ -215,7 +218,7 @@ fn read_upload<'a>(
     section: &Section<'a>,
     mode: Option<Mode>,
 ) -> Option<UploadSeed> {
-    let because = (mode == Some(Mode::Upload)).then_some("where seed.mode is \"upload\"");
+    let because = (mode == Some(Mode::Upload)).then_some("if seed.mode is \"upload\"");
     let root = needed(reader, parent, "project_root", because, forms::absolute_path);
     let include = reader.text(section, "upload_include", "**/*", forms::glob);
     Some(UploadSeed { root: root?, include, max_bytes: 0 })

@@ -13,14 +13,14 @@ const SHOWN_CHARS: usize = 80;
 #[error("{at} {problem}")]
 pub struct Fault {
     /// Position of the error.
-    pub at: Place,
+    pub at: Location,
     /// What is wrong.
     pub problem: Problem,
 }
 
 /// Position of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// In the text itself.
     Text {
         /// Line, counted from 1.
@@ -128,7 +128,7 @@ pub enum Problem {
     #[error("is not enough for Vercel: {0}")]
     NotForVercel(BadCredentials),
     /// Another value makes this one useless or dangerous.
-    #[error("does not go with {other}: {because}")]
+    #[error("cannot be combined with {other}: {because}")]
     Conflict {
         /// Key of the other value.
         other: &'static str,
@@ -136,7 +136,7 @@ pub enum Problem {
         because: &'static str,
     },
     /// The tools are switched off in the environment.
-    #[error("must be 1, true, yes or on, or there are no tools")]
+    #[error("must be 1, true, yes or on to enable the tools")]
     SwitchedOff,
     /// The token is too short.
     #[error("must have at least {min_chars} characters {because}, not {found_chars}")]
@@ -160,18 +160,18 @@ pub enum Problem {
 
 impl Fault {
     pub(super) fn of_variable(name: &str, problem: Problem) -> Self {
-        Self { at: Place::Variable { name: name.to_owned() }, problem }
+        Self { at: Location::Variable { name: name.to_owned() }, problem }
     }
 
     /// Whether the error makes the switch, or the whole text, unreadable.
     pub(super) fn is_of_the_switch(&self) -> bool {
         let switch = format!("{}.enabled", super::SECTION);
         match (&self.at, &self.problem) {
-            (Place::Text { .. }, _) => true,
-            (Place::Key { .. }, Problem::Unknown { nearest }) => nearest.as_ref() == Some(&switch),
+            (Location::Text { .. }, _) => true,
+            (Location::Key { .. }, Problem::Unknown { nearest }) => nearest.as_ref() == Some(&switch),
             // A value in place of the table hides the switch.
-            (Place::Key { path, .. }, _) => *path == switch || *path == super::SECTION || path == "app",
-            (Place::Variable { .. }, _) => false,
+            (Location::Key { path, .. }, _) => *path == switch || *path == super::SECTION || path == "app",
+            (Location::Variable { .. }, _) => false,
         }
     }
 
@@ -182,13 +182,13 @@ impl Fault {
     /// Sort key. Errors without a line come last.
     pub(super) fn line(&self) -> usize {
         match self.at {
-            Place::Text { line, .. } | Place::Key { line: Some(line), .. } => line,
-            Place::Key { line: None, .. } | Place::Variable { .. } => usize::MAX,
+            Location::Text { line, .. } | Location::Key { line: Some(line), .. } => line,
+            Location::Key { line: None, .. } | Location::Variable { .. } => usize::MAX,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text { line, column } => write!(f, "line {line}, column {column}:"),

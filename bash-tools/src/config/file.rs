@@ -33,7 +33,7 @@ pub enum Error {
         limit_bytes: u64,
     },
     /// The file was read and contains errors. The message has one line for each.
-    #[error("{} cannot be used:{}", path.display(), lines(faults))]
+    #[error("{} is invalid:{}", path.display(), lines(faults))]
     Faulty {
         /// Path of the file.
         path: PathBuf,

@@ -148,14 +148,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slashes_at_the_end_of_an_address_go() {
+    fn trailing_slashes_of_a_url_are_removed() {
         let url = |text| orchestrator_url(text).unwrap().to_string();
         assert_eq!(url("http://127.0.0.1:8080///"), "http://127.0.0.1:8080/");
         assert_eq!(url("https://Sandboxd.lan/under//"), "https://sandboxd.lan/under");
     }
 
     #[test]
-    fn what_may_be_a_password_is_not_repeated() {
+    fn possible_passwords_are_not_repeated() {
         for text in ["https://me:hunter2@git.lan/x", "https://hunter2@git.lan", "https://me:hunter2@ho st/x"]
         {
             for problem in [git_url(text).unwrap_err(), orchestrator_url(text).unwrap_err()] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_found_by_http_alone() {
+    fn a_repository_is_cloned_over_http_if_allowed() {
         assert!(git_url("https://github.com/a/b.git").is_ok());
         let others = [
             "ext::sh -c touch% /tmp/x",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_a_name_and_nothing_else() {
+    fn a_revision_must_be_a_valid_name() {
         for name in
             ["main", "v1.2.3", "feature/x-1", "0123456789abcdef0123456789abcdef01234567", "release_1+2"]
         {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn not_everybody_is_a_proxy() {
+    fn only_configured_peers_are_proxies() {
         assert_eq!(addresses("10.1.2.3").unwrap().to_string(), "10.1.2.3/32");
         assert_eq!(addresses("10.1.2.3/8").unwrap().to_string(), "10.0.0.0/8");
         assert_eq!(addresses("::ffff:10.1.2.3").unwrap().to_string(), "10.1.2.3/32");

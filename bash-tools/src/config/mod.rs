@@ -22,7 +22,7 @@ mod settings;
 mod spelling;
 
 pub use environment::{Environment, MIN_TOKEN_CHARS, process_environment};
-pub use fault::{Fault, Place, Problem};
+pub use fault::{Fault, Location, Problem};
 pub use file::{Error, load, path};
 pub use preflight::preflight;
 pub use settings::{Access, BashTools, DockerSettings, GitSeed, Provider, Sandboxes, Seed, UploadSeed};
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_the_example_says_its_range() {
+    fn every_number_in_the_example_states_its_range() {
         use super::ranges::*;
         let all = [
             OUTPUT_CHARS,

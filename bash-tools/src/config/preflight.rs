@@ -8,7 +8,7 @@ use std::path::Path;
 use secrecy::SecretString;
 
 use super::environment::{self as names, Environment, MIN_TOKEN_CHARS, chars};
-use super::fault::{Fault, Place, Problem};
+use super::fault::{Fault, Location, Problem};
 use super::settings::{Access, BashTools, DockerSettings, Provider, Seed};
 use crate::provider::BadCredentials;
 
@@ -20,13 +20,13 @@ pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec
         faults.push(Fault::of_variable(names::SWITCH, Problem::SwitchedOff));
     }
     if tools.access == Access::Lan {
-        let because = "where access is \"lan\"";
+        let because = "if access is \"lan\"";
         faults.extend(weakness(names::ADMIN_TOKEN, environment.admin_token.as_ref(), because));
     }
     match &tools.provider {
         Provider::Docker(docker) => {
             let name = docker.admin_token_env.as_str();
-            let is_told = faults.iter().any(|fault| fault.at == Place::Variable { name: name.to_owned() });
+            let is_told = faults.iter().any(|fault| fault.at == Location::Variable { name: name.to_owned() });
             faults.extend(orchestrator_token(docker, &environment).filter(|_| !is_told));
         }
         Provider::Vercel => {
@@ -53,8 +53,8 @@ fn orchestrator_token(docker: &DockerSettings, environment: &Environment) -> Opt
     let token = environment.orchestrator_token.as_ref();
     let because = match docker.is_local() {
         true if token.is_some() => return None,
-        true => "because sandboxd answers nobody without its token",
-        false => "where docker.orchestrator_url is not on this machine",
+        true => "because sandboxd rejects requests without its token",
+        false => "if docker.orchestrator_url is not on this machine",
     };
     weakness(&docker.admin_token_env, token, because)
 }
@@ -76,6 +76,6 @@ fn no_directory(root: &Path) -> Option<Fault> {
         Ok(_) => ErrorKind::NotADirectory,
         Err(error) => error.kind(),
     };
-    let at = Place::Key { path: format!("{}.project_root", super::SECTION), line: None };
+    let at = Location::Key { path: format!("{}.project_root", super::SECTION), line: None };
     Some(Fault { at, problem: Problem::NoDirectory { path: root.to_owned(), kind } })
 }

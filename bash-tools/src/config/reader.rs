@@ -6,7 +6,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Fault, Place, Problem, shown};
+use super::fault::{Fault, Location, Problem, shown};
 use super::ranges::{MAX_FAULTS, MAX_TEXT_BYTES, Range};
 use super::section::Section;
 use super::spelling;
@@ -89,11 +89,11 @@ impl<'a> Reader<'a> {
     ) -> Option<T> {
         let Some(value) = self.value(section, key) else { return values.first().copied() };
         let text = self.as_text(section, key, value)?;
-        let place = words.iter().position(|word| *word == text);
-        if place.is_none() {
+        let location = words.iter().position(|word| *word == text);
+        if location.is_none() {
             self.fault_at(section, key, Problem::NotOneOf { allowed: words, found: shown(text) });
         }
-        values.get(place?).copied()
+        values.get(location?).copied()
     }
 
     /// Text of a certain form. An empty one counts as absent.
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
     }
 
     fn fault(&mut self, path: &str, line: Option<usize>, problem: Problem) {
-        self.faults.push(Fault { at: Place::Key { path: path.to_owned(), line }, problem });
+        self.faults.push(Fault { at: Location::Key { path: path.to_owned(), line }, problem });
     }
 
     fn line_of(&self, offset: usize) -> usize {

@@ -19,13 +19,13 @@ pub enum Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// No gate was checked.
-    #[error("the request did not pass the layer that decides")]
+    #[error("the request did not pass the gates' layer")]
     NotAsked,
     /// `app.bash_tools.enabled` is not true.
     #[error("the bash tools are not enabled in the configuration")]
     NotConfigured,
     /// `REMCOCHAT_ENABLE_BASH_TOOL` is not on.
-    #[error("the bash tools are switched off in the environment")]
+    #[error("the bash tools are disabled in the environment")]
     SwitchedOff,
     /// The app has no token for sandboxd, which requires one.
     #[error(
@@ -36,7 +36,7 @@ pub enum Reason {
     #[error("the request is not from this machine: {0}")]
     NotLocal(Elsewhere),
     /// Access is `lan`, and the app has no token of at least 32 characters.
-    #[error("the app has no admin token, or too short a one")]
+    #[error("the app has no admin token, or its token is too short")]
     MissingServerToken,
     /// Access is `lan`, and the request has no token.
     #[error("the request has no admin token")]
@@ -45,7 +45,7 @@ pub enum Reason {
     #[error("the request's admin token is not the app's")]
     TokenMismatch,
     /// sandboxd does not report that it is healthy.
-    #[error("sandboxd is not well")]
+    #[error("sandboxd is not healthy")]
     Unhealthy,
 }
 
@@ -54,24 +54,24 @@ pub enum Reason {
 pub enum Elsewhere {
     /// The server does not report peer addresses. It must be served with
     /// `into_make_service_with_connect_info::<SocketAddr>()`.
-    #[error("the server does not tell who connects")]
+    #[error("the server does not provide the client's address")]
     NoPeer,
     /// The peer is on another machine.
     #[error("the connection is from another machine")]
     Peer,
     /// A trusted proxy does not report its client.
-    #[error("a trusted proxy does not say for whom it asks")]
+    #[error("a trusted proxy does not report the client's address")]
     Unnamed,
     /// A header names a remote client or contains an invalid address.
-    #[error("a forwarding header names another machine, or nothing that can be understood")]
+    #[error("a forwarding header is invalid or names another machine")]
     Forwarded,
     /// The request's host is not `localhost`, `127.0.0.1` or `[::1]`. Another name may resolve to this machine only
     /// briefly.
-    #[error("the host that it names is not localhost")]
+    #[error("its host is not localhost")]
     Host,
     /// A page of another origin caused the request: another site, or another port of this machine, such as a
     /// sandbox's server.
-    #[error("a page of another origin sent it")]
+    #[error("a page of another origin sent the request")]
     Page,
 }
 

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_there_is_cannot_be_understood() {
+    fn other_values_are_invalid() {
         let long = vec!["::1"; MAX_HOPS + 1].join(",");
         let lists = [
             "",
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_header_is_too_odd(value in "[ -~]{0,60}") {
+        fn any_header_is_parsed(value in "[ -~]{0,60}") {
             for name in ["x-forwarded-for", "forwarded", "x-real-ip"] {
                 if let Ok(hops) = only(name, &[&value]) {
                     prop_assert!((1..=MAX_HOPS).contains(&hops.len()));

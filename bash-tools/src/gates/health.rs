@@ -40,13 +40,13 @@ struct Seen {
 /// Why sandboxd is not healthy.
 #[derive(Debug, thiserror::Error)]
 enum Ill {
-    #[error("it did not answer within {LOOK:?}")]
+    #[error("it did not respond within {LOOK:?}")]
     Slow,
     #[error("it cannot be reached")]
     Away(#[source] reqwest::Error),
-    #[error("it answered {status}: {said:?}")]
+    #[error("it responded with status {status}: {said:?}")]
     Unwell { status: StatusCode, said: String },
-    #[error("what answered is no sandboxd: {said:?}")]
+    #[error("the response is not from sandboxd: {said:?}")]
     Stranger { said: String },
 }
 
@@ -104,10 +104,10 @@ impl Health {
         match found {
             Err(ill) if before.is_none_or(|before| before.is_well) => {
                 let cause = std::error::Error::source(ill).map(ToString::to_string);
-                tracing::warn!(url = %self.url, cause, "no bash tools, because sandboxd is not well: {ill}");
+                tracing::warn!(url = %self.url, cause, "the bash tools are disabled, because sandboxd is not healthy: {ill}");
             }
             Ok(()) if before.is_some_and(|before| !before.is_well) => {
-                tracing::info!(url = %self.url, "sandboxd is well again, and there are bash tools");
+                tracing::info!(url = %self.url, "sandboxd is healthy again, and the bash tools are enabled");
             }
             Ok(()) | Err(_) => {}
         }

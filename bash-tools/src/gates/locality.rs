@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_a_stranger_local() {
+    fn a_remote_client_is_never_local() {
         let all: &[(&str, &str)] = &[
             ("host", "localhost"),
             ("x-forwarded-for", "127.0.0.1"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_speaks_for_its_client() {
+    fn a_trusted_proxy_reports_its_client() {
         let by =
             |peer, chain: &str, believed: &[&str]| verdict(peer, &[("x-forwarded-for", chain)], believed);
         assert_eq!(by("10.0.0.1", "127.0.0.1", &["10.0.0.1/32"]), Ok(()));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_s_names_are_asked_for() {
+    fn only_names_of_this_machine_are_accepted() {
         let host = |name, value| verdict("127.0.0.1", &[(name, value)], &[]);
         for good in ["localhost", "LOCALHOST:3000", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:65535"] {
             assert_eq!(host("host", good), Ok(()), "{good}");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_not_local() {
+    fn requests_from_other_sites_are_not_local() {
         let page = |headers: &[(&str, &str)]| {
             verdict("127.0.0.1", &[&[("host", "localhost:3000")], headers].concat(), &[])
         };

@@ -44,7 +44,7 @@
 //!
 //! use bash_tools::gates::{ConnectInfo, Decision, Gates};
 //!
-//! /// `peer` is what `accept` told, never something that a header says.
+//! /// `peer` is the address that `accept` returned, never the value of a header.
 //! async fn decide<B>(gates: &Gates, peer: SocketAddr, request: http::Request<B>) -> (Decision, http::Request<B>) {
 //!     let (mut parts, body) = request.into_parts();
 //!     parts.extensions.insert(ConnectInfo(peer));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_taken_from_either_header() {
+    fn the_token_is_accepted_in_either_header() {
         assert_eq!(verdict(Some(" secret "), Some("Bearer secret")), Verdict::Right);
         assert_eq!(verdict(None, Some("bEaReR  secret")), Verdict::Right);
         assert_eq!(verdict(Some(" "), Some("Bearer secret")), Verdict::Right);

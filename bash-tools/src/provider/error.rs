@@ -20,13 +20,13 @@ pub enum Error {
         path: String,
     },
     /// The file changed since it was read.
-    #[error("{path} was changed meanwhile")]
+    #[error("{path} has changed since it was read")]
     Changed {
         /// Path as requested.
         path: String,
     },
     /// There is no capacity for another sandbox.
-    #[error("no room for another sandbox at present: {said}")]
+    #[error("no capacity for another sandbox: {said}")]
     Full {
         /// Message of the provider.
         said: String,
@@ -46,25 +46,25 @@ pub enum Error {
         said: String,
     },
     /// The provider rejected the app's credentials.
-    #[error("the provider of sandboxes refuses this app's credentials")]
+    #[error("the sandbox provider rejects this app's credentials")]
     Unauthenticated,
     /// The app's credentials have expired.
-    #[error("this app's credentials for the provider of sandboxes expired {} minutes ago: it needs new ones", .ago.as_secs() / 60)]
+    #[error("this app's credentials for the sandbox provider expired {} minutes ago: renew them", .ago.as_secs() / 60)]
     Expired {
         /// How long ago they expired.
         ago: Duration,
     },
     /// The provider is temporarily unable to do this.
-    #[error("the provider of sandboxes cannot be used at present: {said}")]
+    #[error("the sandbox provider is not available: {said}")]
     Unavailable {
         /// Message of the provider.
         said: String,
     },
     /// The provider did not respond, sent an unexpected response, or broke off.
-    #[error("the provider of sandboxes (sandboxd, or Vercel) does not answer, or not as it should")]
+    #[error("the sandbox provider (sandboxd or Vercel) does not respond, or its response is invalid")]
     Broken(#[source] Source),
     /// The content to send could not be read.
-    #[error("what was to be sent could not be read")]
+    #[error("the data to send could not be read")]
     Unreadable(#[source] Source),
 }
 

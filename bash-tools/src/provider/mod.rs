@@ -19,14 +19,14 @@ use bytes::Bytes;
 use serde::Serialize;
 
 pub use command::{Command, End, EndReason, Environment, Event, Running};
-pub use docker::{Docker, DockerWish};
+pub use docker::{Docker, DockerOptions};
 pub use error::{Error, Result};
 pub use files::{Content, Download, FileEntry, FileKind, FileList};
 pub use network::{NetworkMode, NetworkPolicy};
 pub use sandbox_api::network::{Denial, DenialReason};
 pub use sandbox_api::sandbox::Posture;
 pub use status::{Limits, SandboxState, Status, Usage};
-pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelWish};
+pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelOptions};
 
 use crate::session::ChatKey;
 

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_names_what_was_refused() {
+    fn an_entry_names_the_denied_host() {
         let list = NetworkPolicy::new(NetworkMode::Allowlist, ["kept.example"]);
         let entry_for = |host, port, reason| list.entry_for(&denial(host, port, reason));
         let some = |text: &str| Some(text.to_owned());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allowed_since_is_told_apart() {
+    fn hosts_allowed_since_are_marked() {
         let list = NetworkPolicy::new(NetworkMode::Allowlist, ["a.example", "a.example:22"]);
         assert!(list.has_allowed(&denial("a.example", 80, DenialReason::HostNotAllowed)));
         assert!(list.has_allowed(&denial("a.example", 22, DenialReason::PortNotAllowed)));

@@ -17,7 +17,7 @@ pub enum Error {
     Provider(#[source] provider::Error),
     /// The workspace was used before, and may contain something that reads the credentials.
     #[error(
-        "the workspace has no seed, and was in use before, so the repository's credentials are not sent there: delete the chat's sandbox to begin anew"
+        "the workspace has no seed, and was in use before, so the repository's credentials are not sent there: delete the chat's sandbox to start again"
     )]
     UsedBefore,
     /// The URL is not valid for a repository. It is not repeated, because it may contain a password.
@@ -30,14 +30,14 @@ pub enum Error {
     },
     /// The revision is not a valid name.
     #[error(
-        "app.bash_tools.seed.git_revision must be the name of a branch or tag, or a commit, and {revision:?} is none"
+        "app.bash_tools.seed.git_revision must be the name of a branch or tag, or a commit, not {revision:?}"
     )]
     BadGitRevision {
         /// Beginning of the revision.
         revision: String,
     },
     /// Without https, the token could be read in transit.
-    #[error("a token for a repository is only sent by https, and app.bash_tools.seed.git_url is not")]
+    #[error("a repository's token is only sent over https, and app.bash_tools.seed.git_url uses http")]
     TokenWithoutHttps,
     /// The credentials cannot be sent unchanged.
     #[error(
@@ -51,13 +51,13 @@ pub enum Error {
     #[error("the repository needs credentials, or does not exist: set app.bash_tools.seed.git_token_env")]
     NeedsCredentials,
     /// The server rejected the credentials.
-    #[error("the repository's server refuses the token that app.bash_tools.seed.git_token_env names: {said}")]
+    #[error("the repository's server rejects the token that app.bash_tools.seed.git_token_env names: {said}")]
     CredentialsRefused {
         /// Message of git.
         said: String,
     },
     /// The server reports that the repository does not exist.
-    #[error("the repository of app.bash_tools.seed.git_url does not exist, or needs credentials to be seen")]
+    #[error("the repository of app.bash_tools.seed.git_url does not exist, or needs credentials")]
     NoRepository,
     /// The repository has no commits.
     #[error("the repository of app.bash_tools.seed.git_url is empty")]
@@ -91,13 +91,13 @@ pub enum Error {
         said: String,
     },
     /// The time limit expired.
-    #[error("planting the seed was given up after {} s", .after.as_secs())]
+    #[error("seeding the workspace timed out after {} s", .after.as_secs())]
     TimedOut {
         /// Time limit.
         after: Duration,
     },
     /// The seed was ended from outside.
-    #[error("planting the seed was ended in the middle ({reason:?})")]
+    #[error("seeding the workspace was interrupted ({reason:?})")]
     Ended {
         /// Why it was ended.
         reason: EndReason,
@@ -145,7 +145,7 @@ pub enum Error {
         candidates: usize,
     },
     /// There are too many files. Nothing was sent.
-    #[error("{}{found} files would be uploaded, and at most {limit} may be: narrow app.bash_tools.seed.upload_include", if *.is_all { "" } else { "more than " })]
+    #[error("{}{found} files exceed the upload limit of {limit}: narrow app.bash_tools.seed.upload_include", if *.is_all { "" } else { "more than " })]
     TooManyFiles {
         /// Maximum number of files.
         limit: usize,
@@ -156,7 +156,7 @@ pub enum Error {
     },
     /// The files are too large. Nothing was sent.
     #[error(
-        "{found} bytes would be uploaded, and at most {limit} may be (app.bash_tools.seed.max_bytes): narrow app.bash_tools.seed.upload_include"
+        "{found} bytes exceed the upload limit of {limit} (app.bash_tools.seed.max_bytes): narrow app.bash_tools.seed.upload_include"
     )]
     TooManyBytes {
         /// Maximum number of bytes.
@@ -165,7 +165,7 @@ pub enum Error {
         found: u64,
     },
     /// A file or directory cannot be read. Silently skipping it would be worse than no upload.
-    #[error("{} cannot be read: {}: make it readable, or leave it out by .gitignore or app.bash_tools.seed.upload_include", .path.display(), .source.kind())]
+    #[error("{} cannot be read: {}: make it readable, or exclude it with .gitignore or app.bash_tools.seed.upload_include", .path.display(), .source.kind())]
     Unreadable {
         /// Path relative to the root.
         path: PathBuf,
@@ -182,7 +182,7 @@ pub enum Error {
     #[error("the upload could not be packed: {}", .0.kind())]
     Packing(#[source] io::Error),
     /// A bug.
-    #[error("the upload was given up in the middle")]
+    #[error("the upload was aborted")]
     Stopped,
 }
 
@@ -190,10 +190,10 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GitUrlFault {
     /// It is not a URL, for example because it begins with `-`.
-    #[error("it is no URL")]
+    #[error("it is not a URL")]
     NoUrl,
     /// It contains characters that a URL must escape, such as white space, control characters, quotes or backslashes.
-    #[error("it has a character that no URL has")]
+    #[error("it contains an invalid character")]
     OddCharacter,
     /// It is too long for a command's environment.
     #[error("it is longer than {limit_bytes} bytes")]
@@ -202,13 +202,13 @@ pub enum GitUrlFault {
         limit_bytes: usize,
     },
     /// Its scheme is not supported, such as `ext`, `file` or `ssh`.
-    #[error("git may only use https for it")]
+    #[error("it must be an https URL")]
     Scheme,
     /// It uses `http` without permission.
-    #[error("anybody on the way can change what comes by http; use https, or set git_allow_http")]
+    #[error("http does not protect the data in transit; use https, or set git_allow_http")]
     Http,
     /// It contains credentials, which would be visible to everything in the sandbox.
-    #[error("it has a name or password, which app.bash_tools.seed.git_token_env is for")]
+    #[error("it contains a name or password; use app.bash_tools.seed.git_token_env instead")]
     Credentials,
 }
 

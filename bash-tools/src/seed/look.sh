@@ -1,5 +1,5 @@
 state=$(look)
-# Only under the lock is it sure that it is somebody's work, and not a seed on its way.
+# Only under the lock it is certain that these are the user's files, and not a seed that is being moved.
 if [ "$state" = occupied ]; then begin; state=$(look); fi
 if [ "$state" = 'done' ]; then rm -rf .remcochat/seed.*; fi
 echo "$state"

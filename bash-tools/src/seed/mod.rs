@@ -58,24 +58,24 @@ impl Seed {
     /// Seeds an empty workspace and reports each step. Safe to repeat, also concurrently by two apps. If the
     /// workspace is already seeded, this is one short command. `is_untouched` means that nothing can have run in the
     /// sandbox yet. Credentials are sent only to such a sandbox.
-    pub async fn plant(
+    pub async fn seed_workspace(
         &self,
         provider: &dyn Provider,
         sandbox: &SandboxId,
         is_untouched: bool,
-        tell: &(dyn Fn(String) + Send + Sync),
+        report: &(dyn Fn(String) + Send + Sync),
     ) -> Result<()> {
         if let Self::Git(seed) = self {
             seed.check()?;
         }
-        let planting = Planting { provider, sandbox, tell };
-        if planting.is_over().await? {
+        let progress = Planting { provider, sandbox, report };
+        if progress.is_over().await? {
             return Ok(());
         }
         match self {
             Self::Git(seed) if seed.credentials.is_some() && !is_untouched => Err(Error::UsedBefore),
-            Self::Git(seed) => seed.plant(&planting).await,
-            Self::Upload(seed) => seed.plant(&planting).await,
+            Self::Git(seed) => seed.seed_workspace(&progress).await,
+            Self::Upload(seed) => seed.seed_workspace(&progress).await,
         }
     }
 }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cut_and_made_printable_wherever_their_bytes_are_parted() {
+    fn lines_are_cut_and_made_printable_at_any_split() {
         let heard = Mutex::new(Vec::new());
         let hear = |line: &str| heard.lock().unwrap().push(line.to_owned());
         let mut lines = Lines::default();

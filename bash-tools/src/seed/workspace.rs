@@ -20,7 +20,7 @@ const LOOK_TIME: Duration = Duration::from_secs(60);
 pub(super) struct Planting<'a> {
     pub(super) provider: &'a dyn Provider,
     pub(super) sandbox: &'a SandboxId,
-    pub(super) tell: &'a (dyn Fn(String) + Send + Sync),
+    pub(super) report: &'a (dyn Fn(String) + Send + Sync),
 }
 
 /// A seed in progress: its mark, and its temporary directory.
@@ -60,8 +60,8 @@ impl Planting<'_> {
     }
 
     /// Reports a step.
-    pub(super) fn tell(&self, step: impl Into<String>) {
-        (self.tell)(step.into());
+    pub(super) fn report(&self, step: impl Into<String>) {
+        (self.report)(step.into());
     }
 
     /// Runs a script after the common part, and reports its steps.
@@ -70,7 +70,7 @@ impl Planting<'_> {
         let command = Command { environment, ..Command::new(script, timeout) };
         let hear = |line: &str| {
             if let Some(step) = step(line) {
-                self.tell(step);
+                self.report(step);
             }
         };
         script::run(self.provider, self.sandbox, command, &hear).await
@@ -81,7 +81,7 @@ impl Planting<'_> {
         match (ran.exit_code, ran.said.last().map(String::as_str)) {
             (0, Some("done")) => Ok(true),
             (0, Some("occupied")) => {
-                tracing::info!(sandbox = %self.sandbox, "the workspace has files and is not seeded over them");
+                tracing::info!(sandbox = %self.sandbox, "the workspace has files already and is not seeded");
                 Ok(true)
             }
             (0, Some("fresh" | "partly")) => Ok(false),

@@ -1,12 +1,12 @@
-# What of a seed is in the workspace, and how it gets there. Comes before each script of a seed.
+# The state of a seed in the workspace, and how it gets there. Included before each script of a seed.
 #
-#   .remcochat/seeded    It is there, or somebody's work was there before it. Its line is the seed's fingerprint.
-#   .remcochat/seeding   It was being put in place. Where `seeded` is not, somebody was stopped in the middle.
-#   .remcochat/seed.*    Seeds that wait to be put in place, and what is left of such.
-#   .remcochat/lock      Held by who changes any of these.
+#   .remcochat/seeded    The seed is complete, or the workspace had files before. Its line is the seed's fingerprint.
+#   .remcochat/seeding   The seed was being moved into the workspace. If `seeded` is missing, that was interrupted.
+#   .remcochat/seed.*    Seeds that are not moved yet, and leftovers of interrupted ones.
+#   .remcochat/lock      Locked during changes to any of these.
 #
-# What is told to who runs it goes to standard output, a line each; git's own words go to standard error.
-# What the model has put on the path of its commands is not asked to clone.
+# Standard output is for the caller, one line each. Git's own messages go to standard error.
+# Cloning does not use programs that the model has put on the path of its commands.
 PATH=/usr/local/bin:/usr/bin:/bin
 shopt -s nullglob dotglob
 seeded=.remcochat/seeded seeding=.remcochat/seeding
@@ -21,14 +21,14 @@ look() {
   echo fresh
 }
 
-# Where there is no flock, two apps at once plant the same twice: one of them may fail by it, and its next try finds the seed.
+# Without flock, two apps may seed concurrently. One of them may fail, and its next attempt finds the seed.
 lock() {
   mkdir -p .remcochat || exit 1
   exec 9>.remcochat/lock
   if command -v flock >/dev/null; then flock 9; fi
 }
 
-# Takes the lock, and ends the script where nothing is to be planted any more.
+# Takes the lock, and ends the script if there is nothing to seed.
 begin() {
   local state
   lock
@@ -43,8 +43,8 @@ begin() {
   exit
 }
 
-# Puts what is in a directory into the workspace. What a try before this one has left is replaced, because nobody has worked
-# there yet. `.remcochat` of a seed stays where it is: that name is taken.
+# Moves the contents of a directory into the workspace. Leftovers of an earlier attempt are replaced, because no one has
+# worked there yet. A `.remcochat` of the seed is not moved, because that name is taken.
 settle() {
   local entry name
   [ -d "$1" ] || exit 1

@@ -17,14 +17,14 @@ pub enum Error {
     },
     /// The provider has no capacity, regardless of this app's own limit.
     #[error(
-        "the provider has no room for another sandbox ({0}): its own limit (SANDBOXD_MAX_CONCURRENT) is lower than app.bash_tools.max_concurrent_sandboxes, or others use it too"
+        "the provider has no capacity for another sandbox ({0}): its own limit (SANDBOXD_MAX_CONCURRENT) is lower than app.bash_tools.max_concurrent_sandboxes, or other clients use it too"
     )]
     ProviderFull(Arc<provider::Error>),
     /// The provider failed.
     #[error("{0}")]
     Provider(Arc<provider::Error>),
     /// The sandbox exists, but its seed failed.
-    #[error("the workspace has not got its files: {0}")]
+    #[error("the workspace could not be set up: {0}")]
     Seed(Arc<seed::Error>),
     /// The chat was deleted before the session was open.
     #[error("the sandbox was not opened because its chat was deleted")]

@@ -7,8 +7,8 @@
 mod error;
 mod key;
 mod open;
-mod places;
 mod slot;
+mod slots;
 mod temporary;
 
 pub use error::Error;

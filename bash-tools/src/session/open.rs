@@ -10,8 +10,8 @@ use futures::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
-use super::places::{Deleting, InUse, Leaving, Places};
 use super::slot::{Opening, Pinned, Slot};
+use super::slots::{Deleting, InUse, Releasing, Slots};
 use super::{ChatKey, Error, SessionState};
 use crate::provider::{self, Opened, Provider, SandboxId};
 use crate::seed::{Seed, SeedState};
@@ -21,8 +21,8 @@ use crate::seed::{Seed, SeedState};
 const RELEASE: Duration = Duration::from_secs(30);
 
 /// How often idle sessions are checked: ten times per idle time, within these limits.
-const LOOK_LEAST: Duration = Duration::from_millis(100);
-const LOOK_MOST: Duration = Duration::from_secs(10);
+const CHECK_MIN: Duration = Duration::from_millis(100);
+const CHECK_MAX: Duration = Duration::from_secs(10);
 
 /// Limits of the open sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ struct Inner {
     provider: Arc<dyn Provider>,
     seed: Option<Seed>,
     limits: SessionLimits,
-    places: Mutex<Places>,
+    slots: Mutex<Slots>,
 }
 
 /// A sandbox in use. Its session is not released while the lease exists.
@@ -57,9 +57,9 @@ impl Sessions {
     /// Creates an empty set of sessions. Must be called within a tokio runtime, which runs the check for idle
     /// sessions.
     pub fn new(provider: Arc<dyn Provider>, seed: Option<Seed>, limits: SessionLimits) -> Self {
-        let places = Mutex::new(Places::new(limits.max_open));
-        let inner = Arc::new(Inner { provider, seed, limits, places });
-        tokio::spawn(release_idle_ones(Arc::downgrade(&inner), limits.idle_ttl));
+        let slots = Mutex::new(Slots::new(limits.max_open));
+        let inner = Arc::new(Inner { provider, seed, limits, slots });
+        tokio::spawn(release_idle_loop(Arc::downgrade(&inner), limits.idle_ttl));
         Self { inner }
     }
 
@@ -71,19 +71,23 @@ impl Sessions {
     /// Returns the session's sandbox, and opens and seeds it if necessary. Concurrent callers wait for the same
     /// opening. It continues if they leave.
     pub async fn lease(&self, key: &ChatKey) -> Result<Lease, Error> {
-        self.lease_and_tell(key, |_| {}).await
+        self.lease_with_progress(key, |_| {}).await
     }
 
-    /// Same as [`lease`](Self::lease). `tell` receives each state of the opening. It is not called if the session is
+    /// Same as [`lease`](Self::lease). `report` receives each state of the opening. It is not called if the session is
     /// already open.
-    pub async fn lease_and_tell(&self, key: &ChatKey, tell: impl Fn(&SessionState)) -> Result<Lease, Error> {
+    pub async fn lease_with_progress(
+        &self,
+        key: &ChatKey,
+        report: impl Fn(&SessionState),
+    ) -> Result<Lease, Error> {
         let pinned = match self.find(key) {
             Some(pinned) => pinned,
             None => self.begin(key, true)?,
         };
         let sandbox = match pinned.slot().sandbox() {
             Some(sandbox) => sandbox,
-            None => pinned.slot().wait(tell).await?,
+            None => pinned.slot().wait(report).await?,
         };
         Ok(Lease { sandbox, _pinned: pinned })
     }
@@ -94,79 +98,79 @@ impl Sessions {
         if self.find(key).is_none()
             && let Err(error) = self.begin(key, false)
         {
-            tracing::debug!(session = %key, %error, "not opened beforehand");
+            tracing::debug!(session = %key, %error, "not opened in advance");
         }
     }
 
     /// Returns the state of the session.
     pub fn state(&self, key: &ChatKey) -> SessionState {
-        self.inner.places().get(key).map_or(SessionState::Closed, |slot| slot.state())
+        self.inner.slots().get(key).map_or(SessionState::Closed, |slot| slot.state())
     }
 
     /// Returns the state of the session's seed, if the app has one.
     pub fn seed_state(&self, key: &ChatKey) -> Option<SeedState> {
         self.inner.seed.as_ref()?;
-        Some(self.inner.places().get(key).map_or(SeedState::Pending, |slot| slot.seed_state()))
+        Some(self.inner.slots().get(key).map_or(SeedState::Pending, |slot| slot.seed_state()))
     }
 
     /// Forgets a sandbox that the provider has lost, so that the next use creates another.
     pub fn forget(&self, key: &ChatKey, lost: &SandboxId) {
-        self.inner.places().forget(key, lost);
+        self.inner.slots().forget(key, lost);
     }
 
     /// Parks the session's sandbox and keeps its files, whether or not it is open here. Fails with
     /// [`provider::Error::Busy`] and changes nothing if it is in use. Safe to repeat.
     pub async fn park(&self, key: &ChatKey) -> provider::Result<()> {
         let busy = |InUse| provider::Error::Busy { said: "the sandbox is in use".into() };
-        let leaving = self.inner.places().close_unused(key).map_err(busy)?;
+        let releasing = self.inner.slots().close_unused(key).map_err(busy)?;
         // Runs in a task, because the next opening of the session waits for its end.
         let (inner, key) = (Arc::clone(&self.inner), key.clone());
-        to_the_end(async move { inner.park(&key, leaving).await }).await
+        run_detached(async move { inner.park(&key, releasing).await }).await
     }
 
     /// Removes the session's sandbox and its files, whether or not it is open here or in use. An opening in progress
     /// is stopped. A session opened after this call is a new one. Safe to repeat.
     pub async fn delete(&self, key: &ChatKey) -> provider::Result<()> {
-        let deleting = self.inner.places().delete(key);
+        let deleting = self.inner.slots().delete(key);
         let (inner, key) = (Arc::clone(&self.inner), key.clone());
-        to_the_end(async move { inner.delete(&key, deleting).await }).await
+        run_detached(async move { inner.delete(&key, deleting).await }).await
     }
 
     fn find(&self, key: &ChatKey) -> Option<Pinned> {
-        self.inner.places().pin(key)
+        self.inner.slots().pin(key)
     }
 
     /// Takes a slot for the session and starts to open it.
     fn begin(&self, key: &ChatKey, may_close: bool) -> Result<Pinned, Error> {
-        let mut places = self.inner.places();
+        let mut slots = self.inner.slots();
         // Another caller may have started since the lookup.
-        if let Some(pinned) = places.pin(key) {
+        if let Some(pinned) = slots.pin(key) {
             return Ok(pinned);
         }
-        let (pinned, leaving) = places.take(key, may_close)?;
-        drop(places);
+        let (pinned, releasing) = slots.take(key, may_close)?;
+        drop(slots);
         // Runs in its own task, because the caller may leave while others wait.
-        tokio::spawn(Inner::open(Arc::clone(&self.inner), key.clone(), pinned.unpinned(), leaving));
+        tokio::spawn(Inner::open(Arc::clone(&self.inner), key.clone(), pinned.unpinned(), releasing));
         Ok(pinned)
     }
 }
 
 impl Inner {
-    fn places(&self) -> MutexGuard<'_, Places> {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
         // A panic cannot leave the map inconsistent, because each change is complete.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn open(inner: Arc<Self>, key: ChatKey, slot: Arc<Slot>, leaving: Option<Leaving>) {
-        let unsettled = Unsettled(&slot);
-        if let Some(leaving) = leaving {
-            inner.release(leaving).await;
+    async fn open(inner: Arc<Self>, key: ChatKey, slot: Arc<Slot>, releasing: Option<Releasing>) {
+        let unsettled = FailOnDrop(&slot);
+        if let Some(releasing) = releasing {
+            inner.release(releasing).await;
         }
         match inner.try_open(&key, &slot).await {
-            Ok(sandbox) => slot.tell(Opening::Ready(sandbox)),
+            Ok(sandbox) => slot.report(Opening::Ready(sandbox)),
             Err(error) => {
                 tracing::warn!(session = %key, %error, "the session could not be opened");
-                slot.tell(Opening::Failed(error));
+                slot.report(Opening::Failed(error));
             }
         }
         drop(unsettled);
@@ -174,15 +178,15 @@ impl Inner {
 
     /// A sandbox that is being released must not be used, because it would stop during use.
     async fn wait_until_left(&self, key: &ChatKey) {
-        while let Some(mut is_gone) = self.leaving(key) {
+        while let Some(mut is_gone) = self.releasing(key) {
             // Nothing is ever sent. The wait ends when the sender is dropped.
             let _ = is_gone.changed().await;
         }
     }
 
-    fn leaving(&self, key: &ChatKey) -> Option<watch::Receiver<()>> {
+    fn releasing(&self, key: &ChatKey) -> Option<watch::Receiver<()>> {
         // A task that was ended from outside must not block the session.
-        self.places().leaving(key).filter(|is_gone| is_gone.has_changed().is_ok())
+        self.slots().releasing(key).filter(|is_gone| is_gone.has_changed().is_ok())
     }
 
     async fn try_open(&self, key: &ChatKey, slot: &Slot) -> Result<SandboxId, Error> {
@@ -196,38 +200,43 @@ impl Inner {
         tokio::select! {
             biased;
             () = slot.is_deleted() => Err(Error::Deleted),
-            planted = self.plant(sandbox, is_new, slot) => planted,
+            seeded = self.seed_workspace(sandbox, is_new, slot) => seeded,
         }
     }
 
-    async fn plant(&self, sandbox: SandboxId, is_new: bool, slot: &Slot) -> Result<SandboxId, Error> {
-        let is_untouched = self.places().is_untouched(&sandbox, is_new);
+    async fn seed_workspace(
+        &self,
+        sandbox: SandboxId,
+        is_new: bool,
+        slot: &Slot,
+    ) -> Result<SandboxId, Error> {
+        let is_untouched = self.slots().is_untouched(&sandbox, is_new);
         if let Some(seed) = &self.seed {
-            let tell = |seed| slot.tell(Opening::Under(SessionState::Seeding { seed }));
-            tell(SeedState::Pending);
-            let step = |step| tell(SeedState::Running { step });
-            let planted = seed.plant(self.provider.as_ref(), &sandbox, is_untouched, &step).await;
-            planted.map_err(|error| Error::Seed(Arc::new(error)))?;
+            let report = |seed| slot.report(Opening::Under(SessionState::Seeding { seed }));
+            report(SeedState::Pending);
+            let step = |step| report(SeedState::Running { step });
+            let seeded = seed.seed_workspace(self.provider.as_ref(), &sandbox, is_untouched, &step).await;
+            seeded.map_err(|error| Error::Seed(Arc::new(error)))?;
         }
-        self.places().touch(&sandbox);
+        self.slots().touch(&sandbox);
         Ok(sandbox)
     }
 
     /// Releases a sandbox's slot. Errors are only logged, because the provider also releases idle sandboxes by
     /// itself.
-    async fn release(&self, leaving: Leaving) {
-        let Leaving { sandbox, gate } = leaving;
+    async fn release(&self, releasing: Releasing) {
+        let Releasing { sandbox, gate } = releasing;
         match timeout(RELEASE, self.provider.release(&sandbox)).await {
             Ok(Ok(()) | Err(provider::Error::Gone)) => {}
             Ok(Err(error)) => tracing::info!(%sandbox, %error, "the sandbox was not released"),
             Err(_) => tracing::warn!(%sandbox, "the sandbox was not released in time"),
         }
-        self.places().left(gate);
+        self.slots().finish_release(gate);
     }
 
-    async fn park(&self, key: &ChatKey, leaving: Option<Leaving>) -> provider::Result<()> {
-        let (sandbox, gate) = match leaving {
-            Some(Leaving { sandbox, gate }) => (Some(sandbox), Some(gate)),
+    async fn park(&self, key: &ChatKey, releasing: Option<Releasing>) -> provider::Result<()> {
+        let (sandbox, gate) = match releasing {
+            Some(Releasing { sandbox, gate }) => (Some(sandbox), Some(gate)),
             None => (self.provider.find(key).await?, None),
         };
         let parked = match sandbox {
@@ -235,7 +244,7 @@ impl Inner {
             None => Ok(()),
         };
         if let Some(gate) = gate {
-            self.places().left(gate);
+            self.slots().finish_release(gate);
         }
         match parked {
             Err(provider::Error::Gone) => Ok(()),
@@ -246,7 +255,7 @@ impl Inner {
     async fn delete(&self, key: &ChatKey, deleting: Deleting) -> provider::Result<()> {
         let Deleting { slot, gate } = deleting;
         let deleted = self.delete_opened(key, slot).await;
-        self.places().left(gate);
+        self.slots().finish_release(gate);
         deleted
     }
 
@@ -267,30 +276,30 @@ impl Inner {
 }
 
 /// Runs the operation to its end, even if the caller stops waiting.
-async fn to_the_end(
+async fn run_detached(
     act: impl Future<Output = provider::Result<()>> + Send + 'static,
 ) -> provider::Result<()> {
     tokio::spawn(act).await.unwrap_or_else(|stopped| Err(provider::Error::Broken(stopped.into())))
 }
 
 /// A session that is being opened. If the task ends without a result, waiting callers get an error.
-struct Unsettled<'a>(&'a Slot);
+struct FailOnDrop<'a>(&'a Slot);
 
-impl Drop for Unsettled<'_> {
+impl Drop for FailOnDrop<'_> {
     fn drop(&mut self) {
         if self.0.is_opening() {
-            self.0.tell(Opening::Failed(Error::Stopped));
+            self.0.report(Opening::Failed(Error::Stopped));
         }
     }
 }
 
-async fn release_idle_ones(sessions: Weak<Inner>, idle_ttl: Duration) {
-    let mut ticks = interval((idle_ttl / 10).clamp(LOOK_LEAST, LOOK_MOST));
+async fn release_idle_loop(sessions: Weak<Inner>, idle_ttl: Duration) {
+    let mut ticks = interval((idle_ttl / 10).clamp(CHECK_MIN, CHECK_MAX));
     loop {
         ticks.tick().await;
         let Some(inner) = sessions.upgrade() else { return };
-        let over = inner.places().close_idle(idle_ttl);
-        join_all(over.into_iter().map(|leaving| inner.release(leaving))).await;
+        let over = inner.slots().close_idle(idle_ttl);
+        join_all(over.into_iter().map(|releasing| inner.release(releasing))).await;
     }
 }
 

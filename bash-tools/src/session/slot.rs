@@ -67,7 +67,7 @@ impl Slot {
         slot
     }
 
-    pub(super) fn tell(&self, opening: Opening) {
+    pub(super) fn report(&self, opening: Opening) {
         self.opened.send_replace(opening);
     }
 
@@ -96,13 +96,13 @@ impl Slot {
     }
 
     /// Waits until the session is open or has failed, and reports each state in between.
-    pub(super) async fn wait(&self, tell: impl Fn(&SessionState)) -> Result<SandboxId, Error> {
+    pub(super) async fn wait(&self, report: impl Fn(&SessionState)) -> Result<SandboxId, Error> {
         let mut opened = self.opened.subscribe();
         loop {
             match &*opened.borrow_and_update() {
                 Opening::Ready(sandbox) => return Ok(sandbox.clone()),
                 Opening::Failed(error) => return Err(error.clone()),
-                Opening::Under(state) => tell(state),
+                Opening::Under(state) => report(state),
             }
             if opened.changed().await.is_err() {
                 return Err(Error::Stopped);

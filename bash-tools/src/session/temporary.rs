@@ -20,7 +20,7 @@ pub struct TemporaryChats {
 
 /// The ticket is not valid: issued elsewhere, altered, or issued under another secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the temporary chat was not begun here, or the app was set up anew since: begin a new one")]
+#[error("the temporary chat was not started here, or the app was set up again since: start a new one")]
 pub struct BadTicket;
 
 impl TemporaryChats {

@@ -15,13 +15,13 @@ pub enum Error {
     #[error(transparent)]
     Provider(#[from] provider::Error),
     /// The tool does not exist.
-    #[error("there is no tool `{name}`: there are readFile, writeFile, bash and sandboxUrl")]
+    #[error("there is no tool `{name}`: the tools are readFile, writeFile, bash and sandboxUrl")]
     NoTool {
         /// Name as called.
         name: String,
     },
     /// The input does not match the tool's schema.
-    #[error("{tool} was not called as its schema says: {problem}")]
+    #[error("{tool} was called with invalid input: {problem}")]
     BadCall {
         /// The tool.
         tool: &'static str,

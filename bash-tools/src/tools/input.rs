@@ -15,13 +15,13 @@ pub struct BashInput {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadFileInput {
-    /// The file's path; relative paths begin in the workspace.
+    /// Path of the file. Relative paths start in the workspace.
     pub path: String,
-    /// The first line to read, counted from 1; default 1.
+    /// First line to read, counted from 1. Default: 1.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub offset: Option<u64>,
-    /// How many lines to read at most; default as many as fit.
+    /// Maximum number of lines to read. Default: as many as fit.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub limit: Option<u64>,
@@ -31,9 +31,9 @@ pub struct ReadFileInput {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteFileInput {
-    /// The file's path; relative paths begin in the workspace. Missing directories are made.
+    /// Path of the file. Relative paths start in the workspace. Missing directories are created.
     pub path: String,
-    /// All that the file is to hold.
+    /// Complete new content of the file.
     pub content: String,
 }
 
@@ -41,7 +41,7 @@ pub struct WriteFileInput {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxUrlInput {
-    /// The port that the server listens on inside the sandbox.
+    /// Port on which the server listens inside the sandbox.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
 }

@@ -37,14 +37,14 @@ pub(super) enum Rest {
     /// Lines after the requested ones, from this one on.
     More { next: u64 },
     /// Requested lines that did not fit, from this one on.
-    Cut { left_out: LeftOut, next: u64 },
+    Cut { omitted: Omitted, next: u64 },
     /// The rest of this line, and possibly more.
-    CutInLine { left_out: LeftOut, line: u64 },
+    CutInLine { omitted: Omitted, line: u64 },
 }
 
 /// Result of reading the requested lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LeftOut {
+pub(super) struct Omitted {
     chars: usize,
     /// Whether there may be more.
     is_least: bool,
@@ -89,8 +89,7 @@ impl Lines {
                 break !is_enough;
             }
             if at >= MAX_BYTES {
-                let problem =
-                    format!("leads further into {path} than {MAX_BYTES} bytes: use bash (`sed -n`)");
+                let problem = format!("is more than {MAX_BYTES} bytes into {path}: use bash (`sed -n`)");
                 return Err(Error::BadInput { field: "offset", problem });
             }
         };
@@ -127,11 +126,11 @@ impl Lines {
         let end = text[..cut].rfind('\n').map_or(cut, |at| at + 1);
         let shown = &text[..end];
         let next = self.first + shown.matches('\n').count() as u64;
-        let left_out = LeftOut { chars: text[end..].chars().count(), is_least: !is_all };
+        let omitted = Omitted { chars: text[end..].chars().count(), is_least: !is_all };
         let rest = if shown.ends_with('\n') {
-            Rest::Cut { left_out, next }
+            Rest::Cut { omitted, next }
         } else {
-            Rest::CutInLine { left_out, line: next }
+            Rest::CutInLine { omitted, line: next }
         };
         Excerpt { first: self.first, text: shown.to_owned(), rest: Some(rest) }
     }
@@ -152,21 +151,21 @@ impl fmt::Display for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::More { next } => write!(f, "[more lines follow: continue with offset {next}]"),
-            Self::Cut { left_out, next } => {
-                write!(f, "[file truncated: {left_out} are not shown; continue with offset {next}]")
+            Self::Cut { omitted, next } => {
+                write!(f, "[file truncated: {omitted} are not shown; continue with offset {next}]")
             }
-            Self::CutInLine { left_out, line } => write!(
+            Self::CutInLine { omitted, line } => write!(
                 f,
-                "[file truncated: {left_out} are not shown; line {line} is longer than an answer may be: use bash \
+                "[file truncated: {omitted} are not shown; line {line} is longer than a result may be: use bash \
                  (`cut -c`)]"
             ),
         }
     }
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for Omitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let least = if self.is_least { "at least " } else { "" };
-        write!(f, "{least}{} characters of what was asked for", self.chars)
+        write!(f, "{least}{} characters of the requested text", self.chars)
     }
 }

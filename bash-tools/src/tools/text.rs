@@ -23,7 +23,7 @@ pub struct Head {
     decoder: Decoder,
     text: String,
     room: usize,
-    chars_left_out: u64,
+    dropped: u64,
 }
 
 impl Tail {
@@ -69,19 +69,19 @@ impl Tail {
 impl Head {
     /// Creates a head of at most `max_chars` characters.
     pub fn new(max_chars: usize) -> Self {
-        Self { decoder: Decoder::default(), text: String::new(), room: max_chars, chars_left_out: 0 }
+        Self { decoder: Decoder::default(), text: String::new(), room: max_chars, dropped: 0 }
     }
 
     /// Adds bytes, split at any position.
     pub fn push(&mut self, bytes: &[u8]) {
-        let Self { decoder, text, room, chars_left_out } = self;
-        decoder.decode(bytes, |more| add_to_head(text, more, room, chars_left_out));
+        let Self { decoder, text, room, dropped } = self;
+        decoder.decode(bytes, |more| add_to_head(text, more, room, dropped));
     }
 
     /// Ends the stream. An incomplete character at the end becomes U+FFFD.
     pub fn finish(&mut self) {
-        let Self { decoder, text, room, chars_left_out } = self;
-        decoder.finish(|more| add_to_head(text, more, room, chars_left_out));
+        let Self { decoder, text, room, dropped } = self;
+        decoder.finish(|more| add_to_head(text, more, room, dropped));
     }
 
     /// Returns the first characters.
@@ -91,7 +91,7 @@ impl Head {
 
     /// Number of characters that are not in [`text`](Self::text).
     pub fn dropped_chars(&self) -> u64 {
-        self.chars_left_out
+        self.dropped
     }
 }
 
@@ -116,12 +116,12 @@ fn add_to_tail(text: &mut String, more: &str, max_chars: usize) {
     text.push_str(more);
 }
 
-fn add_to_head(text: &mut String, more: &str, room: &mut usize, chars_left_out: &mut u64) {
+fn add_to_head(text: &mut String, more: &str, room: &mut usize, dropped: &mut u64) {
     let cut = if *room == 0 { 0 } else { more.char_indices().nth(*room).map_or(more.len(), |(at, _)| at) };
-    let (fits, left_out) = more.split_at(cut);
+    let (fits, omitted) = more.split_at(cut);
     text.push_str(fits);
     *room -= fits.chars().count();
-    *chars_left_out += count(left_out);
+    *dropped += count(omitted);
 }
 
 fn count(text: &str) -> u64 {
@@ -140,17 +140,17 @@ fn last_chars(text: &str, max_chars: usize) -> &str {
 #[derive(Debug, Default)]
 struct Decoder {
     /// Beginning of a character, up to three bytes.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 const REPLACEMENT: &str = "\u{fffd}";
 
 impl Decoder {
     fn decode(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
-        while !self.begun.is_empty() {
+        while !self.partial.is_empty() {
             let Some((first, rest)) = bytes.split_first() else { return };
-            self.begun.push(*first);
-            match from_utf8(&self.begun) {
+            self.partial.push(*first);
+            match from_utf8(&self.partial) {
                 Ok(character) => text(character),
                 Err(error) if error.error_len().is_none() => {
                     bytes = rest;
@@ -159,11 +159,11 @@ impl Decoder {
                 // The byte that does not continue the character starts a new one.
                 Err(_) => {
                     text(REPLACEMENT);
-                    self.begun.clear();
+                    self.partial.clear();
                     break;
                 }
             }
-            self.begun.clear();
+            self.partial.clear();
             bytes = rest;
         }
         let mut chunks = bytes.utf8_chunks().peekable();
@@ -174,7 +174,7 @@ impl Decoder {
             let is_begun = chunks.peek().is_none()
                 && from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
             if is_begun {
-                self.begun.extend_from_slice(chunk.invalid());
+                self.partial.extend_from_slice(chunk.invalid());
             } else if !chunk.invalid().is_empty() {
                 text(REPLACEMENT);
             }
@@ -182,7 +182,7 @@ impl Decoder {
     }
 
     fn finish(&mut self, mut text: impl FnMut(&str)) {
-        if !std::mem::take(&mut self.begun).is_empty() {
+        if !std::mem::take(&mut self.partial).is_empty() {
             text(REPLACEMENT);
         }
     }
@@ -195,10 +195,10 @@ mod tests {
     use super::*;
 
     fn pieces(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
-        let mut places: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
-        places.extend([0, bytes.len()]);
-        places.sort_unstable();
-        places.windows(2).map(|ends| bytes[ends[0]..ends[1]].to_vec()).collect()
+        let mut slots: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
+        slots.extend([0, bytes.len()]);
+        slots.sort_unstable();
+        slots.windows(2).map(|ends| bytes[ends[0]..ends[1]].to_vec()).collect()
     }
 
     fn tail_of(pieces: &[Vec<u8>], max_chars: usize) -> (String, u64) {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_comes_in_two_pieces_is_one() {
+    fn a_character_split_over_two_pieces_is_one() {
         let mut tail = Tail::new(3);
         tail.push(b"ab\xf0\x9f");
         assert_eq!((tail.text(), tail.dropped_chars()), ("ab", 0));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_becomes_a_character_is_replaced_at_the_end() {
+    fn an_incomplete_character_at_the_end_is_replaced() {
         let mut tail = Tail::new(9);
         tail.push(b"a\xe2\x82");
         assert_eq!(tail.text(), "a");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stream_takes_no_more_memory_than_a_few_times_its_tail() {
+    fn the_memory_for_a_long_stream_is_limited() {
         let mut tail = Tail::new(1000);
         for at in 0..10_000_u32 {
             tail.push(format!("{at:0100}é").as_bytes());
@@ -262,12 +262,12 @@ mod tests {
         ) {
             let whole = String::from_utf8_lossy(&bytes).into_owned();
             let total = whole.chars().count();
-            let left_out = total.saturating_sub(max_chars);
-            let last: String = whole.chars().skip(left_out).collect();
+            let omitted = total.saturating_sub(max_chars);
+            let last: String = whole.chars().skip(omitted).collect();
             let first: String = whole.chars().take(max_chars).collect();
             let pieces = pieces(&bytes, &cuts);
-            prop_assert_eq!(tail_of(&pieces, max_chars), (last, left_out as u64));
-            prop_assert_eq!(head_of(&pieces, max_chars), (first, left_out as u64));
+            prop_assert_eq!(tail_of(&pieces, max_chars), (last, omitted as u64));
+            prop_assert_eq!(head_of(&pieces, max_chars), (first, omitted as u64));
         }
     }
 }

@@ -53,10 +53,10 @@ impl Toolkit {
         &self.limits
     }
 
-    /// Opens the chat's sandbox in advance. `tell` receives the progress. The sandbox is in use while the result
+    /// Opens the chat's sandbox in advance. `report` receives the progress. The sandbox is in use while the result
     /// exists.
-    pub async fn open(&self, tell: impl Fn(&SessionState)) -> Result<Lease> {
-        Ok(self.sessions.lease_and_tell(&self.key, tell).await?)
+    pub async fn open(&self, report: impl Fn(&SessionState)) -> Result<Lease> {
+        Ok(self.sessions.lease_with_progress(&self.key, report).await?)
     }
 
     /// Runs a command and streams its state until it has ended. `cancel` ends the command, and the last value reports
@@ -186,7 +186,7 @@ mod tests {
 
     /// Chat apps call tools from their own tasks.
     #[expect(dead_code, reason = "it is enough that it compiles")]
-    fn every_answer_can_be_awaited_in_a_task(tools: Toolkit) {
+    fn every_result_can_be_awaited_in_a_task(tools: Toolkit) {
         fn in_a_task(_: impl Send) {}
         let path = String::new;
         in_a_task(tools.read_file(ReadFileInput::default()));

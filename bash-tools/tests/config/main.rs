@@ -8,7 +8,7 @@ mod preflight;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bash_tools::config::{self, Access, Config, Place, Provider, Seed, parse};
+use bash_tools::config::{self, Access, Config, Location, Provider, Seed, parse};
 use bash_tools::provider::NetworkMode;
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn file(table: &str, lines: &[&str]) -> String {
 fn only_fault(text: &str) -> (String, String) {
     let faults = parse(text).unwrap_err();
     assert_eq!(faults.len(), 1, "{text}\n{faults:#?}");
-    let Place::Key { path, line } = &faults[0].at else { panic!("{:?}", faults[0]) };
+    let Location::Key { path, line } = &faults[0].at else { panic!("{:?}", faults[0]) };
     let reported = faults[0].to_string();
     let line = line.unwrap_or_else(|| panic!("no line: {reported}"));
     assert!(reported.starts_with(&format!("line {line}: {path} ")), "{reported}");
@@ -132,13 +132,13 @@ fn all_errors_are_reported_together_and_in_order() {
     );
     let reported: Vec<_> = faults.unwrap_err().iter().map(ToString::to_string).collect();
     let wanted = [
-        "line 1: app.bash_tools.project_root is required where seed.mode is \"upload\"",
+        "line 1: app.bash_tools.project_root is required if seed.mode is \"upload\"",
         "line 3: app.bash_tools.acces is not known; did you mean app.bash_tools.access?",
         "line 4: app.bash_tools.timeout_ms must be from 1000 to 300000 milliseconds, not 1",
         "line 9: app.bash_tools.sandbox.ports[1] must be from 1 to 65535, not 70000",
         "line 11: app.bash_tools.sandbox.memory_mb is not known; did you mean app.bash_tools.docker.memory_mb?",
         "line 12: app.bash_tools.dokcer is not known; did you mean app.bash_tools.docker?",
-        "app.bash_tools.docker.orchestrator_url is required where provider is \"docker\"",
+        "app.bash_tools.docker.orchestrator_url is required if provider is \"docker\"",
     ];
     assert_eq!(reported, wanted);
 }
@@ -230,7 +230,7 @@ fn the_file_is_found_by_the_environment() {
     std::fs::write(&path, file("app.bash_tools", &["timeout_ms = 1", "vcpu = 1"])).unwrap();
     let reported = load(&path).unwrap_err().to_string();
     assert_eq!(reported.lines().count(), 3, "{reported}");
-    assert!(reported.starts_with(&format!("{} cannot be used:\n  line ", path.display())), "{reported}");
+    assert!(reported.starts_with(&format!("{} is invalid:\n  line ", path.display())), "{reported}");
     std::fs::write(&path, [0xff, 0xfe]).unwrap();
     assert!(matches!(load(&path), Err(config::Error::Unreadable { .. })));
     std::fs::File::create(&path).unwrap().set_len(1 << 30).unwrap();

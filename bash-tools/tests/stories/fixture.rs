@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bash_tools::provider::{Docker, DockerWish, NetworkMode, NetworkPolicy, Provider};
+use bash_tools::provider::{Docker, DockerOptions, NetworkMode, NetworkPolicy, Provider};
 use bash_tools::session::{ChatKey, SessionLimits, Sessions};
 use bash_tools::tools::{BashInput, BashOutput, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit};
 use futures::{Stream, StreamExt};
@@ -50,7 +50,7 @@ impl Fixture {
 
 /// Small sandboxes of sandboxd.
 pub(crate) fn sandboxd(client: Client) -> Arc<dyn Provider> {
-    let request = DockerWish {
+    let request = DockerOptions {
         runtime: "node24".into(),
         idle_ttl: Duration::from_secs(600),
         vcpus: 1,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bash_tools::provider::{Docker, DockerWish, Event, NetworkPolicy, Provider, SandboxId};
+use bash_tools::provider::{Docker, DockerOptions, Event, NetworkPolicy, Provider, SandboxId};
 use bash_tools::seed::{GitCredentials, GitSeed, Result, Seed};
 use bash_tools::session::{SessionLimits, Sessions};
 use futures::StreamExt;
@@ -53,7 +53,7 @@ pub(crate) struct SeedFixture {
 impl SeedFixture {
     pub(crate) async fn in_home(home: Home) -> Self {
         let daemon = Daemon::start_in(home).await;
-        let request = DockerWish {
+        let request = DockerOptions {
             runtime: "node24".into(),
             idle_ttl: Duration::from_secs(600),
             vcpus: 1,
@@ -75,7 +75,7 @@ impl SeedFixture {
         self.provider.open(&key(chat)).await.unwrap().sandbox
     }
 
-    pub(crate) async fn plant(&self, sandbox: &SandboxId, seed: &Seed) -> Result<()> {
+    pub(crate) async fn seed_workspace(&self, sandbox: &SandboxId, seed: &Seed) -> Result<()> {
         self.plant_with_steps(sandbox, seed).await.0
     }
 
@@ -87,8 +87,8 @@ impl SeedFixture {
     ) -> (Result<()>, Vec<String>) {
         let reported = Mutex::new(Vec::new());
         let tell = |step| reported.lock().unwrap().push(step);
-        let planted = seed.plant(&*self.provider, sandbox, true, &tell).await;
-        (planted, reported.into_inner().unwrap())
+        let seeded = seed.seed_workspace(&*self.provider, sandbox, true, &tell).await;
+        (seeded, reported.into_inner().unwrap())
     }
 
     /// A script's standard output.

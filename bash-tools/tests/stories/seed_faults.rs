@@ -32,12 +32,12 @@ async fn dangerous_git_arguments_are_rejected_before_anything_runs() {
     ];
     for (url, wanted) in urls {
         let seed = Seed::Git(GitSeed { url: url.into(), ..git("") });
-        let error = fixture.plant(&sandbox, &seed).await.unwrap_err();
+        let error = fixture.seed_workspace(&sandbox, &seed).await.unwrap_err();
         assert!(matches!(error, Error::BadGitUrl { fault } if fault == wanted), "{url}: {error:?}");
         assert!(error.to_string().contains("git_url") && !error.to_string().contains("hunter2"), "{error}");
     }
     for revision in ["--upload-pack=touch pwned", "$(touch pwned)", "main\ntouch pwned", "a'b", "main..x"] {
-        let error = fixture.plant(&sandbox, &at("project.git", revision)).await.unwrap_err();
+        let error = fixture.seed_workspace(&sandbox, &at("project.git", revision)).await.unwrap_err();
         assert!(error.to_string().contains("git_revision"), "{error}");
     }
     assert_eq!(fixture.output(&sandbox, "ls -A").await, "");
@@ -45,9 +45,9 @@ async fn dangerous_git_arguments_are_rejected_before_anything_runs() {
 
     // Text that a shell would interpret and git does not.
     let seed = Seed::Git(GitSeed { url: format!("https://{NAME}/$(touch${{IFS}}pwned);touch"), ..git("") });
-    assert!(matches!(fixture.plant(&sandbox, &seed).await, Err(Error::BadGitUrl { .. })));
+    assert!(matches!(fixture.seed_workspace(&sandbox, &seed).await, Err(Error::BadGitUrl { .. })));
     let seed = Seed::Git(git("$(touch);touch&touch%20touch.git"));
-    let error = fixture.plant(&sandbox, &seed).await.unwrap_err();
+    let error = fixture.seed_workspace(&sandbox, &seed).await.unwrap_err();
     assert!(matches!(error, Error::NoRepository), "{error:?}");
     assert_eq!(fixture.files(&sandbox).await, "");
 }
@@ -80,21 +80,21 @@ async fn a_failed_clone_reports_why_and_leaves_nothing() {
         ("slow", slow, |it| matches!(it, Error::TimedOut { .. })),
     ];
     for (case, seed, is_right) in cases {
-        let error = fixture.plant(&sandbox, &seed).await.unwrap_err();
+        let error = fixture.seed_workspace(&sandbox, &seed).await.unwrap_err();
         assert!(is_right(&error), "{case}: {error:?}");
         assert_eq!(fixture.files(&sandbox).await, "", "{case}");
     }
     // The operator has not allowed a redirect from https to http.
-    let error = fixture.plant(&sandbox, &Seed::Git(git("plain/project.git"))).await.unwrap_err();
+    let error = fixture.seed_workspace(&sandbox, &Seed::Git(git("plain/project.git"))).await.unwrap_err();
     assert!(matches!(error, Error::Git { .. }), "{error:?}");
     assert_eq!(fixture.files(&sandbox).await, "");
     // The failures do not affect a later clone.
-    fixture.plant(&sandbox, &Seed::Git(git("project.git"))).await.unwrap();
+    fixture.seed_workspace(&sandbox, &Seed::Git(git("project.git"))).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file; ls -A .remcochat").await, "three\nlock\nseeded\n");
 
     let sandbox = fixture.sandbox("2").await;
     let plain = GitSeed { allow_http: true, url: format!("http://{NAME}/project.git"), ..git("") };
-    fixture.plant(&sandbox, &Seed::Git(plain)).await.unwrap();
+    fixture.seed_workspace(&sandbox, &Seed::Git(plain)).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file").await, "three\n");
 }
 
@@ -117,7 +117,7 @@ async fn a_repository_that_is_too_large_is_abandoned_in_time() {
     let fixture = SeedFixture::in_home(server.home()).await;
     let sandbox = fixture.sandbox("1").await;
     for repository in ["packed", "bomb", "trees"] {
-        let error = fixture.plant(&sandbox, &Seed::Git(git(&format!("{repository}.git")))).await.unwrap_err();
+        let error = fixture.seed_workspace(&sandbox, &Seed::Git(git(&format!("{repository}.git")))).await.unwrap_err();
         assert!(
             matches!(error, Error::RepositoryTooLarge { limit_bytes: 1_048_576, .. }),
             "{repository}: {error:?}"
@@ -125,12 +125,12 @@ async fn a_repository_that_is_too_large_is_abandoned_in_time() {
         assert!(error.to_string().contains("max_bytes"), "{error}");
         assert_eq!(fixture.files(&sandbox).await, "", "{repository}");
     }
-    let error = fixture.plant(&sandbox, &at("history.git", short.trim())).await.unwrap_err();
+    let error = fixture.seed_workspace(&sandbox, &at("history.git", short.trim())).await.unwrap_err();
     assert!(matches!(error, Error::RepositoryTooLarge { .. }), "{error:?}");
     let most = fixture.output(&sandbox, "du -s .remcochat | cut -f1").await;
     assert!(most.trim().parse::<u64>().unwrap() < 2048, "KiB: {most}");
     let packed = GitSeed { max_bytes: 3_100_000, ..git("packed.git") };
-    fixture.plant(&sandbox, &Seed::Git(packed)).await.unwrap();
+    fixture.seed_workspace(&sandbox, &Seed::Git(packed)).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "stat -c %s noise; ls .remcochat").await, "3000000\nlock\nseeded\n");
 }
 
@@ -139,6 +139,6 @@ async fn without_a_network_no_repository_is_cloned() {
     let fixture = Fixture::docker().await;
     let sandbox = fixture.provider.open(&key("1")).await.unwrap().sandbox;
     let error =
-        Seed::Git(git("project.git")).plant(&*fixture.provider, &sandbox, true, &drop).await.unwrap_err();
+        Seed::Git(git("project.git")).seed_workspace(&*fixture.provider, &sandbox, true, &drop).await.unwrap_err();
     assert!(matches!(error, Error::NotReached { .. }), "{error:?}");
 }

@@ -13,8 +13,8 @@ async fn a_repository_looks_like_a_clone() {
     server.repository("project", PROJECT).await;
     let fixture = SeedFixture::in_home(server.home()).await;
     let sandbox = fixture.sandbox("1").await;
-    let (planted, reported) = fixture.plant_with_steps(&sandbox, &Seed::Git(git("project.git"))).await;
-    planted.unwrap();
+    let (seeded, reported) = fixture.plant_with_steps(&sandbox, &Seed::Git(git("project.git"))).await;
+    seeded.unwrap();
     assert_eq!(fixture.files(&sandbox).await, ".git a b dir file link ");
     let reported = reported.join("\n");
     for step in ["looking at the repository", "fetching", "Receiving objects: 100%", "checking out"] {
@@ -33,9 +33,9 @@ async fn a_repository_looks_like_a_clone() {
 
     // The seed runs only once.
     let asked = server.requests().len();
-    fixture.plant(&sandbox, &Seed::Git(git("project.git"))).await.unwrap();
-    fixture.plant(&sandbox, &at("project.git", "v1")).await.unwrap();
-    fixture.plant(&sandbox, &Seed::Git(git("nowhere.git"))).await.unwrap();
+    fixture.seed_workspace(&sandbox, &Seed::Git(git("project.git"))).await.unwrap();
+    fixture.seed_workspace(&sandbox, &at("project.git", "v1")).await.unwrap();
+    fixture.seed_workspace(&sandbox, &Seed::Git(git("nowhere.git"))).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file").await, "three\nmore\n");
     assert_eq!(server.requests().len(), asked);
 }
@@ -66,7 +66,7 @@ async fn a_revision_is_a_branch_a_tag_or_a_commit() {
         let sandbox = fixture.sandbox(revision).await;
         let look = "cat file; git rev-parse --abbrev-ref HEAD; git status --porcelain; git tag";
         fixture
-            .plant(&sandbox, &at(path, revision))
+            .seed_workspace(&sandbox, &at(path, revision))
             .await
             .unwrap_or_else(|error| panic!("{revision}: {error}"));
         let found = fixture.output(&sandbox, look).await;
@@ -98,15 +98,15 @@ async fn a_token_opens_its_repository_and_leaves_no_trace() {
     let sandbox = fixture.sandbox("1").await;
 
     // Another server does not get the token, even after a redirect from the right one.
-    let error = fixture.plant(&sandbox, &with_token("away/project.git", TOKEN)).await.unwrap_err();
+    let error = fixture.seed_workspace(&sandbox, &with_token("away/project.git", TOKEN)).await.unwrap_err();
     assert!(!format!("{error} {error:?}").contains(TOKEN), "{error:?}");
     let asked = server.requests();
     assert!(asked.iter().any(|(host, ..)| host == ELSEWHERE), "{asked:?}");
     assert!(asked.iter().all(|(.., authorization)| authorization.is_none()), "{asked:?}");
 
     let seed = with_token("private/project.git", TOKEN);
-    let (planted, reported) = fixture.plant_with_steps(&sandbox, &seed).await;
-    planted.unwrap();
+    let (seeded, reported) = fixture.plant_with_steps(&sandbox, &seed).await;
+    seeded.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file").await, "three\n");
     let basic = "eC1hY2Nlc3MtdG9rZW46aHVudGVyMi1odW50ZXIyLWh1bnRlcjI=";
     assert!(server.requests().iter().any(|(.., it)| it.as_deref() == Some(&format!("Basic {basic}"))));
@@ -130,12 +130,12 @@ async fn a_seed_never_overwrites_existing_files() {
     let seed = Seed::Git(git("project.git"));
     let sandbox = fixture.sandbox("1").await;
     fixture.output(&sandbox, "echo mine >file").await;
-    fixture.plant(&sandbox, &seed).await.unwrap();
+    fixture.seed_workspace(&sandbox, &seed).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file; ls -A").await, "mine\n.remcochat\nfile\n");
 
     let sandbox = fixture.sandbox("2").await;
-    fixture.plant(&sandbox, &seed).await.unwrap();
+    fixture.seed_workspace(&sandbox, &seed).await.unwrap();
     fixture.output(&sandbox, "echo mine >file; git clean -ffdxq; rm -rf .remcochat").await;
-    fixture.plant(&sandbox, &seed).await.unwrap();
+    fixture.seed_workspace(&sandbox, &seed).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file").await, "mine\n");
 }

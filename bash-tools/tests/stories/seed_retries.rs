@@ -52,18 +52,18 @@ async fn seed_progress_is_reported_and_an_interrupted_seed_restarts() {
     let endless = Seed::Git(git("slow/project.git"));
     let asked = server.requests().len();
     tokio::select! {
-        planted = fixture.plant(&sandbox, &endless) => panic!("{planted:?}"),
+        seeded = fixture.seed_workspace(&sandbox, &endless) => panic!("{seeded:?}"),
         () = until("git sends a request", || async { server.requests().len() > asked }) => {}
     }
     let project = Seed::Git(git("project.git"));
-    fixture.plant(&sandbox, &project).await.unwrap();
+    fixture.seed_workspace(&sandbox, &project).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file; ls -A .remcochat").await, "three\nlock\nseeded\n");
 
     // Interrupted while it was moved into fixture: some files are new, some are old.
     let sandbox = fixture.sandbox("3").await;
     let half = "mkdir -p .remcochat/seed.old/dir file; echo git >.remcochat/seeding; touch file/x .remcochat/seed.old/a";
     fixture.output(&sandbox, half).await;
-    fixture.plant(&sandbox, &project).await.unwrap();
+    fixture.seed_workspace(&sandbox, &project).await.unwrap();
     let look = "cat file; git status --porcelain; ls -A .remcochat";
     assert_eq!(fixture.output(&sandbox, look).await, "three\nlock\nseeded\n");
 }

@@ -63,8 +63,8 @@ async fn a_directory_is_uploaded_unchanged_without_secrets() {
 
     let fixture = SeedFixture::in_home(Home::new()).await;
     let sandbox = fixture.sandbox("1").await;
-    let (planted, reported) = fixture.plant_with_steps(&sandbox, &Seed::Upload(upload(root.path()))).await;
-    planted.unwrap();
+    let (seeded, reported) = fixture.plant_with_steps(&sandbox, &Seed::Upload(upload(root.path()))).await;
+    seeded.unwrap();
     assert_eq!(reported[1], "uploading 11 files with 3000298 bytes", "{reported:?}");
     let found = fixture
         .output(&sandbox, "find . -mindepth 1 -not -path './.remcochat*' -not -type d | LC_ALL=C sort")
@@ -99,7 +99,7 @@ async fn a_directory_is_uploaded_unchanged_without_secrets() {
     // The model's changes stay, even if the directory has changed meanwhile.
     fixture.output(&sandbox, "rm -f noise; echo mine >tool").await;
     write(&root, "new", "new");
-    fixture.plant(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap();
+    fixture.seed_workspace(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat tool; ls noise new 2>/dev/null").await, "mine\n");
 }
 
@@ -111,7 +111,7 @@ async fn limits_are_checked_before_anything_is_sent() {
     write(&root, "b.json", "1");
     let fixture = SeedFixture::in_home(Home::new()).await;
     let sandbox = fixture.sandbox("1").await;
-    let error = fixture.plant(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap_err();
+    let error = fixture.seed_workspace(&sandbox, &Seed::Upload(upload(root.path()))).await.unwrap_err();
     let reported = error.to_string();
     assert!(
         reported.contains("2003 files") && reported.contains("2000") && reported.contains("upload_include"),
@@ -120,16 +120,16 @@ async fn limits_are_checked_before_anything_is_sent() {
     let narrow = |include: &str, max_bytes| {
         Seed::Upload(UploadSeed { include: include.into(), max_bytes, ..upload(root.path()) })
     };
-    let error = fixture.plant(&sandbox, &narrow("*", 4)).await.unwrap_err();
+    let error = fixture.seed_workspace(&sandbox, &narrow("*", 4)).await.unwrap_err();
     assert!(matches!(error, Error::TooManyBytes { limit: 4, found: 5 }), "{error:?}");
-    let error = fixture.plant(&sandbox, &narrow("nowhere/**", 4)).await.unwrap_err();
+    let error = fixture.seed_workspace(&sandbox, &narrow("nowhere/**", 4)).await.unwrap_err();
     assert!(matches!(error, Error::NothingIncluded { candidates: 2003, .. }), "{error:?}");
     assert_eq!(fixture.output(&sandbox, "ls -A").await, "", "nothing was sent");
-    fixture.plant(&sandbox, &narrow("*.{ts,json}", 5)).await.unwrap();
+    fixture.seed_workspace(&sandbox, &narrow("*.{ts,json}", 5)).await.unwrap();
     assert_eq!(fixture.files(&sandbox).await, "a.ts b.json ");
 
     let sandbox = fixture.sandbox("2").await;
-    fixture.plant(&sandbox, &narrow("{3,4}/**", 4000)).await.unwrap();
+    fixture.seed_workspace(&sandbox, &narrow("{3,4}/**", 4000)).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "ls; ls 3 4 | grep -c txt").await, "3\n4\n400\n");
 }
 
@@ -179,10 +179,10 @@ async fn a_growing_file_is_uploaded_with_its_counted_size() {
         }
     });
     until("it grows", || async { fs::metadata(root.path().join("log")).unwrap().len() > 0 }).await;
-    let planted = fixture.plant(&sandbox, &Seed::Upload(upload(root.path()))).await;
+    let seeded = fixture.seed_workspace(&sandbox, &Seed::Upload(upload(root.path()))).await;
     IS_OVER.store(true, Ordering::Relaxed);
     writer.join().unwrap();
-    planted.unwrap();
+    seeded.unwrap();
     let look = "head -n -1 log | awk '$1 != NR - 1' | wc -l; cat z; echo; stat -c %s log";
     let found = fixture.output(&sandbox, look).await;
     let arrived = found.strip_prefix("0\nz\n").unwrap_or_else(|| panic!("{found}"));
@@ -208,7 +208,7 @@ async fn an_interrupted_upload_leaves_nothing_and_restarts() {
     // Possible leftovers of a killed app: uploaded, and partly moved into fixture.
     let half = "mkdir -p .remcochat/seed.old/dir a; echo upload >.remcochat/seeding; echo old >a/x; echo c >.remcochat/seed.old/c";
     fixture.output(&sandbox, half).await;
-    fixture.plant(&sandbox, &seed).await.unwrap();
+    fixture.seed_workspace(&sandbox, &seed).await.unwrap();
     let look = "find . -type f | LC_ALL=C sort | tr '\\n' ' '; cat a dir/b";
     assert_eq!(fixture.output(&sandbox, look).await, "./.remcochat/lock ./.remcochat/seeded ./a ./dir/b ab");
 }

@@ -33,7 +33,7 @@ const IN_USE: Duration = Duration::from_secs(30);
 
 /// Options of new sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DockerWish {
+pub struct DockerOptions {
     /// `node24` or `python3.13`.
     pub runtime: String,
     /// Idle time, 10 s to 6 h.
@@ -52,19 +52,19 @@ pub struct DockerWish {
 #[derive(Debug, Clone)]
 pub struct Docker {
     client: Client,
-    wish: DockerWish,
+    options: DockerOptions,
     /// Held from reading a sandbox's list of hosts until the new list is written, so that no entry is lost.
     lists: Arc<Mutex<()>>,
 }
 
 impl Docker {
     /// Creates a provider. Sends nothing yet.
-    pub fn new(client: Client, wish: DockerWish) -> Self {
-        Self { client, wish, lists: Arc::default() }
+    pub fn new(client: Client, options: DockerOptions) -> Self {
+        Self { client, options, lists: Arc::default() }
     }
 
-    fn wish_for(&self, key: &ChatKey) -> CreateSandbox {
-        let DockerWish { runtime, idle_ttl, vcpus, memory_mb, network, ports } = &self.wish;
+    fn create_request(&self, key: &ChatKey) -> CreateSandbox {
+        let DockerOptions { runtime, idle_ttl, vcpus, memory_mb, network, ports } = &self.options;
         let mode = network.mode.as_str();
         CreateSandbox {
             session_key: key.as_str().to_owned(),
@@ -87,17 +87,17 @@ impl Docker {
         let _lists = self.lists.lock().await;
         let now = status::network(self.client.get(sandbox).await.map_err(fault)?.network);
         let Some(allow) = now.with(hosts) else { return Ok(now) };
-        let wish = Network { mode: None, allow: Some(allow) };
-        self.client.change_network(sandbox, &wish).await.map(status::network).map_err(fault)
+        let request = Network { mode: None, allow: Some(allow) };
+        self.client.change_network(sandbox, &request).await.map(status::network).map_err(fault)
     }
 }
 
 #[async_trait]
 impl Provider for Docker {
     async fn open(&self, key: &ChatKey) -> Result<Opened> {
-        let made = self.client.create_or_reconnect(&self.wish_for(key)).await.map_err(fault)?;
-        if !self.wish.network.allow.is_empty() {
-            self.add_hosts(&made.sandbox_id, &self.wish.network.allow).await?;
+        let made = self.client.create_or_reconnect(&self.create_request(key)).await.map_err(fault)?;
+        if !self.options.network.allow.is_empty() {
+            self.add_hosts(&made.sandbox_id, &self.options.network.allow).await?;
         }
         Ok(Opened { sandbox: made.sandbox_id.as_str().to_owned().into(), is_new: made.created })
     }
@@ -111,7 +111,7 @@ impl Provider for Docker {
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running> {
         let environment = command.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let environment: StringMap = environment.collect();
-        let wish = StartCommand {
+        let request = StartCommand {
             script: Some(command.script),
             env: Some(environment).filter(|environment| !environment.is_empty()),
             timeout_ms: Some(u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX)),
@@ -121,7 +121,7 @@ impl Provider for Docker {
         // Runs in a task, because a start may succeed after the caller has left. Dropping its stream then ends the
         // command.
         let (started, starts) = oneshot::channel();
-        tokio::spawn(async move { started.send(client.run(&sandbox, &wish).await) });
+        tokio::spawn(async move { started.send(client.run(&sandbox, &request).await) });
         let records = starts.await.map_err(|error| Error::Broken(error.into()))?.map_err(fault)?;
         Ok(Running::new(records.map(|record| event(record.map_err(fault)?)).boxed()))
     }
@@ -184,8 +184,8 @@ impl Provider for Docker {
     }
 
     async fn denials(&self, sandbox: &SandboxId) -> Result<Option<Vec<Denial>>> {
-        let told = self.client.denials(&id(sandbox)?).await.map_err(fault)?;
-        Ok(Some(told.denials))
+        let reported = self.client.denials(&id(sandbox)?).await.map_err(fault)?;
+        Ok(Some(reported.denials))
     }
 
     async fn allow_host(&self, sandbox: &SandboxId, host: &str) -> Result<NetworkPolicy> {

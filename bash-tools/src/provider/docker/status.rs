@@ -38,7 +38,7 @@ pub(super) fn of(sandbox: Sandbox) -> Status {
 }
 
 /// Converts sandboxd's network policy.
-pub(super) fn network(told: Network) -> NetworkPolicy {
-    let mode = told.mode.as_deref().and_then(NetworkMode::of_name).unwrap_or_default();
-    NetworkPolicy { mode, allow: told.allow.unwrap_or_default() }
+pub(super) fn network(reported: Network) -> NetworkPolicy {
+    let mode = reported.mode.as_deref().and_then(NetworkMode::of_name).unwrap_or_default();
+    NetworkPolicy { mode, allow: reported.allow.unwrap_or_default() }
 }

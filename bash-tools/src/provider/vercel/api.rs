@@ -172,7 +172,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
 /// Waits before a retry, or returns the fault if there is none.
 async fn rest(call: &Call, fault: Fault, tries: &mut u32) -> Result<(), Fault> {
     let Some(pause) = call.pause_after(&fault, *tries) else { return Err(fault) };
-    tracing::debug!(path = call.path, %fault, ?pause, "a call of Vercel's API is sent again");
+    tracing::debug!(path = call.path, %fault, ?pause, "retrying a call of Vercel's API");
     sleep(pause).await;
     *tries += 1;
     Ok(())

@@ -72,10 +72,10 @@ impl Vercel {
     async fn start(&self, sandbox: &SandboxId, command: &Command) -> Result<Listener, Fault> {
         self.in_session(sandbox, |session| {
             let mark = Uuid::new_v4().simple().to_string();
-            let wish = StartCommand::of(command, &mark);
+            let request = StartCommand::of(command, &mark);
             let alive =
                 Alive { api: Arc::clone(&self.api), session, id: String::new(), mark, is_over: false };
-            alive.begin(wish, command.timeout)
+            alive.begin(request, command.timeout)
         })
         .await
     }
@@ -93,8 +93,8 @@ pub(super) struct Alive {
 }
 
 impl Alive {
-    async fn begin(mut self, wish: StartCommand, limit: Duration) -> Result<Listener, Fault> {
-        let call = Call::post(path(&["sessions", &self.session, "cmd"])).json(&wish).within(START);
+    async fn begin(mut self, request: StartCommand, limit: Duration) -> Result<Listener, Fault> {
+        let call = Call::post(path(&["sessions", &self.session, "cmd"])).json(&request).within(START);
         let response = match self.api.send(&call).await {
             Ok(response) => response,
             Err(fault) => {

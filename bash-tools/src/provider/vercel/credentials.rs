@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_key_is_named() {
         assert_eq!(read(&[]), Err(BadCredentials::Missing));
         let (token, team, project) =
             (("VERCEL_TOKEN", "t"), ("VERCEL_TEAM_ID", "team"), ("VERCEL_PROJECT_ID", "prj"));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oidc_token_must_be_one_and_be_good() {
+    fn an_oidc_token_must_be_valid() {
         let project = r#"{"owner_id":"o","exp":99999999999}"#;
         for bad in [
             "opaque",

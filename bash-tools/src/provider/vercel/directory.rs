@@ -36,15 +36,15 @@ impl Vercel {
             None => 0,
             Some(Ok(from)) => from,
             Some(Err(_)) => {
-                return Err(Error::Refused { said: "`cursor` is of no page of this list".into() });
+                return Err(Error::Refused { said: "`cursor` is not from this list".into() });
             }
         };
         // One entry more than a page shows whether there is another page.
         let with = self.around(path).with("SANDBOX_FROM", from.to_string());
         let with = with.with("SANDBOX_COUNT", (PAGE + 1).to_string());
-        let told = self.script(sandbox, path, LIST, with).await?;
+        let output = self.script(sandbox, path, LIST, with).await?;
         let mut entries: Vec<FileEntry> =
-            told.split(|byte| *byte == 0).filter(|line| !line.is_empty()).filter_map(entry).collect();
+            output.split(|byte| *byte == 0).filter(|line| !line.is_empty()).filter_map(entry).collect();
         let next_cursor = (entries.len() > PAGE).then(|| (from + PAGE).to_string());
         entries.truncate(PAGE);
         Ok(FileList { entries, next_cursor })
@@ -71,14 +71,14 @@ impl Vercel {
         }
         let command = Command { environment, ..Command::new(script, LIMIT) };
         let mut running = self.run_script(sandbox, command).await?;
-        let (mut told, mut complaint) = (Vec::new(), Vec::new());
+        let (mut output, mut complaint) = (Vec::new(), Vec::new());
         while let Some(event) = running.next().await {
             match event? {
-                Event::Stdout(bytes) if told.len() + bytes.len() <= MAX_PAGE_BYTES => told.extend(bytes),
+                Event::Stdout(bytes) if output.len() + bytes.len() <= MAX_PAGE_BYTES => output.extend(bytes),
                 Event::Stderr(bytes) if complaint.len() + bytes.len() <= MAX_PAGE_BYTES => {
                     complaint.extend(bytes);
                 }
-                Event::Ended(end) if end.exit_code == 0 => return Ok(told),
+                Event::Ended(end) if end.exit_code == 0 => return Ok(output),
                 Event::Ended(end) if end.exit_code == NOTHING_THERE => {
                     return Err(Error::NoFile { path: path.to_owned() });
                 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_what_stat_tells() {
+    fn an_entry_has_the_values_of_stat() {
         let file = entry(b"81a4 12 1700000000 a b\nc").unwrap();
         assert_eq!((file.name.as_str(), file.kind, file.bytes), ("a b\nc", FileKind::File, Some(12)));
         assert_eq!(file.modified_at.unwrap().as_second(), 1_700_000_000);

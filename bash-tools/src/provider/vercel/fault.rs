@@ -13,28 +13,28 @@ pub(super) enum Fault {
     #[error("status {status}, {code}: {said}")]
     Refused { status: StatusCode, code: String, said: String, retry_after: Option<Duration> },
     /// The connection failed or broke.
-    #[error("vercel does not answer")]
+    #[error("vercel does not respond")]
     Broken(#[source] reqwest::Error),
     /// No response arrived in time. The call may still have had an effect.
-    #[error("vercel does not answer within {after:?}")]
+    #[error("vercel does not respond within {after:?}")]
     Deadline { after: Duration },
     /// A response is longer than any of the API.
-    #[error("the answer is longer than {limit} bytes")]
+    #[error("the response is longer than {limit} bytes")]
     TooLong { limit: usize },
     /// A response does not match the API.
-    #[error("the answer is not what the API promises")]
+    #[error("the response does not match the API")]
     BadAnswer(#[source] serde_json::Error),
     /// The response to the start of a command names no command.
-    #[error("the answer does not tell which command was started")]
+    #[error("the response does not name the started command")]
     NoCommand,
     /// The stream of a command broke off repeatedly.
-    #[error("a command's output broke off {tries} times without anything new")]
+    #[error("the stream of a command's output broke {tries} times without progress")]
     Cut { tries: u32 },
     /// Another sandbox has the name now.
-    #[error("the sandbox was deleted, and its name is another's now")]
+    #[error("the sandbox was deleted, and its name now belongs to another")]
     Replaced,
     /// The content to send could not be read.
-    #[error("what was to be sent could not be read")]
+    #[error("the data to send could not be read")]
     Unreadable(#[source] std::io::Error),
     /// The credentials have expired.
     #[error("the credentials expired {ago:?} ago")]

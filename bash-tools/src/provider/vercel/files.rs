@@ -45,9 +45,9 @@ impl Vercel {
     }
 
     async fn fetch(&self, sandbox: &SandboxId, file: &str) -> Answer<reqwest::Response> {
-        let wish = ReadFile { path: file, cwd: WORKSPACE };
+        let request = ReadFile { path: file, cwd: WORKSPACE };
         let read = |session: Arc<str>| {
-            let call = Call::post(path(&["sessions", &session, "fs", "read"])).json(&wish);
+            let call = Call::post(path(&["sessions", &session, "fs", "read"])).json(&request);
             async move { self.api.send(&call).await }
         };
         match self.in_session(sandbox, read).await {
@@ -115,8 +115,8 @@ impl Vercel {
         let seen = Arc::clone(&unreadable);
         let archive = archive.map(move |part| {
             part.inspect_err(|error| {
-                let told = std::io::Error::new(error.kind(), error.to_string());
-                *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+                let copied = std::io::Error::new(error.kind(), error.to_string());
+                *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(copied);
             })
         });
         let into = path(&["sessions", &session, "fs", "write"]);
@@ -129,7 +129,7 @@ impl Vercel {
 }
 
 async fn part(mut response: reqwest::Response, offset: u64, max_bytes: usize) -> Result<FilePart, Fault> {
-    let told = response.content_length();
+    let total_bytes = response.content_length();
     let (mut seen, mut bytes) = (0u64, BytesMut::new());
     while let Some(mut part) = response.chunk().await.map_err(broken)? {
         let skip = offset.saturating_sub(seen).min(part.len() as u64);
@@ -139,7 +139,7 @@ async fn part(mut response: reqwest::Response, offset: u64, max_bytes: usize) ->
         let wanted = (max_bytes - bytes.len()).min(part.len());
         bytes.extend_from_slice(&part[..wanted]);
         if bytes.len() == max_bytes {
-            return Ok(FilePart { bytes: bytes.freeze(), total_bytes: told, etag: None });
+            return Ok(FilePart { bytes: bytes.freeze(), total_bytes, etag: None });
         }
     }
     Ok(FilePart { bytes: bytes.freeze(), total_bytes: Some(seen), etag: None })

@@ -49,7 +49,7 @@ impl Lines {
         match self.lines.next().await {
             None => Said::Over,
             Some(Err(error)) => {
-                tracing::debug!(%error, "a command's stream broke off");
+                tracing::debug!(%error, "a command's stream broke");
                 Said::Broken
             }
             // A truncated line is not JSON.

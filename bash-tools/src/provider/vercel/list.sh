@@ -1,5 +1,5 @@
-# What is in the directory $SANDBOX_PATH, from entry $SANDBOX_FROM on, $SANDBOX_COUNT at most: of each what it is, its length, when it
-# changed and its name, with a NUL behind each. Only what every Linux has, because images differ.
+# Lists the directory $SANDBOX_PATH, from entry $SANDBOX_FROM on, at most $SANDBOX_COUNT entries: type, length, time of
+# change and name of each, with a NUL after each. Uses only programs that every Linux has, because images differ.
 cd -- "$SANDBOX_PATH" 2>/dev/null || exit 44
 shopt -s nullglob dotglob
 names=(*)

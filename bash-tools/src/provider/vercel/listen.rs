@@ -150,7 +150,7 @@ impl Listener {
                 Some(Event::Stderr(bytes))
             }
             ("error", said) => {
-                tracing::debug!(?said, "a command's stream tells an error");
+                tracing::debug!(?said, "a command's stream reports an error");
                 self.lines = None;
                 None
             }

@@ -2,7 +2,7 @@
 //!
 //! A session's sandbox is found by its name, so a restarted app finds its sandboxes. Vercel stops each machine when
 //! its lifetime is over, even during use. The next use wakes the sandbox. Its files are kept if
-//! [`VercelWish::persistent`] is set.
+//! [`VercelOptions::persistent`] is set.
 //!
 //! Particularities: Vercel responds with 410 for a stopped machine, and nothing was done then. Closing the connection
 //! of a command does not end it. A file can only be read from its start.
@@ -17,9 +17,9 @@ mod files;
 mod lines;
 mod listen;
 mod name;
+mod request;
 mod sandbox;
 mod wire;
-mod wish;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,7 @@ const HOME: &str = "/vercel/sandbox";
 
 /// Options of new sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VercelWish {
+pub struct VercelOptions {
     /// `node22`, `node24`, `node26` or `python3.13`. Vercel documents the current list.
     pub runtime: String,
     /// Number of processors, 1 to 8, each with 2048 MB of memory.
@@ -77,16 +77,16 @@ pub struct GitSource {
 #[derive(Debug, Clone)]
 pub struct Vercel {
     api: Arc<Api>,
-    wish: Arc<VercelWish>,
+    options: Arc<VercelOptions>,
     /// Last known session of each sandbox.
     sessions: Arc<Mutex<HashMap<SandboxId, Arc<str>>>>,
 }
 
 impl Vercel {
     /// Creates a provider at `base`, which is [`VERCEL_API`] outside of tests. Sends nothing yet.
-    pub fn new(base: &str, credentials: Credentials, wish: VercelWish) -> Result<Self> {
+    pub fn new(base: &str, credentials: Credentials, options: VercelOptions) -> Result<Self> {
         let api = Arc::new(Api::new(base, credentials)?);
-        Ok(Self { api, wish: Arc::new(wish), sessions: Arc::default() })
+        Ok(Self { api, options: Arc::new(options), sessions: Arc::default() })
     }
 }
 

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_its_key_where_it_can() {
+    fn a_name_contains_its_key_if_possible() {
         assert_eq!(name("42"), "bash-tools-chat-42");
         assert_eq!(name("0f8fad5b-d9cb-469f-a165-70867728950e").len(), 11 + 5 + 36);
         for odd in ["A", "a b", "a:b", "../é", "a-", "key-1/", &"x".repeat(48)] {

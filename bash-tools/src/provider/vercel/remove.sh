@@ -1,3 +1,3 @@
-# Removes what is at $SANDBOX_PATH, with all that is beneath.
+# Removes $SANDBOX_PATH with everything beneath it.
 [[ -e $SANDBOX_PATH || -L $SANDBOX_PATH ]] || exit 44
 command rm -rf -- "$SANDBOX_PATH"

@@ -97,7 +97,7 @@ impl Vercel {
     /// Reads the status without waking the sandbox.
     pub(super) async fn status_of(&self, sandbox: &SandboxId) -> Result<Status, Fault> {
         let found = self.same(sandbox, false).await?;
-        let vcpus = self.wish.vcpus;
+        let vcpus = self.options.vcpus;
         Ok(Status {
             sandbox: sandbox.clone(),
             state: match found.session.status.as_str() {
@@ -105,7 +105,7 @@ impl Vercel {
                 "pending" => SandboxState::Opening,
                 _ => SandboxState::Parked,
             },
-            image: Some(self.wish.runtime.clone()),
+            image: Some(self.options.runtime.clone()),
             limits: Limits {
                 vcpus: Some(vcpus),
                 memory_bytes: Some(vcpus * MEMORY_PER_VCPU),
@@ -181,8 +181,8 @@ impl Vercel {
     }
 
     async fn create(&self, name: &str) -> Result<(Found, bool), Fault> {
-        let wish = self.wish.body(self.api.project(), name);
-        match self.api.json(&Call::post(path(&[])).json(&wish).within(ACT)).await {
+        let request = self.options.body(self.api.project(), name);
+        match self.api.json(&Call::post(path(&[])).json(&request).within(ACT)).await {
             // Another process of this app created it first.
             Err(fault) if fault.status() == Some(StatusCode::CONFLICT) => {
                 self.look(name, true).await?.ok_or(fault).map(|found| (found, false))
@@ -203,7 +203,7 @@ impl Vercel {
     /// Creates the workspace in a new session and caches the session.
     async fn settle(&self, sandbox: &SandboxId, found: &Found) -> Result<Arc<str>, Fault> {
         let session: Arc<str> = found.session.id.as_str().into();
-        match self.wish.source {
+        match self.options.source {
             Some(_) => self.move_source(&session).await?,
             None => {
                 let make = MakeDirectory { path: WORKSPACE, recursive: true };

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_found_by_https_alone() {
+    fn a_repository_is_cloned_over_https_only() {
         assert!(seed("https://git.example/a/b.git").check().is_ok());
         assert!(seed("https://git.example:8443/~me/b-c_d%20e?f=1").check().is_ok());
         for url in
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_a_name_and_nothing_else() {
+    fn a_revision_must_be_a_valid_name() {
         let checked = |revision: &str| {
             GitSeed { revision: Some(revision.to_owned()), ..seed("https://git.example/a") }.check()
         };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_goes_by_https_alone_and_on_one_line() {
+    fn a_token_is_sent_over_https_only_and_on_one_line() {
         let with = |url, token: &str| {
             let credentials = Some(GitCredentials::token(token.into()));
             GitSeed { credentials, allow_http: true, ..seed(url) }

@@ -1,5 +1,5 @@
-# Clones into a directory of its own, so that a clone that fails leaves nothing in the workspace, and one that was stopped
-# nothing to mend. URL and revision come as variables and have been checked.
+# Clones into a separate directory, so that a failed clone leaves nothing in the workspace, and an interrupted one needs no
+# repair. URL and revision are passed as variables and have been checked.
 begin
 rm -rf .remcochat/seed.*
 
@@ -7,8 +7,8 @@ in_stage() { git -C "$SEED_STAGE" "$@"; }
 fetch() { in_stage fetch --progress --no-tags --no-recurse-submodules --no-auto-gc "$@"; }
 fail() { echo "fail $1"; exit 1; }
 
-# The kernel ends a fetch at the limit exactly: all of it is one file, the pack. What is checked out is measured before.
-# Ignored, the signal becomes an error that git tells.
+# The kernel ends a fetch exactly at the limit, because the pack is a single file. The checkout is measured before it.
+# Ignored, the signal becomes an error that git reports.
 trap '' XFSZ
 ulimit -f "$SEED_MAX_KIB" || exit 1
 
@@ -61,14 +61,14 @@ elif [ ${#revision} = 40 ] || [ ${#revision} = 64 ]; then
   elif grep -q 'not our ref' "$said"; then
     fail revision
   elif grep -q 'unadvertised object' "$said"; then
-    # Some servers give only what has a name. The commit may be behind one.
+    # Some servers only serve named revisions. The commit may be reachable from one.
     echo "step fetching everything, because the server gives no single commits"
     everything
   else
     exit 1
   fi
 else
-  # No server takes a shortened commit.
+  # No server accepts an abbreviated commit.
   everything
 fi
 
@@ -85,7 +85,7 @@ if [ -n "$branch" ]; then
 else
   in_stage checkout -q --progress -f --detach "$commit" -- >&2 || exit 1
 fi
-# What is not of the repository is not for its commits.
+# Files that do not belong to the repository are excluded from its commits.
 mkdir -p "$SEED_STAGE/.git/info" && echo /.remcochat/ >>"$SEED_STAGE/.git/info/exclude" || exit 1
 rm -f "$SEED_STAGE/.git/said"
 

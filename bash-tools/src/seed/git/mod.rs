@@ -62,12 +62,12 @@ impl GitCredentials {
 
 impl GitSeed {
     /// Clones the repository into an empty workspace.
-    pub(super) async fn plant(&self, planting: &Planting<'_>) -> Result<()> {
+    pub(super) async fn seed_workspace(&self, progress: &Planting<'_>) -> Result<()> {
         let url = self.check()?;
         let stage = Stage::new("git", &[url.as_str().as_bytes(), self.wanted().as_bytes()]);
-        let ran = planting.run(CLONE, self.environment(&url, &stage), self.timeout).await?;
+        let ran = progress.run(CLONE, self.environment(&url, &stage), self.timeout).await?;
         match ran.exit_code {
-            0 => planting.is_done(ran).map(drop),
+            0 => progress.is_done(ran).map(drop),
             _ => Err(self.verdict(&ran)),
         }
     }

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_no_say_in_why_it_failed() {
+    fn a_servers_output_does_not_decide_the_error() {
         let remote = "remote: fatal: repository 'x' not found";
         assert!(matches!(verdict(&[remote, "fatal: early EOF"]), Error::Git { said } if said == "early EOF"));
         let refused =
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_a_server_sends_back_is_not_told() {
+    fn a_token_that_a_server_sends_back_is_not_reported() {
         for line in ["fatal: remote error: you sent hunter2", "bash: hunter2: command not found"] {
             let error = verdict(&[line]);
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_told_as_that() {
+    fn a_failure_without_output_is_reported_as_such() {
         assert!(matches!(verdict(&[]), Error::Git { said } if said == "no word of it"));
     }
 }

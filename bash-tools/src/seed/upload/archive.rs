@@ -85,7 +85,7 @@ fn pack_file(
     let mut header = header(EntryType::Regular, mode(&meta));
     header.set_size(bytes);
     header.set_mtime(u64::try_from(meta.mtime()).unwrap_or(0));
-    let mut content = Content { file, left: bytes, fault: None };
+    let mut content = Content { file, finish_release: bytes, fault: None };
     let appended = archive.append_data(&mut header, to, &mut content);
     match content.fault {
         Some(Fault::Short) => Err(Error::Shrunk { path: path.to_owned() }),
@@ -115,7 +115,7 @@ fn header(kind: EntryType, mode: u32) -> Header {
 /// Reads exactly as many bytes of a file as its header declares.
 struct Content<R> {
     file: R,
-    left: u64,
+    finish_release: u64,
     fault: Option<Fault>,
 }
 
@@ -126,14 +126,14 @@ enum Fault {
 
 impl<R: Read> Read for Content<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let most = usize::try_from(self.finish_release).unwrap_or(usize::MAX).min(buffer.len());
         if most == 0 {
             return Ok(0);
         }
         let (fault, kind) = match self.file.read(&mut buffer[..most]) {
             Ok(0) => (Fault::Short, io::ErrorKind::UnexpectedEof),
             Ok(read) => {
-                self.left -= read as u64;
+                self.finish_release -= read as u64;
                 return Ok(read);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),

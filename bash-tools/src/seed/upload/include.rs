@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_mean_what_they_say() {
+    fn patterns_match_as_documented() {
         assert_eq!(taken("**/*").len(), 7);
         assert_eq!(taken("**").len(), 7);
         assert_eq!(taken("*"), ["a.ts", "README", "package.json"]);

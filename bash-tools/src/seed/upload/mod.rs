@@ -8,7 +8,7 @@
 
 mod archive;
 mod include;
-mod left_out;
+mod skipped;
 mod survey;
 
 use std::path::PathBuf;
@@ -47,22 +47,22 @@ impl UploadSeed {
     pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
     /// Sends the files into an empty workspace.
-    pub(super) async fn plant(&self, planting: &Planting<'_>) -> Result<()> {
-        planting.tell("looking for files to upload");
+    pub(super) async fn seed_workspace(&self, progress: &Planting<'_>) -> Result<()> {
+        progress.report("looking for files to upload");
         let seed = self.clone();
         let survey = spawn_blocking(move || Survey::of(&seed)).await.map_err(|_| Error::Stopped)??;
-        planting.tell(format!("uploading {} files with {} bytes", survey.entries.len(), survey.bytes));
+        progress.report(format!("uploading {} files with {} bytes", survey.entries.len(), survey.bytes));
         let root = self.root.as_os_str().as_encoded_bytes();
         let stage = Stage::new("upload", &[root, self.include.as_bytes()]);
-        self.send(planting, survey, &stage).await?;
-        planting.tell("putting the files in place");
-        let ran = planting.run(SETTLE, stage.environment(), SETTLE_TIME).await?;
-        planting.is_done(ran).map(drop)
+        self.send(progress, survey, &stage).await?;
+        progress.report("putting the files in place");
+        let ran = progress.run(SETTLE, stage.environment(), SETTLE_TIME).await?;
+        progress.is_done(ran).map(drop)
     }
 
-    async fn send(&self, planting: &Planting<'_>, survey: Survey, stage: &Stage) -> Result<()> {
+    async fn send(&self, progress: &Planting<'_>, survey: Survey, stage: &Stage) -> Result<()> {
         let (archive, packing) = archive::stream(survey, stage.path.clone().into());
-        let unpacked = planting.provider.unpack(planting.sandbox, archive).await;
+        let unpacked = progress.provider.unpack(progress.sandbox, archive).await;
         // The cause is known here. The provider only knows that the content ended early.
         packing.await.map_err(|_| Error::Stopped)??;
         Ok(unpacked?)

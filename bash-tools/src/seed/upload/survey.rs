@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use super::super::{Error, Result};
 use super::UploadSeed;
 use super::include::Include;
-use super::left_out::is_left_out;
+use super::skipped::is_skipped;
 
 /// Maximum number of files and directories that are examined. A root with more is probably a mistake.
 const MAX_LOOKED_AT: usize = 1_000_000;
@@ -147,7 +147,7 @@ fn walk(root: &Path) -> ignore::Walk {
     let top = root.to_owned();
     walk.filter_entry(move |entry| {
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        !entry.path().strip_prefix(&top).is_ok_and(|path| is_left_out(path, is_file))
+        !entry.path().strip_prefix(&top).is_ok_and(|path| is_skipped(path, is_file))
     });
     walk.build()
 }

@@ -38,18 +38,18 @@ const MAX_COMMAND_BYTES: usize = 1024 * 1024;
 const MAX_PIECE_BYTES: usize = 96 * 1024;
 
 /// Maximum size of the state in bytes. All of it is read for every call.
-const MAX_MEMORY_BYTES: usize = 1024 * 1024;
+const MAX_STATE_BYTES: usize = 1024 * 1024;
 
 /// How long before its own deadline a waiting call gives up, so that it can report that.
-const SAY_SO_S: f64 = 1.0;
+const REPORT_MARGIN_S: f64 = 1.0;
 
 /// Minimum time that a call waits for another one.
-const MIN_TURN_S: f64 = 0.5;
+const MIN_WAIT_S: f64 = 0.5;
 
 const CALL: &str = include_str!("shell/call.sh");
 const SESSION: &str = include_str!("shell/session.sh");
 
-const AS_BEFORE: &str = "The shell is as it was before this command.";
+const STATE_UNCHANGED: &str = "This command did not change the shell's state.";
 
 /// Input from the model: a command, or a restart of the shell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -72,15 +72,16 @@ impl Toolkit {
         cancel: CancellationToken,
     ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
         let limits = self.limits();
-        let turn_s = (limits.timeout.as_secs_f64() - SAY_SO_S).max(MIN_TURN_S);
+        let turn_s = (limits.timeout.as_secs_f64() - REPORT_MARGIN_S).max(MIN_WAIT_S);
         let script = match script_of(input, turn_s) {
             Ok(script) => script,
             Err(error) => return stream::iter([Err(error)]).left_stream(),
         };
-        let starting = telling(self.start_script(script));
+        let starting = with_unknown_effect(self.start_script(script));
         let outputs = bash::stream(starting, self.pace(), limits.output, cancel.clone());
-        let told = move |output| if cancel.is_cancelled() { told_of_cancel(output) } else { output };
-        outputs.map(move |output| output.map(&told)).right_stream()
+        let with_notice =
+            move |output| if cancel.is_cancelled() { with_cancel_notice(output) } else { output };
+        outputs.map(move |output| output.map(&with_notice)).right_stream()
     }
 }
 
@@ -105,7 +106,7 @@ fn script_of(input: ShellInput, turn_s: f64) -> Result<String> {
 fn call(pieces: &[String], turn_s: f64, act: &str) -> String {
     let (environment, session, command) = (bash::script(""), quoted(SESSION), pieces.join(" "));
     format!(
-        "{environment}directory={WORKSPACE}/.remcochat turn_s={turn_s:.1} limit={MAX_MEMORY_BYTES}\n\
+        "{environment}directory={WORKSPACE}/.remcochat turn_s={turn_s:.1} limit={MAX_STATE_BYTES}\n\
          session={session}\ncommand=({command})\n{CALL}{act}\n"
     )
 }
@@ -122,20 +123,20 @@ fn pieces(command: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The command, with a notice if it was ended and its effect on the shell is unknown.
-fn telling(starting: Starting) -> Starting {
-    let tell = |event| {
+fn with_unknown_effect(starting: Starting) -> Starting {
+    let report = |event| {
         let is_cut = matches!(&event, Ok(Event::Ended(end)) if end.reason != EndReason::Exited);
-        let word = is_cut.then(|| Ok(Event::Stderr(format!("[{AS_BEFORE}]\n").into())));
+        let word = is_cut.then(|| Ok(Event::Stderr(format!("[{STATE_UNCHANGED}]\n").into())));
         stream::iter(word.into_iter().chain([event]))
     };
-    starting.map(move |running| Ok(Running::new(running?.flat_map(tell).boxed()))).boxed()
+    starting.map(move |running| Ok(Running::new(running?.flat_map(report).boxed()))).boxed()
 }
 
 /// Same, for a cancelled command, for which no event arrives.
-fn told_of_cancel(mut output: BashOutput) -> BashOutput {
+fn with_cancel_notice(mut output: BashOutput) -> BashOutput {
     if output.exit_code == CANCELLED {
         output.stderr.push(' ');
-        output.stderr.push_str(AS_BEFORE);
+        output.stderr.push_str(STATE_UNCHANGED);
     }
     output
 }
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_its_pieces() {
+    fn a_command_is_the_sum_of_its_pieces() {
         let command = "é🦀x".repeat(100_000);
         let all: Vec<&str> = pieces(&command).collect();
         assert_eq!(all.concat(), command);
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bash_cannot_take_is_refused() {
+    fn a_command_that_bash_cannot_run_is_rejected() {
         let words = |command: String| {
             script_of(ShellInput { command: Some(command), restart: None }, 1.0).unwrap_err().to_string()
         };

@@ -162,7 +162,7 @@ async fn unusual_names_work(fixture: &Fixture) {
     assert_eq!(view(&tools, "e\nf", None).await.unwrap(), "a\\tb");
     let all = view(&tools, ".", None).await.unwrap();
     assert_eq!(all, "-/\n-/y\n-d/\n-d/-x\n-d/d\ne\\nf/\ne\\nf/a\\tb\nnone/");
-    assert_eq!(view(&tools, "none", None).await.unwrap(), "[the directory is empty, but for what is hidden]");
+    assert_eq!(view(&tools, "none", None).await.unwrap(), "[the directory has no visible entries]");
     tools.edit(EditorInput::Create { path: "-n".into(), file_text: "-e a".into() }).await.unwrap();
     replace(&tools, "-n", "a", "b").await.unwrap();
     assert_eq!(run(&tools, "cat ./-n").await.stdout, "-e b");

@@ -35,7 +35,7 @@ async fn a_failed_command_keeps_the_state(fixture: &Fixture) {
 async fn a_command_that_ends_the_shell_leaves_the_previous_state(fixture: &Fixture) {
     let tools = fixture.tools("1");
     write(&tools, &[("x=1", "")]).await;
-    let as_before = |reported: &BashOutput| reported.stderr.contains("it is as it was before");
+    let as_before = |reported: &BashOutput| reported.stderr.contains("command did not change");
     let reported = shell(&tools, "x=2; exec echo other").await;
     assert_eq!((reported.stdout.as_str(), reported.exit_code), ("other\n", 0));
     assert!(as_before(&reported), "{reported:?}");
@@ -55,7 +55,7 @@ async fn a_command_that_times_out_leaves_the_previous_state(fixture: &Fixture) {
     let reported = shell(&tools, "x=2; echo begun; sleep 60").await;
     assert_eq!((reported.stdout.as_str(), reported.exit_code), ("begun\n", 124));
     assert!(
-        reported.stderr.contains("as it was before") && reported.stderr.contains("timed out"),
+        reported.stderr.contains("command did not change") && reported.stderr.contains("timed out"),
         "{reported:?}"
     );
     write(&tools, &[("echo $x", "1\n")]).await;
@@ -66,7 +66,7 @@ async fn a_command_that_times_out_leaves_the_previous_state(fixture: &Fixture) {
     while reported.next().await.unwrap().unwrap().stdout.is_empty() {}
     cancel.cancel();
     let last = all(reported).await.pop().unwrap();
-    assert!(last.exit_code == 130 && last.stderr.contains("as it was before"), "{last:?}");
+    assert!(last.exit_code == 130 && last.stderr.contains("command did not change"), "{last:?}");
     write(&tools, &[("echo $x", "1\n")]).await;
 }
 
@@ -108,7 +108,7 @@ async fn a_state_that_is_too_large_is_reported(fixture: &Fixture) {
     write(&tools, &[("echo $x", "1\n")]).await;
     run(&tools, "rm -rf .remcochat; echo >.remcochat").await;
     let reported = shell(&tools, "x=2; echo ran").await;
-    assert!(reported.stdout == "ran\n" && reported.stderr.contains("cannot be written to"), "{reported:?}");
+    assert!(reported.stdout == "ran\n" && reported.stderr.contains("is not writable"), "{reported:?}");
 }
 
 async fn concurrent_commands_run_one_after_the_other(fixture: &Fixture) {

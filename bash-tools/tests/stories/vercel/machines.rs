@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bash_tools::provider::{Command, Error, GitSource, Provider, SandboxId, VercelWish};
+use bash_tools::provider::{Command, Error, GitSource, Provider, SandboxId, VercelOptions};
 
 use super::Story;
 use crate::fixture::key;
@@ -41,7 +41,7 @@ async fn a_stopped_machine_is_woken_by_every_operation() {
 #[tokio::test]
 async fn a_release_stops_the_machine_and_keeps_its_files() {
     for (persistent, left) in [(true, "kept\n"), (false, "")] {
-        let story = Story::with(VercelWish { persistent, ..request() }).await;
+        let story = Story::with(VercelOptions { persistent, ..request() }).await;
         story.output("echo kept >file").await;
         story.vercel.release(&story.sandbox).await.unwrap();
         assert_eq!(story.fake.count("POST", "/stop"), 1);
@@ -114,7 +114,7 @@ async fn a_repository_is_in_the_workspace() {
     assert!(made.unwrap().success());
     let url = format!("file://{}", origin.path().display());
     let source = GitSource { url, revision: Some("main".into()), depth: Some(1) };
-    let story = Story::with(VercelWish { source: Some(source), ..request() }).await;
+    let story = Story::with(VercelOptions { source: Some(source), ..request() }).await;
     let listed =
         "git status --porcelain; git log --format=%s; find . -name .git -prune -o -type f -print | sort";
     assert_eq!(story.output(listed).await, "first\n./.hidden\n./src/s\n./workspace/w\n");

@@ -8,7 +8,7 @@ mod refusals;
 use std::time::Duration;
 
 use bash_tools::provider::{
-    Command, End, EndReason, Error, Event, Provider, Running, SandboxId, Vercel, VercelWish,
+    Command, End, EndReason, Error, Event, Provider, Running, SandboxId, Vercel, VercelOptions,
 };
 use futures::StreamExt;
 use test_daemon::until;
@@ -36,7 +36,7 @@ impl Story {
         Self::with(request()).await
     }
 
-    async fn with(request: VercelWish) -> Self {
+    async fn with(request: VercelOptions) -> Self {
         let fake = Fake::start().await;
         let vercel = fake.provider_of(request);
         let sandbox = vercel.open(&key("1")).await.unwrap().sandbox;

@@ -16,7 +16,7 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use bash_tools::provider::{Credentials, Vercel, VercelWish};
+use bash_tools::provider::{Credentials, Vercel, VercelOptions};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -73,7 +73,7 @@ impl Fake {
         self.provider_of(request())
     }
 
-    pub(crate) fn provider_of(&self, request: VercelWish) -> Vercel {
+    pub(crate) fn provider_of(&self, request: VercelOptions) -> Vercel {
         let credentials = Credentials::new(TOKEN.into(), TEAM.into(), PROJECT.into()).unwrap();
         Vercel::new(&self.base, credentials, request).unwrap()
     }
@@ -124,8 +124,8 @@ impl Shared {
 }
 
 /// The request with which stories create sandboxes.
-pub(crate) fn request() -> VercelWish {
-    VercelWish {
+pub(crate) fn request() -> VercelOptions {
+    VercelOptions {
         runtime: "node22".into(),
         vcpus: 2,
         timeout: std::time::Duration::from_secs(900),

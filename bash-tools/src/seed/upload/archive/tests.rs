@@ -29,7 +29,7 @@ fn members(archive: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_file_that_grew_is_cut_where_it_was_counted() {
+async fn a_growing_file_is_cut_at_its_counted_size() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("log"), "counted").unwrap();
     let survey = survey(root.path());
@@ -42,7 +42,7 @@ async fn a_file_that_grew_is_cut_where_it_was_counted() {
 }
 
 #[tokio::test]
-async fn one_that_shrank_or_went_ends_the_archive_without_its_end() {
+async fn a_shrunken_or_removed_file_ends_the_archive_without_its_end_mark() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("file"), "x".repeat(1 << 20)).unwrap();
     let counted = survey(root.path());
@@ -60,7 +60,7 @@ async fn one_that_shrank_or_went_ends_the_archive_without_its_end() {
 }
 
 #[tokio::test]
-async fn packing_ends_with_whoever_wanted_it() {
+async fn packing_ends_with_its_reader() {
     let root = tempfile::tempdir().unwrap();
     // More than the buffers in between can hold, even compressed.
     let mut noise = vec![0; 4 << 20];

@@ -35,7 +35,7 @@ fn found(root: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn gitignore_is_honoured_without_a_repository_and_only_beneath_the_root() {
+fn gitignore_applies_without_a_repository_and_only_beneath_the_root() {
     let above =
         root(&["root/a", "root/b.log", "root/.hidden", "root/sub/c.log", "root/sub/keep.log", "root/sub/d"]);
     fs::write(above.path().join(".gitignore"), "*\n").unwrap();
@@ -48,14 +48,14 @@ fn gitignore_is_honoured_without_a_repository_and_only_beneath_the_root() {
 }
 
 #[test]
-fn no_gitignore_brings_a_secret_back() {
+fn gitignore_cannot_include_a_secret() {
     let root = root(&["a", ".env", "deep/ID_RSA", "deep/.ssh/config", "deep/Key.PEM", "node_modules/x/y"]);
     fs::write(root.path().join(".gitignore"), "!.env\n!*.PEM\n").unwrap();
     assert_eq!(found(&root), [".gitignore", "a"]);
 }
 
 #[test]
-fn links_stay_links_where_they_stay_inside() {
+fn links_inside_the_root_stay_links() {
     let outside = root(&["secret"]);
     let root = root(&["a", "sub/b"]);
     let link = |target: &Path, at: &str| symlink(target, root.path().join(at)).unwrap();
@@ -84,7 +84,7 @@ fn links_stay_links_where_they_stay_inside() {
 }
 
 #[test]
-fn what_is_no_file_is_left_out() {
+fn special_files_are_skipped() {
     let root = root(&["a"]);
     let _socket = UnixListener::bind(root.path().join("socket")).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(root.path().join("fifo")).status().unwrap();
@@ -103,8 +103,11 @@ fn files_and_bytes_are_counted_to_the_last() {
     let all = seed(root.path());
     let error = Survey::of(&all).unwrap_err();
     assert!(matches!(error, Error::TooManyFiles { limit: 2000, found: 2002, is_all: true }), "{error:?}");
-    let told = error.to_string();
-    assert!(told.contains("2002") && told.contains("2000") && told.contains("upload_include"), "{told}");
+    let message = error.to_string();
+    assert!(
+        message.contains("2002") && message.contains("2000") && message.contains("upload_include"),
+        "{message}"
+    );
 
     let one = UploadSeed { include: "*.ts".into(), ..all.clone() };
     assert_eq!(paths(&Survey::of(&one).unwrap()), ["a.ts"]);
@@ -118,7 +121,7 @@ fn files_and_bytes_are_counted_to_the_last() {
 }
 
 #[test]
-fn an_empty_root_is_no_fault_and_a_missing_one_is() {
+fn an_empty_root_is_allowed_and_a_missing_one_is_not() {
     let root = root(&["file"]);
     fs::create_dir(root.path().join("empty")).unwrap();
     assert_eq!(Survey::of(&seed(&root.path().join("empty"))).unwrap().entries, []);
@@ -148,19 +151,19 @@ fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_before_anything_is_sent() {
+fn an_unreadable_file_is_reported_before_the_upload() {
     let root = root(&["a", "sub/shut"]);
-    let shut =
+    let block =
         |path: &str| fs::set_permissions(root.path().join(path), fs::Permissions::from_mode(0o000)).unwrap();
-    shut("sub/shut");
+    block("sub/shut");
     let error = as_nobody(|| Survey::of(&seed(root.path()))).unwrap_err();
     assert!(matches!(&error, Error::Unreadable { path, .. } if path == Path::new("sub/shut")), "{error:?}");
-    let told = error.to_string();
-    assert!(told.contains("sub/shut") && told.contains("permission denied"), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("sub/shut") && message.contains("permission denied"), "{message}");
     let without = UploadSeed { include: "a".into(), ..seed(root.path()) };
     assert_eq!(paths(&as_nobody(|| Survey::of(&without)).unwrap()), ["a"], "nor what is left out as advised");
 
-    shut("sub");
+    block("sub");
     let error = as_nobody(|| Survey::of(&seed(root.path()))).unwrap_err();
     assert!(matches!(&error, Error::Unreadable { path, .. } if path == Path::new("sub")), "{error:?}");
 }

@@ -63,7 +63,7 @@ fn shown(listed: &str, trouble: Option<&str>) -> String {
     entries.truncate(MAX_ENTRIES);
     let mut text = entries.join("\n");
     if entries.is_empty() {
-        text.push_str("[the directory is empty, but for what is hidden]");
+        text.push_str("[the directory has no visible entries]");
     }
     if is_cut {
         write!(text, "\n[only the first {MAX_ENTRIES} entries are shown]").ok();
@@ -94,7 +94,7 @@ mod tests {
     fn an_entry_is_a_line() {
         assert_eq!(shown("a b\0d/\0e\nf\t\0", None), "a b\nd/\ne\\nf\\t");
         assert_eq!(shown("a\0", Some("why")), "a\n[not everything could be looked at: why]");
-        assert!(shown("", None).contains("empty"));
+        assert!(shown("", None).contains("no visible entries"));
         let many: String = (0..=MAX_ENTRIES).map(|name| format!("{name}\0")).collect();
         assert!(shown(&many, None).ends_with("\n499\n[only the first 500 entries are shown]"));
     }

@@ -104,7 +104,7 @@ impl Toolkit {
         }
         let (offset, limit) = lines_of(range)?;
         let input = ReadFileInput { path: path.to_owned(), offset, limit };
-        Ok(shown(&self.excerpt(&input).await.map_err(in_words_of_the_editor)?))
+        Ok(shown(&self.excerpt(&input).await.map_err(error_messages_follow_the_editors_documentation)?))
     }
 
     async fn create(&self, path: &str, content: Bytes) -> Result<()> {
@@ -128,7 +128,7 @@ impl Toolkit {
                 ));
             }
         }
-        Err(bad("path", "names a file that others change all the time: nothing was changed".to_owned()))
+        Err(bad("path", "names a file that changes all the time: nothing was changed".to_owned()))
     }
 
     async fn load(&self, path: &str) -> Result<FilePart> {
@@ -198,18 +198,18 @@ fn shown(excerpt: &Excerpt) -> String {
     let lines = numbered(&excerpt.text, excerpt.first);
     match &excerpt.rest {
         None | Some(Rest::More { .. }) => lines,
-        Some(Rest::Cut { left_out, next }) => {
-            format!("{lines}[truncated: {left_out} are not shown; continue with view_range [{next}, -1]]\n")
+        Some(Rest::Cut { omitted, next }) => {
+            format!("{lines}[truncated: {omitted} are not shown; continue with view_range [{next}, -1]]\n")
         }
-        Some(Rest::CutInLine { left_out, line }) => {
+        Some(Rest::CutInLine { omitted, line }) => {
             format!(
-                "{lines}[truncated: {left_out} are not shown; line {line} is longer than an answer may be: use bash (`cut -c`)]\n"
+                "{lines}[truncated: {omitted} are not shown; line {line} is longer than a result may be: use bash (`cut -c`)]\n"
             )
         }
     }
 }
 
-fn in_words_of_the_editor(error: Error) -> Error {
+fn error_messages_follow_the_editors_documentation(error: Error) -> Error {
     match error {
         Error::NoLine { path, offset, lines } => {
             bad("view_range", format!("begins with line {offset}, and {path} has only {lines} lines"))
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_read() {
+    fn a_sent_message_is_read() {
         let read = |text: &str| serde_json::from_str::<EditorInput>(text);
         let view = read(r#"{"command":"view","path":"a","view_range":[1,-1]}"#).unwrap();
         assert_eq!(view, EditorInput::View { path: "a".into(), view_range: Some((1, -1)) });

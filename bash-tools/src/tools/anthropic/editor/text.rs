@@ -94,14 +94,14 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 fn only_place(text: &str, path: &str, old: &str) -> Result<usize> {
-    let places = places_of(text, old);
-    match places[..] {
+    let slots = places_of(text, old);
+    match slots[..] {
         [] => Err(bad("old_str", format!("did not appear verbatim in {path}: no replacement was performed"))),
         [at] => Ok(at),
         _ => {
-            let lines: Vec<String> = places.iter().map(|at| line_of(text, *at).to_string()).collect();
-            let more = if places.len() == MAX_PLACES { " and maybe more" } else { "" };
-            let (count, lines) = (places.len(), lines.join(", "));
+            let lines: Vec<String> = slots.iter().map(|at| line_of(text, *at).to_string()).collect();
+            let more = if slots.len() == MAX_PLACES { " and maybe more" } else { "" };
+            let (count, lines) = (slots.len(), lines.join(", "));
             let problem = format!("appears {count} times in {path}, in lines {lines}{more}: make it unique");
             Err(bad("old_str", problem))
         }
@@ -111,15 +111,15 @@ fn only_place(text: &str, path: &str, old: &str) -> Result<usize> {
 /// Occurrences may overlap: in `aaa`, `aa` is ambiguous.
 fn places_of(text: &str, old: &str) -> Vec<usize> {
     let step = old.chars().next().map_or(1, char::len_utf8);
-    let mut places = Vec::new();
+    let mut slots = Vec::new();
     let mut from = 0;
-    while places.len() < MAX_PLACES
+    while slots.len() < MAX_PLACES
         && let Some(found) = text[from..].find(old)
     {
-        places.push(from + found);
+        slots.push(from + found);
         from += found + step;
     }
-    places
+    slots
 }
 
 fn has_cr_lf(text: &str) -> bool {
@@ -136,14 +136,14 @@ fn with_ends_of<'a>(text: &str, new: &'a str) -> Cow<'a, str> {
 
 /// Converts a position in the text with LF to one in the original. A position before a line ending is before its CR.
 fn place_of(text: &str, shown: usize) -> usize {
-    let mut left = shown;
+    let mut finish_release = shown;
     let bytes = text.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {
-        if left == 0 {
+        if finish_release == 0 {
             return at;
         }
         let is_hidden = *byte == b'\r' && bytes.get(at + 1) == Some(&b'\n');
-        left -= usize::from(!is_hidden);
+        finish_release -= usize::from(!is_hidden);
     }
     bytes.len()
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_replaced_where_it_is_there_once() {
+    fn a_text_that_occurs_once_is_replaced() {
         assert_eq!(
             replaced("a\nb\nc\n", "f", "b\nc", "x").unwrap(),
             Changed { text: "a\nx\n".to_owned(), line: 2, more_lines: 0 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_without_cr_is_found_without_and_kept_with() {
+    fn text_without_cr_matches_a_file_with_cr_lf() {
         assert_eq!(replace("a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz"), "x\r\ny\r\nz\r\nc\r\n");
         assert_eq!(replace("a\r\nb\r\n", "b", "x\ny"), "a\r\nx\r\ny\r\n");
         assert_eq!(replace("a\r\nb\r\n", "\nb\n", "\nc\n"), "a\r\nc\r\n");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_inserted_behind_a_line() {
+    fn a_text_is_inserted_after_a_line() {
         let insert = |text: &str, line: usize, insert: &str| inserted(text, "f", line, insert).unwrap().text;
         assert_eq!(insert("a\nb\n", 0, "x"), "x\na\nb\n");
         assert_eq!(insert("a\nb\n", 1, "x\n"), "a\nx\nb\n");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_shown_among_its_lines() {
+    fn a_change_is_shown_with_its_context() {
         let text: String = (1..=20).map(|line| format!("{line}\r\n")).collect();
         let shown = replaced(&text, "f", "10\n", "ten\nten\n").unwrap().shown();
         assert!(shown.starts_with("     6\t6\n") && shown.ends_with("    15\t14\n    16\t15\n"), "{shown}");

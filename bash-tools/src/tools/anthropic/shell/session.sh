@@ -1,15 +1,16 @@
-# The inside of a call: takes over what the call before left, runs the command, and leaves what is to be kept. $1 is this text,
-# $2 the memory or nothing, $3 where to leave the next one or nothing, $4 what is run at the end; the rest is the command, in pieces.
+# Runs inside the shell of a call: restores the state of the previous call, runs the command, and saves the new state. $1 is
+# this text, $2 the state or nothing, $3 where to save the next one or nothing, $4 is run at the end. The rest is the command,
+# in pieces.
 #
-# All names begin with __bash_tools and are not kept. When something is kept, everything may be the user's: functions called cd
-# or printf, IFS, options, traps. So nothing but builtins is used, as such, and no words are split.
+# All names begin with __bash_tools and are not saved. While the state is saved, everything may be the user's: functions
+# called cd or printf, IFS, options, traps. So only builtins are used, explicitly, and no words are split.
 __bash_tools_from=$2 __bash_tools_to=$3 __bash_tools_at_end=$4 __bash_tools_options=$SHELLOPTS __bash_tools_shopts=$BASHOPTS
 __bash_tools_said=${3%.left}.said __bash_tools_seen=0
 shift 4
 printf -v __bash_tools_command %s "$@"
 set --
 
-# What a shell sets by itself, what is kept in another way, and the marks of who started it.
+# Variables that a shell sets itself, that are saved in another way, or that identify the program that started it.
 declare -A __bash_tools_own=(
   [BASH]=1 [BASHOPTS]=1 [BASHPID]=1 [BASH_ALIASES]=1 [BASH_ARGC]=1 [BASH_ARGV]=1 [BASH_ARGV0]=1 [BASH_CMDS]=1
   [BASH_COMMAND]=1 [BASH_EXECUTION_STRING]=1 [BASH_LINENO]=1 [BASH_MONOSECONDS]=1 [BASH_REMATCH]=1 [BASH_SOURCE]=1
@@ -19,8 +20,8 @@ declare -A __bash_tools_own=(
   [SECONDS]=1 [SHELLOPTS]=1 [SHLVL]=1 [SRANDOM]=1 [UID]=1 [_]=1
 )
 
-# What this shell says of itself goes by a file, because catching it would take a process each time. The file only grows: some
-# file systems write to the disk at once what was cut off before.
+# The shell's own listings go through a file, because capturing them would take a process each time. The file only grows,
+# because some file systems write truncated files to the disk at once.
 __bash_tools_read() {
   builtin mapfile -t -s "$__bash_tools_seen" __bash_tools_lines <"$__bash_tools_said"
   __bash_tools_seen=$((__bash_tools_seen + ${#__bash_tools_lines[@]}))
@@ -28,7 +29,7 @@ __bash_tools_read() {
   __bash_tools_names=("${__bash_tools_names[@]%%=*}")
 }
 
-# Does something with each of the names that are to be kept. Some are none: they are of lines in the middle of a value.
+# Calls a function for each name to save. Some are not names: they come from lines inside a multi-line value.
 __bash_tools_each() {
   for __bash_tools_name in "${__bash_tools_names[@]}"; do
     case $__bash_tools_name in __bash_tools* | *[!A-Za-z0-9_]* | '') continue ;; esac
@@ -41,7 +42,7 @@ __bash_tools_part() {
   __bash_tools_parts=$((__bash_tools_parts + 1))
 }
 
-# Where the shell ends inside functions, what is local there hides the variable: it is taken away until nothing is hidden.
+# If the shell ends inside functions, their local variables hide others. Unsets them until nothing is hidden.
 __bash_tools_variable() {
   builtin declare -p -- "$1" || return 0
   for __bash_tools_line in "${FUNCNAME[@]:4}"; do
@@ -52,7 +53,8 @@ __bash_tools_variable() {
   __bash_tools_part
 }
 
-# `declare -F` says `declare -f`, attributes, and a name. One with an equals sign is lost, because bash prints it in no way alone.
+# `declare -F` prints `declare -f`, attributes, and a name. A name with an equals sign is lost, because bash cannot print it
+# separately.
 __bash_tools_function() {
   __bash_tools_name=${1#declare -* }
   case $__bash_tools_name in __bash_tools* | *=*) return 0 ;; esac
@@ -62,7 +64,7 @@ __bash_tools_function() {
   __bash_tools_part
 }
 
-# A soft limit, in a line as `open files    (-n) 1024`, that is not as it was when the shell began.
+# A soft limit that has changed since the start of the shell, from a line such as `open files    (-n) 1024`.
 __bash_tools_limit() {
   [[ $1 != "$2" ]] || return 0
   __bash_tools_name=${1##*-}
@@ -70,7 +72,7 @@ __bash_tools_limit() {
   __bash_tools_part
 }
 
-# Traps and options are for the line of the command itself: any earlier, they would be about the lines here.
+# Traps and options take effect on the command's own line. Any earlier, they would apply to the lines here.
 __bash_tools_traps() {
   __bash_tools_read
   __bash_tools_text=
@@ -100,7 +102,7 @@ __bash_tools_memory() {
   for __bash_tools_at in "${!__bash_tools_lines[@]}"; do
     case ${__bash_tools_lines[__bash_tools_at]} in
       'declare -f'*) __bash_tools_function "${__bash_tools_lines[__bash_tools_at]}" ;;
-      # Variables come last, and a value may look like anything.
+      # Variables come last, because a value may look like anything.
       'declare -'*) break ;;
       *'-'?') '*) __bash_tools_limit "${__bash_tools_lines[__bash_tools_at]}" "${__bash_tools_limits[__bash_tools_at]}" ;;
     esac
@@ -113,7 +115,7 @@ __bash_tools_memory() {
   builtin printf 'end %s\0' $((__bash_tools_parts + 1))
 }
 
-# What the shell's own lines read back is gone when the memory itself is written.
+# The listings have been read, so their file is removed before the state itself is written.
 __bash_tools_leave() {
   __bash_tools_traps "$1"
   builtin unset -v __bash_tools_lines __bash_tools_command __bash_tools_run
@@ -121,28 +123,28 @@ __bash_tools_leave() {
   __bash_tools_read
 }
 
-# The end of the shell, outside of functions, where traps can be seen. In posix mode, which it begins in, and only there, what is
-# called unset is the builtin; it gives back what gives back all the others.
+# The end of the shell, outside functions, where traps are visible. Only in posix mode, in which it begins, `unset` is
+# certainly the builtin. It restores all the others.
 __bash_tools_end='unset -f builtin || :
   builtin set +o posix +o allexport +o errexit +o errtrace +o functrace +o noglob +o nounset +o onecmd +o xtrace
   builtin shopt -u extdebug nocasematch xpg_echo
   [[ -z $__bash_tools_to ]] || builtin trap -p >>"$__bash_tools_said"
   __bash_tools_keep "$@"'
 
-# What comes in is what `set --` of the command left.
+# The arguments are those that `set --` of the command left.
 __bash_tools_keep() {
   if [[ -n $__bash_tools_to ]]; then
-    # A function that ended the shell has arguments of its own in their place.
+    # A function that ended the shell has its own arguments in their place.
     ((${#FUNCNAME[@]} > 1)) || __bash_tools_arguments=("$@")
     __bash_tools_leave "$__bash_tools_on"
-    # Nothing was read where the command has removed the file.
+    # Nothing was read if the command has removed the file.
     ((${#__bash_tools_lines[@]} == 0)) || __bash_tools_memory "$__bash_tools_shopts_on" 1<>"$__bash_tools_to"
   fi
   builtin trap - EXIT
   builtin exit "$__bash_tools_code"
 }
 
-# From here on it is done, and above it is said how.
+# The functions above are used from here on.
 shopt -s extglob
 if [[ -n $__bash_tools_to ]]; then
   { printf '0\n'; ulimit -S -a; export -p; } >>"$__bash_tools_said"
@@ -150,7 +152,7 @@ if [[ -n $__bash_tools_to ]]; then
   __bash_tools_limits=("${__bash_tools_lines[@]}")
 fi
 if [[ -n $__bash_tools_from ]]; then
-  # What was unset stays so, although every command's environment has it.
+  # An unset variable stays unset, although it is in every command's environment.
   __bash_tools_each unset -v
   mapfile -d '' -t __bash_tools_lines <"$__bash_tools_from"
   unset -v '__bash_tools_lines[0]' '__bash_tools_lines[-1]'

@@ -14,14 +14,14 @@ use crate::provider::SandboxId;
 const MAX_UNTOUCHED: usize = 1024;
 
 /// State behind one lock, which is held only for the duration of a method call.
-pub(super) struct Places {
+pub(super) struct Slots {
     max_open: usize,
     began: Instant,
     open: HashMap<ChatKey, Arc<Slot>>,
     /// Sandboxes that were created here and never used.
     untouched: HashSet<SandboxId>,
     /// Sessions whose sandboxes are being released or deleted. The sender is dropped when that is done.
-    leaving: HashMap<ChatKey, watch::Receiver<()>>,
+    releasing: HashMap<ChatKey, watch::Receiver<()>>,
 }
 
 /// The session is in use and stays open.
@@ -35,7 +35,7 @@ pub(super) struct Gate {
 }
 
 /// A session that lost its slot. Its sandbox is released before the session can be opened again.
-pub(super) struct Leaving {
+pub(super) struct Releasing {
     pub(super) sandbox: SandboxId,
     pub(super) gate: Gate,
 }
@@ -47,14 +47,14 @@ pub(super) struct Deleting {
     pub(super) gate: Gate,
 }
 
-impl Places {
+impl Slots {
     pub(super) fn new(max_open: usize) -> Self {
         Self {
             max_open,
             began: Instant::now(),
             open: HashMap::new(),
             untouched: HashSet::new(),
-            leaving: HashMap::new(),
+            releasing: HashMap::new(),
         }
     }
 
@@ -73,25 +73,25 @@ impl Places {
         &mut self,
         key: &ChatKey,
         may_close: bool,
-    ) -> Result<(Pinned, Option<Leaving>), Error> {
-        let mut leaving = None;
+    ) -> Result<(Pinned, Option<Releasing>), Error> {
+        let mut releasing = None;
         if !self.open.contains_key(key) && self.open.len() >= self.max_open {
-            let idle = self.idle_longest(may_close).ok_or(Error::AllInUse { limit: self.max_open })?;
-            leaving = self.close(idle);
+            let idle = self.longest_idle(may_close).ok_or(Error::AllInUse { limit: self.max_open })?;
+            releasing = self.close(idle);
         }
         let slot = Arc::new(Slot::new(self.began));
         let pinned = Pinned::new(&slot);
         self.open.insert(key.clone(), slot);
-        Ok((pinned, leaving))
+        Ok((pinned, releasing))
     }
 
-    fn idle_longest(&self, may_close: bool) -> Option<ChatKey> {
+    fn longest_idle(&self, may_close: bool) -> Option<ChatKey> {
         let idle = self.open.iter().filter(|(_, slot)| slot.is_idle() && (may_close || slot.has_failed()));
         idle.min_by_key(|(_, slot)| (!slot.has_failed(), slot.last_used_ms())).map(|(key, _)| key.clone())
     }
 
     /// Closes sessions that were not used for this time.
-    pub(super) fn close_idle(&mut self, ttl: Duration) -> Vec<Leaving> {
+    pub(super) fn close_idle(&mut self, ttl: Duration) -> Vec<Releasing> {
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let is_over =
             |slot: &Slot| slot.is_idle() && slot.now_ms().saturating_sub(slot.last_used_ms()) >= ttl_ms;
@@ -100,13 +100,13 @@ impl Places {
         over.into_iter().filter_map(|key| self.close(key)).collect()
     }
 
-    fn close(&mut self, key: ChatKey) -> Option<Leaving> {
+    fn close(&mut self, key: ChatKey) -> Option<Releasing> {
         let sandbox = self.open.remove(&key)?.sandbox()?;
-        Some(Leaving { sandbox, gate: self.shut(key) })
+        Some(Releasing { sandbox, gate: self.block(key) })
     }
 
     /// Closes one session, unless it is in use.
-    pub(super) fn close_unused(&mut self, key: &ChatKey) -> Result<Option<Leaving>, InUse> {
+    pub(super) fn close_unused(&mut self, key: &ChatKey) -> Result<Option<Releasing>, InUse> {
         match self.open.get(key) {
             Some(slot) if !slot.is_idle() => Err(InUse),
             _ => Ok(self.close(key.clone())),
@@ -119,25 +119,25 @@ impl Places {
         if let Some(slot) = &slot {
             slot.delete();
         }
-        Deleting { slot, gate: self.shut(key.clone()) }
+        Deleting { slot, gate: self.block(key.clone()) }
     }
 
     /// Blocks the session. Callers that wait for an earlier gate wait for this one afterwards.
-    fn shut(&mut self, key: ChatKey) -> Gate {
+    fn block(&mut self, key: ChatKey) -> Gate {
         let (gone, is_gone) = watch::channel(());
-        self.leaving.insert(key.clone(), is_gone);
+        self.releasing.insert(key.clone(), is_gone);
         Gate { key, gone }
     }
 
     /// What to wait for before the session can be opened.
-    pub(super) fn leaving(&self, key: &ChatKey) -> Option<watch::Receiver<()>> {
-        self.leaving.get(key).cloned()
+    pub(super) fn releasing(&self, key: &ChatKey) -> Option<watch::Receiver<()>> {
+        self.releasing.get(key).cloned()
     }
 
     /// Lets the session be opened again.
-    pub(super) fn left(&mut self, gate: Gate) {
+    pub(super) fn finish_release(&mut self, gate: Gate) {
         let ours = gate.gone.subscribe();
-        self.leaving.retain(|key, is_gone| *key != gate.key || !is_gone.same_channel(&ours));
+        self.releasing.retain(|key, is_gone| *key != gate.key || !is_gone.same_channel(&ours));
     }
 
     /// Records a created sandbox. Returns whether it has certainly not been used yet.
@@ -172,71 +172,71 @@ mod tests {
     }
 
     /// Opens a session whose sandbox has the same name.
-    fn open(places: &mut Places, chat: &str) -> Option<Leaving> {
-        let (pinned, leaving) = places.take(&key(chat), true).unwrap();
-        pinned.slot().tell(Opening::Ready(chat.to_owned().into()));
-        leaving
+    fn open(slots: &mut Slots, chat: &str) -> Option<Releasing> {
+        let (pinned, releasing) = slots.take(&key(chat), true).unwrap();
+        pinned.slot().report(Opening::Ready(chat.to_owned().into()));
+        releasing
     }
 
     #[test]
-    fn what_is_released_is_waited_for_before_it_is_opened_again() {
-        let mut places = Places::new(1);
-        assert!(open(&mut places, "1").is_none());
-        let leaving = open(&mut places, "2").expect("the first makes room");
-        assert_eq!((leaving.gate.key.as_str(), leaving.sandbox.as_str()), ("chat:1", "1"));
-        let is_gone = places.leaving(&key("1")).expect("it is not released yet");
+    fn a_release_ends_before_the_session_is_opened_again() {
+        let mut slots = Slots::new(1);
+        assert!(open(&mut slots, "1").is_none());
+        let releasing = open(&mut slots, "2").expect("the first makes room");
+        assert_eq!((releasing.gate.key.as_str(), releasing.sandbox.as_str()), ("chat:1", "1"));
+        let is_gone = slots.releasing(&key("1")).expect("it is not released yet");
         assert!(is_gone.has_changed().is_ok());
-        places.left(leaving.gate);
+        slots.finish_release(releasing.gate);
         assert!(is_gone.has_changed().is_err(), "who waits is told");
-        assert!(places.leaving(&key("1")).is_none());
+        assert!(slots.releasing(&key("1")).is_none());
     }
 
     #[test]
-    fn what_was_begun_anew_is_not_told_as_released_by_the_one_before() {
-        let mut places = Places::new(1);
-        open(&mut places, "1");
-        let first = places.close_idle(Duration::ZERO).pop().unwrap();
-        open(&mut places, "1");
-        let _second = places.close_idle(Duration::ZERO).pop().unwrap();
-        places.left(first.gate);
-        assert!(places.leaving(&key("1")).is_some());
+    fn an_older_release_does_not_unblock_a_newer_one() {
+        let mut slots = Slots::new(1);
+        open(&mut slots, "1");
+        let first = slots.close_idle(Duration::ZERO).pop().unwrap();
+        open(&mut slots, "1");
+        let _second = slots.close_idle(Duration::ZERO).pop().unwrap();
+        slots.finish_release(first.gate);
+        assert!(slots.releasing(&key("1")).is_some());
     }
 
     #[tokio::test]
-    async fn who_opens_what_is_deleted_is_told_and_who_comes_after_waits() {
-        let mut places = Places::new(1);
-        let (first, _) = places.take(&key("1"), true).unwrap();
-        let deleting = places.delete(&key("1"));
+    async fn opening_a_deleted_session_fails_and_a_later_one_waits() {
+        let mut slots = Slots::new(1);
+        let (first, _) = slots.take(&key("1"), true).unwrap();
+        let deleting = slots.delete(&key("1"));
         first.slot().is_deleted().await;
-        let (_second, _) = places.take(&key("1"), true).unwrap();
-        assert!(places.leaving(&key("1")).is_some(), "the second waits until the first is deleted");
-        places.left(deleting.gate);
-        assert!(places.leaving(&key("1")).is_none());
+        let (_second, _) = slots.take(&key("1"), true).unwrap();
+        assert!(slots.releasing(&key("1")).is_some(), "the second waits until the first is deleted");
+        slots.finish_release(deleting.gate);
+        assert!(slots.releasing(&key("1")).is_none());
     }
 
     #[test]
-    fn what_is_in_use_does_not_rest() {
-        let mut places = Places::new(1);
-        open(&mut places, "1");
-        let used = places.pin(&key("1")).unwrap();
-        assert!(places.close_unused(&key("1")).is_err());
+    fn a_sandbox_in_use_is_not_parked() {
+        let mut slots = Slots::new(1);
+        open(&mut slots, "1");
+        let used = slots.pin(&key("1")).unwrap();
+        assert!(slots.close_unused(&key("1")).is_err());
         drop(used);
-        assert!(places.close_unused(&key("1")).unwrap().is_some());
-        assert!(places.close_unused(&key("2")).unwrap().is_none(), "it is not open");
+        assert!(slots.close_unused(&key("1")).unwrap().is_some());
+        assert!(slots.close_unused(&key("2")).unwrap().is_none(), "it is not open");
     }
 
     #[test]
-    fn what_has_failed_makes_room_first_and_what_is_in_use_never() {
-        let mut places = Places::new(2);
-        open(&mut places, "1");
-        let (failed, _) = places.take(&key("2"), true).unwrap();
-        failed.slot().tell(Opening::Failed(Error::Stopped));
-        let used = places.pin(&key("1")).unwrap();
-        assert!(places.take(&key("3"), true).is_err(), "both are in use");
+    fn failed_sessions_are_released_first_and_used_ones_never() {
+        let mut slots = Slots::new(2);
+        open(&mut slots, "1");
+        let (failed, _) = slots.take(&key("2"), true).unwrap();
+        failed.slot().report(Opening::Failed(Error::Stopped));
+        let used = slots.pin(&key("1")).unwrap();
+        assert!(slots.take(&key("3"), true).is_err(), "both are in use");
         drop(failed);
-        assert!(places.take(&key("3"), false).unwrap().1.is_none(), "what failed has nothing to release");
-        assert!(places.get(&key("2")).is_none());
+        assert!(slots.take(&key("3"), false).unwrap().1.is_none(), "what failed has nothing to release");
+        assert!(slots.get(&key("2")).is_none());
         drop(used);
-        assert!(places.take(&key("4"), false).is_err(), "nothing may be closed");
+        assert!(slots.take(&key("4"), false).is_err(), "nothing may be closed");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::call::{Call, path};
 use super::fault::Fault;
 use super::wire::{CreateSandbox, Resources, Source, StartCommand, Started, millis};
-use super::{HOME, Vercel, VercelWish};
+use super::{HOME, Vercel, VercelOptions};
 
 /// Moves a repository from where Vercel puts it into the workspace. It can be interrupted anywhere and run again.
 const MOVE_SOURCE: &str = "set -e\n\
@@ -22,9 +22,9 @@ const MOVE_SOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Vercel {
     pub(super) async fn move_source(&self, session: &str) -> Result<(), Fault> {
-        let wish = StartCommand::bash(vec!["-c".into(), MOVE_SOURCE.into()], HOME, MOVE_SOURCE_TIMEOUT);
+        let request = StartCommand::bash(vec!["-c".into(), MOVE_SOURCE.into()], HOME, MOVE_SOURCE_TIMEOUT);
         let started: Started =
-            self.api.json(&Call::post(path(&["sessions", session, "cmd"])).json(&wish)).await?;
+            self.api.json(&Call::post(path(&["sessions", session, "cmd"])).json(&request)).await?;
         let wait = Call::get(path(&["sessions", session, "cmd", &started.command.id])).query("wait", "true");
         let ended: Started = self.api.json(&wait.within(MOVE_SOURCE_TIMEOUT)).await?;
         match ended.command.exit_code {
@@ -36,7 +36,7 @@ impl Vercel {
     }
 }
 
-impl VercelWish {
+impl VercelOptions {
     pub(super) fn body<'a>(&'a self, project_id: &'a str, name: &'a str) -> CreateSandbox<'a> {
         CreateSandbox {
             project_id,

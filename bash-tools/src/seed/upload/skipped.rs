@@ -100,7 +100,7 @@ static GLOBS: LazyLock<GlobSet> = LazyLock::new(|| {
 });
 
 /// Whether a file, or a directory with its content, is skipped. `path` is relative to the root.
-pub(super) fn is_left_out(path: &Path, is_file: bool) -> bool {
+pub(super) fn is_skipped(path: &Path, is_file: bool) -> bool {
     let Some(name) = path.file_name() else { return false };
     if !is_file && DIRECTORIES.iter().any(|directory| name.eq_ignore_ascii_case(directory)) {
         return true;
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_built_or_secret_is_left_out_at_any_depth_and_in_any_case() {
-        let left_out = [
+    fn built_and_secret_files_are_skipped_at_any_depth_and_in_any_case() {
+        let omitted = [
             ".git",
             "node_modules",
             ".next",
@@ -171,12 +171,12 @@ mod tests {
             ".yarnrc.yml",
             ".m2/settings.xml",
         ];
-        for path in left_out {
+        for path in omitted {
             for path in [path.to_owned(), path.to_uppercase(), format!("a/B/{path}")] {
-                assert!(is_left_out(Path::new(&path), false), "{path}");
+                assert!(is_skipped(Path::new(&path), false), "{path}");
             }
         }
-        assert!(is_left_out(Path::new(".remcochat"), false));
+        assert!(is_skipped(Path::new(".remcochat"), false));
     }
 
     #[test]
@@ -205,8 +205,8 @@ mod tests {
             "accounts.json",
         ];
         for path in sources {
-            assert!(!is_left_out(Path::new(path), true), "{path}");
+            assert!(!is_skipped(Path::new(path), true), "{path}");
         }
-        assert!(!is_left_out(Path::new("data"), true), "a file of that name");
+        assert!(!is_skipped(Path::new("data"), true), "a file of that name");
     }
 }
