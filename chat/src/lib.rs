@@ -1,7 +1,7 @@
 //! A chat app whose model has a real bash.
 //!
-//! In reading order: [`settings`] is what the operator wrote. [`model`] asks models, a [`turn`] answers what a person said, the
-//! [`store`] keeps both, and the [`api`] is what pages ask.
+//! In reading order: [`settings`] are the operator's. [`model`] sends requests to models. A [`turn`] answers a
+//! message of the user. The [`store`] keeps both, and the [`api`] serves the page.
 
 pub mod api;
 pub mod model;

@@ -1,4 +1,4 @@
-//! The program: settings, what they make, and its end.
+//! The program: reads the settings, starts the server, and stops it.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, IsTerminal, Write};
@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-/// Least time between two values of a command, so that a page has at most eight in a second.
+/// Minimum time between two values of a command, so that a page gets at most eight per second.
 const PAUSE: Duration = Duration::from_millis(130);
 
 #[tokio::main]
@@ -61,13 +61,13 @@ async fn serve() -> anyhow::Result<()> {
     }
     let environment = Environment::read(file.tools.as_ref(), process_environment);
     for fault in file.tools.iter().flat_map(|tools| preflight(tools, process_environment)) {
-        tracing::warn!("there will be no tools: {fault}");
+        tracing::warn!("the tools are disabled: {fault}");
     }
     let gates = Gates::new(file.tools.as_ref(), &environment)?;
     let tools = match file.tools.as_ref() {
         Some(tools) if environment.is_switched_on => match App::new(tools, &environment) {
             Ok(app) => Some(app.with_pause(PAUSE)),
-            // The preflight has told of it, and the gates are closed.
+            // The preflight has reported it, and the gates are closed.
             Err(SetupError::MissingToken { .. }) => None,
             Err(error) => return Err(error.into()),
         },
@@ -99,14 +99,14 @@ fn client(model: &ModelSettings) -> anyhow::Result<Arc<dyn ModelClient>> {
     Ok(client)
 }
 
-/// For nobody but whom the program runs as: what was said in chats is as private as the token.
+/// Makes a directory accessible only to the program's user, because chats are as private as the token.
 fn make_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let is_open = dir.metadata()?.permissions().mode() & 0o077 != 0;
     if is_open { std::fs::set_permissions(dir, Permissions::from_mode(0o700)) } else { Ok(()) }
 }
 
-/// What tickets of temporary chats are made with; made once.
+/// Returns the secret for the tickets of temporary chats. Creates it once.
 fn secret(state_dir: &Path) -> anyhow::Result<[u8; 32]> {
     let path = state_dir.join("tickets.key");
     let context = || format!("{} cannot be used", path.display());
@@ -123,7 +123,7 @@ fn secret(state_dir: &Path) -> anyhow::Result<[u8; 32]> {
     }
 }
 
-/// Says so when the program is asked to end.
+/// Cancels `stop` when the program receives a signal to stop.
 async fn end(stop: CancellationToken) {
     let Ok(mut term) = signal(SignalKind::terminate()) else { return };
     tokio::select! {

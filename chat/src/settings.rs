@@ -1,4 +1,4 @@
-//! What the environment says of the app itself; the tools' settings are `bash_tools::config`'s.
+//! The app's own settings, from the environment. `bash_tools::config` has the tools' settings.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,50 +6,50 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 use url::Url;
 
-/// What the app is to be.
+/// Settings of the app.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where it listens. `CHAT_BIND`, default `127.0.0.1:3000`.
+    /// Address to listen on. `CHAT_BIND`, default `127.0.0.1:3000`.
     pub bind: SocketAddr,
-    /// Where its database is. `CHAT_STATE_DIR`, default `/var/lib/sandboxd-chat`.
+    /// Directory of the database. `CHAT_STATE_DIR`, default `/var/lib/sandboxd-chat`.
     pub state_dir: PathBuf,
-    /// Names under which pages may ask for it, beside `localhost` and addresses. `CHAT_ALLOWED_HOSTS`, with commas.
+    /// Host names of the app besides `localhost` and addresses. `CHAT_ALLOWED_HOSTS`, separated by commas.
     pub allowed_hosts: Vec<String>,
-    /// The models, in the order in which they are offered. The first is asked where nobody says another.
+    /// The models, in the order in which they are offered. The first is the default.
     pub models: Vec<ModelSettings>,
 }
 
-/// A model that can be asked.
+/// A model and its server.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
     /// `openai/` or `anthropic/` and its name.
     pub id: String,
-    /// As its provider names it.
+    /// Name at its provider.
     pub name: String,
-    /// Whose words it is asked in.
+    /// API that the model's server speaks.
     pub provider: ModelProvider,
-    /// Where.
+    /// Base URL of the server.
     pub base: Url,
-    /// With what, where it wants something.
+    /// API key, if the server requires one.
     pub key: Option<SecretString>,
 }
 
-/// Whose words a model is asked in.
+/// API that a model's server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelProvider {
-    /// OpenAI's chat completions, which most servers speak.
+    /// OpenAI's chat completions, which most servers support.
     OpenAi,
     /// Anthropic's messages.
     Anthropic,
 }
 
-/// One thing that is wrong with the environment.
+/// An error in the environment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
 pub struct Fault {
     /// The variable.
     pub name: &'static str,
-    /// The rest of a sentence that begins with it.
+    /// Rest of a sentence that begins with the variable.
     pub problem: &'static str,
 }
 
@@ -57,7 +57,7 @@ const OPENAI_BASE: &str = "CHAT_OPENAI_BASE_URL";
 const ANTHROPIC_BASE: &str = "CHAT_ANTHROPIC_BASE_URL";
 
 impl ModelProvider {
-    /// As ids and kept answers have it.
+    /// Name in ids and stored answers.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -70,7 +70,7 @@ impl Settings {
     /// Reads the environment.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors in the environment.
     pub fn read(env: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
         let value = |name: &str| env(name).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
@@ -116,7 +116,7 @@ impl Settings {
                 None => {
                     faults.push(Fault {
                         name: base_name,
-                        problem: "must be an http or https URL without a name or password in it",
+                        problem: "must be an http or https URL without a name or password",
                     });
                     continue;
                 }
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn without_anything_it_is_for_this_machine_and_has_no_model() {
+    fn the_defaults_are_localhost_and_no_model() {
         let settings = read(&[("CHAT_BIND", " ")]).unwrap();
         assert_eq!(settings.bind.to_string(), "127.0.0.1:3000");
         assert!(settings.models.is_empty() && settings.allowed_hosts.is_empty());
     }
 
     #[test]
-    fn models_are_named_with_their_provider_and_have_its_key() {
+    fn models_have_the_name_and_key_of_their_provider() {
         let settings = read(&[
             ("CHAT_OPENAI_BASE_URL", "http://ollama:11434/v1"),
             ("CHAT_OPENAI_MODELS", "llama3.2, qwen3:8b,"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once() {
+    fn all_errors_are_reported_at_once() {
         let faults = read(&[
             ("CHAT_BIND", "localhost"),
             ("CHAT_STATE_DIR", "here"),

@@ -76,11 +76,11 @@ impl SeedFixture {
     }
 
     pub(crate) async fn seed_workspace(&self, sandbox: &SandboxId, seed: &Seed) -> Result<()> {
-        self.plant_with_steps(sandbox, seed).await.0
+        self.seed_with_steps(sandbox, seed).await.0
     }
 
     /// The result, and the reported steps.
-    pub(crate) async fn plant_with_steps(
+    pub(crate) async fn seed_with_steps(
         &self,
         sandbox: &SandboxId,
         seed: &Seed,

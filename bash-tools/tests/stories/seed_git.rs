@@ -13,7 +13,7 @@ async fn a_repository_looks_like_a_clone() {
     server.repository("project", PROJECT).await;
     let fixture = SeedFixture::in_home(server.home()).await;
     let sandbox = fixture.sandbox("1").await;
-    let (seeded, reported) = fixture.plant_with_steps(&sandbox, &Seed::Git(git("project.git"))).await;
+    let (seeded, reported) = fixture.seed_with_steps(&sandbox, &Seed::Git(git("project.git"))).await;
     seeded.unwrap();
     assert_eq!(fixture.files(&sandbox).await, ".git a b dir file link ");
     let reported = reported.join("\n");
@@ -105,7 +105,7 @@ async fn a_token_opens_its_repository_and_leaves_no_trace() {
     assert!(asked.iter().all(|(.., authorization)| authorization.is_none()), "{asked:?}");
 
     let seed = with_token("private/project.git", TOKEN);
-    let (seeded, reported) = fixture.plant_with_steps(&sandbox, &seed).await;
+    let (seeded, reported) = fixture.seed_with_steps(&sandbox, &seed).await;
     seeded.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file").await, "three\n");
     let basic = "eC1hY2Nlc3MtdG9rZW46aHVudGVyMi1odW50ZXIyLWh1bnRlcjI=";

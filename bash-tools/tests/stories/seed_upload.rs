@@ -63,7 +63,7 @@ async fn a_directory_is_uploaded_unchanged_without_secrets() {
 
     let fixture = SeedFixture::in_home(Home::new()).await;
     let sandbox = fixture.sandbox("1").await;
-    let (seeded, reported) = fixture.plant_with_steps(&sandbox, &Seed::Upload(upload(root.path()))).await;
+    let (seeded, reported) = fixture.seed_with_steps(&sandbox, &Seed::Upload(upload(root.path()))).await;
     seeded.unwrap();
     assert_eq!(reported[1], "uploading 11 files with 3000298 bytes", "{reported:?}");
     let found = fixture

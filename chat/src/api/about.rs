@@ -1,4 +1,4 @@
-//! What the page needs to know of the app before anything else.
+//! What the page needs to know about the app at the start.
 
 use axum::Json;
 use axum::extract::{Request, State};

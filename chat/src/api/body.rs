@@ -1,7 +1,7 @@
-//! What a page sends, read within bounds.
+//! Reads request bodies within limits.
 //!
-//! JSON that is read takes many times its length: `[]` is two bytes on its way and some thirty in memory. So the values are counted
-//! before they are read, and long bodies wait for each other.
+//! Parsed JSON takes many times its length: `[]` has two bytes, and takes some thirty in memory. So the values are
+//! counted before they are parsed, and the number of long bodies is limited.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,27 +17,28 @@ use tokio::time::timeout;
 
 use super::error::{Error, Result};
 
-/// Longest body of a request that is not a file, in bytes: a chat with its tools' outputs, as a page sends one that is not kept.
+/// Maximum length of a request body that is not a file, in bytes. A page sends a whole temporary chat with its tools'
+/// outputs.
 pub const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 
-/// Values in it, of all kinds: a chat of thousands of messages.
+/// Maximum number of values of all types: a chat of thousands of messages.
 pub const MAX_VALUES: usize = 200_000;
 
-/// A body up to which nobody waits, in bytes.
+/// Length up to which a body needs no permit, in bytes.
 pub(super) const SHORT_BYTES: usize = 256 * 1024;
 
-/// Longer ones that are there at once.
+/// Maximum number of longer bodies at once.
 const LONG_AT_ONCE: usize = 4;
 
-/// How long a body may take, its wait for others included: [`MAX_BODY_BYTES`] over a slow connection.
+/// Time limit for a body, including its wait for others: [`MAX_BODY_BYTES`] over a slow connection.
 const WHOLE: Duration = Duration::from_secs(120);
 
-/// Room for long bodies. Cheap to clone.
+/// Permits for long bodies. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Bodies(Arc<Semaphore>);
 
-/// A long body's room. It is free again with its drop, so it is held as long as what was read.
-pub(super) type Room = Option<OwnedSemaphorePermit>;
+/// Permit for a long body. It is held as long as the parsed value.
+pub(super) type BodyPermit = Option<OwnedSemaphorePermit>;
 
 impl Default for Bodies {
     fn default() -> Self {
@@ -46,24 +47,24 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// What the body says.
+    /// Reads and parses a body.
     pub(super) async fn read<T: DeserializeOwned>(
         &self,
         headers: &HeaderMap,
         body: Body,
-    ) -> Result<(T, Room)> {
+    ) -> Result<(T, BodyPermit)> {
         let invalid = |problem: String| Error::Invalid { field: "body", problem };
         must_be_json(headers)?;
-        let (body, room) = timeout(WHOLE, self.gather(body)).await.map_err(|_| cut())??;
+        let (body, room) = timeout(WHOLE, self.collect(body)).await.map_err(|_| cut())??;
         if values(&body) > MAX_VALUES {
             return Err(Error::TooLarge { what: "a request", limit: MAX_VALUES, unit: "values" });
         }
-        let said = serde_json::from_slice(&body)
+        let request = serde_json::from_slice(&body)
             .map_err(|error| invalid(format!("is not what useChat sends: {error}")))?;
-        Ok((said, room))
+        Ok((request, room))
     }
 
-    async fn gather(&self, body: Body) -> Result<(Bytes, Room)> {
+    async fn collect(&self, body: Body) -> Result<(Bytes, BodyPermit)> {
         let mut parts = body.into_data_stream();
         let mut body = BytesMut::new();
         let mut room = None;
@@ -81,7 +82,8 @@ impl Bodies {
     }
 }
 
-/// A page of another origin may make a browser send text without asking, but not JSON (the Fetch standard's simple requests).
+/// Requires JSON. A page of another origin may make a browser send text without asking, but not JSON (the Fetch
+/// standard's simple requests).
 pub(super) fn must_be_json(headers: &HeaderMap) -> Result<()> {
     let mut kinds = headers.get_all(CONTENT_TYPE).iter();
     let (kind, more) = (kinds.next().and_then(|kind| kind.to_str().ok()), kinds.next());
@@ -94,7 +96,7 @@ fn cut() -> Error {
     Error::Invalid { field: "body", problem: "ended before it was complete, or took too long".into() }
 }
 
-/// At least as many as there are values in a JSON text: each but the first follows one of these.
+/// Counts at least as many values as a JSON text has. Each value but the first follows one of these characters.
 fn values(json: &[u8]) -> usize {
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in json {
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_sends_byte_by_byte_has_room_for_a_while_only() {
+    async fn a_slow_body_holds_its_permit_for_a_limited_time() {
         let (bodies, began) = (Bodies::default(), Instant::now());
         let slow = || {
             let first =
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_counted_and_what_is_in_texts_is_not() {
+    fn values_are_counted_but_not_the_content_of_strings() {
         assert_eq!(values(b"1"), 1);
         assert_eq!(values(br#"{"a": [1, 2, {}], "b": "x,[{\",[\\"}"#), 7);
         assert_eq!(values("[],".repeat(1000).as_bytes()), 2001);

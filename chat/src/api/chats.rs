@@ -1,4 +1,4 @@
-//! The chats that are kept, and tickets for those that are not.
+//! Stored chats, and tickets for temporary ones.
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::body::must_be_json;
+use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
 use super::title::{self, MAX_TITLE_CHARS};
-use super::who::Who;
 use crate::store::{Chat, ChatPage};
 
-/// Chats in a list, where the page does not say, and at most.
+/// Default and maximum number of chats in a list.
 const PAGE: u32 = 50;
 const MAX_PAGE: u32 = 200;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Which {
+pub(super) struct ListQuery {
     limit: Option<u32>,
     cursor: Option<String>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Rename {
 /// `GET /api/chats`
 pub(super) async fn list(
     State(api): State<Api>,
-    which: std::result::Result<Query<Which>, QueryRejection>,
+    which: std::result::Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Json<ChatPage>> {
     let Query(which) =
         which.map_err(|error| Error::Invalid { field: "query", problem: error.body_text() })?;
@@ -42,19 +42,19 @@ pub(super) async fn list(
 }
 
 /// `GET /api/chats/{id}`
-pub(super) async fn read(State(api): State<Api>, who: Who) -> Result<Json<Value>> {
-    let chat = found(api.store.chat(&who.id).await?)?;
-    let messages = api.store.messages(&who.id).await?;
+pub(super) async fn read(State(api): State<Api>, chat_ref: ChatRef) -> Result<Json<Value>> {
+    let chat = found(api.store.chat(&chat_ref.id).await?)?;
+    let messages = api.store.messages(&chat_ref.id).await?;
     let mut answer = json!(chat);
     answer["messages"] = json!(messages);
-    answer["running"] = json!(api.turns.is_under_way(&who.key));
+    answer["running"] = json!(api.turns.is_running(&chat_ref.key));
     Ok(Json(answer))
 }
 
 /// `PATCH /api/chats/{id}`
 pub(super) async fn rename(
     State(api): State<Api>,
-    who: Who,
+    chat_ref: ChatRef,
     headers: HeaderMap,
     wish: std::result::Result<Json<Rename>, axum::extract::rejection::JsonRejection>,
 ) -> Result<Json<Chat>> {
@@ -63,22 +63,22 @@ pub(super) async fn rename(
     let Json(wish) = wish.map_err(|error| bad(error.body_text()))?;
     let wanted = format!("must be 1 to {MAX_TITLE_CHARS} characters that can be seen, in one line");
     let title = title::given(&wish.title).ok_or_else(|| bad(wanted))?;
-    api.store.rename(&who.id, title).await?;
-    Ok(Json(found(api.store.chat(&who.id).await?)?))
+    api.store.rename(&chat_ref.id, title).await?;
+    Ok(Json(found(api.store.chat(&chat_ref.id).await?)?))
 }
 
-/// `DELETE /api/chats/{id}`: with its sandbox.
-pub(super) async fn delete(State(api): State<Api>, who: Who) -> Result<StatusCode> {
-    let _place = api.turns.end(&who.key).await?;
-    // First the files: where they cannot be removed the chat stays, so that the person can try again.
-    delete_sandbox(&api, &who.key).await?;
-    if who.is_kept {
-        api.store.delete(&who.id).await?;
+/// `DELETE /api/chats/{id}`: deletes a chat with its sandbox.
+pub(super) async fn delete(State(api): State<Api>, chat_ref: ChatRef) -> Result<StatusCode> {
+    let _place = api.turns.end(&chat_ref.key).await?;
+    // The files first. If they cannot be removed, the chat stays, so that the user can try again.
+    delete_sandbox(&api, &chat_ref.key).await?;
+    if chat_ref.is_kept {
+        api.store.delete(&chat_ref.id).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whoever may delete a chat may delete what is in its sandbox, whatever else the gates say of the tools.
+/// Deletes a chat's sandbox. A user who may delete the chat may delete its sandbox, even if the gates are closed.
 async fn delete_sandbox(api: &Api, key: &ChatKey) -> Result<()> {
     if let Some(tools) = &api.tools {
         tools.sessions().delete(key).await.map_err(|error| Error::Sandbox(error.into()))?;

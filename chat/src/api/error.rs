@@ -1,4 +1,4 @@
-//! What a page is told instead of an answer: a status and `{"error","code"}`.
+//! Error responses: a status and `{"error","code"}`.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -9,57 +9,57 @@ use serde_json::json;
 
 use crate::store;
 
-/// An answer, or why there is none.
+/// A response, or an error.
 pub(super) type Result<T> = std::result::Result<T, Error>;
 
-/// Why a request is not answered. Every message is for the person.
+/// Why a request failed. Every message is for the user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// A request that is not as it must be.
+    /// The request is invalid.
     #[error("`{field}` {problem}")]
     Invalid {
         field: &'static str,
-        /// The rest of a sentence that begins with the field.
+        /// Rest of a sentence that begins with the field.
         problem: String,
     },
-    /// A body that does not say that it is JSON.
+    /// The body has another content type than JSON.
     #[error("the body must be JSON (content-type: application/json)")]
     NotJson,
-    /// Too many wrong tokens from one address; how many seconds to wait.
+    /// Too many wrong tokens from one address, with the seconds to wait.
     #[error("too many requests with a wrong token; try again in {0} s")]
     TooManyTokens(u64),
-    /// Nobody who may.
-    #[error("this app is for whoever is on its machine, or has its token")]
+    /// The client is not authorized.
+    #[error("this app requires its token, or a request from its own machine")]
     Unauthorized,
-    /// A page of another origin.
-    #[error("the request is from a page of another origin, or for a host that this app is not")]
+    /// The request comes from a page of another origin.
+    #[error("the request comes from a page of another origin, or its host is not allowed")]
     Foreign,
     /// The gates are closed.
-    #[error("there are no tools: {0}")]
+    #[error("the tools are not available: {0}")]
     ToolsDisabled(bash_tools::gates::Reason),
-    /// There is nothing of that kind.
+    /// The resource does not exist.
     #[error("there is no such {what}")]
     NotFound { what: &'static str },
-    /// Another method than there is.
-    #[error("this address is not asked that way")]
+    /// The path does not support the method.
+    #[error("this method is not allowed here")]
     Method,
-    /// Something else is under way.
+    /// Another operation is running.
     #[error("{what}")]
     Busy { what: String },
-    /// As many chats answer as may.
+    /// The maximum number of chats is answering.
     #[error("{limit} chats are answering at once; try again later")]
     Full { limit: usize },
-    /// Something is larger than it may be.
+    /// Something exceeds its limit.
     #[error("{what} must be at most {limit} {unit} long")]
     TooLarge { what: &'static str, limit: usize, unit: &'static str },
-    /// Nobody to ask.
+    /// No model is configured.
     #[error("no model is connected; `/bash <command>` works without one")]
     NoModel,
-    /// The sandbox did not do it.
+    /// The sandbox failed.
     #[error("{0}")]
     Sandbox(#[from] tools::Error),
-    /// The database did not.
-    #[error("the chats cannot be kept at present")]
+    /// The database failed.
+    #[error("the chats cannot be stored at the moment")]
     Store(#[from] store::Error),
 }
 

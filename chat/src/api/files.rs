@@ -1,4 +1,4 @@
-//! Files of a chat's workspace, up and down. Whatever they are, a browser is told to keep them and never to show them.
+//! Uploads and downloads of files in a chat's workspace. Browsers always save files and never display them.
 
 use axum::Json;
 use axum::body::Body;
@@ -10,15 +10,15 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::chat_ref::ItsWorkspace;
 use super::error::{Error, Result};
-use super::who::ItsWorkspace;
 use super::{Api, MAX_UPLOAD_BYTES};
 
-/// Longest path, in bytes.
+/// Maximum length of a path in bytes.
 const MAX_PATH_BYTES: usize = 4096;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Where {
+pub(super) struct PathQuery {
     #[serde(default)]
     path: String,
     cursor: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Where {
 /// `GET /api/chats/{id}/files`
 pub(super) async fn list(
     ItsWorkspace(_, workspace): ItsWorkspace,
-    Query(at): Query<Where>,
+    Query(at): Query<PathQuery>,
 ) -> Result<Json<Value>> {
     let path = at.path()?;
     let Some(page) = workspace.list(path, at.cursor.as_deref()).await? else {
@@ -38,9 +38,9 @@ pub(super) async fn list(
         .into_iter()
         .map(|entry| {
             let beneath = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
-            let mut told = json!(entry);
-            told["path"] = json!(beneath);
-            told
+            let mut length = json!(entry);
+            length["path"] = json!(beneath);
+            length
         })
         .collect();
     Ok(Json(json!({ "path": path, "entries": entries, "nextCursor": page.next_cursor, "sandbox": true })))
@@ -49,7 +49,7 @@ pub(super) async fn list(
 /// `GET /api/chats/{id}/files/content`
 pub(super) async fn read(
     ItsWorkspace(_, workspace): ItsWorkspace,
-    Query(at): Query<Where>,
+    Query(at): Query<PathQuery>,
 ) -> Result<Response> {
     let path = at.file()?;
     let download = workspace.download(path).await?;
@@ -70,21 +70,21 @@ pub(super) async fn read(
 
 /// `PUT /api/chats/{id}/files/content`
 pub(super) async fn put(
-    ItsWorkspace(who, workspace): ItsWorkspace,
+    ItsWorkspace(chat_ref, workspace): ItsWorkspace,
     State(api): State<Api>,
-    Query(at): Query<Where>,
+    Query(at): Query<PathQuery>,
     request: Request,
 ) -> Result<Json<Value>> {
     let path = at.file()?;
-    let told = request.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse::<u64>().ok());
-    let bytes = told.ok_or(Error::Invalid { field: "content-length", problem: "must be there".into() })?;
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse::<u64>().ok());
+    let bytes = length.ok_or(Error::Invalid { field: "content-length", problem: "must be there".into() })?;
     if bytes > MAX_UPLOAD_BYTES {
         return Err(Error::TooLarge { what: "a file", limit: MAX_UPLOAD_BYTES as usize, unit: "bytes" });
     }
     let content = request.into_body().into_data_stream().map(|piece| piece.map_err(std::io::Error::other));
     workspace.upload(path, bytes, content.boxed()).await?;
-    // A chat that was deleted meanwhile leaves no sandbox behind.
-    if let Err(gone) = who.must_exist(&api).await {
+    // A chat that was deleted meanwhile must leave no sandbox.
+    if let Err(gone) = chat_ref.must_exist(&api).await {
         workspace.delete().await?;
         return Err(gone);
     }
@@ -94,13 +94,13 @@ pub(super) async fn put(
 /// `DELETE /api/chats/{id}/files`
 pub(super) async fn remove(
     ItsWorkspace(_, workspace): ItsWorkspace,
-    Query(at): Query<Where>,
+    Query(at): Query<PathQuery>,
 ) -> Result<StatusCode> {
     workspace.remove(at.file()?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-impl Where {
+impl PathQuery {
     fn path(&self) -> Result<&str> {
         let path = self.path.trim_end_matches('/');
         if path.len() > MAX_PATH_BYTES || path.contains('\0') {
@@ -118,7 +118,7 @@ impl Where {
     }
 }
 
-/// RFC 6266 with RFC 8187: the name in ASCII, and beside it in full.
+/// Returns a header of RFC 6266 with RFC 8187: the name in ASCII, and the full name beside it.
 fn attachment(path: &str) -> HeaderValue {
     let name = path.rsplit('/').next().unwrap_or(path);
     let plain: String = name
@@ -136,10 +136,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_say_more_than_a_name() {
-        let told = attachment("a/ä \"b\"\r\nx: y.txt");
+    fn a_name_cannot_add_parameters() {
+        let length = attachment("a/ä \"b\"\r\nx: y.txt");
         assert_eq!(
-            told,
+            length,
             "attachment; filename=\"_ _b___x_ y.txt\"; filename*=UTF-8''%C3%A4%20%22b%22%0D%0Ax%3A%20y.txt"
         );
         assert_eq!(attachment("a.txt"), "attachment; filename=\"a.txt\"; filename*=UTF-8''a.txt");

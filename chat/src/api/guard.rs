@@ -1,8 +1,9 @@
-//! Who may ask at all, before anything else is looked at.
+//! Checks of every request before anything else.
 //!
-//! A browser sends what any page tells it to. So a request for a host that is not this app's is refused (its name may lead here
-//! only for a moment, which is DNS rebinding), and one that changes something must come from this app's own page. Then the access
-//! policy of the tools decides about the chats, too: what a sandbox answered is in them.
+//! A browser sends requests on behalf of any page. So a request for another host is rejected, because its name may
+//! resolve to this machine only temporarily (DNS rebinding). A request that changes something must come from the
+//! app's own page. Then the access policy of the tools applies to the chats too, because they contain the sandbox's
+//! output.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use super::{ACCESS_ROUTE, Api, page};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Of every request.
-pub(super) async fn of_all(State(api): State<Api>, request: Request, next: Next) -> Response {
+/// Checks every request.
+pub(super) async fn check_all(State(api): State<Api>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let mut response = match admit(&api, request) {
         Ok(request) => next.run(request).await,
@@ -33,28 +34,26 @@ pub(super) async fn of_all(State(api): State<Api>, request: Request, next: Next)
     response
 }
 
-/// Of what only those may ask who may use the tools.
-pub(super) async fn of_private(State(api): State<Api>, request: Request, next: Next) -> Response {
+/// Checks requests that require access to the tools.
+pub(super) async fn check_private(State(api): State<Api>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     if !api.gates.admits(&parts) {
         return Error::Unauthorized.into_response();
     }
-    if let Some(slot) = parts.extensions.get::<Arc<ConnectionSlot>>() {
-        slot.mark_authenticated();
+    if let Some(connection) = parts.extensions.get::<Arc<ConnectionSlot>>() {
+        connection.mark_authenticated();
     }
     next.run(Request::from_parts(parts, body)).await
 }
 
 fn admit(api: &Api, request: Request) -> Result<Request> {
-    let odd = |problem: &str| Error::Invalid {
-        field: "request",
-        problem: format!("cannot be read in one way: {problem}"),
-    };
+    let odd =
+        |problem: &str| Error::Invalid { field: "request", problem: format!("is ambiguous: {problem}") };
     listen::shape::check(&request).map_err(odd)?;
     if !check(&request, &api.settings.allowed_hosts) {
         return Err(Error::Foreign);
     }
-    // That route counts them itself, for apps without these guards.
+    // That route counts failures itself, for apps without these guards.
     if request.uri().path() == ACCESS_ROUTE {
         return Ok(request);
     }
@@ -68,7 +67,7 @@ fn check(request: &Request, allowed: &[String]) -> bool {
     let headers = request.headers();
     let named = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
     let Some(host) = named.or(request.uri().authority().map(|it| it.as_str())) else {
-        // HTTP/1.0 without a host is no browser's.
+        // An HTTP/1.0 request without a host is not from a browser.
         return request.method() == Method::GET;
     };
     is_ours(host, allowed) && (is_safe(request.method()) || is_own_page(headers, host))
@@ -85,12 +84,12 @@ fn is_ours(host: &str, allowed: &[String]) -> bool {
         }
         None => host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase(),
     };
-    // An address cannot be made to lead somewhere else.
+    // An address cannot be made to resolve elsewhere.
     name == "localhost" || name.parse::<Ipv4Addr>().is_ok() || allowed.contains(&name)
 }
 
-/// A browser that says how it came to the request is believed, because pages cannot say it. An older one says of which origin the
-/// page is; what says neither is no browser.
+/// Whether the request comes from the app's own page. `sec-fetch-site` is trusted, because pages cannot set it. An
+/// older browser sends the page's origin. A client that sends neither is not a browser.
 fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
     if let Some(site) = headers.get(FETCH_SITE) {
         return site == "same-origin" || site == "none";
@@ -108,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(method: &str, headers: &[(&str, &str)]) -> bool {
+    fn responder(method: &str, headers: &[(&str, &str)]) -> bool {
         let request =
             headers.iter().fold(Request::builder().method(method).uri("/api/chats"), |it, (name, value)| {
                 it.header(*name, *value)
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_app_s_hosts_are_answered() {
+    fn only_the_apps_hosts_are_allowed() {
         for host in [
             "localhost",
             "LOCALHOST:3000",
@@ -127,16 +126,16 @@ mod tests {
             "chat.lan",
             "Chat.lan:80",
         ] {
-            assert!(asked("GET", &[("host", host)]), "{host}");
+            assert!(responder("GET", &[("host", host)]), "{host}");
         }
         for host in ["evil.example", "chat.lan.evil.example", "localhost.evil.example", "[evil]", "1.2.3", ""]
         {
-            assert!(!asked("GET", &[("host", host)]), "{host}");
+            assert!(!responder("GET", &[("host", host)]), "{host}");
         }
     }
 
     #[test]
-    fn only_its_own_page_changes_something() {
+    fn only_the_apps_own_page_may_change_anything() {
         let host = ("host", "localhost:3000");
         for own in [
             &[host][..],
@@ -144,7 +143,7 @@ mod tests {
             &[host, ("origin", "http://localhost:5173"), ("sec-fetch-site", "same-origin")],
             &[host, ("sec-fetch-site", "none")],
         ] {
-            assert!(asked("POST", own), "{own:?}");
+            assert!(responder("POST", own), "{own:?}");
         }
         for other in [
             &[host, ("origin", "http://localhost:42000")][..],
@@ -154,10 +153,13 @@ mod tests {
             &[host, ("sec-fetch-site", "cross-site"), ("origin", "http://localhost:3000")],
         ] {
             for method in ["POST", "PUT", "PATCH", "DELETE"] {
-                assert!(!asked(method, other), "{method} {other:?}");
+                assert!(!responder(method, other), "{method} {other:?}");
             }
-            assert!(asked("GET", other), "to look is no change, and its answer is nobody else's to read");
+            assert!(
+                responder("GET", other),
+                "a read changes nothing, and other pages cannot see its response"
+            );
         }
-        assert!(!asked("POST", &[]));
+        assert!(!responder("POST", &[]));
     }
 }

@@ -1,8 +1,9 @@
-//! What pages ask, over HTTP.
+//! The HTTP API of the page.
 
 mod about;
 mod answer;
 mod body;
+mod chat_ref;
 mod chats;
 mod error;
 mod files;
@@ -14,7 +15,6 @@ mod sandbox;
 mod server;
 mod title;
 mod turns;
-mod who;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,62 +35,62 @@ use crate::model::ModelClient;
 use crate::settings::{ModelSettings, Settings};
 use crate::store::Store;
 
-/// Longest message of the person's, in characters.
+/// Maximum length of a user's message in characters.
 pub const MAX_MESSAGE_CHARS: usize = 100_000;
 
-/// Longest file that is uploaded, in bytes.
+/// Maximum length of an uploaded file in bytes.
 pub const MAX_UPLOAD_BYTES: u64 = 100 * 1024 * 1024;
 
-/// Where a page learns whether its token is right.
+/// The route where a page checks its token.
 const ACCESS_ROUTE: &str = "/api/admin/access";
 
-/// What every request is answered with. Cheap to clone.
+/// State of all request handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Api {
     settings: Arc<Settings>,
-    /// The tools' settings, where the file has any.
+    /// The tools' settings, if the file has any.
     configured: Option<Arc<BashTools>>,
     gates: Gates,
     tools: Option<App>,
     store: Store,
     temporary: TemporaryChats,
-    models: Arc<HashMap<String, Asker>>,
+    models: Arc<HashMap<String, ModelEntry>>,
     turns: Turns,
     bodies: Bodies,
 }
 
-/// A model that can be asked.
+/// A model and its client.
 #[derive(Clone)]
-struct Asker {
+struct ModelEntry {
     settings: ModelSettings,
     client: Arc<dyn ModelClient>,
 }
 
-/// What an [`Api`] is made of.
+/// The parts of an [`Api`].
 pub struct ApiParts {
-    /// Of the app.
+    /// Settings of the app.
     pub settings: Settings,
-    /// Of the tools, where the file has any.
+    /// Settings of the tools, if the file has any.
     pub configured: Option<BashTools>,
-    /// Who has tools.
+    /// Decide who has tools.
     pub gates: Gates,
-    /// The tools, where there may be any.
+    /// The tools, if they can be enabled.
     pub tools: Option<App>,
-    /// What is kept.
+    /// The stored chats.
     pub store: Store,
-    /// Whose tickets are taken.
+    /// Verifies the tickets of temporary chats.
     pub temporary: TemporaryChats,
-    /// The way to each model, in the settings' order.
+    /// The client of each model, in the settings' order.
     pub clients: Vec<Arc<dyn ModelClient>>,
 }
 
 impl Api {
-    /// Of its parts.
+    /// Creates the API from its parts.
     pub fn new(parts: ApiParts) -> Self {
         let ApiParts { settings, configured, gates, tools, store, temporary, clients } = parts;
         let models = settings.models.iter().cloned().zip(clients);
         let models = models
-            .map(|(settings, client)| (settings.id.clone(), Asker { settings, client }))
+            .map(|(settings, client)| (settings.id.clone(), ModelEntry { settings, client }))
             .collect::<HashMap<_, _>>();
         Self {
             settings: Arc::new(settings),
@@ -105,7 +105,7 @@ impl Api {
         }
     }
 
-    /// Whose sandboxes the tools have, where there are any.
+    /// Returns the name of the sandbox provider, if there are tools.
     fn provider(&self) -> Option<&'static str> {
         let tools = self.configured.as_deref()?;
         Some(match tools.provider {
@@ -114,10 +114,10 @@ impl Api {
         })
     }
 
-    /// The routes. The server tells them of their peers.
+    /// Returns the routes. The server adds the peer's address to each request.
     fn router(self) -> Router {
         let private =
-            routes::router(routes::private()).layer(from_fn_with_state(self.clone(), guard::of_private));
+            routes::router(routes::private()).layer(from_fn_with_state(self.clone(), guard::check_private));
         Router::new()
             .merge(private)
             .merge(routes::router(routes::open(&self.gates)))
@@ -126,7 +126,7 @@ impl Api {
             .fallback(get(page::page))
             .layer(DefaultBodyLimit::max(body::SHORT_BYTES))
             .layer(BashToolsLayer::new(self.gates.clone()))
-            .layer(from_fn_with_state(self.clone(), guard::of_all))
+            .layer(from_fn_with_state(self.clone(), guard::check_all))
             .with_state(self)
     }
 }

@@ -1,26 +1,26 @@
-//! The page, from within the program, and what browsers are told of it.
+//! Serves the page, which is embedded in the program, and its security headers.
 
 use axum::response::{Html, IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Uri};
 use rust_embed::RustEmbed;
 
-/// What `make` built of `web/`.
+/// The build of `web/` by `make`.
 #[derive(RustEmbed)]
 #[folder = "web/dist"]
 #[allow_missing = true]
 struct Files;
 
-/// No script but our own, nothing from elsewhere, and frames for previews, which are other origins.
+/// Allows only the page's own scripts, nothing from elsewhere, and frames for previews, which have other origins.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
      font-src 'self'; connect-src 'self'; manifest-src 'self'; frame-src http: https:; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
-/// Where the page was not built.
+/// Shown if the page was not built.
 const NOT_BUILT: &str = "<!doctype html><meta charset=utf-8><title>sandboxd chat</title><p>This program was built without its page. \
      Run <code>make web</code> and build it again. The API works all the same.";
 
-/// On every response.
+/// Sets security headers on every response.
 pub(super) fn harden(headers: &mut HeaderMap) {
     for (name, value) in [
         ("content-security-policy", POLICY),
@@ -37,7 +37,7 @@ pub(super) fn harden(headers: &mut HeaderMap) {
     }
 }
 
-/// A file of the page; the page itself for a chat's address, which only the page's script knows to read.
+/// Returns a file of the page. A chat's path returns the page itself, whose script interprets the path.
 pub(super) async fn page(uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     match path {
@@ -45,7 +45,7 @@ pub(super) async fn page(uri: Uri) -> Response {
         _ if path.starts_with("c/") => index(),
         _ => match Files::get(path) {
             Some(file) => {
-                // Vite puts a digest of their content into these names.
+                // Vite puts a digest of the content into these names.
                 let keep = if path.starts_with("assets/") {
                     "public, max-age=31536000, immutable"
                 } else {

@@ -1,27 +1,27 @@
-//! What a page sends of a chat, and what the person asks by it.
+//! The content of a chat request.
 //!
-//! A chat that is kept is the app's: of the page's messages only the person's last one counts, and for an answer that is wanted anew
-//! not even that. One that is not kept is what its page says it is.
+//! For a stored chat, only the user's last message of the request counts. If an answer is to be regenerated, not even
+//! that. For a temporary chat, the request has the whole history.
 
 use serde::Deserialize;
 
+use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
-use super::who::Who;
 use super::{Api, MAX_MESSAGE_CHARS, title};
-use crate::store::{Cut, NewTurn};
+use crate::store::{NewTurn, Removal};
 use crate::turn::{MAX_COMMAND_CHARS, Message, Role, command_of};
 
-/// Longest id of a message.
+/// Maximum length of a message's id.
 const MAX_MESSAGE_ID_BYTES: usize = 128;
 
-/// What `useChat` sends.
+/// Body that `useChat` sends.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Said {
+pub(super) struct ChatRequest {
     pub(super) id: String,
     messages: Vec<Message>,
     trigger: Option<Trigger>,
-    /// The answer that is wanted anew, or the message that is edited.
+    /// The answer to regenerate, or the edited message.
     message_id: Option<String>,
     pub(super) model: Option<String>,
 }
@@ -33,75 +33,80 @@ enum Trigger {
     RegenerateMessage,
 }
 
-/// What the person asks.
+/// The user's question.
 #[derive(Debug)]
 pub(super) struct Question {
     message: Message,
     pub(super) text: String,
-    /// What goes of the chat first, where it is kept.
-    cut: Cut,
+    /// The messages that are removed first, if the chat is stored.
+    removal: Removal,
     is_again: bool,
-    /// The chat up to here, as the page has it.
+    /// The chat so far, as the page sent it.
     sent: Vec<Message>,
 }
 
 impl Question {
-    pub(super) async fn of(said: Said, api: &Api, who: &Who) -> Result<Self> {
-        let Said { messages: sent, trigger, message_id: named, .. } = said;
+    pub(super) async fn of(request: ChatRequest, api: &Api, chat_ref: &ChatRef) -> Result<Self> {
+        let ChatRequest { messages: sent, trigger, message_id: named, .. } = request;
         let is_again = trigger == Some(Trigger::RegenerateMessage);
-        // A chat may be long, so it is read only for a page that goes back in it.
-        let goes_back = who.is_kept && (is_again || named.is_some());
-        let kept = if goes_back { api.store.messages(&who.id).await? } else { Vec::new() };
-        let message = match who.is_kept && is_again {
-            true => last_of_person(before_answer(&kept, named.as_deref())),
-            false => last_of_person(&sent),
+        // A chat may be long, so it is only read if the page goes back in it.
+        let goes_back = chat_ref.is_kept && (is_again || named.is_some());
+        let kept = if goes_back { api.store.messages(&chat_ref.id).await? } else { Vec::new() };
+        let message = match chat_ref.is_kept && is_again {
+            true => last_user_message(before_answer(&kept, named.as_deref())),
+            false => last_user_message(&sent),
         };
         let message = message?;
         let text = checked_text(message)?;
-        let message = Message::of_person(message.id.clone(), &text);
-        let cut = match named.as_ref().filter(|id| kept.iter().any(|message| message.id == **id)) {
-            Some(id) => Cut::From(id.clone()),
-            None if is_again => Cut::LastAnswer,
-            // One that is there already was edited.
-            None => Cut::From(message.id.clone()),
+        let message = Message::of_user(message.id.clone(), &text);
+        let removal = match named.as_ref().filter(|id| kept.iter().any(|message| message.id == **id)) {
+            Some(id) => Removal::From(id.clone()),
+            None if is_again => Removal::LastAnswer,
+            // An existing message was edited.
+            None => Removal::From(message.id.clone()),
         };
         let anew = named.filter(|_| is_again);
         let sent = sent.into_iter().filter(|message| anew.as_ref() != Some(&message.id)).collect();
-        Ok(Self { message, text, cut, is_again, sent })
+        Ok(Self { message, text, removal, is_again, sent })
     }
 
-    /// Keeps the chat up to here, where it is one that is kept. The title of one that begins.
-    pub(super) async fn keep(&self, api: &Api, who: &Who, model: Option<&str>) -> Result<Option<String>> {
-        if !who.is_kept {
+    /// Stores the chat so far, unless it is temporary. Returns the title of a new chat.
+    pub(super) async fn store(
+        &self,
+        api: &Api,
+        chat_ref: &ChatRef,
+        model: Option<&str>,
+    ) -> Result<Option<String>> {
+        if !chat_ref.is_kept {
             return Ok(None);
         }
-        let is_new = api.store.chat(&who.id).await?.is_none();
+        let is_new = api.store.chat(&chat_ref.id).await?.is_none();
         if self.is_again && is_new {
             return Err(Error::NotFound { what: "chat" });
         }
         let title = title::made_of(&self.text);
         let message = (!self.is_again).then_some(&self.message);
         api.store
-            .begin_turn(NewTurn { chat: &who.id, title: &title, model, cut: &self.cut, message })
+            .begin_turn(NewTurn { chat: &chat_ref.id, title: &title, model, removal: &self.removal, message })
             .await?;
         Ok(is_new.then_some(title))
     }
 
-    /// The chat up to here, with what is asked, once that is kept.
-    pub(super) async fn history(self, api: &Api, who: &Who) -> Result<Vec<Message>> {
-        match who.is_kept {
-            true => Ok(api.store.messages(&who.id).await?),
+    /// Returns the chat so far with the question, once it is stored.
+    pub(super) async fn history(self, api: &Api, chat_ref: &ChatRef) -> Result<Vec<Message>> {
+        match chat_ref.is_kept {
+            true => Ok(api.store.messages(&chat_ref.id).await?),
             false => Ok(self.sent),
         }
     }
 }
 
-fn last_of_person(messages: &[Message]) -> Result<&Message> {
+fn last_user_message(messages: &[Message]) -> Result<&Message> {
     let last = messages.iter().rfind(|message| message.role == Role::User);
-    last.ok_or(Error::Invalid { field: "messages", problem: "must have one of the person's".into() })
+    last.ok_or(Error::Invalid { field: "messages", problem: "must contain a message of the user".into() })
 }
 
-/// What comes before an answer, or before the last one where none is named.
+/// Returns the messages before an answer, or before the last one if none is named.
 fn before_answer<'a>(messages: &'a [Message], answer: Option<&str>) -> &'a [Message] {
     let named = messages.iter().position(|message| answer == Some(&message.id));
     let end =
@@ -116,7 +121,7 @@ fn checked_text(message: &Message) -> Result<String> {
         return invalid(format!("must have ids of 1 to {MAX_MESSAGE_ID_BYTES} bytes"));
     }
     if text.trim().is_empty() {
-        return invalid("must have some text in the person's last one".into());
+        return invalid("must contain text in the last message of the user".into());
     }
     if text.chars().count() > MAX_MESSAGE_CHARS {
         return Err(Error::TooLarge { what: "a message", limit: MAX_MESSAGE_CHARS, unit: "characters" });

@@ -1,4 +1,5 @@
-//! Every route of the server. The router is made of this list, and so is `web/dev/routes.json`, which the page's mock is held to.
+//! All routes of the server. The router and `web/dev/routes.json`, which the page's mock must match, are made from
+//! this list.
 
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -7,18 +8,18 @@ use bash_tools::gates::{Gates, access_route};
 
 use super::{Api, about, answer, chats, files, sandbox};
 
-/// A method of a path, and what answers it.
+/// A method of a path, and its handler.
 pub(super) struct Route {
-    /// As the list of routes shows it.
+    /// Shown in the list of routes.
     #[cfg_attr(not(test), expect(dead_code, reason = "the test of the list reads it"))]
     method: &'static str,
     path: &'static str,
     answer: MethodRouter<Api>,
 }
 
-/// What only those may ask whom the access policy admits.
+/// Routes that require access to the tools.
 pub(super) fn private() -> Vec<Route> {
-    // A file comes in pieces and has a limit of its own.
+    // A file is streamed and has its own limit.
     let upload = files::put.layer(DefaultBodyLimit::disable());
     vec![
         post("/api/chat", answer::answer),
@@ -27,7 +28,7 @@ pub(super) fn private() -> Vec<Route> {
         get("/api/chats/{id}", chats::read),
         patch("/api/chats/{id}", chats::rename),
         delete("/api/chats/{id}", chats::delete),
-        get("/api/chats/{id}/sandbox", sandbox::look),
+        get("/api/chats/{id}/sandbox", sandbox::read),
         delete("/api/chats/{id}/sandbox", sandbox::delete),
         post("/api/chats/{id}/sandbox/park", sandbox::park),
         get("/api/chats/{id}/network", sandbox::network),
@@ -39,7 +40,7 @@ pub(super) fn private() -> Vec<Route> {
     ]
 }
 
-/// What everybody may ask.
+/// Routes for every client.
 pub(super) fn open(gates: &Gates) -> Vec<Route> {
     vec![
         get("/api/health", about::health),
@@ -48,7 +49,7 @@ pub(super) fn open(gates: &Gates) -> Vec<Route> {
     ]
 }
 
-/// A router of these.
+/// Creates a router of these routes.
 pub(super) fn router(routes: Vec<Route>) -> Router<Api> {
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.answer))
 }
@@ -79,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// What the page's mock may answer.
+    /// The routes that the page's mock may serve.
     const LISTED: &str = include_str!("../../web/dev/routes.json");
 
     #[test]

@@ -1,4 +1,4 @@
-//! A chat's sandbox, for its person.
+//! A chat's sandbox, for its user.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,37 +15,37 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
+use super::chat_ref::{ChatRef, ItsWorkspace};
 use super::error::{Error, Result};
-use super::who::{ItsWorkspace, Who};
 
-/// Which host may be reached from now on.
+/// A host to allow.
 #[derive(Debug, Deserialize)]
 pub(super) struct AllowHost {
     host: String,
 }
 
 /// `GET /api/chats/{id}/sandbox`
-pub(super) async fn look(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
-    let ItsWorkspace(who, workspace) = its;
-    told(&api, &who, &workspace).await
+pub(super) async fn read(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
+    let ItsWorkspace(chat_ref, workspace) = its;
+    status_of(&api, &chat_ref, &workspace).await
 }
 
 /// `POST /api/chats/{id}/sandbox/park`
 pub(super) async fn park(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
-    let ItsWorkspace(who, workspace) = its;
+    let ItsWorkspace(chat_ref, workspace) = its;
     workspace.park().await?;
-    told(&api, &who, &workspace).await
+    status_of(&api, &chat_ref, &workspace).await
 }
 
 /// `DELETE /api/chats/{id}/sandbox`
 pub(super) async fn delete(State(api): State<Api>, its: ItsWorkspace) -> Result<StatusCode> {
-    let ItsWorkspace(who, workspace) = its;
-    let _place = api.turns.end(&who.key).await?;
+    let ItsWorkspace(chat_ref, workspace) = its;
+    let _place = api.turns.end(&chat_ref.key).await?;
     workspace.delete().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /api/chats/{id}/network`: what its sandbox may reach, and what it was refused.
+/// `GET /api/chats/{id}/network`: the network policy of the sandbox, and its denials.
 pub(super) async fn network(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
     let ItsWorkspace(_, workspace) = its;
     let docker = api.configured.as_deref().and_then(BashTools::docker);
@@ -55,7 +55,7 @@ pub(super) async fn network(State(api): State<Api>, its: ItsWorkspace) -> Result
     network_of(&workspace, &policy).await
 }
 
-/// `POST /api/chats/{id}/network/allow`: adds a host to those that its sandbox may reach.
+/// `POST /api/chats/{id}/network/allow`: adds a host to the allowed ones.
 pub(super) async fn allow(
     its: ItsWorkspace,
     wish: std::result::Result<Json<AllowHost>, JsonRejection>,
@@ -78,20 +78,20 @@ async fn network_of(workspace: &Workspace, policy: &NetworkPolicy) -> Result<Jso
     let refused = denials.iter().filter(|denial| !policy.has_allowed(denial));
     let refused: Vec<Value> = refused
         .map(|denial| {
-            let mut told = json!(denial);
-            // What the page would have to send; null where it would not help.
-            told["entry"] = json!(policy.entry_for(denial));
-            told
+            let mut status_of = json!(denial);
+            // The entry that the page would send to allow it. Null if that would not help.
+            status_of["entry"] = json!(policy.entry_for(denial));
+            status_of
         })
         .collect();
     Ok(Json(json!({ "mode": policy.mode, "allow": policy.allow, "denials": refused })))
 }
 
-async fn told(api: &Api, who: &Who, workspace: &Workspace) -> Result<Json<Value>> {
+async fn status_of(api: &Api, chat_ref: &ChatRef, workspace: &Workspace) -> Result<Json<Value>> {
     let status = match workspace.status().await {
         Ok(status) => status,
         Err(tools::Error::Provider(error)) if error.is_temporary() => {
-            let seed = seed(api, who);
+            let seed = seed(api, chat_ref);
             let provider = api.provider();
             return Ok(Json(
                 json!({ "state": "unreachable", "reason": error.to_string(), "provider": provider, "seed": seed }),
@@ -114,7 +114,7 @@ async fn told(api: &Api, who: &Who, workspace: &Workspace) -> Result<Json<Value>
         "state": state,
         "sandboxId": status.map(|status| &status.sandbox),
         "provider": api.provider(),
-        "seed": seed(api, who),
+        "seed": seed(api, chat_ref),
         "image": status.and_then(|status| status.image.as_deref()),
         "limits": status.map(|status| json!({
             "memoryBytes": status.limits.memory_bytes,
@@ -131,8 +131,8 @@ async fn told(api: &Api, who: &Who, workspace: &Workspace) -> Result<Json<Value>
     })))
 }
 
-fn seed(api: &Api, who: &Who) -> Value {
-    let state = api.tools.as_ref().and_then(|tools| tools.sessions().seed_state(&who.key));
+fn seed(api: &Api, chat_ref: &ChatRef) -> Value {
+    let state = api.tools.as_ref().and_then(|tools| tools.sessions().seed_state(&chat_ref.key));
     match state {
         None => json!({ "state": "none", "reason": null }),
         Some(SeedState::Pending) => json!({ "state": "pending", "reason": null }),

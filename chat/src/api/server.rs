@@ -20,34 +20,34 @@ use tokio_util::task::TaskTracker;
 
 use super::Api;
 
-/// Connections at once. One on which nobody asks makes place for a newcomer.
+/// Maximum number of connections. An idle one is closed for a new one.
 const MAX_CONNECTIONS: usize = 512;
 
-/// How long a client may take to send a request's head.
+/// Time limit for a request's head.
 const REQUEST_HEAD: Duration = Duration::from_secs(30);
 
-/// Headers of a request.
+/// Maximum number of headers of a request.
 const MAX_HEADERS: usize = 100;
 
-/// What is read of a connection at once, in bytes; a head must be in it.
+/// Size of the read buffer in bytes. A head must fit into it.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Of one request.
+/// Limits of a request.
 const BOUNDS: Bounds = Bounds { head: REQUEST_HEAD, max_headers: MAX_HEADERS, read_bytes: READ_BYTES };
 
-/// How long a page may leave unread what it asked for. Its turn is held back meanwhile.
+/// How long a page may leave a response unread. Its turn waits meanwhile.
 const STALLED_READER: Duration = Duration::from_secs(60);
 
-/// How long requests may go on after the server was asked to stop and the turns have ended.
+/// How long requests may continue after the server was told to stop and the turns have ended.
 const DRAIN: Duration = Duration::from_secs(5);
 
 impl Api {
-    /// Serves until `stop`, then ends the turns and lets requests finish, within bounds.
+    /// Serves until `stop`, then ends the turns and waits a limited time for requests to finish.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let (connections, limit) = (TaskTracker::new(), ConnectionLimit::new(MAX_CONNECTIONS));
         let router = self.clone().router();
         loop {
-            let (stream, peer, place) = tokio::select! {
+            let (stream, peer, permit) = tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = listen::accept(&listener, &limit, STALLED_READER) => accepted,
             };
@@ -55,11 +55,11 @@ impl Api {
             let (router, stop) = (router.clone(), stop.clone());
             connections.spawn(async move {
                 serve_connection(stream, peer, router, slot, stop).await;
-                drop(place);
+                drop(permit);
             });
         }
         drop(listener);
-        // Streams end with their turns, and then so do their connections.
+        // Streams end with their turns, and their connections after them.
         self.turns.end_all().await;
         connections.close();
         let _ = timeout(DRAIN, connections.wait()).await;
@@ -85,7 +85,7 @@ async fn serve_connection(
         }
     };
     if let Err(error) = listen::serve::serve(stream, slot, BOUNDS, stop, answer).await {
-        // A page that went away.
+        // The page disconnected.
         tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }
 }

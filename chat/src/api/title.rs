@@ -1,21 +1,21 @@
-//! Titles of chats, one visible line each.
+//! Titles of chats: one visible line each.
 
-/// Longest title, in characters.
+/// Maximum length of a title in characters.
 pub(super) const MAX_TITLE_CHARS: usize = 200;
 
-/// Longest title that is made of a first message, in characters.
+/// Maximum length of a title from a first message, in characters.
 const MADE_CHARS: usize = 60;
 
-/// A title as a person gives it; none where nothing of it can be seen, or it is too long.
+/// Checks a title from the user. Returns `None` if nothing of it is visible, or if it is too long.
 pub(super) fn given(title: &str) -> Option<&str> {
     let title = title.trim();
     let is_seen = title.chars().any(|it| !it.is_whitespace() && it != '\u{200d}');
-    (is_seen && title.chars().count() <= MAX_TITLE_CHARS && !title.chars().any(is_odd)).then_some(title)
+    (is_seen && title.chars().count() <= MAX_TITLE_CHARS && !title.chars().any(is_hidden)).then_some(title)
 }
 
-/// Of what was said first: its first line, shortened at a word.
+/// Makes a title from the first message: its first line, cut at a word.
 pub(super) fn made_of(text: &str) -> String {
-    let visible: String = text.chars().filter(|it| *it == '\n' || !is_odd(*it)).collect();
+    let visible: String = text.chars().filter(|it| *it == '\n' || !is_hidden(*it)).collect();
     let line = visible.trim().lines().next().unwrap_or_default().trim_end();
     if line.is_empty() {
         return "Chat".to_owned();
@@ -28,8 +28,9 @@ pub(super) fn made_of(text: &str) -> String {
     format!("{}…", &cut[..end])
 }
 
-/// What is not seen, or turns around what stands beside it (Unicode Bidirectional Algorithm, UAX #9). Emoji are joined by U+200D.
-fn is_odd(it: char) -> bool {
+/// Whether a character is invisible or changes the direction of text (Unicode Bidirectional Algorithm, UAX #9).
+/// U+200D joins emoji.
+fn is_hidden(it: char) -> bool {
     it.is_control()
         || matches!(it, '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200c}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
         || matches!(it, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')

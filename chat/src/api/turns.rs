@@ -1,4 +1,4 @@
-//! The turns that are under way: one at a time for each chat.
+//! The running turns: one at a time for each chat.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,80 +11,81 @@ use tokio_util::task::TaskTracker;
 
 use super::error::{Error, Result};
 
-/// How long a turn that is ended may take to say so.
+/// Time limit for a cancelled turn to end.
 const END: Duration = Duration::from_secs(10);
 
-/// Turns at once; each has a task and at most a few connections.
+/// Maximum number of turns. Each has a task and at most a few connections.
 const MAX_TURNS: usize = 64;
 
 /// The turns. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Turns {
-    under_way: Arc<Mutex<HashMap<ChatKey, Entry>>>,
+    running: Arc<Mutex<HashMap<ChatKey, Entry>>>,
     tasks: TaskTracker,
-    /// Cancelled with the app, and what ends each turn with it: also one that has only its last words left, and no place.
+    /// Cancelled when the app stops, which ends every turn, including one that has released its permit and is
+    /// finishing.
     stop: CancellationToken,
 }
 
 #[derive(Debug, Clone)]
 struct Entry {
     cancel: CancellationToken,
-    /// Cancelled with its end.
+    /// Cancelled when the turn has ended.
     ended: CancellationToken,
 }
 
-/// A turn's place, as long as it lives.
+/// Permit of a turn. Dropping it ends the turn.
 #[derive(Debug)]
-pub(super) struct TurnPlace {
+pub(super) struct TurnPermit {
     turns: Turns,
     key: ChatKey,
     entry: Entry,
 }
 
 impl Turns {
-    /// A place for a turn of a chat that has none under way. One that was ended is waited for, because a person who stops an
-    /// answer may send the next message before the command of the last one is dead.
-    pub(super) async fn begin(&self, key: &ChatKey) -> Result<TurnPlace> {
-        let before = self.under_way().get(key).cloned();
+    /// Acquires the permit for a turn of a chat without a running one. Waits for a cancelled turn, because a user who
+    /// stops an answer may send the next message before the last command has ended.
+    pub(super) async fn begin(&self, key: &ChatKey) -> Result<TurnPermit> {
+        let before = self.running().get(key).cloned();
         if let Some(Entry { ended, .. }) = before.filter(|entry| entry.cancel.is_cancelled()) {
             let _ = timeout(END, ended.cancelled()).await;
         }
         self.take(key, MAX_TURNS)
     }
 
-    fn take(&self, key: &ChatKey, places: usize) -> Result<TurnPlace> {
-        let mut under_way = self.under_way();
-        if under_way.contains_key(key) {
+    fn take(&self, key: &ChatKey, max_turns: usize) -> Result<TurnPermit> {
+        let mut running = self.running();
+        if running.contains_key(key) {
             return Err(Error::Busy {
-                what: "this chat is answering already, perhaps on another page".into(),
+                what: "this chat is already answering, perhaps on another page".into(),
             });
         }
-        if under_way.len() >= places {
+        if running.len() >= max_turns {
             return Err(Error::Full { limit: MAX_TURNS });
         }
         let entry = Entry { cancel: self.stop.child_token(), ended: CancellationToken::new() };
-        under_way.insert(key.clone(), entry.clone());
-        Ok(TurnPlace { turns: self.clone(), key: key.clone(), entry })
+        running.insert(key.clone(), entry.clone());
+        Ok(TurnPermit { turns: self.clone(), key: key.clone(), entry })
     }
 
-    pub(super) fn is_under_way(&self, key: &ChatKey) -> bool {
-        self.under_way().contains_key(key)
+    pub(super) fn is_running(&self, key: &ChatKey) -> bool {
+        self.running().contains_key(key)
     }
 
-    /// Does it beside whoever asked.
+    /// Runs a turn in its own task.
     pub(super) fn spawn(&self, turn: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(turn);
     }
 
-    /// Ends a chat's turn, and takes its place, so that no other begins meanwhile.
-    pub(super) async fn end(&self, key: &ChatKey) -> Result<TurnPlace> {
+    /// Ends a chat's turn and acquires its permit, so that no other turn starts meanwhile.
+    pub(super) async fn end(&self, key: &ChatKey) -> Result<TurnPermit> {
         let ends_at = Instant::now() + END;
         loop {
-            let entry = self.under_way().get(key).cloned();
+            let entry = self.running().get(key).cloned();
             let Some(Entry { cancel, ended }) = entry else {
-                // Somebody may have been quicker.
+                // Another request may have been faster.
                 match self.take(key, usize::MAX) {
-                    Ok(place) => return Ok(place),
+                    Ok(permit) => return Ok(permit),
                     Err(_) => continue,
                 }
             };
@@ -95,28 +96,28 @@ impl Turns {
         }
     }
 
-    /// Ends them all.
+    /// Ends all turns.
     pub(super) async fn end_all(&self) {
         self.stop.cancel();
         self.tasks.close();
         let _ = timeout(END, self.tasks.wait()).await;
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashMap<ChatKey, Entry>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> MutexGuard<'_, HashMap<ChatKey, Entry>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl TurnPlace {
-    /// What ends the turn.
+impl TurnPermit {
+    /// Returns the token that cancels the turn.
     pub(super) fn cancel(&self) -> &CancellationToken {
         &self.entry.cancel
     }
 }
 
-impl Drop for TurnPlace {
+impl Drop for TurnPermit {
     fn drop(&mut self) {
-        self.turns.under_way().remove(&self.key);
+        self.turns.running().remove(&self.key);
         self.entry.ended.cancel();
     }
 }
@@ -126,38 +127,38 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_ends_a_turn_has_its_place() {
+    async fn ending_a_turn_acquires_its_permit() {
         let turns = Turns::default();
         let key = ChatKey::chat("1").unwrap();
-        let place = turns.begin(&key).await.unwrap();
-        turns.spawn(async move { place.cancel().clone().cancelled_owned().await });
-        let place = turns.end(&key).await.unwrap();
+        let permit = turns.begin(&key).await.unwrap();
+        turns.spawn(async move { permit.cancel().clone().cancelled_owned().await });
+        let permit = turns.end(&key).await.unwrap();
         assert!(matches!(turns.begin(&key).await, Err(Error::Busy { .. })));
-        drop(place);
+        drop(permit);
         drop(turns.end(&key).await.unwrap());
         turns.begin(&key).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_turn_waits_for_one_that_was_ended() {
+    async fn the_next_turn_waits_for_a_cancelled_one() {
         let turns = Turns::default();
         let key = ChatKey::chat("1").unwrap();
-        let place = turns.begin(&key).await.unwrap();
+        let permit = turns.begin(&key).await.unwrap();
         assert!(matches!(turns.begin(&key).await, Err(Error::Busy { .. })));
-        place.cancel().cancel();
+        permit.cancel().cancel();
         turns.spawn(async move {
             tokio::time::sleep(END / 2).await;
-            drop(place);
+            drop(permit);
         });
         let _place = turns.begin(&key).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn last_words_end_with_the_app() {
+    async fn a_finishing_turn_ends_with_the_app() {
         let turns = Turns::default();
-        let place = turns.begin(&ChatKey::chat("1").unwrap()).await.unwrap();
-        let last_words = place.cancel().clone().cancelled_owned();
-        drop(place);
+        let permit = turns.begin(&ChatKey::chat("1").unwrap()).await.unwrap();
+        let last_words = permit.cancel().clone().cancelled_owned();
+        drop(permit);
         turns.spawn(last_words);
         let began = Instant::now();
         turns.end_all().await;
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_does_not_end_is_told_of() {
+    async fn a_turn_that_does_not_end_is_reported() {
         let turns = Turns::default();
         let key = ChatKey::chat("1").unwrap();
         let _place = turns.begin(&key).await.unwrap();

@@ -1,7 +1,7 @@
-//! An answer as it comes: event by event, within its bounds, and to exactly one end.
+//! Reads an answer event by event, within its limits, to exactly one end.
 //!
-//! What the events mean is for each provider's [`Reader`]. Whether the connection was closed or broke is not believed: only the
-//! reader knows whether the answer was complete by then.
+//! Each provider's [`Reader`] interprets the events. The way in which the connection ends is not trusted. Only the
+//! reader knows whether the answer was complete.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,32 +17,32 @@ use super::sse::{Decoder, Event};
 use super::words::Words;
 use super::{EndReason, Error, Piece, Result};
 
-/// Understands the events of one provider.
+/// Interprets the events of one provider.
 pub(super) trait Reader: Send + 'static {
-    /// Takes in an event.
+    /// Processes an event.
     fn hear(&mut self, event: &Event, pieces: &mut VecDeque<Piece>) -> Result<Heard>;
 
-    /// Takes in an answer that came in one piece, as some servers answer whatever they are asked for.
+    /// Processes an answer that is not a stream. Some servers always respond like that.
     fn hear_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()>;
 
-    /// What is left to tell when nothing more comes, and why the answer ended. Errors: [`Error::Cut`] where it was not complete.
+    /// Returns the remaining pieces, and why the answer ended. Fails with [`Error::Cut`] if it was incomplete.
     fn close(&mut self, pieces: &mut VecDeque<Piece>) -> Result<EndReason>;
 }
 
-/// Whether anything follows an event.
+/// Whether another event follows an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
     More,
     Last,
 }
 
-/// An answer of which the head has come.
+/// An answer whose head has arrived.
 pub(super) struct Answer<R> {
     bytes: BoxStream<'static, reqwest::Result<Bytes>>,
     decoder: Decoder,
     reader: R,
     pieces: VecDeque<Piece>,
-    /// Bytes that may still come.
+    /// Number of bytes that may still arrive.
     left: usize,
     silence: Duration,
     ends_at: Instant,
@@ -63,7 +63,7 @@ impl<R: Reader> Answer<R> {
         }
     }
 
-    /// Reads the answer to its end, where it is no stream.
+    /// Reads an answer that is not a stream.
     pub(super) async fn read_whole(&mut self) -> Result<()> {
         let mut body = BytesMut::new();
         while let Some(bytes) = self.chunk().await? {
@@ -78,7 +78,7 @@ impl<R: Reader> Answer<R> {
         self.reader.hear_whole(answer, &mut self.pieces)
     }
 
-    /// All of it. Whatever ends it, it is the last, and the connection is let go of with it.
+    /// Streams the answer. The end or an error is the last item, and the connection is closed with it.
     pub(super) fn pieces(self) -> impl Stream<Item = Result<Piece>> + Send + 'static {
         let pieces = stream::unfold(Some(self), async |answer| {
             let mut answer = answer?;

@@ -1,4 +1,4 @@
-//! The tool calls of one answer, while they come and as they are told to a server again.
+//! The tool calls of one answer, while they arrive and when they are sent back to a server.
 
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
@@ -9,18 +9,18 @@ use uuid::Uuid;
 use super::limits::{MAX_CALLS, MAX_ID_BYTES, MAX_INPUT_BYTES, MAX_NAME_BYTES};
 use super::{Block, Error, Piece, Request, Result, ToolCall, Turn};
 
-/// Longest name that providers take back.
+/// Maximum length of a name that providers accept back.
 const MAX_SENT_NAME_CHARS: usize = 64;
 
-/// Counts the calls of an answer, and keeps their ids apart from each other and from those of the conversation: servers
-/// begin anew with `call_0`, or leave ids out.
+/// Counts the calls of an answer, and keeps their ids distinct from each other and from those of the conversation.
+/// Servers restart with `call_0`, or leave out the ids.
 #[derive(Debug)]
 pub(super) struct Calls {
     taken: HashSet<String>,
     count: usize,
 }
 
-/// A call whose input is still coming.
+/// A call whose input is still arriving.
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) id: String,
@@ -33,7 +33,7 @@ impl Calls {
     pub(super) fn after(request: &Request) -> Self {
         let blocks = request.turns.iter().flat_map(|turn| match turn {
             Turn::Model(blocks) => &blocks[..],
-            Turn::Person(_) | Turn::Tools(_) => &[],
+            Turn::User(_) | Turn::Tools(_) => &[],
         });
         let taken = blocks.filter_map(|block| match block {
             Block::Call(call) => Some(call.id.clone()),
@@ -46,7 +46,7 @@ impl Calls {
         self.count == 0
     }
 
-    /// Begins a call, under the server's id where that serves.
+    /// Starts a call. Uses the server's id if possible.
     pub(super) fn begin(
         &mut self,
         id: Option<&str>,
@@ -83,7 +83,7 @@ impl Begun {
         Ok(())
     }
 
-    /// The call, complete. A tool that wants nothing is often called with no input at all.
+    /// Completes the call. A tool without parameters is often called with no input at all.
     pub(super) fn called(self) -> ToolCall {
         let Self { id, name, input, opaque } = self;
         let input = match input.trim() {
@@ -94,7 +94,8 @@ impl Begun {
     }
 }
 
-/// The input of a call as servers take it back. Anthropic and Ollama refuse a whole conversation in which one is no object.
+/// Returns the input of a call as servers accept it. Anthropic and Ollama reject a whole conversation if an input is
+/// not an object.
 pub(super) fn sent_input(input: &std::result::Result<Value, String>) -> Cow<'_, Value> {
     match input {
         Ok(object @ Value::Object(_)) => Cow::Borrowed(object),
@@ -103,8 +104,8 @@ pub(super) fn sent_input(input: &std::result::Result<Value, String>) -> Cow<'_, 
     }
 }
 
-/// An id or a name as servers take it back: OpenAI and Anthropic refuse a whole conversation in which a model made up a
-/// name such as `functions.bash`.
+/// Returns an id or a name as servers accept it. OpenAI and Anthropic reject a whole conversation if a model invented
+/// a name such as `functions.bash`.
 pub(super) fn sent_name(name: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     match name {

@@ -1,74 +1,74 @@
-//! What a model is told of the conversation so far.
+//! The conversation so far, for a model.
 
 use std::sync::Arc;
 
 use bash_tools::tools::Definition;
 use serde_json::Value;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// As its provider names it.
+    /// Name at its provider.
     pub model: String,
-    /// What it is to be and to know.
+    /// System prompt.
     pub system: String,
-    /// Oldest first; the last one is not the model's.
+    /// Oldest first. The last one is not the model's.
     pub turns: Vec<Turn>,
-    /// What it may call.
+    /// The tools that it may call.
     pub tools: Arc<[Definition]>,
 }
 
 /// One turn of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Turn {
-    /// The person's.
-    Person(String),
-    /// The model's.
+    /// A message of the user.
+    User(String),
+    /// A turn of the model.
     Model(Vec<Block>),
-    /// What the tools answered that the model called in its last turn: every one of them, in that order.
+    /// The results of all tools that the model called in its last turn, in the same order.
     Tools(Vec<ToolResult>),
 }
 
 /// A part of a model's turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
-    /// Said to the person.
+    /// Text for the user.
     Text(String),
-    /// Thought aloud.
+    /// Reasoning.
     Thinking(Thinking),
-    /// A tool called.
+    /// A tool call.
     Call(ToolCall),
 }
 
-/// What a model thought aloud.
+/// Reasoning of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thinking {
-    /// May be empty, where the provider keeps it to itself.
+    /// May be empty if the provider does not show it.
     pub text: String,
-    /// The provider's own, which must come back to it unchanged. Another provider is not sent the thought.
+    /// Data that must be sent back to the provider unchanged. Another provider does not get the reasoning.
     pub opaque: Option<Value>,
 }
 
-/// A tool called by a model.
+/// A tool call of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
     /// Unique in its turn.
     pub id: String,
-    /// The tool's, as the model has it; there need not be one of that name.
+    /// Name of the tool as the model wrote it. There may be no such tool.
     pub name: String,
-    /// What it is called with, or what the model wrote where that is no JSON.
+    /// Input, or the model's text if it is not JSON.
     pub input: Result<Value, String>,
-    /// The provider's own, which must come back to it unchanged.
+    /// Data that must be sent back to the provider unchanged.
     pub opaque: Option<Value>,
 }
 
-/// What a tool answered.
+/// Result of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// Which call it is of.
+    /// Id of the call.
     pub call_id: String,
-    /// For the model.
+    /// Text for the model.
     pub content: String,
-    /// Whether it did not do what it was called for.
+    /// Whether the tool failed.
     pub is_error: bool,
 }

@@ -1,85 +1,85 @@
-//! Why a model does not answer. Every message is for the person who asked; none has a key in it.
+//! Errors of models. Every message is for the user, and none contains a key.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// A model's answer.
+/// Result of a request to a model.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A model does not answer, or not to its end.
+/// Why a model did not answer, or not completely.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody answers at the address.
-    #[error("the model's server at {host} does not answer{}", connect_advice(source))]
+    /// The connection to the server failed.
+    #[error("the model's server at {host} does not respond{}", connect_advice(source))]
     Unreachable {
-        /// With its port.
+        /// Host with its port.
         host: String,
-        /// Why.
+        /// Cause.
         source: reqwest::Error,
     },
-    /// The server refuses.
-    #[error("the model's server refuses (status {status}): {said}{}", refusal_advice(*status, *retry_after))]
+    /// The server rejected the request.
+    #[error("the model's server rejects the request (status {status}): {message}{}", refusal_advice(*status, *retry_after))]
     Refused {
-        /// Of the answer.
+        /// HTTP status.
         status: u16,
-        /// The server's words, shortened.
-        said: String,
-        /// How long it asks to wait, where it says so in seconds (RFC 9110 section 10.2.3).
+        /// The server's message, shortened.
+        message: String,
+        /// Requested delay, if it is given in seconds (RFC 9110 section 10.2.3).
         retry_after: Option<Duration>,
     },
-    /// The server reports a fault in the middle of its answer.
-    #[error("the model's server reports: {said}")]
+    /// The server reported an error in the middle of its answer.
+    #[error("the model's server reports an error: {message}")]
     Reported {
-        /// The server's words, shortened.
-        said: String,
+        /// The server's message, shortened.
+        message: String,
     },
-    /// The answer is not what the provider's interface says.
-    #[error("the model's server answers something that is not understood: {what}")]
+    /// The answer does not match the provider's API.
+    #[error("the model's server sent an invalid answer: {what}")]
     Garbage {
         /// What is wrong with it.
         what: String,
     },
     /// The answer ended before it was complete.
-    #[error("the model's answer broke off")]
+    #[error("the model's answer ended before it was complete")]
     Cut,
-    /// Nothing came for a while.
+    /// The server was silent for too long.
     #[error("the model's server was silent for {} seconds", .after.as_secs())]
     Silent {
-        /// How long.
+        /// Duration of the silence.
         after: Duration,
     },
-    /// The answer is longer than any may be.
+    /// The answer is too long.
     #[error("the model's answer is longer than {limit} bytes")]
     TooLong {
-        /// What it may be.
+        /// Maximum length.
         limit: usize,
     },
-    /// The server is busy with its answer for longer than any may take.
+    /// The answer takes too long.
     #[error("the model's answer is not complete after {} minutes", .after.as_secs() / 60)]
     Slow {
-        /// How long.
+        /// Time limit.
         after: Duration,
     },
-    /// What a tool is called with is longer than any may be.
-    #[error("the model calls a tool with more than {limit} bytes")]
+    /// The input of a tool call is too long.
+    #[error("the model calls a tool with an input of more than {limit} bytes")]
     InputTooLong {
-        /// What it may be.
+        /// Maximum length.
         limit: usize,
     },
-    /// More tools are called than one answer may call.
-    #[error("the model calls more than {limit} tools at once")]
+    /// The answer has too many tool calls.
+    #[error("the model calls more than {limit} tools in one answer")]
     TooManyCalls {
-        /// How many it may be.
+        /// Maximum number.
         limit: usize,
     },
-    /// Nothing can be asked at the address that was given.
+    /// The server's address is invalid.
     #[error("the address of the model's server {0}")]
     BadAddress(BadAddress),
-    /// The key that was given cannot be sent.
-    #[error("the key of the model's server has characters that no header can have")]
+    /// The key cannot be sent.
+    #[error("the key of the model's server contains characters that are not allowed in a header")]
     BadKey,
-    /// Nothing can be sent from here.
-    #[error("no model can be asked from here")]
+    /// The HTTP client could not be created.
+    #[error("the HTTP client for models cannot be created")]
     Setup(#[source] reqwest::Error),
 }
 
@@ -87,18 +87,18 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
     /// Another scheme, or no host.
-    #[error("must be one of http or https")]
+    #[error("must be an http or https URL")]
     NotHttp,
-    /// It would be in logs.
-    #[error("must not have a name or password in it; keys are given apart from it")]
+    /// A password would appear in logs.
+    #[error("must not have a name or password in it; set the key separately")]
     Credentials,
-    /// The path of what is asked is put behind it.
-    #[error("must end with its path, without a query or a fragment")]
+    /// The path of each request is appended to it.
+    #[error("must not have a query or a fragment")]
     Query,
 }
 
 fn connect_advice(source: &reqwest::Error) -> &'static str {
-    if source.is_connect() { "; is it running, and is its address right?" } else { "" }
+    if source.is_connect() { "; is it running, and is its address correct?" } else { "" }
 }
 
 fn refusal_advice(status: u16, retry_after: Option<Duration>) -> Cow<'static, str> {
@@ -106,19 +106,19 @@ fn refusal_advice(status: u16, retry_after: Option<Duration>) -> Cow<'static, st
         return format!("; try again in {} seconds", wait.as_secs().max(1)).into();
     }
     let advice = match status {
-        300..=399 => "; its address must be the one that it sends to",
+        300..=399 => "; set its address to the one that it redirects to",
         401 => "; check the key",
-        403 => "; check what the key may be used for",
+        403 => "; check the permissions of the key",
         404 => "; check the address and the model's name (Ollama has a model after `ollama pull`)",
         429 => "; wait a little, or check the limits of the key",
-        503 | 529 => "; it has too much to do, try again later",
+        503 | 529 => "; it is overloaded, try again later",
         _ => "",
     };
     advice.into()
 }
 
 impl Error {
-    /// What is behind it, for the log.
+    /// Returns the cause, for the log.
     pub fn source_text(&self) -> Option<String> {
         std::error::Error::source(self).map(ToString::to_string)
     }

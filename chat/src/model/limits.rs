@@ -1,48 +1,48 @@
-//! The bounds of what is read of a model's server, and of how long it may take.
+//! Limits of what is read from a model's server, and of how long it may take.
 
 use std::time::Duration;
 
-/// Longest answer, as it comes over the wire. A token of a few characters comes in a chunk of some 300 bytes, so this is room for
-/// the longest answers of today's models.
+/// Maximum length of an answer on the wire. A token of a few characters takes a chunk of some 300 bytes, so this is
+/// enough for the longest answers of today's models.
 pub(super) const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// Longest single event of an answer, and longest answer that comes in one piece. A server may send a call's whole input at once,
-/// with each of its characters escaped.
+/// Maximum length of a single event, and of an answer that is not a stream. A server may send a call's whole input at
+/// once, with each character escaped.
 pub(super) const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// Longest input of one tool call.
+/// Maximum length of the input of one tool call.
 pub(super) const MAX_INPUT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Most tools that one answer may call.
+/// Maximum number of tool calls in one answer.
 pub(super) const MAX_CALLS: usize = 64;
 
-/// Longest name of a tool, as a model may make it up.
+/// Maximum length of a tool's name, which a model may invent.
 pub(super) const MAX_NAME_BYTES: usize = 256;
 
-/// Longest id of a call that is kept; one that is longer gets another. OpenAI takes none back that is longer than this.
+/// Maximum length of a call's id. A longer one is replaced. OpenAI accepts no longer one back.
 pub(super) const MAX_ID_BYTES: usize = 40;
 
-/// What is read of a refusal.
+/// Maximum amount that is read of an error response.
 pub(super) const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
-/// What is passed on of a server's own words, in characters.
+/// Maximum length of a server's own message, in characters.
 pub(super) const MAX_SAID_CHARS: usize = 500;
 
-/// How long a connection may take to stand.
+/// Time limit for connecting.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long an unused connection is kept: uvicorn, which vLLM is served by, hangs up after 5 s, and a request that crosses with
-/// that on the way is lost.
+/// How long an unused connection is kept. uvicorn, which serves vLLM, closes it after 5 s, and a request that crosses
+/// with the close is lost.
 pub(super) const IDLE: Duration = Duration::from_secs(4);
 
-/// How long a server may take until its answer begins. Ollama first loads the model, and says nothing meanwhile.
+/// Time limit until an answer begins. Ollama loads the model first, and sends nothing meanwhile.
 pub(super) const BEGIN: Duration = Duration::from_secs(300);
 
-/// How long a server may take to say why it refuses.
+/// Time limit for the body of an error response.
 pub(super) const REFUSAL: Duration = Duration::from_secs(5);
 
-/// How long a server may be silent in the middle of its answer.
+/// Maximum silence in the middle of an answer.
 pub(super) const SILENCE: Duration = Duration::from_secs(120);
 
-/// How long a whole answer may take, however busy the server seems.
+/// Time limit for a whole answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(3600);

@@ -1,7 +1,8 @@
-//! The models: what they are asked and what they answer, piece by piece.
+//! Models: requests, and answers piece by piece.
 //!
-//! Two ways to ask, OpenAI's chat completions and Anthropic's messages, behind one trait. A client knows its provider's words and
-//! nothing of chats, tools or browsers. Whatever a server answers is not trusted: everything of it has a bound.
+//! Two APIs, OpenAI's chat completions and Anthropic's messages, behind one trait. A client knows its provider's
+//! format and nothing about chats, tools or browsers. The servers' responses are not trusted: everything in them has
+//! a limit.
 
 mod answer;
 mod anthropic;
@@ -22,41 +23,42 @@ pub use conversation::{Block, Request, Thinking, ToolCall, ToolResult, Turn};
 pub use error::{BadAddress, Error, Result};
 pub use openai::OpenAi;
 
-/// A way to ask models.
+/// A client for models.
 pub trait ModelClient: Send + Sync {
-    /// Asks, and answers piece by piece. The last is [`Piece::End`] or an error. Dropping the stream ends the request.
+    /// Sends a request and streams the answer. The last item is [`Piece::End`] or an error. Dropping the stream ends
+    /// the request.
     fn ask(&self, request: Request) -> BoxStream<'static, Result<Piece>>;
 }
 
-/// A piece of a model's answer, in the order in which they come.
+/// A piece of a model's answer, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
     /// More text.
     Text(String),
-    /// More of what it thinks aloud.
+    /// More reasoning.
     Thinking(String),
-    /// What it thought is complete. `opaque` must be sent back with it, unchanged.
+    /// A block of reasoning is complete. `opaque` must be sent back with it, unchanged.
     Thought {
-        /// The provider's own, such as a signature.
+        /// Data of the provider, such as a signature.
         opaque: Option<serde_json::Value>,
     },
-    /// A tool is about to be called.
+    /// A tool call begins.
     CallBegun {
-        /// Of this call, unique in the answer.
+        /// Id of the call, unique in the answer.
         id: String,
-        /// The tool's, as the model has it.
+        /// Name of the tool as the model wrote it.
         name: String,
     },
     /// More of a call's input, as JSON text.
     CallInput {
-        /// Of which call.
+        /// Id of the call.
         id: String,
-        /// Some of it.
+        /// Part of the input.
         delta: String,
     },
-    /// A tool is called.
+    /// A tool call is complete.
     Called(ToolCall),
-    /// Nothing more comes.
+    /// The end of the answer.
     End(EndReason),
 }
 
@@ -65,18 +67,18 @@ pub enum Piece {
 pub enum EndReason {
     /// It is complete.
     Stop,
-    /// It waits for what its tools answer.
+    /// It waits for the results of its tools.
     ToolCalls,
-    /// It is as long as it may be.
+    /// It reached the maximum length.
     Length,
-    /// The provider does not say the rest.
+    /// The provider blocked the rest.
     ContentFilter,
-    /// Something else.
+    /// Another reason.
     Other,
 }
 
 impl EndReason {
-    /// What a server means by its reason, since some say "stop" where tools were called, or the other way round.
+    /// Corrects the server's reason. Some send "stop" although tools were called, or the other way round.
     fn with_calls(self, has_calls: bool) -> Self {
         match (self, has_calls) {
             (Self::Stop, true) => Self::ToolCalls,

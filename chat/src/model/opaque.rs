@@ -1,15 +1,15 @@
-//! What a provider must get back unchanged, with a note of whose it is.
+//! Data that a provider must get back unchanged, labeled with that provider.
 //!
-//! A conversation may go on with another model: servers refuse signatures that are not theirs, and fields that they do not know.
+//! A conversation may continue with another model. Servers reject foreign signatures and unknown fields.
 
 use serde_json::{Value, json};
 
-/// Something of a server's.
+/// Labels data with its server.
 pub(super) fn seal(host: &str, content: Value) -> Value {
     json!({ "host": host, "content": content })
 }
 
-/// What was sealed, for the server that it is of.
+/// Returns the data if it belongs to this server.
 pub(super) fn open<'a>(host: &str, sealed: Option<&'a Value>) -> Option<&'a Value> {
     let sealed = sealed?;
     (sealed.get("host")? == host).then(|| sealed.get("content"))?

@@ -1,6 +1,6 @@
-//! A model's server: where it is, and how it is asked.
+//! A model's server: its address, and requests to it.
 //!
-//! Nobody but it gets the key: no redirect is followed, and none of its words is passed on with it.
+//! Only this server gets the key. No redirect is followed, and the key is removed from all of its messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const JSON: &str = "application/json";
 pub(super) struct Server {
     http: reqwest::Client,
     endpoint: Url,
-    /// With its port, where that is not the usual one.
+    /// Host, with its port unless that is the default.
     pub(super) host: Arc<str>,
     headers: HeaderMap,
     words: Words,
@@ -37,11 +37,11 @@ pub(super) struct Server {
     silence: Duration,
 }
 
-/// Which header a key is in, and what stands before it there.
+/// The header for a key, and the prefix of its value.
 pub(super) struct KeyHeader(pub(super) HeaderName, pub(super) &'static str);
 
 impl Server {
-    /// The server whose interface is at `base`, and of that what is at `path`. Nothing is sent yet.
+    /// Creates a server at `base`, with the `path` of its requests. Sends nothing yet.
     pub(super) fn new(
         mut base: Url,
         path: &str,
@@ -70,18 +70,18 @@ impl Server {
         })
     }
 
-    /// The same server, with a header that is always sent.
+    /// Adds a header to every request.
     pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// The same server, which may be silent for so long at any time.
+    /// Sets the maximum silence.
     pub(super) fn with_patience(self, patience: Duration) -> Self {
         Self { begin: patience, silence: patience, ..self }
     }
 
-    /// Asks, and has the answer read.
+    /// Sends a request, and reads the answer.
     pub(super) fn ask(
         &self,
         body: &impl Serialize,
@@ -127,7 +127,7 @@ fn client(base: &Url) -> Result<reqwest::Client> {
         .tcp_nodelay(true)
         .user_agent(concat!("chat/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none());
-    // A proxy for the outside world does not reach what is on this machine.
+    // A proxy for the internet cannot reach a server on this machine.
     let client = if is_loopback(base) { client.no_proxy() } else { client };
     client.build().map_err(Error::Setup)
 }
@@ -160,7 +160,7 @@ fn is_of_type(response: &Response, wanted: &str) -> bool {
     essence.trim().eq_ignore_ascii_case(wanted)
 }
 
-/// What a server says instead of an answer. Whatever cannot be read of it, it is a refusal.
+/// Reads an error response. It is an error even if its body cannot be read.
 async fn refusal(mut response: Response) -> Error {
     let status = response.status();
     let is_page = is_of_type(&response, "text/html");
@@ -173,16 +173,16 @@ async fn refusal(mut response: Response) -> Error {
     {
         body.extend_from_slice(&part);
     }
-    let said = match serde_json::from_slice::<Value>(&body) {
+    let message = match serde_json::from_slice::<Value>(&body) {
         Ok(fault) => words::of_fault(&fault),
         Err(_) if is_page => String::new(),
         Err(_) => String::from_utf8_lossy(&body).into_owned(),
     };
-    let said = match said.trim() {
-        "" => status.canonical_reason().unwrap_or("it does not say why").to_owned(),
-        _ => said,
+    let message = match message.trim() {
+        "" => status.canonical_reason().unwrap_or("without a reason").to_owned(),
+        _ => message,
     };
-    Error::Refused { status: status.as_u16(), said, retry_after }
+    Error::Refused { status: status.as_u16(), message, retry_after }
 }
 
 #[cfg(test)]

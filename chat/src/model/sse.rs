@@ -1,7 +1,7 @@
-//! Server-sent events, taken apart as their bytes come.
+//! Parses server-sent events while their bytes arrive.
 //!
-//! As the HTML standard has them (section 9.2.6): lines end in LF, CR or both; what is no UTF-8 is replaced; an event that the
-//! stream breaks off in is not told. Ids and retry times are not kept, since an answer cannot be taken up again.
+//! Follows the HTML standard (section 9.2.6): lines end in LF, CR or both, invalid UTF-8 is replaced, and an event
+//! that is cut off is dropped. Ids and retry times are ignored, because an answer cannot be resumed.
 
 use bytes::{Buf, BytesMut};
 
@@ -13,19 +13,19 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Event {
-    /// Empty where the server does not say.
+    /// Empty if the server sends no type.
     pub(super) name: String,
     /// Its lines, joined by LF.
     pub(super) data: String,
 }
 
-/// Bytes that have come, and the event that they have begun.
+/// The received bytes, and the event that they have started.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     buffer: BytesMut,
-    /// Up to here the buffer has no end of a line.
+    /// The buffer has no line end before this position.
     searched: usize,
-    /// A LF that comes next belongs to the CR before.
+    /// A following LF belongs to the preceding CR.
     is_after_cr: bool,
     is_begun: bool,
     event: Event,
@@ -37,7 +37,7 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next event that is complete.
+    /// Returns the next complete event.
     pub(super) fn next(&mut self) -> Result<Option<Event>> {
         while let Some(line) = self.line()? {
             if !line.is_empty() {
@@ -55,7 +55,7 @@ impl Decoder {
     fn line(&mut self) -> Result<Option<BytesMut>> {
         if self.is_after_cr {
             match self.buffer.first() {
-                // It may be the first half of the line's end.
+                // It may be the first half of the line end.
                 None => return Ok(None),
                 Some(b'\n') => self.buffer.advance(1),
                 Some(_) => {}
@@ -78,7 +78,7 @@ impl Decoder {
         Ok(Some(line))
     }
 
-    /// One field of the event. A comment is a field without a name.
+    /// Adds a field to the event. A comment is a field without a name.
     fn take(&mut self, line: &[u8]) -> Result<()> {
         let line = String::from_utf8_lossy(line);
         let (field, value) = line.split_once(':').unwrap_or((&line, ""));

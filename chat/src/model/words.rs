@@ -1,6 +1,7 @@
-//! A server's own words for what is wrong, as they may be shown.
+//! Makes a server's own messages safe to show.
 //!
-//! They are not trusted: servers repeat what they were sent, the key too. Every text of theirs goes through [`Words`].
+//! They are not trusted: servers repeat what they received, including the key. Every text from a server goes through
+//! [`Words`].
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -8,10 +9,10 @@ use serde_json::Value;
 use super::Error;
 use super::limits::MAX_SAID_CHARS;
 
-/// What stands where a key was.
+/// Replaces a key.
 const REDACTED: &str = "[key]";
 
-/// Knows what must not be shown.
+/// Knows the key that must not be shown.
 #[derive(Debug, Clone)]
 pub(super) struct Words {
     key: Option<SecretString>,
@@ -22,7 +23,7 @@ impl Words {
         Self { key }
     }
 
-    /// A text as it may be shown: one short line without the key.
+    /// Returns a text that is safe to show: one short line without the key.
     pub(super) fn shown(&self, text: &str) -> String {
         let line: String = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
         let line: String = line.trim().chars().filter(|c| !c.is_control()).collect();
@@ -36,13 +37,13 @@ impl Words {
         }
     }
 
-    /// An error as it may be shown.
+    /// Returns an error that is safe to show.
     pub(super) fn of_error(&self, error: Error) -> Error {
         match error {
-            Error::Refused { said, status, retry_after } => {
-                Error::Refused { said: self.shown(&said), status, retry_after }
+            Error::Refused { message, status, retry_after } => {
+                Error::Refused { message: self.shown(&message), status, retry_after }
             }
-            Error::Reported { said } => Error::Reported { said: self.shown(&said) },
+            Error::Reported { message } => Error::Reported { message: self.shown(&message) },
             Error::Garbage { what } => Error::Garbage { what: self.shown(&what) },
             Error::Unreachable { .. }
             | Error::Cut
@@ -58,8 +59,8 @@ impl Words {
     }
 }
 
-/// What a fault says, in any of the forms that are in use: `{error: {message}}`, `{error: "…"}`, `{message}`, `{detail}`, and
-/// a list of one of them.
+/// Finds the message of an error in any of the common forms: `{error: {message}}`, `{error: "…"}`, `{message}`,
+/// `{detail}`, and a list of one of them.
 pub(super) fn of_fault(fault: &Value) -> String {
     match fault {
         Value::String(text) => text.clone(),
@@ -67,7 +68,7 @@ pub(super) fn of_fault(fault: &Value) -> String {
         Value::Object(fields) => {
             let inner = ["error", "message", "detail", "type", "code"];
             let mut inner = inner.iter().filter_map(|name| fields.get(*name)).map(of_fault);
-            inner.find(|said| !said.is_empty()).unwrap_or_default()
+            inner.find(|message| !message.is_empty()).unwrap_or_default()
         }
         Value::Number(number) => number.to_string(),
         Value::Null | Value::Bool(_) => String::new(),

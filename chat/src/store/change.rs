@@ -1,7 +1,7 @@
-//! One change of the database at a time, all of it or nothing.
+//! Changes of the database, one at a time and atomic.
 //!
-//! A change that fails takes its connection with it. Where the disk is full SQLite ends the transaction by itself or does not, and
-//! who goes on with the connection may hold the lock of a transaction that nobody ends.
+//! A failed change drops its connection. On a full disk SQLite may or may not end the transaction, and further use of
+//! the connection might hold the lock of a transaction that never ends.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::Error;
 
-/// Who changes the database. Cheap to clone.
+/// The writing connection. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     options: Arc<SqliteConnectOptions>,
-    /// None until somebody needs it, and after a change that failed.
+    /// `None` before the first change, and after a failed one.
     connection: Arc<Mutex<Option<SqliteConnection>>>,
 }
 
-/// A change under way. Without its commit nothing of it is kept.
+/// A running change. Without a commit it is rolled back.
 #[derive(Debug)]
 pub(super) struct Change {
     connection: SqliteConnection,
@@ -32,7 +32,7 @@ impl Writer {
         Self { options: Arc::new(options), connection: Arc::default() }
     }
 
-    /// Waits for the change before it.
+    /// Waits for the previous change, and starts one.
     pub(super) async fn begin(&self) -> Result<Change, Error> {
         let mut place = Arc::clone(&self.connection).lock_owned().await;
         let mut connection = match place.take() {
@@ -45,7 +45,7 @@ impl Writer {
 }
 
 impl Change {
-    /// Keeps it.
+    /// Commits the change.
     pub(super) async fn commit(mut self) -> Result<(), Error> {
         sqlx::query("COMMIT").execute(&mut self.connection).await?;
         *self.place = Some(self.connection);

@@ -12,64 +12,65 @@ use crate::turn::Message;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chat {
-    /// As the page chose it.
+    /// Id that the page chose.
     pub id: String,
-    /// For the list.
+    /// Title for the list.
     pub title: String,
-    /// The model that was asked last, where one was.
+    /// The last model that was used, if any.
     pub model: Option<String>,
-    /// When it began.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When something was last said in it.
+    /// Time of the last message.
     pub updated_at: Timestamp,
 }
 
-/// Some chats, the one that changed last first.
+/// A page of chats, the most recently changed first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChatPage {
-    /// So many as were asked for, or fewer.
+    /// At most the requested number of chats.
     pub chats: Vec<Chat>,
-    /// Where those that follow begin; none where none follow.
+    /// Start of the next page, if there is one.
     pub next_cursor: Option<String>,
 }
 
-/// What the person said, to be kept before it is answered.
+/// The start of a turn, which is stored before the answer.
 #[derive(Debug, Clone)]
 pub struct NewTurn<'a> {
-    /// Of the chat, which is made where there is none.
+    /// Id of the chat, which is created if it does not exist.
     pub chat: &'a str,
-    /// Of a chat that is made.
+    /// Title of a new chat.
     pub title: &'a str,
-    /// That is asked, where one is.
+    /// Requested model, if any.
     pub model: Option<&'a str>,
-    /// What goes first.
-    pub cut: &'a Cut,
-    /// What was said; none where an answer is asked for anew.
+    /// Messages to remove first.
+    pub removal: &'a Removal,
+    /// The user's message. `None` if an answer is regenerated.
     pub message: Option<&'a Message>,
 }
 
-/// What of a chat goes before a new turn.
+/// Messages that are removed before a new turn.
 #[derive(Debug, Clone)]
-pub enum Cut {
-    /// Nothing.
+pub enum Removal {
+    /// None.
     Nothing,
-    /// This message, where it is there, and all that follow.
+    /// This message, if it exists, and all that follow.
     From(String),
-    /// All that follow the last message of the person's.
+    /// All that follow the user's last message.
     LastAnswer,
 }
 
 const CHAT: &str = "SELECT id, title, model, created_at, updated_at FROM chats";
 
 impl Store {
-    /// Chats by their last change. `cursor` is of the page before; what is none begins at the start.
+    /// Returns chats by their last change. `cursor` is from the previous page. An invalid one starts at the
+    /// beginning.
     pub async fn chats(&self, limit: u32, cursor: Option<&str>) -> Result<ChatPage, Error> {
         let (before, id) = cursor.and_then(parse_cursor).unwrap_or((i64::MAX, ""));
         let select = format!(
             "{CHAT} WHERE (updated_at, id) < (?, ?) OR ? = '' ORDER BY updated_at DESC, id DESC LIMIT ?"
         );
-        // One more than is asked for tells whether there are others.
+        // One more than requested, to know whether there are others.
         let rows: Vec<ChatRow> = sqlx::query_as(sqlx::AssertSqlSafe(select))
             .bind(before)
             .bind(id)
@@ -85,7 +86,7 @@ impl Store {
         Ok(ChatPage { chats, next_cursor })
     }
 
-    /// One chat, where there is one.
+    /// Returns a chat.
     pub async fn chat(&self, id: &str) -> Result<Option<Chat>, Error> {
         let select = format!("{CHAT} WHERE id = ?");
         let row: Option<ChatRow> =
@@ -93,20 +94,20 @@ impl Store {
         Ok(row.map(Chat::from))
     }
 
-    /// Whether there is such a chat.
+    /// Whether the chat exists.
     pub async fn has_chat(&self, id: &str) -> Result<bool, Error> {
         let select = "SELECT EXISTS (SELECT 1 FROM chats WHERE id = ?)";
         Ok(sqlx::query_scalar(select).bind(id).fetch_one(&self.pool).await?)
     }
 
-    /// A chat's messages, oldest first.
+    /// Returns a chat's messages, oldest first.
     pub async fn messages(&self, chat: &str) -> Result<Vec<Message>, Error> {
         let select = "SELECT id, role, parts FROM messages WHERE chat = ? ORDER BY position";
         let rows: Vec<MessageRow> = sqlx::query_as(select).bind(chat).fetch_all(&self.pool).await?;
         rows.into_iter().map(Message::try_from).collect()
     }
 
-    /// Gives a chat a title; whether there is one.
+    /// Sets the title of a chat. Returns whether it exists.
     pub async fn rename(&self, chat: &str, title: &str) -> Result<bool, Error> {
         let mut change = self.writer.begin().await?;
         let update = sqlx::query("UPDATE chats SET title = ? WHERE id = ?").bind(title).bind(chat);
@@ -122,7 +123,7 @@ impl Store {
         change.commit().await
     }
 
-    /// Keeps what begins a turn, all of it or nothing.
+    /// Stores the start of a turn atomically.
     pub async fn begin_turn(&self, turn: NewTurn<'_>) -> Result<(), Error> {
         let mut change = self.writer.begin().await?;
         let now = Timestamp::now().as_millisecond();
@@ -131,14 +132,14 @@ impl Store {
              ON CONFLICT (id) DO UPDATE SET updated_at = ?4, model = COALESCE(?3, model)";
         let upsert = sqlx::query(upsert).bind(turn.chat).bind(turn.title).bind(turn.model).bind(now);
         upsert.execute(&mut *change).await?;
-        cut(&mut change, turn.chat, turn.cut).await?;
+        removal(&mut change, turn.chat, turn.removal).await?;
         if let Some(message) = turn.message {
             append(&mut change, turn.chat, message).await?;
         }
         change.commit().await
     }
 
-    /// Keeps an answer, in place of what was kept of it before. Where its chat is gone, so is the answer.
+    /// Stores an answer and replaces an earlier version of it. Does nothing if its chat was deleted.
     pub async fn put_answer(&self, chat: &str, answer: &Message) -> Result<(), Error> {
         let mut change = self.writer.begin().await?;
         let update = sqlx::query("UPDATE chats SET updated_at = ? WHERE id = ?");
@@ -150,15 +151,15 @@ impl Store {
     }
 }
 
-async fn cut(change: &mut SqliteConnection, chat: &str, what: &Cut) -> Result<(), Error> {
+async fn removal(change: &mut SqliteConnection, chat: &str, what: &Removal) -> Result<(), Error> {
     let delete = match what {
-        Cut::Nothing => return Ok(()),
-        Cut::From(id) => {
+        Removal::Nothing => return Ok(()),
+        Removal::From(id) => {
             let delete = "DELETE FROM messages WHERE chat = ?1 AND position >=
                  (SELECT position FROM messages WHERE chat = ?1 AND id = ?2)";
             sqlx::query(delete).bind(chat).bind(id)
         }
-        Cut::LastAnswer => {
+        Removal::LastAnswer => {
             let delete = "DELETE FROM messages WHERE chat = ?1 AND position >
                  (SELECT MAX(position) FROM messages WHERE chat = ?1 AND role = 'user')";
             sqlx::query(delete).bind(chat)
@@ -168,7 +169,7 @@ async fn cut(change: &mut SqliteConnection, chat: &str, what: &Cut) -> Result<()
     Ok(())
 }
 
-/// Whether there was one to be replaced.
+/// Returns whether there was a message to replace.
 async fn replace(change: &mut SqliteConnection, chat: &str, message: &Message) -> Result<bool, Error> {
     let parts = serde_json::to_string(&message.parts)?;
     let update = sqlx::query("UPDATE messages SET parts = ? WHERE chat = ? AND id = ?");
@@ -206,9 +207,9 @@ mod tests {
         Message { id: id.into(), role: Role::Assistant, parts: vec![json!({ "type": "text", "text": id })] }
     }
 
-    async fn say(store: &Store, chat: &str, id: &str, cut: Cut) {
-        let message = Message::of_person(id.into(), id);
-        let turn = NewTurn { chat, title: "t", model: None, cut: &cut, message: Some(&message) };
+    async fn say(store: &Store, chat: &str, id: &str, removal: Removal) {
+        let message = Message::of_user(id.into(), id);
+        let turn = NewTurn { chat, title: "t", model: None, removal: &removal, message: Some(&message) };
         store.begin_turn(turn).await.unwrap();
         store.put_answer(chat, &answer(&format!("to {id}"))).await.unwrap();
     }
@@ -220,8 +221,8 @@ mod tests {
     #[tokio::test]
     async fn what_was_said_is_there_after_a_restart() {
         let (store, dir) = store().await;
-        say(&store, "1", "a", Cut::Nothing).await;
-        say(&store, "1", "b", Cut::Nothing).await;
+        say(&store, "1", "a", Removal::Nothing).await;
+        say(&store, "1", "b", Removal::Nothing).await;
         drop(store);
         let store = Store::open(dir.path()).await.unwrap();
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b"]);
@@ -238,12 +239,13 @@ mod tests {
     async fn an_edit_drops_what_followed_and_a_new_answer_the_one_before() {
         let (store, _dir) = store().await;
         for id in ["a", "b", "c"] {
-            say(&store, "1", id, Cut::Nothing).await;
+            say(&store, "1", id, Removal::Nothing).await;
         }
-        say(&store, "1", "b", Cut::From("b".into())).await;
+        say(&store, "1", "b", Removal::From("b".into())).await;
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b"]);
-        say(&store, "1", "d", Cut::From("nowhere".into())).await;
-        let again = NewTurn { chat: "1", title: "", model: Some("m"), cut: &Cut::LastAnswer, message: None };
+        say(&store, "1", "d", Removal::From("nowhere".into())).await;
+        let again =
+            NewTurn { chat: "1", title: "", model: Some("m"), removal: &Removal::LastAnswer, message: None };
         store.begin_turn(again).await.unwrap();
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b", "d"]);
         let chat = store.chat("1").await.unwrap().unwrap();
@@ -254,9 +256,9 @@ mod tests {
     async fn chats_are_listed_by_their_last_change_page_by_page() {
         let (store, _dir) = store().await;
         for chat in ["1", "2", "3", "4", "5"] {
-            say(&store, chat, "a", Cut::Nothing).await;
+            say(&store, chat, "a", Removal::Nothing).await;
         }
-        say(&store, "2", "b", Cut::Nothing).await;
+        say(&store, "2", "b", Removal::Nothing).await;
         let (mut all, mut cursor) = (Vec::new(), None);
         loop {
             let page = store.chats(2, cursor.as_deref()).await.unwrap();
@@ -275,7 +277,7 @@ mod tests {
     #[tokio::test]
     async fn a_deleted_chat_is_gone_with_its_messages_and_takes_no_answer() {
         let (store, _dir) = store().await;
-        say(&store, "1", "a", Cut::Nothing).await;
+        say(&store, "1", "a", Removal::Nothing).await;
         assert!(store.rename("1", "new").await.unwrap());
         store.delete("1").await.unwrap();
         store.delete("1").await.unwrap();

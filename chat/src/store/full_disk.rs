@@ -1,18 +1,18 @@
-//! What becomes of the chats when there is no space left, and when there is again.
+//! The store on a full disk, and after space was freed.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
 
-use super::{Cut, NewTurn, Store};
+use super::{NewTurn, Removal, Store};
 use crate::turn::{Message, Role};
 
-/// A disk of 2 MiB, gone with its drop.
+/// A disk of 2 MiB, removed on drop.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// None where this is nobody who may mount one.
+    /// Returns `None` if this user may not mount a disk.
     fn mount() -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let mount = Command::new("mount")
@@ -35,8 +35,9 @@ impl Drop for SmallDisk {
 }
 
 async fn say(store: &Store, id: &str) -> Result<(), super::Error> {
-    let message = Message::of_person(id.into(), &"word ".repeat(10_000));
-    let turn = NewTurn { chat: "1", title: "t", model: None, cut: &Cut::Nothing, message: Some(&message) };
+    let message = Message::of_user(id.into(), &"word ".repeat(10_000));
+    let turn =
+        NewTurn { chat: "1", title: "t", model: None, removal: &Removal::Nothing, message: Some(&message) };
     store.begin_turn(turn).await?;
     let answer =
         Message { id: format!("to {id}"), role: Role::Assistant, parts: vec![json!({ "type": "text" })] };

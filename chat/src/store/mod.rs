@@ -1,4 +1,4 @@
-//! The chats that are kept, in one SQLite database in the state dir. It decides nothing.
+//! Stored chats, in one SQLite database in the state directory. The store makes no decisions.
 
 mod change;
 mod chats;
@@ -14,38 +14,38 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
 use self::change::Writer;
-pub use self::chats::{Chat, ChatPage, Cut, NewTurn};
+pub use self::chats::{Chat, ChatPage, NewTurn, Removal};
 
-/// Longest that a call waits for another one's write.
+/// Maximum time that a call waits for another one's write.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Connections that read; one more writes.
+/// Number of reading connections. One more writes.
 const READERS: u32 = 4;
 
-/// The chats, open. Cheap to clone.
+/// The open store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// To read.
+    /// Reading connections.
     pool: SqlitePool,
     writer: Writer,
 }
 
-/// The store did not do it.
+/// Errors of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// SQLite did not.
-    #[error("the chats' database cannot be used")]
+    /// SQLite failed.
+    #[error("the database of chats cannot be used")]
     Database(#[from] sqlx::Error),
-    /// Its tables are of another version.
-    #[error("the chats' database is not of this version")]
+    /// The tables have another version.
+    #[error("the database of chats has an unknown version")]
     Schema(#[from] sqlx::migrate::MigrateError),
-    /// A message in it is none.
-    #[error("a message in the chats' database cannot be read")]
+    /// A stored message is invalid.
+    #[error("a message in the database of chats is invalid")]
     BadMessage(#[from] serde_json::Error),
 }
 
 impl Store {
-    /// Opens or makes `chat.db` in a directory, which must exist.
+    /// Opens or creates `chat.db` in an existing directory.
     pub async fn open(state_dir: &Path) -> Result<Self, Error> {
         let file = state_dir.join("chat.db");
         let options = SqliteConnectOptions::from_str("sqlite:")?

@@ -1,4 +1,4 @@
-//! A row as a value.
+//! Converts rows to values.
 
 use jiff::Timestamp;
 use sqlx::FromRow;
@@ -50,7 +50,7 @@ pub(super) fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// What nobody wrote here is nobody's.
+/// An unknown role, which this program did not write, counts as a system message.
 fn role(name: &str) -> Role {
     match name {
         "user" => Role::User,

@@ -1,143 +1,143 @@
-//! What the page is told, in the AI SDK's UI message stream: the part of it that its majors 5, 6 and 7 understand alike.
+//! Events for the page, in the AI SDK's UI message stream. Only the part that its versions 5, 6 and 7 share is used.
 
 use bash_tools::seed::SeedState;
 use bash_tools::session::SessionState;
 use serde::Serialize;
 use serde_json::Value;
 
-/// One event of the stream.
+/// An event of the stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Chunk {
-    /// The answer begins.
+    /// The answer starts.
     Start {
-        /// Of the answer.
+        /// Id of the answer.
         message_id: String,
     },
-    /// The model is asked.
+    /// A request to the model starts.
     StartStep,
-    /// A text begins.
+    /// A text starts.
     TextStart {
         /// Unique in the answer.
         id: String,
     },
     /// More of a text.
     TextDelta {
-        /// Which.
+        /// Id of the text.
         id: String,
-        /// Some of it.
+        /// Part of it.
         delta: String,
     },
     /// A text is complete.
     TextEnd {
-        /// Which.
+        /// Id of the text.
         id: String,
     },
-    /// The model begins to think aloud.
+    /// Reasoning starts.
     ReasoningStart {
         /// Unique in the answer.
         id: String,
     },
-    /// More of that.
+    /// More reasoning.
     ReasoningDelta {
-        /// Which.
+        /// Id of the reasoning.
         id: String,
-        /// Some of it.
+        /// Part of it.
         delta: String,
     },
-    /// The thought is complete.
+    /// The reasoning is complete.
     ReasoningEnd {
-        /// Which.
+        /// Id of the reasoning.
         id: String,
-        /// What the model's provider wants back with it.
+        /// Data that must be sent back to the model's provider.
         #[serde(skip_serializing_if = "Option::is_none")]
         provider_metadata: Option<Value>,
     },
-    /// A tool is about to be called.
+    /// A tool call starts.
     ToolInputStart {
         /// Unique in the answer.
         tool_call_id: String,
-        /// Its name.
+        /// Name of the tool.
         tool_name: String,
     },
     /// More of its input.
     ToolInputDelta {
-        /// Which call.
+        /// Id of the call.
         tool_call_id: String,
-        /// Some JSON.
+        /// Part of the JSON.
         input_text_delta: String,
     },
-    /// The tool is called.
+    /// The tool call is complete.
     ToolInputAvailable {
-        /// Unique in the answer.
+        /// Id of the call.
         tool_call_id: String,
-        /// Its name.
+        /// Name of the tool.
         tool_name: String,
-        /// What it is called with.
+        /// Input of the call.
         input: Value,
-        /// What the model's provider wants back with it.
+        /// Data that must be sent back to the model's provider.
         #[serde(skip_serializing_if = "Option::is_none")]
         provider_metadata: Option<Value>,
     },
-    /// The tool cannot be called like that.
+    /// The input of a tool call is invalid.
     ToolInputError {
-        /// Unique in the answer.
+        /// Id of the call.
         tool_call_id: String,
-        /// Its name.
+        /// Name of the tool.
         tool_name: String,
-        /// As the model wrote it.
+        /// Input as the model wrote it.
         input: Value,
-        /// Why.
+        /// What is wrong with it.
         error_text: String,
     },
-    /// What the tool answers.
+    /// Output of a tool.
     ToolOutputAvailable {
-        /// Which call.
+        /// Id of the call.
         tool_call_id: String,
-        /// The whole answer so far.
+        /// The whole output so far.
         output: Value,
-        /// Whether another one follows in its place.
+        /// Whether another value follows and replaces this one.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         preliminary: bool,
     },
-    /// The tool did not do it.
+    /// The tool failed.
     ToolOutputError {
-        /// Which call.
+        /// Id of the call.
         tool_call_id: String,
-        /// Why.
+        /// Error message.
         error_text: String,
     },
-    /// The model's answer and what it called for are complete.
+    /// The model's answer and its tool calls are complete.
     FinishStep,
-    /// The chat's title is known. Not kept with the answer.
+    /// The chat got its title. Not stored with the answer.
     #[serde(rename = "data-chat")]
     Chat {
-        /// Which chat, and its title.
+        /// The chat and its title.
         data: ChatTitle,
         /// Always true.
         transient: bool,
     },
-    /// How far the chat's sandbox is. Not kept with the answer.
+    /// Progress of the chat's sandbox. Not stored with the answer.
     #[serde(rename = "data-sandbox")]
     Sandbox {
-        /// How far.
+        /// The progress.
         data: Opening,
         /// Always true.
         transient: bool,
     },
-    /// The turn ended with a fault.
+    /// The turn ended with an error.
     Error {
-        /// What, for the person.
+        /// Message for the user.
         error_text: String,
     },
-    /// The turn was ended from outside.
+    /// The turn was cancelled.
     Abort {
-        /// By what.
+        /// What cancelled it.
         reason: String,
     },
     /// The turn has ended.
     Finish {
-        /// How.
+        /// How it ended.
         finish_reason: FinishReason,
     },
 }
@@ -145,59 +145,59 @@ pub enum Chunk {
 /// A chat's title.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChatTitle {
-    /// The chat.
+    /// Id of the chat.
     pub id: String,
-    /// Its title.
+    /// The title.
     pub title: String,
 }
 
-/// How far a sandbox is that a tool waits for.
+/// Progress of a sandbox that a tool waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Opening {
     /// `opening`, `seeding`, `ready` or `failed`.
     pub state: &'static str,
-    /// A sentence for the person.
+    /// Sentence for the user.
     pub text: String,
 }
 
-/// How a turn ended, in the AI SDK's words.
+/// How a turn ended, in the AI SDK's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinishReason {
     /// The answer is complete.
     Stop,
-    /// It is as long as it may be.
+    /// The answer reached the maximum length.
     Length,
-    /// The provider does not say the rest.
+    /// The provider blocked the rest.
     ContentFilter,
-    /// With a fault.
+    /// With an error.
     Error,
-    /// Otherwise.
+    /// For another reason.
     Other,
 }
 
 impl Chunk {
-    /// A title that became known.
+    /// Creates the event for a new title.
     pub fn title(id: &str, title: &str) -> Self {
         let data = ChatTitle { id: id.to_owned(), title: title.to_owned() };
         Self::Chat { data, transient: true }
     }
 
-    /// How far a session is.
+    /// Creates the event for the state of a session.
     pub fn opening(state: &SessionState) -> Self {
         let (state, text) = match state {
             SessionState::Closed | SessionState::Opening => ("opening", "Opening the sandbox".to_owned()),
             SessionState::Seeding { seed: SeedState::Running { step } } => {
-                ("seeding", format!("Putting the first files in: {step}"))
+                ("seeding", format!("Adding the first files: {step}"))
             }
-            SessionState::Seeding { .. } => ("seeding", "Putting the first files in".to_owned()),
+            SessionState::Seeding { .. } => ("seeding", "Adding the first files".to_owned()),
             SessionState::Ready => ("ready", "The sandbox is ready".to_owned()),
             SessionState::Failed { reason } => ("failed", reason.clone()),
         };
         Self::Sandbox { data: Opening { state, text }, transient: true }
     }
 
-    /// How much of it is kept with the answer, in bytes of text. The input of a call is counted as it comes.
+    /// Returns how many bytes of text are stored with the answer. The input of a call is counted while it arrives.
     pub fn kept_bytes(&self) -> usize {
         let of = |value: &Option<Value>| value.as_ref().map_or(0, |value| value.to_string().len());
         match self {
@@ -211,7 +211,7 @@ impl Chunk {
         }
     }
 
-    /// As an event of the stream.
+    /// Formats an event of the stream.
     pub fn to_event(&self) -> String {
         let json = serde_json::to_string(self).expect("chunks are maps of text, which JSON has");
         format!("data: {json}\n\n")

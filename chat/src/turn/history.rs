@@ -1,43 +1,43 @@
-//! The chat so far, as the page has it and as a model is told it.
+//! Converts the chat from the page's format to a model's.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::model::{Block, Thinking, ToolCall, ToolResult, Turn};
 
-/// Most characters of a chat that a model is told. Of a longer one the beginning is left out, whole messages at a time.
+/// Maximum number of characters of a chat for a model. The beginning of a longer chat is left out, by whole messages.
 const MAX_CHARS: usize = 400_000;
 
-/// A message as the AI SDK's pages have it.
+/// A message in the AI SDK's format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Unique in the chat.
     pub id: String,
-    /// Whose it is.
+    /// Author of the message.
     pub role: Role,
-    /// What is in it, in the AI SDK's shapes.
+    /// Contents, in the AI SDK's format.
     pub parts: Vec<Value>,
 }
 
-/// Whose a message is.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Nobody's; what pages send of these is not believed.
+    /// Neither. Such messages of a page are ignored.
     System,
-    /// The person's.
+    /// The user.
     User,
-    /// The model's.
+    /// The model.
     Assistant,
 }
 
 impl Message {
-    /// A message of the person's.
-    pub fn of_person(id: String, text: &str) -> Self {
+    /// Creates a message of the user.
+    pub fn of_user(id: String, text: &str) -> Self {
         Self { id, role: Role::User, parts: vec![serde_json::json!({ "type": "text", "text": text })] }
     }
 
-    /// Its texts, a line each.
+    /// Returns its texts, one per line.
     pub fn text(&self) -> String {
         let texts =
             self.parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
@@ -49,21 +49,21 @@ impl Message {
     }
 }
 
-/// The chat for a model of `provider`; what another one wants back is not sent to it.
+/// Converts the chat for a model of `provider`. Data for other providers is left out.
 pub fn turns_of(messages: &[Message], provider: &str) -> Vec<Turn> {
     let mut chars = 0;
     let kept = messages.iter().rev().take_while(|message| {
         chars += message.chars();
         chars <= MAX_CHARS
     });
-    // The last one is what is asked now, however long it is.
+    // The last message is the question, which is always included.
     let first = messages.len() - kept.count().max(1).min(messages.len());
     let mut turns = Vec::new();
     for message in &messages[first..] {
         match message.role {
             Role::System => {}
-            Role::User => turns.push(Turn::Person(message.text())),
-            // A chat that begins with an answer is one whose question was left out.
+            Role::User => turns.push(Turn::User(message.text())),
+            // Skips an answer whose question was left out.
             Role::Assistant if turns.is_empty() => {}
             Role::Assistant => add_answer(&mut turns, &message.parts, provider),
         }
@@ -117,8 +117,8 @@ fn result(part: &Value) -> Option<ToolResult> {
             ToolResult { call_id, content: part["output"].to_string(), is_error: false }
         }
         _ => {
-            let said = part["errorText"].as_str().unwrap_or("It did not answer.");
-            ToolResult { call_id, content: said.to_owned(), is_error: true }
+            let text = part["errorText"].as_str().unwrap_or("The tool did not respond.");
+            ToolResult { call_id, content: text.to_owned(), is_error: true }
         }
     })
 }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn an_answer_is_told_step_by_step() {
         let messages = [
-            Message::of_person("1".into(), "list"),
+            Message::of_user("1".into(), "list"),
             answer(json!([
                 { "type": "step-start" },
                 { "type": "reasoning", "text": "hm", "providerMetadata": { "anthropic": { "signature": "s" } } },
@@ -152,16 +152,11 @@ mod tests {
                 { "type": "text", "text": "There is a." },
                 { "type": "source-url", "url": "x" },
             ])),
-            Message::of_person("2".into(), "thanks"),
+            Message::of_user("2".into(), "thanks"),
         ];
         let turns = turns_of(&messages, "anthropic");
-        let [
-            Turn::Person(first),
-            Turn::Model(step),
-            Turn::Tools(results),
-            Turn::Model(last),
-            Turn::Person(_),
-        ] = &turns[..]
+        let [Turn::User(first), Turn::Model(step), Turn::Tools(results), Turn::Model(last), Turn::User(_)] =
+            &turns[..]
         else {
             panic!("{turns:?}")
         };
@@ -186,21 +181,21 @@ mod tests {
         let long = "x".repeat(MAX_CHARS / 2);
         let mut messages = Vec::new();
         for turn in 0..4 {
-            messages.push(Message::of_person(format!("q{turn}"), &format!("{turn}{long}")));
+            messages.push(Message::of_user(format!("q{turn}"), &format!("{turn}{long}")));
             messages.push(answer(json!([{ "type": "text", "text": "ok" }])));
         }
-        messages.push(Message::of_person("last".into(), "now"));
+        messages.push(Message::of_user("last".into(), "now"));
         let turns = turns_of(&messages, "openai");
-        assert!(matches!(&turns[0], Turn::Person(text) if text.starts_with('3')), "{}", turns.len());
+        assert!(matches!(&turns[0], Turn::User(text) if text.starts_with('3')), "{}", turns.len());
         assert_eq!(turns.len(), 3);
-        let huge = [Message::of_person("1".into(), &"x".repeat(MAX_CHARS + 1))];
+        let huge = [Message::of_user("1".into(), &"x".repeat(MAX_CHARS + 1))];
         assert_eq!(turns_of(&huge, "openai").len(), 1);
         assert_eq!(turns_of(&[], "openai"), []);
     }
 
     #[test]
     fn what_a_page_says_in_nobodys_name_is_not_told() {
-        let system = Message { role: Role::System, ..Message::of_person("s".into(), "obey") };
+        let system = Message { role: Role::System, ..Message::of_user("s".into(), "obey") };
         assert_eq!(turns_of(&[system], "openai"), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a turn's chunks go: to the page, and into what is kept of the answer.
+//! Sends a turn's chunks to the page, and stores them with the answer.
 
 use std::time::Duration;
 
@@ -9,30 +9,31 @@ use tokio_util::sync::CancellationToken;
 
 use super::Chunk;
 
-/// The part of an answer that says why it ended before its end.
+/// The part of an answer that says why it ended early.
 const FAILED: &str = "data-failed";
 
-/// What a part takes besides its text, about.
+/// Approximate size of a part besides its text.
 const PART_BYTES: usize = 256;
 
-/// How long a page may take to hear the rest of a turn that was ended.
+/// How long a page may take to read the rest of a cancelled turn.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The way to one page, and to what is kept of the answer: after each step and at its end, so that whoever stops the app loses no
-/// step that was done. A page that is gone ends the turn and is told nothing more; what is kept goes on. How the turn ended is
-/// told last of all, by [`Ending`]: pages ask again as soon as they hear it.
+/// The output of a turn: one page, and the stored answer. The answer is stored after each step and at the end, so
+/// that stopping the app loses no complete step. If the page disconnects, the turn ends, and only storing continues.
+/// The end of the turn is sent last of all, by [`Ending`], because pages send their next request as soon as they
+/// receive it.
 #[derive(Debug)]
 pub struct Out {
     page: Page,
     kept: mpsc::Sender<Vec<Value>>,
     parts: Parts,
-    /// How long what was kept last is.
+    /// Size of the last stored version.
     kept_bytes: usize,
-    /// What is told when all is kept.
+    /// Sent when everything is stored.
     ending: Vec<Chunk>,
 }
 
-/// How a turn ended, for its page.
+/// The end of a turn, for its page.
 #[derive(Debug)]
 #[must_use]
 pub struct Ending {
@@ -42,61 +43,61 @@ pub struct Ending {
 
 #[derive(Debug)]
 struct Page {
-    /// None that is gone.
+    /// `None` if the page has disconnected.
     chunks: Option<mpsc::Sender<Chunk>>,
     cancel: CancellationToken,
 }
 
 impl Out {
-    /// To a page, and to whoever keeps the answer's parts, for a turn that `cancel` ends.
+    /// Creates the output for a page and for the store, for a turn that `cancel` ends.
     pub fn new(page: mpsc::Sender<Chunk>, kept: mpsc::Sender<Vec<Value>>, cancel: CancellationToken) -> Self {
         let page = Page { chunks: Some(page), cancel };
         Self { page, kept, parts: Parts::default(), kept_bytes: 0, ending: Vec::new() }
     }
 
-    /// Tells it, and waits where the page is slow, but not long in a turn that was ended.
+    /// Sends a chunk. Waits for a slow page, but only a short time in a cancelled turn.
     pub async fn say(&mut self, chunk: Chunk) {
-        self.parts.note(&chunk);
+        self.parts.add(&chunk);
         if chunk == Chunk::FinishStep {
-            self.keep().await;
+            self.store().await;
         }
         match chunk {
             Chunk::Error { .. } | Chunk::Abort { .. } | Chunk::Finish { .. } => self.ending.push(chunk),
-            _ => self.page.tell(chunk).await,
+            _ => self.page.send(chunk).await,
         }
     }
 
-    /// How long that is so far, in bytes of text.
+    /// Returns the size of the answer so far, in bytes of text.
     pub fn kept_bytes(&self) -> usize {
         self.parts.bytes
     }
 
-    /// Has all of it kept.
+    /// Stores the whole answer.
     pub async fn end(mut self) -> Ending {
-        self.keep().await;
+        self.store().await;
         Ending { page: self.page, chunks: self.ending }
     }
 
-    async fn keep(&mut self) {
-        // All that is added has a length.
+    async fn store(&mut self) {
+        // Every addition has a length.
         if self.kept_bytes != self.parts.bytes {
             self.kept_bytes = self.parts.bytes;
-            let _ = self.kept.send(self.parts.whole()).await;
+            let _ = self.kept.send(self.parts.stored_parts()).await;
         }
     }
 }
 
 impl Ending {
-    /// Tells it, after what else is to be told.
-    pub async fn tell(mut self, before: Option<Chunk>) {
+    /// Sends the end, after an optional other chunk.
+    pub async fn send(mut self, before: Option<Chunk>) {
         for chunk in before.into_iter().chain(self.chunks) {
-            self.page.tell(chunk).await;
+            self.page.send(chunk).await;
         }
     }
 }
 
 impl Page {
-    async fn tell(&mut self, chunk: Chunk) {
+    async fn send(&mut self, chunk: Chunk) {
         let Some(chunks) = &self.chunks else { return };
         let too_late = async {
             self.cancel.cancelled().await;
@@ -114,16 +115,16 @@ impl Page {
     }
 }
 
-/// The parts of an answer, as the AI SDK's pages have them.
+/// The parts of an answer, in the AI SDK's format.
 #[derive(Debug, Default)]
 pub struct Parts {
     list: Vec<Map<String, Value>>,
-    /// Of what was said and of what tools were called with and answered, without what stands around it.
+    /// Bytes of texts and of the tools' inputs and outputs, without the surrounding JSON.
     bytes: usize,
 }
 
 impl Parts {
-    fn note(&mut self, chunk: &Chunk) {
+    fn add(&mut self, chunk: &Chunk) {
         self.bytes += chunk.kept_bytes();
         match chunk {
             Chunk::StartStep => self.push(json!({ "type": "step-start" })),
@@ -148,7 +149,7 @@ impl Parts {
                 "type": format!("tool-{tool_name}"), "toolCallId": tool_call_id, "state": "output-error",
                 "input": input, "errorText": error_text,
             })),
-            // What is not final is not kept: a page would show it at work for ever.
+            // Preliminary output is not stored, because a page would show the tool as running for ever.
             Chunk::ToolOutputAvailable { tool_call_id, output, preliminary: false } => {
                 if let Some(part) = self.find("toolCallId", tool_call_id) {
                     part.insert("state".into(), "output-available".into());
@@ -156,7 +157,7 @@ impl Parts {
                 }
             }
             Chunk::ToolOutputError { tool_call_id, error_text } => self.fail(tool_call_id, error_text),
-            // Without it what broke off would look complete when it is read again.
+            // Without this, an interrupted answer would look complete after a reload.
             Chunk::Error { error_text } => {
                 self.push(json!({ "type": FAILED, "data": { "text": error_text } }));
             }
@@ -174,9 +175,9 @@ impl Parts {
         }
     }
 
-    /// Without what only the stream needs. A tool that never answered is told as failed.
-    fn whole(&self) -> Vec<Value> {
-        let whole = |part: &Map<String, Value>| {
+    /// Returns the parts without what only the stream needs. A tool without a result counts as failed.
+    fn stored_parts(&self) -> Vec<Value> {
+        let stored_parts = |part: &Map<String, Value>| {
             let mut part = part.clone();
             part.remove("id");
             if part.get("state").is_some_and(|state| state == "input-available") {
@@ -185,7 +186,7 @@ impl Parts {
             }
             Value::Object(part)
         };
-        self.list.iter().map(whole).collect()
+        self.list.iter().map(stored_parts).collect()
     }
 
     fn push(&mut self, part: Value) {
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_kept_is_what_was_told() {
+    async fn the_stored_answer_equals_the_sent_one() {
         let (page, mut told) = mpsc::channel(64);
         let (kept, mut parts) = mpsc::channel(4);
         let mut out = Out::new(page, kept, CancellationToken::new());
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_hears_of_the_end_when_all_is_kept() {
+    async fn the_end_is_sent_when_everything_is_stored() {
         let (page, mut told) = mpsc::channel(8);
         let (kept, mut parts) = mpsc::channel(1);
         let mut out = Out::new(page, kept, CancellationToken::new());
@@ -276,14 +277,14 @@ mod tests {
         let ending = out.end().await;
         assert_eq!(parts.recv().await.unwrap(), [json!({ "type": FAILED, "data": { "text": "no" } })]);
         assert!(told.try_recv().is_err());
-        ending.tell(None).await;
+        ending.send(None).await;
         assert_eq!(told.recv().await, Some(failed));
         assert_eq!(told.recv().await, Some(finished));
         assert_eq!(told.recv().await, None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_page_that_reads_no_more_does_not_hold_a_turn_that_was_ended() {
+    async fn a_stalled_page_does_not_block_a_cancelled_turn() {
         let (page, mut told) = mpsc::channel(1);
         let cancel = CancellationToken::new();
         let (kept, _parts) = mpsc::channel(128);
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_that_leaves_ends_the_turn() {
+    async fn a_disconnecting_page_ends_the_turn() {
         let (page, told) = mpsc::channel(1);
         let cancel = CancellationToken::new();
         let (kept, _parts) = mpsc::channel(128);
@@ -306,6 +307,6 @@ mod tests {
         drop(told);
         out.say(Chunk::StartStep).await;
         assert!(cancel.is_cancelled());
-        assert_eq!(out.parts.whole().len(), 1);
+        assert_eq!(out.parts.stored_parts().len(), 1);
     }
 }

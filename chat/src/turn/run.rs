@@ -1,4 +1,4 @@
-//! The loop: ask, do, tell, ask again.
+//! The loop of a turn: request, tool calls, results, next request.
 
 use std::sync::Arc;
 
@@ -10,51 +10,53 @@ use tokio_util::sync::CancellationToken;
 
 use super::chunk::{Chunk, FinishReason};
 use super::out::Out;
-use super::step::{Ids, Open, Silence, Step, abort, plain};
-use super::tools::{BAD_INPUT, answer_all};
+use super::step::{Ids, Open, Silence, Step, abort, checked_input};
+use super::tools::{BAD_INPUT, run_all};
 use super::{MAX_STEPS, MAX_TURN_BYTES, script};
-use crate::model::{self, Block, EndReason, ModelClient, Piece, Request, Thinking, ToolCall, Turn as Told};
+use crate::model::{
+    self, Block, EndReason, ModelClient, Piece, Request, Thinking, ToolCall, Turn as ConversationTurn,
+};
 
-/// A turn that is about to begin.
+/// A turn that is about to start.
 #[derive(Clone)]
 pub struct Turn {
-    /// What answers.
-    pub asked: Asked,
+    /// Answers the turn.
+    pub responder: Responder,
     /// The chat's tools, or why the request has none.
     pub tools: Result<Toolkit, Reason>,
-    /// Ends it.
+    /// Cancels the turn.
     pub cancel: CancellationToken,
 }
 
 /// What answers a turn.
 #[derive(Clone)]
-pub enum Asked {
-    /// Bash, with the person's own command.
+pub enum Responder {
+    /// Bash, with the user's own command.
     Bash(String),
     /// A model.
     Model {
-        /// The way to it.
+        /// The client of the model.
         client: Arc<dyn ModelClient>,
-        /// Its provider, as kept answers name it.
+        /// Its provider, as stored answers name it.
         provider: &'static str,
-        /// As its provider names it.
+        /// Name at its provider.
         model: String,
-        /// What it is told beforehand.
+        /// System prompt.
         system: String,
-        /// What it may call.
+        /// Tools that it may call.
         definitions: Arc<[Definition]>,
         /// The chat so far.
-        turns: Vec<Told>,
+        turns: Vec<ConversationTurn>,
     },
 }
 
 impl Turn {
-    /// Answers, from the first chunk to the last. Never fails: what goes wrong is told in the answer.
+    /// Answers, from the first chunk to the last. Never fails: errors become part of the answer.
     pub async fn run(self, message_id: String, out: &mut Out) {
         out.say(Chunk::Start { message_id }).await;
-        match &self.asked {
-            Asked::Bash(command) => script::run(&self, command, out).await,
-            Asked::Model { client, provider, model, system, definitions, turns } => {
+        match &self.responder {
+            Responder::Bash(command) => script::run(&self, command, out).await,
+            Responder::Model { client, provider, model, system, definitions, turns } => {
                 let request = Request {
                     model: model.clone(),
                     system: system.clone(),
@@ -68,7 +70,7 @@ impl Turn {
     }
 }
 
-/// Said to a model in the person's place, and not kept.
+/// Sent to a model as a user's message, and not stored.
 const ASK_FOR_WORDS: &str = "Say in a few words what came of that.";
 
 struct Steps<'a> {
@@ -83,7 +85,7 @@ impl Steps<'_> {
         let mut silence = Silence::Expected;
         for _ in 0..MAX_STEPS {
             out.say(Chunk::StartStep).await;
-            let step = match self.ask(request.clone(), out).await {
+            let step = match self.request_step(request.clone(), out).await {
                 Ok(step) => step,
                 Err(Ended::Cancelled) => return abort(out).await,
                 Err(Ended::Failed(error)) => {
@@ -93,7 +95,7 @@ impl Steps<'_> {
                     return out.say(Chunk::Finish { finish_reason: FinishReason::Error }).await;
                 }
             };
-            let results = answer_all(&self.turn.tools, &step.calls, out, &self.turn.cancel).await;
+            let results = run_all(&self.turn.tools, &step.calls, out, &self.turn.cancel).await;
             out.say(Chunk::FinishStep).await;
             if self.turn.cancel.is_cancelled() {
                 return abort(out).await;
@@ -104,10 +106,13 @@ impl Steps<'_> {
                     return out.say(Chunk::Finish { finish_reason: finish_reason(step.end) }).await;
                 }
                 silence = Silence::Expected;
-                request.turns.extend([Told::Model(step.blocks), Told::Person(ASK_FOR_WORDS.to_owned())]);
+                request.turns.extend([
+                    ConversationTurn::Model(step.blocks),
+                    ConversationTurn::User(ASK_FOR_WORDS.to_owned()),
+                ]);
                 continue;
             }
-            request.turns.extend([Told::Model(step.blocks), Told::Tools(results)]);
+            request.turns.extend([ConversationTurn::Model(step.blocks), ConversationTurn::Tools(results)]);
         }
         let id = self.ids.text();
         let words = format!("I have stopped after {MAX_STEPS} steps. Say so if I am to go on.");
@@ -117,8 +122,8 @@ impl Steps<'_> {
         out.say(Chunk::Finish { finish_reason: FinishReason::Other }).await;
     }
 
-    /// Asks once and tells the answer as it comes.
-    async fn ask(&mut self, request: Request, out: &mut Out) -> Result<Step, Ended> {
+    /// Sends one request, and passes the answer on while it arrives.
+    async fn request_step(&mut self, request: Request, out: &mut Out) -> Result<Step, Ended> {
         let mut pieces = self.client.ask(request);
         let mut step = Step::default();
         let mut open = Open::Nothing;
@@ -136,7 +141,7 @@ impl Steps<'_> {
                 Some(Ok(_)) if out.kept_bytes() > MAX_TURN_BYTES => {
                     break Err(Ended::Failed(model::Error::TooLong { limit: MAX_TURN_BYTES }));
                 }
-                Some(Ok(piece)) => self.tell(piece, &mut step, &mut open, out).await,
+                Some(Ok(piece)) => self.pass_on(piece, &mut step, &mut open, out).await,
                 Some(Err(error)) => break Err(Ended::Failed(error)),
                 None => break Err(Ended::Failed(model::Error::Cut)),
             }
@@ -150,7 +155,7 @@ impl Steps<'_> {
         ended.map(|()| step)
     }
 
-    async fn tell(&mut self, piece: Piece, step: &mut Step, open: &mut Open, out: &mut Out) {
+    async fn pass_on(&mut self, piece: Piece, step: &mut Step, open: &mut Open, out: &mut Out) {
         match piece {
             Piece::Text(delta) => {
                 if !matches!(open, Open::Text(_)) {
@@ -172,7 +177,7 @@ impl Steps<'_> {
                 out.say(Chunk::ReasoningDelta { id: open.id(), delta }).await;
             }
             Piece::Thought { opaque } => {
-                // One that says nothing aloud must come back all the same.
+                // Reasoning without text must be sent back too.
                 self.open_thought(step, open, out).await;
                 if let Some(Block::Thinking(thinking)) = step.blocks.last_mut() {
                     thinking.opaque.clone_from(&opaque);
@@ -191,7 +196,7 @@ impl Steps<'_> {
                 open.close(None, out).await;
                 self.call(call, step, out).await;
             }
-            // It is what ends the loop that calls this.
+            // Handled by the loop that calls this.
             Piece::End(_) => {}
         }
     }
@@ -206,7 +211,7 @@ impl Steps<'_> {
     }
 
     async fn call(&mut self, call: ToolCall, step: &mut Step, out: &mut Out) {
-        let call = ToolCall { input: call.input.and_then(plain), ..call };
+        let call = ToolCall { input: call.input.and_then(checked_input), ..call };
         let (tool_call_id, tool_name) = (call.id.clone(), call.name.clone());
         step.begun.retain(|(id, _)| *id != tool_call_id);
         let chunk = match &call.input {

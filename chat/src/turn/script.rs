@@ -1,4 +1,4 @@
-//! A turn without a model: the person's own command.
+//! A turn without a model: the user's own command.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -7,10 +7,10 @@ use super::Turn;
 use super::chunk::{Chunk, FinishReason};
 use super::out::Out;
 use super::step::abort;
-use super::tools::answer_all;
+use super::tools::run_all;
 use crate::model::ToolCall;
 
-/// Runs it and tells what it does.
+/// Runs the command and sends its output.
 pub(super) async fn run(turn: &Turn, command: &str, out: &mut Out) {
     out.say(Chunk::StartStep).await;
     let id = format!("call_{}", Uuid::new_v4().simple());
@@ -23,7 +23,7 @@ pub(super) async fn run(turn: &Turn, command: &str, out: &mut Out) {
     })
     .await;
     let call = ToolCall { id, name: "bash".into(), input: Ok(input), opaque: None };
-    answer_all(&turn.tools, &[call], out, &turn.cancel).await;
+    run_all(&turn.tools, &[call], out, &turn.cancel).await;
     out.say(Chunk::FinishStep).await;
     match turn.cancel.is_cancelled() {
         true => abort(out).await,

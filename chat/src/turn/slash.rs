@@ -1,14 +1,14 @@
-//! A command that the person gives by hand.
+//! Commands that the user enters in the chat.
 
-/// Longest command of a person's, in characters.
+/// Maximum length of a user's command in characters.
 pub const MAX_COMMAND_CHARS: usize = 8000;
 
-/// The command of `/bash <command>` or `bash: <command>`, however long; none where the text is neither.
+/// Returns the command of `/bash <command>` or `bash: <command>`, of any length. Returns `None` for other text.
 pub fn command_of(text: &str) -> Option<&str> {
     let text = text.trim();
-    // Both words have the same length.
+    // Both prefixes have the same length.
     let (word, rest) = text.split_at_checked("/bash".len())?;
-    // A telephone begins with a capital letter; `/bashful` is no command.
+    // A phone starts with a capital letter. `/bashful` is not a command.
     let is_command = word.eq_ignore_ascii_case("bash:")
         || word.eq_ignore_ascii_case("/bash") && rest.starts_with(char::is_whitespace);
     let command = is_command.then_some(rest)?.trim();
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_what_follows_its_word() {
+    fn a_command_is_the_text_after_its_prefix() {
         assert_eq!(command_of("/bash ls -l"), Some("ls -l"));
         assert_eq!(
             command_of("  /bash\nfor i in 1; do\n echo $i\ndone\n"),

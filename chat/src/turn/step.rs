@@ -1,4 +1,4 @@
-//! One step of a turn: what its model answers, as it is told and as it is kept for the next step.
+//! One step of a turn: the model's answer, as it is sent to the page, and as it is kept for the next step.
 
 use serde_json::Value;
 
@@ -6,23 +6,23 @@ use super::chunk::Chunk;
 use super::out::Out;
 use crate::model::{Block, EndReason, ToolCall};
 
-/// What a model answered in one step.
+/// A model's answer in one step.
 #[derive(Default)]
 pub(super) struct Step {
     pub(super) blocks: Vec<Block>,
-    /// Ids and names of calls whose input is still coming.
+    /// Ids and names of calls whose input is still arriving.
     pub(super) begun: Vec<(String, String)>,
     pub(super) calls: Vec<ToolCall>,
     pub(super) end: Option<EndReason>,
 }
 
-/// What is made of it when a model ends without a word. Small ones do so after their tools have answered, and the person is left
-/// with cards; such a one is asked for words.
+/// Whether a model ended without any text. Small models do that after their tools have run, and the user would only
+/// see the tools' cards. Such a model is asked once for a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Silence {
-    /// It has called nothing, has said something, or was asked already.
+    /// It has called no tool, has written text, or was asked already.
     Expected,
-    /// It has called tools and said nothing since the turn began.
+    /// It has called tools and written nothing since the turn started.
     Odd,
 }
 
@@ -38,7 +38,7 @@ impl Silence {
     }
 }
 
-/// What is being told, in pieces.
+/// The block that is being sent in pieces.
 pub(super) enum Open {
     Nothing,
     Text(String),
@@ -62,7 +62,7 @@ impl Open {
     }
 }
 
-/// Ids of texts and thoughts, unique in an answer. Calls come with theirs, unique in the conversation.
+/// Ids of texts and reasoning, unique in an answer. Calls have their own ids, unique in the conversation.
 #[derive(Default)]
 pub(super) struct Ids(usize);
 
@@ -73,22 +73,23 @@ impl Ids {
     }
 }
 
-/// An input as it came, or its text where it has a key that JavaScript takes for something else: pages refuse a whole answer for it.
-pub(super) fn plain(input: Value) -> Result<Value, String> {
-    if has_odd_key(&input) { Err(input.to_string()) } else { Ok(input) }
+/// Returns the input, or its text if it has a key with a special meaning in JavaScript. Pages reject a whole answer
+/// with such a key.
+pub(super) fn checked_input(input: Value) -> Result<Value, String> {
+    if has_special_key(&input) { Err(input.to_string()) } else { Ok(input) }
 }
 
-fn has_odd_key(value: &Value) -> bool {
+fn has_special_key(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields
             .iter()
-            .any(|(key, value)| matches!(&**key, "__proto__" | "constructor") || has_odd_key(value)),
-        Value::Array(items) => items.iter().any(has_odd_key),
+            .any(|(key, value)| matches!(&**key, "__proto__" | "constructor") || has_special_key(value)),
+        Value::Array(items) => items.iter().any(has_special_key),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-/// Tells that the turn was ended from outside.
+/// Sends that the turn was cancelled.
 pub(super) async fn abort(out: &mut Out) {
     out.say(Chunk::Abort { reason: "the turn was ended".into() }).await;
 }

@@ -1,4 +1,4 @@
-//! What a model calls for, done.
+//! Runs the tools that a model calls.
 
 use bash_tools::gates::Reason;
 use bash_tools::tools::{self, Answer, Call, Toolkit};
@@ -10,51 +10,51 @@ use tokio_util::sync::CancellationToken;
 use super::{Chunk, Out};
 use crate::model::{ToolCall, ToolResult};
 
-/// Calls that are done at a time; the others wait.
+/// Maximum number of calls that run at a time. The others wait.
 const MAX_AT_ONCE: usize = 8;
 
-/// For a call whose input cannot be used.
+/// Error of a call with an invalid input.
 pub(super) const BAD_INPUT: &str = "What it was called with is no JSON, or has a key that no tool has.";
 
-/// How ssh says that the connection broke off, and not the command.
+/// Exit code of ssh for a broken connection, in contrast to the command's own.
 const LOST: i64 = 255;
 
-/// Chunks that wait to be told.
+/// Maximum number of chunks that wait to be sent.
 const QUEUE: usize = 16;
 
-/// Does all of them, tells what happens, and answers what the model is told: a result for each call, in their order.
-pub(super) async fn answer_all(
+/// Runs all calls and sends their progress. Returns the result of each call for the model, in order.
+pub(super) async fn run_all(
     tools: &Result<Toolkit, Reason>,
     calls: &[ToolCall],
     out: &mut Out,
     cancel: &CancellationToken,
 ) -> Vec<ToolResult> {
-    let (tell, mut told) = mpsc::channel(QUEUE);
-    // The last sender goes with the last answer, and so the telling ends.
+    let (chunks, mut received) = mpsc::channel(QUEUE);
+    // The last sender is dropped with the last result, which ends the loop.
     let (tools, cancel) = (tools.clone(), cancel.clone());
     let answers = stream::iter(calls.to_vec())
-        .map(move |call| answer(tools.clone(), call, tell.clone(), cancel.clone()))
+        .map(move |call| run_call(tools.clone(), call, chunks.clone(), cancel.clone()))
         .buffered(MAX_AT_ONCE)
         .collect::<Vec<_>>();
-    let telling = async {
-        while let Some(chunk) = told.recv().await {
+    let sending = async {
+        while let Some(chunk) = received.recv().await {
             out.say(chunk).await;
         }
     };
-    tokio::join!(answers, telling).0
+    tokio::join!(answers, sending).0
 }
 
-async fn answer(
+async fn run_call(
     tools: Result<Toolkit, Reason>,
     call: ToolCall,
-    tell: mpsc::Sender<Chunk>,
+    chunks: mpsc::Sender<Chunk>,
     cancel: CancellationToken,
 ) -> ToolResult {
-    let answered = match try_answer(&tools, &call, &tell, &cancel).await {
+    let answered = match try_call(&tools, &call, &chunks, &cancel).await {
         Ok(output) => Ok(output),
         Err(error) => {
             let failed = Chunk::ToolOutputError { tool_call_id: call.id.clone(), error_text: error.clone() };
-            let _ = tell.send(failed).await;
+            let _ = chunks.send(failed).await;
             Err(error)
         }
     };
@@ -63,10 +63,10 @@ async fn answer(
     ToolResult { call_id: call.id.clone(), content, is_error }
 }
 
-async fn try_answer(
+async fn try_call(
     tools: &Result<Toolkit, Reason>,
     call: &ToolCall,
-    tell: &mpsc::Sender<Chunk>,
+    chunks: &mpsc::Sender<Chunk>,
     cancel: &CancellationToken,
 ) -> Result<Value, String> {
     let input = call.input.clone().map_err(|_| BAD_INPUT.to_owned())?;
@@ -75,42 +75,42 @@ async fn try_answer(
     let wish = Call::of(&call.name, input).map_err(|error| error.to_string())?;
     let _open = tokio::select! {
         () = cancel.cancelled() => return Err("It was ended before the sandbox was open.".into()),
-        // A page that is behind is not told of every step, which is replaced by the next.
-        open = tools.open(|state| drop(tell.try_send(Chunk::opening(state)))) => open.map_err(|error| error.to_string())?,
+        // A slow page does not get every value, because the next one replaces it.
+        open = tools.open(|state| drop(chunks.try_send(Chunk::opening(state)))) => open.map_err(|error| error.to_string())?,
     };
     let mut answers = Box::pin(tools.call(wish, cancel.clone()));
     let mut last = Value::Null;
     loop {
-        let answer = tokio::select! {
+        let value = tokio::select! {
             biased;
-            answer = answers.next() => answer,
-            // A command ends by itself where it is cancelled, and tells its end.
+            value = answers.next() => value,
+            // A cancelled command ends by itself, and reports its end.
             () = cancel.cancelled(), if call.name != "bash" => return Err("It was ended before it answered.".into()),
         };
-        let Some(answer) = answer else { return Ok(last) };
-        let preliminary = match answer {
-            Ok(answer) => {
-                last = output_of(&answer);
-                answer.is_preliminary()
+        let Some(value) = value else { return Ok(last) };
+        let preliminary = match value {
+            Ok(value) => {
+                last = output_of(&value);
+                value.is_preliminary()
             }
             Err(error) if last.is_null() => return Err(error.to_string()),
             Err(error) => {
-                break_off(&mut last, &error);
+                mark_incomplete(&mut last, &error);
                 false
             }
         };
         let output =
             Chunk::ToolOutputAvailable { tool_call_id: call.id.clone(), output: last.clone(), preliminary };
-        let _ = tell.send(output).await;
+        let _ = chunks.send(output).await;
     }
 }
 
-/// What a command wrote so far, with why there is no more of it.
-fn break_off(output: &mut Value, error: &tools::Error) {
-    let said = output["stderr"].as_str().unwrap_or_default();
-    let between = if said.is_empty() || said.ends_with('\n') { "" } else { "\n" };
+/// Adds to a command's output why it is incomplete.
+fn mark_incomplete(output: &mut Value, error: &tools::Error) {
+    let stderr = output["stderr"].as_str().unwrap_or_default();
+    let between = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
     output["stderr"] =
-        format!("{said}{between}[broken off: {error}. The command may still be running.]\n").into();
+        format!("{stderr}{between}[broken off: {error}. The command may still be running.]\n").into();
     output["exitCode"] = LOST.into();
 }
 

@@ -71,7 +71,7 @@ async fn an_incomplete_block_is_ignored() {
     let start = json!({"type": "content_block_start", "index": 0, "content_block": block});
     let stop = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
     let lines = anthropic(Reply::stream(format!("data: {start}\n\ndata: {stop}\n\n"))).await.lines();
-    assert_eq!(lines, ["begun a bash", "error the model's answer broke off"]);
+    assert_eq!(lines, ["begun a bash", "error the model's answer ended before it was complete"]);
 }
 
 #[tokio::test]
@@ -109,8 +109,8 @@ async fn the_conversation_is_sent_in_the_apis_format() {
         is_error,
     };
     let request = conversation(vec![
-        Turn::Person("One thing.".into()),
-        Turn::Person("What is here?".into()),
+        Turn::User("One thing.".into()),
+        Turn::User("What is here?".into()),
         Turn::Model(vec![
             Block::Thinking(Thinking { text: "Hm.".into(), opaque: foreign }),
             Block::Thinking(Thinking { text: "Hm.".into(), opaque: None }),
@@ -120,10 +120,10 @@ async fn the_conversation_is_sent_in_the_apis_format() {
             call("functions.bash:1", "functions.bash", Err("{\"command".into())),
         ]),
         Turn::Tools(vec![result("toolu_a", "a.txt", false), result("functions.bash:1", "no JSON", true)]),
-        Turn::Person("And now?".into()),
+        Turn::User("And now?".into()),
         Turn::Model(Vec::new()),
-        Turn::Person(" ".into()),
-        Turn::Person("Well?".into()),
+        Turn::User(" ".into()),
+        Turn::User("Well?".into()),
     ]);
     assert!(ask(&anthropic_at(&server.base), request).await.error.is_none());
     let asked = server.requests().remove(0);
@@ -141,9 +141,9 @@ async fn tool_results_come_before_later_user_messages() {
     let call = ToolCall { id: "a".into(), name: "bash".into(), input: Ok(json!({})), opaque: None };
     let result = ToolResult { call_id: "a".into(), content: "ok".into(), is_error: false };
     let turns = vec![
-        Turn::Person("go".into()),
+        Turn::User("go".into()),
         Turn::Model(vec![Block::Call(call)]),
-        Turn::Person("wait".into()),
+        Turn::User("wait".into()),
         Turn::Tools(vec![result]),
     ];
     ask(&anthropic_at(&server.base), conversation(turns)).await;
@@ -166,7 +166,7 @@ async fn thinking_is_sent_back_unchanged() {
         let server = ScriptedModel::start([Reply::stream(events), Reply::stream(events)]).await;
         let client = anthropic_at(&server.base);
         let first = ask(&client, question("go")).await;
-        let turns = vec![Turn::Person("go".into()), first.turn(), Turn::Person("on".into())];
+        let turns = vec![Turn::User("go".into()), first.turn(), Turn::User("on".into())];
         ask(&client, conversation(turns)).await;
         let body = server.requests().remove(1).body;
         assert_eq!(body["messages"][1]["content"][0], wanted, "{body:#}");

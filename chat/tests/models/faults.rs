@@ -22,10 +22,10 @@ async fn meet(reply: Reply, check: impl Fn(&str, &Error)) {
 #[tokio::test]
 async fn an_error_in_the_stream_ends_the_response() {
     let received = openai(Reply::stream(include_str!("fixtures/openai_error.sse"))).await;
-    let wanted = "error the model's server reports: The server had an error while processing [key]";
+    let wanted = "error the model's server reports an error: The server had an error while processing [key]";
     assert_eq!(received.lines(), ["text So far", wanted]);
     let received = anthropic(Reply::stream(include_str!("fixtures/anthropic_overloaded.sse"))).await;
-    assert_eq!(received.lines(), ["text So far", "error the model's server reports: Overloaded: [key]"]);
+    assert_eq!(received.lines(), ["text So far", "error the model's server reports an error: Overloaded: [key]"]);
 }
 
 #[tokio::test]
@@ -38,17 +38,17 @@ async fn an_error_is_recognised_in_every_format() {
     ];
     for events in odd {
         let error = openai(Reply::stream(events)).await.error.unwrap();
-        assert!(matches!(&error, Error::Reported { said } if said == "no memory"), "{events}: {error:?}");
+        assert!(matches!(&error, Error::Reported { message } if message == "no memory"), "{events}: {error:?}");
     }
     meet(Reply::json(200, &json!({"type": "error", "error": {"message": "no memory"}})), |name, error| {
-        assert!(matches!(error, Error::Reported { said } if said == "no memory"), "{name}: {error:?}");
+        assert!(matches!(error, Error::Reported { message } if message == "no memory"), "{name}: {error:?}");
     })
     .await;
 }
 
 #[tokio::test]
 async fn an_interrupted_response_makes_no_calls() {
-    let wanted = "error the model's answer broke off";
+    let wanted = "error the model's answer ended before it was complete";
     let openai_cut = include_str!("fixtures/openai_cut.sse");
     let anthropic_cut = include_str!("fixtures/anthropic_cut.sse");
     for then in [None, Some(Step::HangUp)] {
@@ -161,7 +161,7 @@ async fn an_unreachable_server_is_named() {
     });
     for (name, client) in both_at(&base) {
         let error = fault(&*client).await;
-        assert_eq!(error.to_string(), format!("the model's server at {host} does not answer"), "{name}");
+        assert_eq!(error.to_string(), format!("the model's server at {host} does not respond"), "{name}");
     }
     closes.await.unwrap();
     for (name, client) in both_at(&base) {

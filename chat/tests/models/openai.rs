@@ -197,7 +197,7 @@ async fn either_end_marker_is_enough() {
     for (events, wanted) in [
         (format!("{said}data: [DONE]\n\n"), "end Stop"),
         (format!("{said}{finished}"), "end Length"),
-        (format!("{said}data:\n\n"), "error the model's answer broke off"),
+        (format!("{said}data:\n\n"), "error the model's answer ended before it was complete"),
     ] {
         assert_eq!(openai(Reply::stream(events)).await.lines(), ["text a", wanted]);
     }

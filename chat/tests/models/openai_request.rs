@@ -25,7 +25,7 @@ async fn the_conversation_is_sent_in_the_apis_format() {
         is_error,
     };
     let request = conversation(vec![
-        Turn::Person("What is here?".into()),
+        Turn::User("What is here?".into()),
         Turn::Model(vec![
             thinking("Hm."),
             Block::Text("Let me ".into()),
@@ -37,7 +37,7 @@ async fn the_conversation_is_sent_in_the_apis_format() {
         Turn::Model(vec![thinking("Only thoughts.")]),
         Turn::Model(vec![call("call_c", "bash", Ok(json!({})))]),
         Turn::Tools(vec![result("call_c", "", false)]),
-        Turn::Person("And now?".into()),
+        Turn::User("And now?".into()),
     ]);
     assert!(ask(&openai_at(&server.base), request).await.error.is_none());
     let asked = server.requests().remove(0);
@@ -70,7 +70,7 @@ async fn second_request(events: &'static str) -> Value {
         content: "ok".into(),
         is_error: false,
     });
-    let turns = vec![Turn::Person("go".into()), received.turn(), Turn::Tools(results.collect())];
+    let turns = vec![Turn::User("go".into()), received.turn(), Turn::Tools(results.collect())];
     ask(&client, conversation(turns)).await;
     server.requests().remove(1).body
 }
@@ -96,7 +96,7 @@ async fn an_id_of_the_conversation_is_not_reused() {
     let old = ToolCall { id: "call_a".into(), name: "bash".into(), input: Ok(json!({})), opaque: None };
     let result = ToolResult { call_id: "call_a".into(), content: String::new(), is_error: false };
     let turns =
-        vec![Turn::Person("go".into()), Turn::Model(vec![Block::Call(old)]), Turn::Tools(vec![result])];
+        vec![Turn::User("go".into()), Turn::Model(vec![Block::Call(old)]), Turn::Tools(vec![result])];
     let received = ask(&openai_at(&server.base), conversation(turns)).await;
     let ids: Vec<_> = received.calls().into_iter().map(|call| call.id).collect();
     assert_eq!((ids.len(), ids[1].as_str()), (2, "call_b"));
@@ -111,7 +111,7 @@ async fn an_id_of_the_conversation_is_not_reused() {
 #[tokio::test]
 async fn an_unanswered_message_is_sent_with_the_next_one() {
     let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/openai_text.sse"))]).await;
-    let turns = vec![Turn::Person("one".into()), Turn::Person("two".into())];
+    let turns = vec![Turn::User("one".into()), Turn::User("two".into())];
     ask(&openai_at(&server.base), conversation(turns)).await;
     let messages = &server.requests()[0].body["messages"];
     assert_eq!(messages[1], json!({ "role": "user", "content": "one\n\ntwo" }));

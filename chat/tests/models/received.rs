@@ -77,7 +77,7 @@ pub(crate) fn both_at(base: &Url) -> [(&'static str, Box<dyn ModelClient>); 2] {
 }
 
 pub(crate) fn question(text: &str) -> Request {
-    conversation(vec![Turn::Person(text.to_owned())])
+    conversation(vec![Turn::User(text.to_owned())])
 }
 
 pub(crate) fn conversation(turns: Vec<Turn>) -> Request {

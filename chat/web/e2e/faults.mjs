@@ -29,7 +29,7 @@ await step("a command that is lost with its sandboxd says so and keeps what it w
   await turn("daemon", "out");
   await until("its end", async () => !(await page.$(at("tool:running"))), 30_000);
   const said = await textOf(page, "tool:bash");
-  check(/broken off.*sandboxd.*does not answer/s.test(said), said);
+  check(/broken off.*sandboxd.*does not respond/s.test(said), said);
   check((await textOf(page, "tool:stdout")).includes("begun"), "what it wrote before is still there");
   await banner(page);
   check(/sandboxd .*Check that it runs/.test(await textOf(page, "banner:error")), `what to do: ${await textOf(page, "banner:error")}`);
@@ -65,7 +65,7 @@ await step("a model's server that is away is named, and asked again", {}, server
   await turn("model", "out");
   await say(page, "Are you there?");
   const said = await failure(page);
-  check(said.includes(new URL(model).host) && said.includes("does not answer"), said);
+  check(said.includes(new URL(model).host) && said.includes("does not respond"), said);
   await shot(page, "away-model");
   await page.reload();
   await until("the question", () => page.$(at("message:user")));

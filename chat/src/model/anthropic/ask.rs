@@ -1,7 +1,9 @@
-//! The conversation as messages have it: roles alternate, and the results of tools come first in the message after their calls.
+//! Converts the conversation to Anthropic's messages: roles alternate, and tool results come first in the message
+//! after their calls.
 //!
-//! Each step of a turn asks with all that came before. So two places are marked up to which the server may keep it: the end of what
-//! is the same in every chat, and the end of what was said so far. Reading what is kept costs a tenth of reading it anew.
+//! Each step of a turn sends everything before it. So two cache points are marked: the end of the part that is the
+//! same in every chat, and the end of the conversation so far. Reading cached tokens costs a tenth of reading them
+//! anew.
 
 use std::borrow::Cow;
 
@@ -11,10 +13,10 @@ use serde_json::Value;
 use crate::model::calls::{sent_input, sent_name};
 use crate::model::{Block, Request, Turn, opaque};
 
-/// Most tokens of an answer, which Anthropic wants to be told: as many as each of its models since Claude 4 can say.
+/// Maximum number of output tokens, which Anthropic requires: the maximum of all its models since Claude 4.
 const MAX_TOKENS: u32 = 32_000;
 
-/// Of a request.
+/// Body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
@@ -61,12 +63,12 @@ enum Content<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
-    /// A thought, exactly as it came.
+    /// Reasoning, exactly as it was received.
     #[serde(untagged)]
     Thought(&'a Value),
 }
 
-/// Up to here the server may keep what it was told.
+/// Marks the end of a part that the server may cache.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum CacheControl {
@@ -75,12 +77,12 @@ enum CacheControl {
 }
 
 impl<'a> Body<'a> {
-    /// What a server is asked; `host` is its own.
+    /// Builds the body of a request. `host` is the server's.
     pub(super) fn of(request: &'a Request, host: &str) -> Self {
         let mut messages: Vec<Message<'a>> = Vec::new();
         for turn in &request.turns {
             let (role, content) = match turn {
-                Turn::Person(text) => (Role::User, Content::text(text).into_iter().collect()),
+                Turn::User(text) => (Role::User, Content::text(text).into_iter().collect()),
                 Turn::Model(blocks) => {
                     (Role::Assistant, blocks.iter().filter_map(|block| Content::of(block, host)).collect())
                 }
@@ -90,8 +92,8 @@ impl<'a> Body<'a> {
         }
         let tools = request.tools.iter().map(bash_tools::tools::Definition::to_anthropic).collect();
         let mut system: Vec<_> = Content::text(&request.system).into_iter().collect();
-        let said = messages.last_mut().and_then(|message| message.content.last_mut());
-        system.last_mut().into_iter().chain(said).for_each(Content::keep_up_to_here);
+        let last = messages.last_mut().and_then(|message| message.content.last_mut());
+        system.last_mut().into_iter().chain(last).for_each(Content::keep_up_to_here);
         Self { model: &request.model, max_tokens: MAX_TOKENS, system, messages, stream: true, tools }
     }
 }
@@ -120,7 +122,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// A text with nothing in it is refused.
+    /// Drops an empty text, which the API rejects.
     fn text(text: &'a str) -> Option<Self> {
         (!text.trim().is_empty()).then_some(Self::Text { text, cache_control: None })
     }
@@ -139,7 +141,7 @@ impl<'a> Content<'a> {
             Self::Text { cache_control, .. } | Self::ToolResult { cache_control, .. } => {
                 *cache_control = Some(CacheControl::Ephemeral);
             }
-            // The last of a conversation is the person's, or a result.
+            // The last message of a conversation is the user's, or a result.
             Self::ToolUse { .. } | Self::Thought(_) => {}
         }
     }

@@ -1,7 +1,8 @@
 //! Anthropic's messages.
 //!
-//! What would surprise: signed thoughts must come back exactly as they came, so they are kept as they were, apart from the
-//! text that people see of them; and a conversation with one odd call in it is refused as a whole, so calls are sent back mended.
+//! Signed reasoning must be sent back exactly as it was received, so it is stored unchanged beside the text for the
+//! user. A conversation with one invalid call is rejected as a whole, so calls are corrected before they are sent
+//! back.
 
 mod ask;
 mod event;
@@ -18,20 +19,20 @@ use self::reader::EventReader;
 use super::server::{KeyHeader, Server};
 use super::{ModelClient, Piece, Request, Result};
 
-/// The generation of the interface that is spoken.
+/// Version of the API.
 const VERSION: &str = "2023-06-01";
 
-/// A server that speaks Anthropic's messages. Cheap to clone.
+/// A client for Anthropic's messages. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Anthropic {
     server: Server,
 }
 
 impl Anthropic {
-    /// The server at `base`, such as `https://api.anthropic.com`, with a key where it wants one. A `/v1` at the end may be left
-    /// out. Nothing is sent yet.
+    /// Creates a client for the API at `base`, such as `https://api.anthropic.com`, with a key if it requires one. A
+    /// `/v1` at the end is optional. Sends nothing yet.
     ///
-    /// Errors: an address that is not HTTP's, or has a password or a query; a key that no header takes.
+    /// Fails if the address is not an HTTP URL or has a password or a query, or if the key is not valid in a header.
     pub fn new(base: Url, key: Option<SecretString>) -> Result<Self> {
         let header = KeyHeader(HeaderName::from_static("x-api-key"), "");
         let has_version = base.path().trim_end_matches('/').ends_with("/v1");
@@ -41,7 +42,7 @@ impl Anthropic {
         Ok(Self { server: server.with_header(version, HeaderValue::from_static(VERSION)) })
     }
 
-    /// The same server, which may be silent for so long: before its answer begins, and in the middle of it.
+    /// Sets the maximum silence before and during an answer.
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { server: self.server.with_patience(patience) }
     }

@@ -1,4 +1,4 @@
-//! Understands events, one after the other.
+//! Interprets the events of Anthropic's stream.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::model::answer::{Heard, Reader};
 use crate::model::calls::{Begun, Calls};
 use crate::model::{EndReason, Error, Piece, Request, Result, opaque, sse, words};
 
-/// Blocks that may be open at a time; there is one, as Anthropic has it.
+/// Maximum number of open blocks. Anthropic sends one at a time.
 const MAX_OPEN_BLOCKS: usize = 64;
 
-/// What is known of the answer so far.
+/// State of the answer.
 pub(super) struct EventReader {
     host: Arc<str>,
     calls: Calls,
@@ -21,7 +21,7 @@ pub(super) struct EventReader {
     ended: Option<EndReason>,
 }
 
-/// A block that is not complete.
+/// An incomplete block.
 enum Open {
     Thinking { text: String, signature: String },
     Redacted(Value),
@@ -50,7 +50,7 @@ impl EventReader {
             }
             Block::ToolUse { id, name, input } => {
                 let mut begun = self.calls.begin(Some(&id), &name, pieces)?;
-                // In a stream it is empty, and comes after.
+                // In a stream it is empty here, and arrives later.
                 if input.as_object().is_some_and(|input| !input.is_empty()) {
                     begun.add(&input.to_string(), pieces)?;
                 }
@@ -58,7 +58,7 @@ impl EventReader {
             }
         };
         if self.open.insert(index, open).is_some() || self.open.len() > MAX_OPEN_BLOCKS {
-            return Err(Error::Garbage { what: format!("block {index} begins among others") });
+            return Err(Error::Garbage { what: format!("block {index} starts inside another") });
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ impl EventReader {
             (Delta::InputJson { partial_json }, Some(Open::Call(begun))) => {
                 begun.add(&partial_json, pieces)?;
             }
-            // Of blocks that are passed over, such as what a tool of the provider's own is called with.
+            // Belongs to a skipped block, such as the input of a provider's own tool.
             (
                 Delta::Thinking { .. } | Delta::Signature { .. } | Delta::InputJson { .. } | Delta::Unknown,
                 _,
@@ -91,7 +91,7 @@ impl EventReader {
             Some(Open::Call(begun)) => pieces.push_back(Piece::Called(begun.called())),
             Some(Open::Redacted(block)) => self.thought(Some(block), pieces),
             Some(Open::Thinking { text, signature }) => {
-                // One that is not signed is not taken back.
+                // Anthropic accepts no unsigned reasoning back.
                 let block = json!({ "type": "thinking", "thinking": text, "signature": signature });
                 self.thought((!signature.is_empty()).then_some(block), pieces);
             }
@@ -124,7 +124,7 @@ impl Reader for EventReader {
                 self.ended.get_or_insert(EndReason::Stop);
                 return Ok(Heard::Last);
             }
-            Event::Error { error } => return Err(Error::Reported { said: words::of_fault(&error) }),
+            Event::Error { error } => return Err(Error::Reported { message: words::of_fault(&error) }),
             Event::Unknown => {}
         }
         Ok(Heard::More)
@@ -140,12 +140,12 @@ impl Reader for EventReader {
                 self.stop(Some(stop_reason.as_deref().unwrap_or("end_turn")));
                 Ok(())
             }
-            Whole::Error { error } => Err(Error::Reported { said: words::of_fault(&error) }),
+            Whole::Error { error } => Err(Error::Reported { message: words::of_fault(&error) }),
         }
     }
 
     fn close(&mut self, _pieces: &mut VecDeque<Piece>) -> Result<EndReason> {
-        // A block that was begun must also be complete: half a call is none.
+        // Every block must be complete, because half a call is useless.
         let reason = self.ended.filter(|_| self.open.is_empty()).ok_or(Error::Cut)?;
         Ok(reason.with_calls(!self.calls.is_empty()))
     }
@@ -157,12 +157,12 @@ fn tell(pieces: &mut VecDeque<Piece>, piece: fn(String) -> Piece, text: &str) {
     }
 }
 
-/// Serde's words have something of what was read in them, which is shown shortened like all that a server says.
+/// Serde's message may contain some of the input, which is shortened like every text of a server.
 fn garbage(error: serde_json::Error) -> Error {
     Error::Garbage { what: error.to_string() }
 }
 
-/// `pause_turn` and `compaction` come only where tools of the provider's own are at work, and none is asked for.
+/// `pause_turn` and `compaction` only occur with the provider's own tools, which are not used.
 fn end_reason(reason: &str) -> EndReason {
     match reason {
         "end_turn" | "stop_sequence" => EndReason::Stop,

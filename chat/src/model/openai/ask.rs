@@ -1,7 +1,7 @@
-//! The conversation as chat completions have it.
+//! Converts the conversation to chat completions.
 //!
-//! Fields that a server may not know are left out, since some refuse them: `stream_options`, `parallel_tool_calls`, a
-//! limit of the answer (which has two names). `tool_choice` is `auto` by itself.
+//! Fields that a server may not know are left out, because some servers reject them: `stream_options`,
+//! `parallel_tool_calls`, and a limit of the answer (which has two names). `tool_choice` is `auto` by default.
 
 use std::borrow::Cow;
 
@@ -12,13 +12,13 @@ use super::reader::REASONING_CONTENT;
 use crate::model::calls::{sent_input, sent_name};
 use crate::model::{Block, Request, Thinking, ToolCall, Turn, opaque};
 
-/// Of a request.
+/// Body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
     messages: Vec<Message<'a>>,
     stream: bool,
-    /// Some servers refuse an empty list.
+    /// Some servers reject an empty list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Value>,
 }
@@ -62,16 +62,16 @@ struct Function<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// What a server is asked; `host` is its own.
+    /// Builds the body of a request. `host` is the server's.
     pub(super) fn of(request: &'a Request, host: &str) -> Self {
         let system = (!request.system.is_empty()).then_some(Message::System { content: &request.system });
         let mut messages = Vec::from_iter(system);
-        let last_person = request.turns.iter().rposition(|turn| matches!(turn, Turn::Person(_)));
+        let last_user = request.turns.iter().rposition(|turn| matches!(turn, Turn::User(_)));
         for (at, turn) in request.turns.iter().enumerate() {
             match turn {
-                Turn::Person(text) => add_person(&mut messages, text),
+                Turn::User(text) => add_user(&mut messages, text),
                 Turn::Model(blocks) => {
-                    messages.extend(assistant(blocks, host, last_person.is_none_or(|last| at > last)));
+                    messages.extend(assistant(blocks, host, last_user.is_none_or(|last| at > last)));
                 }
                 Turn::Tools(results) => {
                     messages.extend(results.iter().map(|result| Message::Tool {
@@ -86,19 +86,20 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What a person said. What was never answered is one message with what came after it: some models' templates want roles to alternate.
-fn add_person<'a>(messages: &mut Vec<Message<'a>>, text: &'a str) {
+/// Converts a user's message. Unanswered messages are joined with the next one, because some models require
+/// alternating roles.
+fn add_user<'a>(messages: &mut Vec<Message<'a>>, text: &'a str) {
     match messages.last_mut() {
         Some(Message::User { content }) => {
-            let said = content.to_mut();
-            said.push_str("\n\n");
-            said.push_str(text);
+            let joined = content.to_mut();
+            joined.push_str("\n\n");
+            joined.push_str(text);
         }
         _ => messages.push(Message::User { content: text.into() }),
     }
 }
 
-/// A model's turn; none where it has nothing but thoughts, which no server takes.
+/// Converts a model's turn. Returns `None` if it has only reasoning, which no server accepts.
 fn assistant<'a>(blocks: &'a [Block], host: &str, is_running: bool) -> Option<Message<'a>> {
     let mut content = String::new();
     let mut thoughts = String::new();
@@ -113,7 +114,7 @@ fn assistant<'a>(blocks: &'a [Block], host: &str, is_running: bool) -> Option<Me
     if content.is_empty() && tool_calls.is_empty() {
         return None;
     }
-    // DeepSeek wants back what it thought while its tools are at work, and not later.
+    // DeepSeek requires its reasoning back while its tools run, and not later.
     let is_wanted = is_running && !tool_calls.is_empty() && !thoughts.is_empty();
     Some(Message::Assistant {
         content: (!content.is_empty()).then_some(content),
@@ -122,7 +123,7 @@ fn assistant<'a>(blocks: &'a [Block], host: &str, is_running: bool) -> Option<Me
     })
 }
 
-/// Only who calls its thoughts by this name takes them back under it.
+/// Only servers that use this name for reasoning accept it back.
 fn sent_thought<'a>(thinking: &'a Thinking, host: &str) -> &'a str {
     let name = opaque::open(host, thinking.opaque.as_ref());
     if name.is_some_and(|name| name == REASONING_CONTENT) { &thinking.text } else { "" }

@@ -1,22 +1,22 @@
-//! A chunk of an answer, with all that servers leave out or say otherwise.
+//! A chunk of an answer, with all variations between servers.
 //!
-//! Fields whose type differs from server to server are kept as they came and looked at here. The message of an answer that is no
-//! stream has the form of a chunk's delta, so it is read as one.
+//! Fields whose type differs between servers are kept as JSON and interpreted here. The message of an answer that is
+//! not a stream has the form of a chunk's delta, so it is read as one.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A chunk, or the whole answer.
+/// A chunk, or a whole answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Chunk {
-    /// vLLM says `error` here, and what is wrong beside it.
+    /// vLLM sends `error` here, and the message beside it.
     object: Value,
     error: Value,
     choices: Option<Vec<Choice>>,
 }
 
-/// The one answer of it; no more are asked for.
+/// The single choice of it. No more are requested.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice {
@@ -25,7 +25,7 @@ pub(super) struct Choice {
     finish_reason: Value,
 }
 
-/// What is new in it.
+/// The new part.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Delta {
@@ -36,14 +36,14 @@ pub(super) struct Delta {
     tool_calls: Option<Vec<CallDelta>>,
 }
 
-/// What is new of one tool call.
+/// The new part of one tool call.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct CallDelta {
     index: Value,
     id: Value,
     function: Option<FunctionDelta>,
-    /// Gemini's signature of its thoughts is in it.
+    /// Contains Gemini's signature of its reasoning.
     extra_content: Value,
 }
 
@@ -54,12 +54,12 @@ struct FunctionDelta {
     arguments: Value,
 }
 
-/// Some text of an answer.
+/// A text of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
-    /// For the person.
+pub(super) enum TextPart {
+    /// For the user.
     Text(String),
-    /// Thought aloud; whether it was called `reasoning_content`.
+    /// Reasoning, and whether the field was `reasoning_content`.
     Thought(String, bool),
 }
 
@@ -68,14 +68,14 @@ impl Chunk {
         !self.error.is_null() || self.object == "error"
     }
 
-    /// What there is of the answer, if anything: the chunk with the usage has none.
+    /// Returns the choice. The chunk with the usage has none.
     pub(super) fn choice(self) -> Option<Choice> {
         self.choices?.into_iter().next()
     }
 }
 
 impl Choice {
-    /// Some servers send an empty one along with every chunk.
+    /// Some servers send an empty reason with every chunk.
     pub(super) fn finish_reason(&self) -> Option<&str> {
         filled(&self.finish_reason)
     }
@@ -86,20 +86,20 @@ impl Choice {
 }
 
 impl Delta {
-    /// All of its texts; thoughts first, as models have them.
-    pub(super) fn said(&self) -> Vec<Said> {
-        let mut said = Vec::new();
+    /// Returns all of its texts, with the reasoning first, as models write them.
+    pub(super) fn texts(&self) -> Vec<TextPart> {
+        let mut texts = Vec::new();
         if let Some(thought) = filled(&self.reasoning_content) {
-            said.push(Said::Thought(thought.to_owned(), true));
+            texts.push(TextPart::Thought(thought.to_owned(), true));
         } else if let Some(thought) = filled(&self.reasoning) {
-            said.push(Said::Thought(thought.to_owned(), false));
+            texts.push(TextPart::Thought(thought.to_owned(), false));
         }
         match &self.content {
-            Value::Array(parts) => said.extend(parts.iter().filter_map(of_part)),
-            content => said.extend(filled(content).map(|text| Said::Text(text.to_owned()))),
+            Value::Array(parts) => texts.extend(parts.iter().filter_map(of_part)),
+            content => texts.extend(filled(content).map(|text| TextPart::Text(text.to_owned()))),
         }
-        said.extend(filled(&self.refusal).map(|text| Said::Text(text.to_owned())));
-        said
+        texts.extend(filled(&self.refusal).map(|text| TextPart::Text(text.to_owned())));
+        texts
     }
 
     pub(super) fn into_calls(self) -> Vec<CallDelta> {
@@ -107,10 +107,10 @@ impl Delta {
     }
 }
 
-/// Mistral's thoughts are parts of the content, and have parts themselves.
-fn of_part(part: &Value) -> Option<Said> {
+/// Mistral's reasoning is a part of the content, and has parts itself.
+fn of_part(part: &Value) -> Option<TextPart> {
     let text = match part {
-        Value::String(text) => return Some(Said::Text(text.clone())),
+        Value::String(text) => return Some(TextPart::Text(text.clone())),
         part => match (part.get("text"), part.get("thinking")) {
             (Some(text), _) => filled(text)?.to_owned(),
             (None, Some(Value::Array(parts))) => {
@@ -120,7 +120,7 @@ fn of_part(part: &Value) -> Option<Said> {
             (None, None) => return None,
         },
     };
-    Some(if part.get("thinking").is_some() { Said::Thought(text, false) } else { Said::Text(text) })
+    Some(if part.get("thinking").is_some() { TextPart::Thought(text, false) } else { TextPart::Text(text) })
 }
 
 impl CallDelta {
@@ -136,7 +136,7 @@ impl CallDelta {
         filled(&self.function.as_ref()?.name)
     }
 
-    /// More of its input; some servers send the input itself rather than its text.
+    /// Returns more of the input. Some servers send JSON instead of its text.
     pub(super) fn arguments(&self) -> String {
         match self.function.as_ref().map(|function| &function.arguments) {
             None | Some(Value::Null) => String::new(),

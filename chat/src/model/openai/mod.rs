@@ -1,7 +1,7 @@
-//! OpenAI's chat completions, and the many servers that speak them: Ollama, vLLM, llama.cpp, OpenRouter, Gemini.
+//! OpenAI's chat completions, and the many servers that support them: Ollama, vLLM, llama.cpp, OpenRouter, Gemini.
 //!
-//! No two of them agree, so little is asked for and much is understood: see [`chunk`] for what they leave out or say otherwise.
-//! Options that only some know are not sent.
+//! No two of them agree, so requests use few features and many variations of responses are accepted. See [`chunk`].
+//! Options that only some servers support are not sent.
 
 mod ask;
 mod chunk;
@@ -18,23 +18,23 @@ use self::reader::ChunkReader;
 use super::server::{KeyHeader, Server};
 use super::{ModelClient, Piece, Request, Result};
 
-/// A server that speaks OpenAI's chat completions. Cheap to clone.
+/// A client for OpenAI's chat completions. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct OpenAi {
     server: Server,
 }
 
 impl OpenAi {
-    /// The server whose interface is at `base`, such as `https://api.openai.com/v1` or `http://127.0.0.1:11434/v1`, with a key
-    /// where it wants one. Nothing is sent yet.
+    /// Creates a client for the API at `base`, such as `https://api.openai.com/v1` or `http://127.0.0.1:11434/v1`,
+    /// with a key if it requires one. Sends nothing yet.
     ///
-    /// Errors: an address that is not HTTP's, or has a password or a query; a key that no header takes.
+    /// Fails if the address is not an HTTP URL or has a password or a query, or if the key is not valid in a header.
     pub fn new(base: Url, key: Option<SecretString>) -> Result<Self> {
         let header = KeyHeader(AUTHORIZATION, "Bearer ");
         Ok(Self { server: Server::new(base, "/chat/completions", header, key)? })
     }
 
-    /// The same server, which may be silent for so long: before its answer begins, and in the middle of it.
+    /// Sets the maximum silence before and during an answer.
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { server: self.server.with_patience(patience) }
     }

@@ -1,7 +1,7 @@
-//! Understands chunks, one after the other.
+//! Interprets the chunks of a stream.
 //!
-//! Nothing says that a call is complete but the end of the answer, so all calls are told then, and none of an answer that broke
-//! off is.
+//! Only the end of an answer shows that a call is complete. So all calls are returned then, and none of an incomplete
+//! answer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::chunk::{CallDelta, Choice, Chunk, Said};
+use super::chunk::{CallDelta, Choice, Chunk, TextPart};
 use crate::model::answer::{Heard, Reader};
 use crate::model::calls::{Begun, Calls};
 use crate::model::sse::Event;
 use crate::model::{EndReason, Error, Piece, Request, Result, opaque, words};
 
-/// What thoughts are called by those servers that want them back.
+/// Field for reasoning of the servers that require it back.
 pub(super) const REASONING_CONTENT: &str = "reasoning_content";
 
-/// What is known of the answer so far.
+/// State of the answer.
 pub(super) struct ChunkReader {
     host: Arc<str>,
     calls: Calls,
@@ -27,14 +27,14 @@ pub(super) struct ChunkReader {
     ended: Option<EndReason>,
 }
 
-/// A call, and what the server knows it by.
+/// A call, and how the server identifies it.
 struct Slot {
     index: Option<u64>,
     id: Option<String>,
     begun: Begun,
 }
 
-/// A thought that is not complete.
+/// Incomplete reasoning.
 struct Thought {
     is_wanted_back: bool,
 }
@@ -49,13 +49,13 @@ impl ChunkReader {
             self.ended = Some(end_reason(reason));
         }
         let delta = choice.delta();
-        for said in delta.said() {
-            match said {
-                Said::Text(text) => {
+        for text in delta.texts() {
+            match text {
+                TextPart::Text(text) => {
                     self.thought(pieces);
                     pieces.push_back(Piece::Text(text));
                 }
-                Said::Thought(text, is_wanted_back) => {
+                TextPart::Thought(text, is_wanted_back) => {
                     self.thinking = Some(Thought { is_wanted_back });
                     pieces.push_back(Piece::Thinking(text));
                 }
@@ -86,8 +86,8 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// The call that a delta is of; none where it begins one. Servers that leave out the index, or give every call the same,
-    /// send each whole, with an id and a name.
+    /// Finds the call of a delta. Returns `None` if it starts a new one. Servers that leave out the index, or give
+    /// every call the same, send each call complete, with an id and a name.
     fn slot_of(&self, delta: &CallDelta) -> Option<usize> {
         let is_other = |slot: &Slot| {
             let is_other_id = delta.id().is_some_and(|id| slot.id.as_deref() != Some(id));
@@ -98,7 +98,7 @@ impl ChunkReader {
         (!is_other(&self.slots[at])).then_some(at)
     }
 
-    /// Whatever follows a thought completes it.
+    /// Completes the reasoning when something else follows it.
     fn thought(&mut self, pieces: &mut VecDeque<Piece>) {
         if let Some(Thought { is_wanted_back }) = self.thinking.take() {
             let opaque = is_wanted_back.then(|| opaque::seal(&self.host, REASONING_CONTENT.into()));
@@ -109,11 +109,11 @@ impl ChunkReader {
     fn hear_value(&mut self, value: &Value, pieces: &mut VecDeque<Piece>) -> Result<bool> {
         // Serde would also fill the fields from a list.
         if !value.is_object() {
-            return Err(Error::Garbage { what: "a chunk that is no object".to_owned() });
+            return Err(Error::Garbage { what: "a chunk that is not an object".to_owned() });
         }
         let chunk = Chunk::deserialize(value).map_err(garbage)?;
         if chunk.is_fault() {
-            return Err(Error::Reported { said: words::of_fault(value) });
+            return Err(Error::Reported { message: words::of_fault(value) });
         }
         let Some(choice) = chunk.choice() else { return Ok(false) };
         self.hear_choice(choice, pieces).map(|()| true)
@@ -132,7 +132,7 @@ impl Reader for ChunkReader {
         }
         let value: Value = serde_json::from_str(&event.data).map_err(garbage)?;
         if event.name == "error" {
-            return Err(Error::Reported { said: words::of_fault(&value) });
+            return Err(Error::Reported { message: words::of_fault(&value) });
         }
         self.hear_value(&value, pieces).map(|_| Heard::More)
     }
@@ -153,7 +153,7 @@ impl Reader for ChunkReader {
     }
 }
 
-/// Serde's words have something of what was read in them, which is shown shortened like all that a server says.
+/// Serde's message may contain some of the input, which is shortened like every text of a server.
 fn garbage(error: serde_json::Error) -> Error {
     Error::Garbage { what: error.to_string() }
 }

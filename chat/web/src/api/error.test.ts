@@ -2,10 +2,10 @@ import { expect, it } from "vitest";
 import { asSentence, sentenceOf } from "./error";
 
 it("makes a sentence of the server's words", () => {
-  expect(asSentence("the model's server refuses (status 500): no")).toBe("The model's server refuses (status 500): no.");
+  expect(asSentence("the model's server rejects the request (status 500): no")).toBe("The model's server rejects the request (status 500): no.");
   expect(asSentence("`path` must be there.")).toBe("`path` must be there.");
   expect(asSentence("sandboxd does not answer")).toBe("sandboxd does not answer.");
-  expect(asSentence("is it running, and is its address right?")).toBe("Is it running, and is its address right?");
+  expect(asSentence("is it running, and is its address correct?")).toBe("Is it running, and is its address correct?");
 });
 
 it("has a sentence for anything", () => {

@@ -1,4 +1,4 @@
-//! Which chat a request is about.
+//! The chat of a request.
 
 use axum::extract::{FromRequestParts, Path};
 use bash_tools::Workspace;
@@ -11,22 +11,22 @@ use http::request::Parts;
 use super::Api;
 use super::error::{Error, Result};
 
-/// A temporary chat's ticket, which only this app issues.
+/// Prefix of a temporary chat's ticket, which only this app issues.
 pub(super) const TICKET: HeaderName = HeaderName::from_static("x-chat-ticket");
 
-/// Longest id of a chat.
+/// Maximum length of a chat's id.
 const MAX_ID_CHARS: usize = 64;
 
-/// A chat, and whether it is kept.
+/// A chat, and whether it is stored.
 #[derive(Debug, Clone)]
-pub(super) struct Who {
+pub(super) struct ChatRef {
     pub(super) id: String,
     pub(super) key: ChatKey,
     pub(super) is_kept: bool,
 }
 
-impl Who {
-    /// By the id that the page chose, or by the ticket that it has.
+impl ChatRef {
+    /// Parses the id that the page chose, or the ticket of a temporary chat.
     pub(super) fn of(api: &Api, id: &str, headers: &HeaderMap) -> Result<Self> {
         let bad = |problem: &str| Error::Invalid { field: "id", problem: problem.to_owned() };
         let is_good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
@@ -42,7 +42,7 @@ impl Who {
         Ok(Self { id: id.to_owned(), key, is_kept: false })
     }
 
-    /// Fails for a chat that nobody has begun. A temporary chat exists as long as its ticket.
+    /// Fails if the chat was never started. A temporary chat exists as long as its ticket.
     pub(super) async fn must_exist(&self, api: &Api) -> Result<()> {
         match !self.is_kept || api.store.has_chat(&self.id).await? {
             true => Ok(()),
@@ -51,7 +51,7 @@ impl Who {
     }
 }
 
-impl FromRequestParts<Api> for Who {
+impl FromRequestParts<Api> for ChatRef {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {
@@ -62,24 +62,24 @@ impl FromRequestParts<Api> for Who {
     }
 }
 
-/// The sandbox of a chat that exists, for whom the gates are open.
-pub(super) struct ItsWorkspace(pub(super) Who, pub(super) Workspace);
+/// The sandbox of an existing chat, if the gates are open.
+pub(super) struct ItsWorkspace(pub(super) ChatRef, pub(super) Workspace);
 
 impl FromRequestParts<Api> for ItsWorkspace {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {
-        let who = Who::from_request_parts(parts, api).await?;
+        let chat = ChatRef::from_request_parts(parts, api).await?;
         let Ok(gates) = Decision::from_request_parts(parts, api).await;
-        let workspace = workspace_of(api, gates, &who)?;
-        who.must_exist(api).await?;
-        Ok(Self(who, workspace))
+        let workspace = workspace_of(api, gates, &chat)?;
+        chat.must_exist(api).await?;
+        Ok(Self(chat, workspace))
     }
 }
 
-fn workspace_of(api: &Api, gates: Decision, who: &Who) -> Result<Workspace> {
+fn workspace_of(api: &Api, gates: Decision, chat: &ChatRef) -> Result<Workspace> {
     match (&api.tools, gates) {
-        (Some(tools), _) => tools.workspace(gates, who.key.clone()).map_err(Error::ToolsDisabled),
+        (Some(tools), _) => tools.workspace(gates, chat.key.clone()).map_err(Error::ToolsDisabled),
         (None, Decision::Disabled(reason)) => Err(Error::ToolsDisabled(reason)),
         (None, Decision::Enabled) => Err(Error::ToolsDisabled(bash_tools::gates::Reason::NotConfigured)),
     }
