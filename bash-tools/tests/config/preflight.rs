@@ -24,8 +24,7 @@ fn preflight_requires_the_switch_to_be_on() {
     for on in ["1", "true", "YES", " on "] {
         assert_eq!(errors_of(&good, &[(ON.0, on), TOKEN]), [""; 0], "{on}");
     }
-    let off =
-        ["the environment's REMCOCHAT_ENABLE_BASH_TOOL must be 1, true, yes or on to enable the tools"];
+    let off = ["the environment's REMCOCHAT_ENABLE_BASH_TOOL must be 1, true, yes or on to enable the tools"];
     assert_eq!(errors_of(&good, &[TOKEN]), off);
     for no in ["0", "false", "", "enabled"] {
         assert_eq!(errors_of(&good, &[(ON.0, no), TOKEN]), off, "{no}");

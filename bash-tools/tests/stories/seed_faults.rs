@@ -117,7 +117,10 @@ async fn a_repository_that_is_too_large_is_abandoned_in_time() {
     let fixture = SeedFixture::in_home(server.home()).await;
     let sandbox = fixture.sandbox("1").await;
     for repository in ["packed", "bomb", "trees"] {
-        let error = fixture.seed_workspace(&sandbox, &Seed::Git(git(&format!("{repository}.git")))).await.unwrap_err();
+        let error = fixture
+            .seed_workspace(&sandbox, &Seed::Git(git(&format!("{repository}.git"))))
+            .await
+            .unwrap_err();
         assert!(
             matches!(error, Error::RepositoryTooLarge { limit_bytes: 1_048_576, .. }),
             "{repository}: {error:?}"
@@ -138,7 +141,9 @@ async fn a_repository_that_is_too_large_is_abandoned_in_time() {
 async fn without_a_network_no_repository_is_cloned() {
     let fixture = Fixture::docker().await;
     let sandbox = fixture.provider.open(&key("1")).await.unwrap().sandbox;
-    let error =
-        Seed::Git(git("project.git")).seed_workspace(&*fixture.provider, &sandbox, true, &drop).await.unwrap_err();
+    let error = Seed::Git(git("project.git"))
+        .seed_workspace(&*fixture.provider, &sandbox, true, &drop)
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::NotReached { .. }), "{error:?}");
 }

@@ -25,7 +25,10 @@ async fn an_error_in_the_stream_ends_the_response() {
     let wanted = "error the model's server reports an error: The server had an error while processing [key]";
     assert_eq!(received.lines(), ["text So far", wanted]);
     let received = anthropic(Reply::stream(include_str!("fixtures/anthropic_overloaded.sse"))).await;
-    assert_eq!(received.lines(), ["text So far", "error the model's server reports an error: Overloaded: [key]"]);
+    assert_eq!(
+        received.lines(),
+        ["text So far", "error the model's server reports an error: Overloaded: [key]"]
+    );
 }
 
 #[tokio::test]
@@ -38,7 +41,10 @@ async fn an_error_is_recognised_in_every_format() {
     ];
     for events in odd {
         let error = openai(Reply::stream(events)).await.error.unwrap();
-        assert!(matches!(&error, Error::Reported { message } if message == "no memory"), "{events}: {error:?}");
+        assert!(
+            matches!(&error, Error::Reported { message } if message == "no memory"),
+            "{events}: {error:?}"
+        );
     }
     meet(Reply::json(200, &json!({"type": "error", "error": {"message": "no memory"}})), |name, error| {
         assert!(matches!(error, Error::Reported { message } if message == "no memory"), "{name}: {error:?}");

@@ -95,8 +95,7 @@ async fn an_id_of_the_conversation_is_not_reused() {
     let server = ScriptedModel::start([Reply::stream(events)]).await;
     let old = ToolCall { id: "call_a".into(), name: "bash".into(), input: Ok(json!({})), opaque: None };
     let result = ToolResult { call_id: "call_a".into(), content: String::new(), is_error: false };
-    let turns =
-        vec![Turn::User("go".into()), Turn::Model(vec![Block::Call(old)]), Turn::Tools(vec![result])];
+    let turns = vec![Turn::User("go".into()), Turn::Model(vec![Block::Call(old)]), Turn::Tools(vec![result])];
     let received = ask(&openai_at(&server.base), conversation(turns)).await;
     let ids: Vec<_> = received.calls().into_iter().map(|call| call.id).collect();
     assert_eq!((ids.len(), ids[1].as_str()), (2, "call_b"));
