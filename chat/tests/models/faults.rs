@@ -110,7 +110,7 @@ async fn garbage_is_reported_as_unreadable() {
 async fn an_error_says_why_and_what_to_do() {
     for (status, words) in [
         (401, "check the key"),
-        (403, "what the key may be used for"),
+        (403, "the permissions of the key"),
         (404, "ollama pull"),
         (429, "wait a little"),
         (529, "try again later"),
