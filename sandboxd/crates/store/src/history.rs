@@ -1,35 +1,42 @@
-//! The way of the commands' history into the store: a queue, and one task that writes what has gathered.
+//! Writes the history of commands: a queue, and one task that writes the queued entries in batches.
 //!
-//! History never holds a command back and never fails one. What does not fit into the queue is dropped and
-//! counted; a daemon that is killed loses what is still in it.
+//! The history never delays a command and never fails one. An entry that does not fit into the queue is dropped
+//! and counted. A daemon that is killed loses the entries in the queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sandbox_api::{CommandId, SandboxId};
-use sqlx::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::commands::{write_ended, write_started};
-use super::database::Database;
+use super::age::Age;
+use super::sqlite::Database;
 use sandboxd_model::{CommandRecord, Ended, limits};
 
-/// What one transaction writes at most, so that others get their turn with the one writer.
+/// Maximum number of entries in one transaction, so that other writers get their turn.
 const MAX_BATCH: usize = 512;
 
-/// A command's start or end on its way to the store.
+/// A change of the history.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// A command started. If the record has an end, the command has ended too.
+    Started(CommandRecord),
+    /// A command ended.
+    Ended(SandboxId, CommandId, Ended),
+}
+
+/// An entry of the queue.
 #[derive(Debug)]
 enum Entry {
-    Started(CommandRecord),
-    Ended(SandboxId, CommandId, Ended),
+    Change(Change),
     /// Answered once everything before it is written, or dropped if that fails.
     Flush(oneshot::Sender<()>),
 }
 
-/// The way into the history; clones lead to the same queue.
+/// A handle on the history. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct History {
     queue: mpsc::Sender<Entry>,
@@ -39,141 +46,133 @@ pub struct History {
 }
 
 impl History {
-    /// The history of `db` and the task that writes it, which ends with the last handle.
-    pub(super) fn start(db: Arc<Database>) -> Self {
+    /// Starts the task that writes the history. It ends with the last handle.
+    pub(crate) fn start(database: Arc<Database>, age: Arc<Age>) -> Self {
         let (queue, entries) = mpsc::channel(limits::MAX_UNWRITTEN_COMMANDS);
         let dropped = Arc::new(AtomicU64::new(0));
-        tokio::spawn(write_all(db, entries, Arc::clone(&dropped)));
+        tokio::spawn(write_all(database, age, entries, Arc::clone(&dropped)));
         Self { queue, dropped, known_dropped: Arc::default() }
     }
 
-    /// Notes that a command has started. Its end, where the record has one, is noted with it.
+    /// Records that a command has started, and its end if the record has one.
     pub fn started(&self, record: CommandRecord) {
-        self.note(Entry::Started(record));
+        self.record(Change::Started(record));
     }
 
-    /// Notes how a command ended. Means nothing for one whose start was never noted.
+    /// Records how a command ended. Has no effect if its start was never recorded.
     pub fn ended(&self, sandbox: &SandboxId, id: &CommandId, ended: Ended) {
-        self.note(Entry::Ended(sandbox.clone(), id.clone(), ended));
+        self.record(Change::Ended(sandbox.clone(), id.clone(), ended));
     }
 
-    /// Starts and ends that were never written, since the daemon started.
+    /// Number of starts and ends that were dropped since the daemon started.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether something was dropped since this was last called.
+    /// Whether something was dropped since the last call.
     pub fn was_dropped(&self) -> bool {
         let dropped = self.dropped();
         self.known_dropped.swap(dropped, Ordering::Relaxed) != dropped
     }
 
-    /// Waits until what was noted before is written, for at most [`limits::HISTORY_FLUSH`]; says whether it is.
+    /// Waits until everything recorded before is written, for at most [`limits::HISTORY_FLUSH`]. Returns whether
+    /// it is written.
     pub async fn flush(&self) -> bool {
         let (done, written) = oneshot::channel();
         let flush = async { self.queue.send(Entry::Flush(done)).await.is_ok() && written.await.is_ok() };
         timeout(limits::HISTORY_FLUSH, flush).await.unwrap_or(false)
     }
 
-    fn note(&self, entry: Entry) {
-        if self.queue.try_send(entry).is_err() {
+    fn record(&self, change: Change) {
+        if self.queue.try_send(Entry::Change(change)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-async fn write_all(db: Arc<Database>, mut entries: mpsc::Receiver<Entry>, dropped: Arc<AtomicU64>) {
+async fn write_all(
+    database: Arc<Database>,
+    age: Arc<Age>,
+    mut entries: mpsc::Receiver<Entry>,
+    dropped: Arc<AtomicU64>,
+) {
     let mut received = Vec::with_capacity(MAX_BATCH);
     while entries.recv_many(&mut received, MAX_BATCH).await > 0 {
         let mut batch = Batch::default();
         let mut flushes = Vec::new();
         for entry in received.drain(..) {
             match entry {
-                Entry::Started(record) => batch.started(record),
-                Entry::Ended(sandbox, id, ended) => batch.ended(sandbox, id, ended),
+                Entry::Change(Change::Started(record)) => batch.started(record),
+                Entry::Change(Change::Ended(sandbox, id, ended)) => batch.ended(sandbox, id, ended),
                 Entry::Flush(done) => flushes.push(done),
             }
         }
-        if batch.write(&db, &mut flushes).await {
+        if batch.write(&database, &age, &mut flushes).await {
             for done in flushes {
-                // Its reader may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = done.send(());
             }
         } else {
-            dropped.fetch_add(batch.noted, Ordering::Relaxed);
+            dropped.fetch_add(batch.recorded, Ordering::Relaxed);
         }
     }
 }
 
-/// What one transaction writes, in order.
+/// The changes of one transaction, in order.
 #[derive(Debug, Default)]
 struct Batch {
-    rows: Vec<Row>,
-    /// Where the start of a command is among the rows.
+    changes: Vec<Change>,
+    /// Index of a command's start in the changes.
     started: HashMap<(SandboxId, CommandId), usize>,
-    noted: u64,
-}
-
-#[derive(Debug)]
-enum Row {
-    Started(CommandRecord),
-    Ended(SandboxId, CommandId, Ended),
+    recorded: u64,
 }
 
 impl Batch {
     fn started(&mut self, record: CommandRecord) {
-        self.noted += 1;
-        self.started.insert((record.sandbox.clone(), record.id.clone()), self.rows.len());
-        self.rows.push(Row::Started(record));
+        self.recorded += 1;
+        self.started.insert((record.sandbox.clone(), record.id.clone()), self.changes.len());
+        self.changes.push(Change::Started(record));
     }
 
-    /// The end of a command that began in this batch becomes one row with its start.
+    /// Merges the end of a command with its start, if the start is in this batch.
     fn ended(&mut self, sandbox: SandboxId, id: CommandId, ended: Ended) {
-        self.noted += 1;
+        self.recorded += 1;
         let key = (sandbox, id);
-        let start = self.started.get(&key).and_then(|place| self.rows.get_mut(*place));
+        let start = self.started.get(&key).and_then(|index| self.changes.get_mut(*index));
         match start {
-            Some(Row::Started(record)) => record.ended = Some(ended),
-            _ => self.rows.push(Row::Ended(key.0, key.1, ended)),
+            Some(Change::Started(record)) => record.ended = Some(ended),
+            _ => self.changes.push(Change::Ended(key.0, key.1, ended)),
         }
     }
 
-    /// Writes it, again and again while the store is away; the queue keeps what comes meanwhile. Nobody waits
-    /// for a store that is away.
-    async fn write(&self, db: &Database, flushes: &mut Vec<oneshot::Sender<()>>) -> bool {
-        let mut is_away = false;
-        while !self.rows.is_empty() {
-            let input = (&self.rows, db.age_ms());
-            match db.write(&input, |conn, (rows, age_ms)| Box::pin(write_rows(conn, rows, *age_ms))).await {
+    /// Writes the changes, and retries while the database is unavailable. The queue keeps what arrives meanwhile.
+    /// Pending flushes end at once, because nobody should wait for a database that is unavailable.
+    async fn write(&self, database: &Database, age: &Age, flushes: &mut Vec<oneshot::Sender<()>>) -> bool {
+        let mut is_waiting = false;
+        while !self.changes.is_empty() {
+            match database.write_history(&self.changes, age.get_ms()).await {
                 Ok(()) => break,
-                Err(error) if error.is_away() && !db.is_closed() => {
-                    if !is_away {
-                        warn!(error = &error as &dyn std::error::Error, "history waits for the store");
+                Err(error) if error.is_unavailable() && !database.is_closed() => {
+                    if !is_waiting {
+                        warn!(
+                            error = &error as &dyn std::error::Error,
+                            "the command history waits for the database"
+                        );
                     }
-                    is_away = true;
+                    is_waiting = true;
                     flushes.clear();
                     sleep(limits::HISTORY_RETRY).await;
                 }
                 Err(error) => {
-                    let rows = self.rows.len();
-                    warn!(error = &error as &dyn std::error::Error, rows, "history is lost");
+                    let changes = self.changes.len();
+                    warn!(error = &error as &dyn std::error::Error, changes, "command history is lost");
                     return false;
                 }
             }
         }
-        if is_away {
-            info!("history is written again");
+        if is_waiting {
+            info!("the command history is written again");
         }
         true
     }
-}
-
-async fn write_rows(conn: &mut SqliteConnection, rows: &[Row], age_ms: u64) -> Result<(), sqlx::Error> {
-    for row in rows {
-        match row {
-            Row::Started(record) => write_started(record, age_ms, conn).await?,
-            Row::Ended(sandbox, id, ended) => write_ended(sandbox, id, ended, age_ms, conn).await?,
-        }
-    }
-    Ok(())
 }

@@ -1,55 +1,54 @@
-//! What must outlive the daemon: the sandboxes and what they are made from, the commands' history, and the
-//! daemon's age. One SQLite database in the state dir.
+//! Everything that must outlive the daemon: the sandboxes and their specifications, the history of commands, the
+//! links to previews, and the daemon's age.
 //!
-//! It decides nothing. No command needs it to go on: a store that cannot be written fails the calls that must
-//! write, within a bound, and works again once the cause has gone.
+//! The crate has two layers. `operations` and `rows` hold for every database: what each operation promises, and
+//! how values of the model become columns. `sqlite` has the statements of SQLite and everything about its
+//! durability. A second database is a module beside `sqlite`.
+//!
+//! The store decides nothing. No running command depends on it: if the store cannot be written, the calls that
+//! must write fail within a bound, and succeed again once the cause has gone.
 
-mod ballast;
-mod commands;
-mod database;
+mod age;
 mod error;
 mod history;
-mod identity;
-mod links;
-mod row;
-mod sandboxes;
-mod schema;
+mod operations;
+mod rows;
+mod sqlite;
 
-pub use commands::Written;
-pub use database::FILE;
 pub use error::{Cause, Error};
 pub use history::History;
-pub use identity::Identity;
+pub use rows::commands::Written;
+pub use rows::daemon::Identity;
+pub use sqlite::FILE;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::database::Database;
-use self::row::saturated;
+use self::age::Age;
+use self::sqlite::Database;
 
 /// The store, open.
 #[derive(Debug)]
 pub struct Store {
-    db: Arc<Database>,
+    database: Arc<Database>,
     history: History,
+    age: Arc<Age>,
     is_loaded: AtomicBool,
 }
 
 impl Store {
-    /// Opens or makes `sandboxd.db` in `state_dir`, which must exist and be private.
+    /// Opens or creates `sandboxd.db` in `state_dir`, which must exist and be private.
     pub async fn open(state_dir: &Path) -> Result<Self, Error> {
-        let db = Arc::new(Database::open(state_dir).await?);
-        let select = "SELECT is_loaded, age_ms FROM daemon";
-        let select = sqlx::query_as::<_, (bool, i64)>(select);
-        let (is_loaded, age_ms) = db.read(|conn| Box::pin(select.fetch_one(conn))).await?;
-        db.note_age_ms(age_ms.try_into().unwrap_or_default());
-        let history = History::start(Arc::clone(&db));
-        Ok(Self { db, history, is_loaded: AtomicBool::new(is_loaded) })
+        let database = Arc::new(Database::open(state_dir).await?);
+        let age = Arc::new(Age::from_ms(database.age_ms().await?));
+        let is_loaded = AtomicBool::new(database.is_loaded().await?);
+        let history = History::start(Arc::clone(&database), Arc::clone(&age));
+        Ok(Self { database, history, age, is_loaded })
     }
 
-    /// Whether no sandboxes were ever taken into it, so that the engine's labels know more:
-    /// [`Store::rehydrate`] ends that.
+    /// Whether no sandboxes were ever loaded into the store, so that the engine's labels know more.
+    /// [`Store::rehydrate`] loads them.
     pub fn is_new(&self) -> bool {
         !self.is_loaded.load(Ordering::Acquire)
     }
@@ -58,47 +57,21 @@ impl Store {
         self.is_loaded.store(true, Ordering::Release);
     }
 
-    /// Where the commands' history is noted.
-    pub fn history(&self) -> &History {
-        &self.history
-    }
-
-    /// The daemon's age: how long it has been running over all its starts, in milliseconds, as of the last
-    /// [`Store::set_age_ms`]. Retention goes by it and not by the wall clock, which can jump.
-    pub async fn age_ms(&self) -> Result<u64, Error> {
-        let select = sqlx::query_scalar::<_, i64>("SELECT age_ms FROM daemon");
-        let age = self.db.read(|conn| Box::pin(select.fetch_one(conn))).await?;
-        Ok(age.try_into().unwrap_or_default())
-    }
-
-    /// Writes the daemon's age.
-    pub async fn set_age_ms(&self, age: u64) -> Result<(), Error> {
-        self.db.note_age_ms(age);
-        let update = self.db.write(&age, |conn, age| {
-            Box::pin(sqlx::query("UPDATE daemon SET age_ms = ?").bind(saturated(*age)).execute(conn))
-        });
-        update.await.map(drop)
-    }
-
-    /// Whether it can be written right now.
+    /// Whether the store can be written right now.
     pub async fn check(&self) -> Result<(), Error> {
-        self.db.check_place()?;
-        let write = self
-            .db
-            .write(&(), |conn, ()| Box::pin(sqlx::query("UPDATE daemon SET age_ms = age_ms").execute(conn)));
-        write.await.map(drop)
+        self.database.check().await
     }
 
-    /// Makes the file again that is given up when the disk is full; says whether it is there.
+    /// Creates the file again that is deleted when the disk is full. Returns whether the file exists.
     pub fn restore_ballast(&self) -> bool {
-        self.db.restore_ballast()
+        self.database.restore_ballast()
     }
 
-    /// Writes what history is on its way, moves the log into the database and closes it; bounded.
+    /// Writes the queue of the history, moves the log into the database and closes the database, within a bound.
     pub async fn close(&self) {
         if !self.history.flush().await {
-            tracing::warn!("history on its way to the store is lost");
+            tracing::warn!("the queue of the command history is lost");
         }
-        self.db.close().await;
+        self.database.close().await;
     }
 }

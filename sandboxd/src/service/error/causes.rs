@@ -54,7 +54,7 @@ pub(super) fn agent_code(error: &agent::Error) -> ErrorCode {
 pub(super) fn store_code(error: &store::Error) -> ErrorCode {
     match error {
         store::Error::Full { .. } => ErrorCode::InsufficientStorage,
-        error if error.is_away() => ErrorCode::Unavailable,
+        error if error.is_unavailable() => ErrorCode::Unavailable,
         _ => ErrorCode::Internal,
     }
 }
@@ -88,7 +88,7 @@ impl Error {
     pub(in crate::service) fn may_pass(&self) -> bool {
         match self {
             Self::Engine(error) => error.may_pass(),
-            Self::Store(error) => error.is_away(),
+            Self::Store(error) => error.is_unavailable(),
             Self::Agent { source } => agent_code(source) != ErrorCode::Internal,
             _ => false,
         }

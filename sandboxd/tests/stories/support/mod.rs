@@ -4,7 +4,7 @@ pub(crate) mod browser;
 pub(crate) mod disk_image;
 pub(crate) mod engine_proxy;
 pub(crate) mod engine_view;
-#[path = "../../store/fault_injection.rs"]
+#[path = "../../../crates/store/tests/store/sqlite/fault_injection.rs"]
 pub(crate) mod fault_injection;
 pub(crate) mod files;
 pub(crate) mod harness;

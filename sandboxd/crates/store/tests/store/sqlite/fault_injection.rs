@@ -1,4 +1,4 @@
-//! Faults of a store: locks, immutable files, a full disk.
+//! Conditions in which a store fails: locks, files that cannot be written, a full disk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
-/// A second connection to the store of a state directory.
+/// A connection of another program to the database.
 pub(crate) async fn connect(state_dir: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(state_dir.join("sandboxd.db")).connect().await.unwrap()
 }
@@ -16,7 +16,7 @@ pub(crate) async fn execute(conn: &mut SqliteConnection, statement: &'static str
     sqlx::raw_sql(statement).execute(conn).await.unwrap();
 }
 
-/// Makes files immutable, also for root, until it is dropped.
+/// Files that nobody can write, not even root, until this is dropped.
 pub(crate) struct Immutable(Vec<PathBuf>);
 
 impl Immutable {
@@ -49,7 +49,7 @@ impl SmallDisk {
         self.dir.path()
     }
 
-    /// Fills the free space, and returns the file that does.
+    /// Fills the disk, and returns the file that does.
     pub(crate) fn fill(&self) -> PathBuf {
         let path = self.path().join("filler");
         let mut zeroes = std::fs::File::open("/dev/zero").unwrap();

@@ -1,28 +1,15 @@
-//! Records, directories and disks for these tests.
+//! Records for the tests.
 
 use std::time::Duration;
 
 use sandbox_api::command::EndReason;
 use sandbox_api::{CommandId, SandboxId};
-use sandboxd::model::{
-    CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, Stage, Transport,
-    UidSlot,
+use sandboxd_model::{
+    CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, Stage,
+    Transport, UidSlot,
 };
-use sandboxd::store::Store;
-use tempfile::TempDir;
 
-pub(crate) fn dir() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-/// An open store without sandboxes, and its directory.
-pub(crate) async fn store() -> (TempDir, Store) {
-    let dir = dir();
-    let store = Store::open(dir.path()).await.unwrap();
-    (dir, store)
-}
-
-/// A sandbox that differs from those with other numbers.
+/// A sandbox; those of different numbers have nothing unique in common.
 pub(crate) fn sandbox(number: u32) -> SandboxRecord {
     let key = format!("chat:{number}").parse().unwrap();
     SandboxRecord {

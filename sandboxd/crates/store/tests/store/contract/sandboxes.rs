@@ -1,23 +1,21 @@
-//! Rows are read back as written, and only once.
+//! Sandboxes.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::option;
 use proptest::prelude::*;
-use sandboxd::model::{
-    Disk, NetworkMode, NetworkPolicy, Orphan, OrphanKind, Resources, Runtime, SandboxRecord, SandboxSpec,
-    SessionKey, Stage, Transport, UidSlot,
+use sandboxd_model::{
+    Disk, NetworkMode, NetworkPolicy, Resources, Runtime, SandboxRecord, SandboxSpec, SessionKey, Stage,
+    Transport, UidSlot,
 };
-use sandboxd::store::{Error, Identity, Store};
+use sandboxd_store::Error;
 
-use crate::world::{command, dir, ended, sandbox, sandbox_id, store};
+use super::records::{command, ended, sandbox, sandbox_id};
+use super::{TestDatabase, new_store};
 
-#[tokio::test]
-async fn a_sandbox_is_inserted_changed_and_removed() {
-    let (_dir, store) = store().await;
+pub(crate) async fn a_sandbox_is_inserted_changed_and_removed<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
     let mut one = sandbox(1);
     store.begin(&one).await.unwrap();
     assert_eq!(store.sandboxes().await.unwrap(), [one.clone()]);
@@ -47,52 +45,8 @@ async fn a_sandbox_is_inserted_changed_and_removed() {
     assert!(matches!(gone, Err(Error::Absent { .. })), "{gone:?}");
 }
 
-#[tokio::test]
-async fn engine_ownership_and_orphans_are_read_back() {
-    let (_dir, store) = store().await;
-    assert_eq!(store.identity().await.unwrap(), Identity::default());
-    let identity = Identity {
-        instance: Some("0123456789abcdef".into()),
-        engine: Some("AAAA:BBBB".into()),
-        marker: Some("word".into()),
-        epoch: Some("one two".into()),
-        epoch_number: 7,
-    };
-    store.set_identity(&identity).await.unwrap();
-    store.set_age_ms(1).await.unwrap();
-    assert_eq!(store.identity().await.unwrap(), identity);
-
-    let orphan = |kind, name: &str| Orphan { kind, name: name.into(), seen_at_age_ms: 5, seen_at_ms: -5 };
-    let orphans = [orphan(OrphanKind::Disk, "a"), orphan(OrphanKind::Workspace, "a")];
-    store.set_orphans(&orphans).await.unwrap();
-    assert_eq!(store.orphans().await.unwrap(), orphans);
-    store.set_orphans(&[]).await.unwrap();
-    assert_eq!(store.orphans().await.unwrap(), []);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_callers_can_write_concurrently() {
-    let (_dir, store) = store().await;
-    let store = Arc::new(store);
-    let callers = (0..64).map(|number| {
-        let store = Arc::clone(&store);
-        tokio::spawn(async move {
-            store.begin(&sandbox(number)).await.unwrap();
-            store.set_stage(&sandbox_id(number), Stage::Running).await.unwrap();
-            store.commands(&sandbox_id(number), 10).await.unwrap();
-            store.put(&sandbox(number)).await.unwrap();
-            store.check().await.unwrap();
-        })
-    });
-    for caller in callers.collect::<Vec<_>>() {
-        caller.await.unwrap();
-    }
-    assert_eq!(store.sandboxes().await.unwrap().len(), 64);
-}
-
-#[tokio::test]
-async fn ids_session_keys_and_slots_are_unique() {
-    let (_dir, store) = store().await;
+pub(crate) async fn ids_session_keys_and_slots_are_unique<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
     store.begin(&sandbox(1)).await.unwrap();
     let (mut same_key, mut same_slot, mut same_id) = (sandbox(2), sandbox(3), sandbox(5));
     same_id.id = sandbox(1).id;
@@ -101,15 +55,14 @@ async fn ids_session_keys_and_slots_are_unique() {
     for (record, wanted) in [(same_id, "id"), (same_key, "session_key"), (same_slot, "uid")] {
         let taken = store.begin(&record).await;
         assert!(matches!(taken, Err(Error::Taken { column }) if column == wanted), "{taken:?}");
-        assert!(!taken.unwrap_err().is_away());
+        assert!(!taken.unwrap_err().is_unavailable());
     }
     store.begin(&sandbox(4)).await.unwrap();
     assert_eq!(store.sandboxes().await.unwrap().len(), 2);
 }
 
-#[tokio::test]
-async fn putting_a_sandbox_keeps_its_history_and_removing_it_does_not() {
-    let (_dir, store) = store().await;
+pub(crate) async fn putting_a_sandbox_keeps_its_history_and_removing_it_does_not<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
     let one = sandbox(1);
     store.begin(&one).await.unwrap();
     store.history().started(command(&one.id, 1));
@@ -124,55 +77,21 @@ async fn putting_a_sandbox_keeps_its_history_and_removing_it_does_not() {
     assert_eq!(store.history().dropped(), 0);
 }
 
-#[tokio::test]
-async fn a_store_is_new_until_sandboxes_are_adopted() {
-    let dir = dir();
-    let open = async || Store::open(dir.path()).await.unwrap();
-    let store = open().await;
-    assert!(store.is_new());
-    store.set_age_ms(5_000).await.unwrap();
-    store.close().await;
-
-    let store = open().await;
-    assert!(store.is_new());
-    assert_eq!(store.age_ms().await.unwrap(), 5_000);
-    let mut twice = sandbox(3);
-    twice.slot = sandbox(2).slot;
-    store.rehydrate(&[sandbox(1), sandbox(2), twice]).await.unwrap_err();
-    assert!(store.is_new());
-    assert_eq!(store.sandboxes().await.unwrap(), []);
-    store.rehydrate(&[sandbox(1), sandbox(2)]).await.unwrap();
-    assert!(!store.is_new());
-    store.close().await;
-
-    let store = open().await;
-    assert!(!store.is_new());
-    assert_eq!(store.sandboxes().await.unwrap(), [sandbox(1), sandbox(2)]);
-}
-
-#[tokio::test]
-async fn its_files_are_private() {
-    let (dir, store) = store().await;
-    store.begin(&sandbox(1)).await.unwrap();
-    for name in ["sandboxd.db", "sandboxd.db-wal", "sandboxd.db-shm", "sandboxd.ballast"] {
-        let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
-    }
-}
-
-#[test]
-fn every_field_is_read_back() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (_dir, store) = runtime.block_on(store());
-    proptest!(ProptestConfig::with_cases(128), |(record in record())| {
-        runtime.block_on(async {
-            store.put(&record).await.unwrap();
-            let found = store.sandboxes().await.unwrap();
-            store.remove(&record.id).await.unwrap();
-            prop_assert_eq!(found, [record]);
-            Ok(())
-        })?;
-    });
+pub(crate) async fn every_field_is_read_back<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    let runtime = tokio::runtime::Handle::current();
+    let check = move || {
+        proptest!(ProptestConfig::with_cases(128), |(record in record())| {
+            runtime.block_on(async {
+                store.put(&record).await.unwrap();
+                let found = store.sandboxes().await.unwrap();
+                store.remove(&record.id).await.unwrap();
+                prop_assert_eq!(found, [record]);
+                Ok(())
+            })?;
+        });
+    };
+    tokio::task::spawn_blocking(check).await.unwrap();
 }
 
 fn record() -> impl Strategy<Value = SandboxRecord> {
@@ -247,7 +166,7 @@ fn stage() -> impl Strategy<Value = Stage> {
     prop::sample::select(names.map(|name| Stage::parse(name).unwrap()).to_vec())
 }
 
-/// The largest integer of SQLite.
+/// Counts that a database can hold: its numbers are signed.
 fn count() -> impl Strategy<Value = u64> {
     0..=i64::MAX as u64
 }

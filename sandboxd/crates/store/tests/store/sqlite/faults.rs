@@ -1,4 +1,4 @@
-//! Disks and databases that fail before the start and at run time.
+//! Disks and databases that fail, before the start and while the store is open.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -7,32 +7,33 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sandboxd::model::{CommandRecord, Stage, limits};
-use sandboxd::store::{Error, Store};
+use sandboxd_model::{CommandRecord, Stage, limits};
+use sandboxd_store::{Error, Store};
 
-use crate::fault_injection::{Immutable, SmallDisk, connect, execute};
-use crate::world::{command, dir, ended, sandbox, sandbox_id, store};
+use super::fault_injection::{Immutable, SmallDisk, connect, execute};
+use super::new_store;
+use crate::contract::records::{command, ended, sandbox, sandbox_id};
 
-/// Time that a call may take beyond the store's own wait.
-const A_LITTLE: Duration = Duration::from_secs(2);
+/// Time that a call may take beyond the limits of the store.
+const TOLERANCE: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn a_database_of_a_newer_version_is_not_changed() {
-    let (dir, store) = store().await;
+    let (dir, store) = new_store().await;
     store.close().await;
     let mut conn = connect(dir.path()).await;
     let later = "INSERT INTO _sqlx_migrations VALUES (4711, 'later', CURRENT_TIMESTAMP, 1, x'00', 0)";
     execute(&mut conn, later).await;
     let error = Store::open(dir.path()).await.unwrap_err();
     let Error::Newer { found: 4711, known, .. } = &error else { panic!("{error:?}") };
-    let reported = format!("has schema 4711, and this sandboxd knows none later than {known}");
-    assert!((1..4711).contains(known) && error.to_string().contains(&reported), "{error}");
+    let problem = format!("has schema 4711; this sandboxd supports schemas up to {known}");
+    assert!((1..4711).contains(known) && error.to_string().contains(&problem), "{error}");
     assert!(error.advice().unwrap().contains("move the database away"));
 }
 
 #[tokio::test]
 async fn a_file_that_is_not_a_database_is_rejected_with_advice() {
-    let dir = dir();
+    let dir = tempfile::tempdir().unwrap();
     fs::write(
         dir.path().join("sandboxd.db"),
         "This is not a database, and long enough to be one. ".repeat(400),
@@ -40,14 +41,14 @@ async fn a_file_that_is_not_a_database_is_rejected_with_advice() {
     .unwrap();
     let error = Store::open(dir.path()).await.unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
-    assert!(error.advice().unwrap().contains("taken back from the engine's labels"));
-    assert!(!error.is_away());
+    assert!(error.advice().unwrap().contains("restored from the engine's labels"));
+    assert!(!error.is_unavailable());
 }
 
 #[tokio::test]
 async fn corrupt_pages_after_a_valid_header_are_found_at_the_start() {
     for from in [100, 4096] {
-        let (dir, store) = store().await;
+        let (dir, store) = new_store().await;
         for number in 0..50 {
             store.begin(&sandbox(number)).await.unwrap();
         }
@@ -59,7 +60,7 @@ async fn corrupt_pages_after_a_valid_header_are_found_at_the_start() {
     }
 }
 
-/// Overwrites everything after `from`, and returns the original bytes.
+/// Overwrites everything from the offset `from`, and returns the previous contents of the file.
 fn garble(path: &Path, from: u64) -> Vec<u8> {
     let before = fs::read(path).unwrap();
     let garbage = vec![0xa5; before.len() - from as usize];
@@ -69,7 +70,7 @@ fn garble(path: &Path, from: u64) -> Vec<u8> {
 
 #[tokio::test]
 async fn corruption_at_run_time_is_reported_and_ends_with_its_cause() {
-    let (dir, store) = store().await;
+    let (dir, store) = new_store().await;
     for number in 0..50 {
         store.begin(&sandbox(number)).await.unwrap();
     }
@@ -86,7 +87,7 @@ async fn corruption_at_run_time_is_reported_and_ends_with_its_cause() {
 
 #[tokio::test]
 async fn a_row_that_cannot_be_read_is_named() {
-    let (dir, store) = store().await;
+    let (dir, store) = new_store().await;
     store.begin(&sandbox(1)).await.unwrap();
     execute(&mut connect(dir.path()).await, "UPDATE sandboxes SET resources = 'vcpus=900'").await;
     let error = store.sandboxes().await.unwrap_err().to_string();
@@ -95,16 +96,16 @@ async fn a_row_that_cannot_be_read_is_named() {
 
 #[tokio::test]
 async fn a_locked_database_fails_in_time_and_works_again() {
-    let (dir, store) = store().await;
+    let (dir, store) = new_store().await;
     let mut other = connect(dir.path()).await;
     execute(&mut other, "BEGIN EXCLUSIVE").await;
     let begun = Instant::now();
     let (one, two) = (sandbox(1), sandbox(2));
     let both = tokio::join!(store.begin(&one), store.begin(&two));
     for error in [both.0.unwrap_err(), both.1.unwrap_err()] {
-        assert!(matches!(error, Error::Busy { .. }) && error.is_away(), "{error:?}");
+        assert!(matches!(error, Error::Busy { .. }) && error.is_unavailable(), "{error:?}");
     }
-    assert!(begun.elapsed() < limits::STORE_BUSY + A_LITTLE, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < limits::STORE_BUSY + TOLERANCE, "{:?}", begun.elapsed());
     assert_eq!(store.sandboxes().await.unwrap(), []);
     execute(&mut other, "ROLLBACK").await;
     store.begin(&one).await.unwrap();
@@ -113,16 +114,16 @@ async fn a_locked_database_fails_in_time_and_works_again() {
 
 #[tokio::test]
 async fn a_read_only_database_fails_in_time_and_works_again() {
-    let (dir, store) = store().await;
+    let (dir, store) = new_store().await;
     store.begin(&sandbox(1)).await.unwrap();
     let immutable = Immutable::new(dir.path(), &["sandboxd.db", "sandboxd.db-wal"]);
     for number in 2..5 {
         let begun = Instant::now();
         let error = store.begin(&sandbox(number)).await.unwrap_err();
-        assert!(error.is_away() && error.advice().is_some(), "{error:?}");
-        assert!(begun.elapsed() < limits::STORE_BUSY + A_LITTLE, "{:?}", begun.elapsed());
+        assert!(error.is_unavailable() && error.advice().is_some(), "{error:?}");
+        assert!(begun.elapsed() < limits::STORE_BUSY + TOLERANCE, "{:?}", begun.elapsed());
     }
-    assert!(store.check().await.unwrap_err().is_away());
+    assert!(store.check().await.unwrap_err().is_unavailable());
     assert_eq!(store.sandboxes().await.unwrap(), [sandbox(1)]);
     drop(immutable);
     store.check().await.unwrap();
@@ -135,8 +136,8 @@ async fn a_read_only_database_fails_in_time_and_works_again() {
 }
 
 #[tokio::test]
-async fn a_file_moved_away_is_noticed() {
-    let (dir, store) = store().await;
+async fn a_file_that_was_moved_away_is_reported() {
+    let (dir, store) = new_store().await;
     store.check().await.unwrap();
     fs::rename(dir.path().join("sandboxd.db"), dir.path().join("away")).unwrap();
     assert!(matches!(store.check().await, Err(Error::Gone { .. })));
@@ -144,7 +145,7 @@ async fn a_file_moved_away_is_noticed() {
     store.check().await.unwrap();
 }
 
-/// Sandboxes on the small disk. The second one has a long history.
+/// Sandboxes on the small disk, the second of them with a long history.
 const ON_DISK: u32 = 300;
 
 async fn store_on(disk: &SmallDisk) -> Store {
@@ -172,7 +173,7 @@ async fn on_a_full_disk_sandboxes_can_be_removed_but_not_created() {
     let filler = disk.fill();
 
     let error = store.begin(&sandbox(ON_DISK)).await.unwrap_err();
-    assert!(matches!(error, Error::Full { .. }) && error.is_away(), "{error:?}");
+    assert!(matches!(error, Error::Full { .. }) && error.is_unavailable(), "{error:?}");
     assert!(matches!(store.check().await, Err(Error::Full { .. })));
     assert!(ballast.exists());
     for number in 0..ON_DISK {
@@ -203,7 +204,7 @@ async fn a_store_opens_on_a_full_disk() {
 
 #[tokio::test]
 async fn history_waits_for_an_unavailable_store_and_readers_do_not() {
-    let (dir, store) = store().await;
+    let (dir, store) = new_store().await;
     let one = sandbox_id(1);
     store.begin(&sandbox(1)).await.unwrap();
     let mut other = connect(dir.path()).await;
@@ -211,7 +212,7 @@ async fn history_waits_for_an_unavailable_store_and_readers_do_not() {
     store.history().started(command(&one, 1));
     let begun = Instant::now();
     assert_eq!(store.commands(&one, 10).await.unwrap(), []);
-    assert!(begun.elapsed() < limits::HISTORY_FLUSH + A_LITTLE);
+    assert!(begun.elapsed() < limits::HISTORY_FLUSH + TOLERANCE);
     execute(&mut other, "ROLLBACK").await;
     let deadline = Instant::now() + Duration::from_secs(20);
     while store.commands(&one, 10).await.unwrap().is_empty() {
@@ -221,14 +222,14 @@ async fn history_waits_for_an_unavailable_store_and_readers_do_not() {
     assert_eq!(store.history().dropped(), 0);
 }
 
-/// The directory for the child process of the next test.
+/// The variable that tells the child of the next test its directory.
 const CHILD_DIR: &str = "SANDBOXD_TEST_STORE_DIR";
 
 #[tokio::test]
 async fn acknowledged_writes_survive_a_kill() {
-    let dir = dir();
+    let dir = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["faults::child_that_is_killed", "--exact", "--ignored", "--nocapture"])
+        .args(["sqlite::faults::child_that_is_killed", "--exact", "--ignored", "--nocapture"])
         .env(CHILD_DIR, dir.path())
         .stdout(Stdio::piped())
         .spawn()

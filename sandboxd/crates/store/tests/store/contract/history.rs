@@ -2,26 +2,25 @@
 
 use std::time::Duration;
 
-use sandboxd::model::{CommandRecord, limits};
-use sandboxd::store::Store;
-use tempfile::TempDir;
+use sandboxd_model::{CommandRecord, limits};
+use sandboxd_store::Store;
 
-use crate::world::{command, command_id, ended, sandbox, sandbox_id, store};
+use super::records::{command, command_id, ended, sandbox, sandbox_id};
+use super::{TestDatabase, new_store};
 
-async fn store_with_a_sandbox() -> (TempDir, Store) {
-    let (dir, store) = store().await;
+async fn store_with_sandboxes<D: TestDatabase>() -> (D, Store) {
+    let (database, store) = new_store::<D>().await;
     store.begin(&sandbox(1)).await.unwrap();
     store.begin(&sandbox(2)).await.unwrap();
-    (dir, store)
+    (database, store)
 }
 
 fn whole(record: &CommandRecord, exit_code: i32) -> CommandRecord {
     CommandRecord { ended: Some(ended(exit_code)), ..record.clone() }
 }
 
-#[tokio::test]
-async fn the_newest_come_first_and_an_end_is_visible_at_once() {
-    let (_dir, store) = store_with_a_sandbox().await;
+pub(crate) async fn the_newest_come_first_and_an_end_is_visible_at_once<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
     let (one, two) = (sandbox_id(1), sandbox_id(2));
     for number in 0..5 {
         store.history().started(command(&one, number));
@@ -42,9 +41,8 @@ async fn the_newest_come_first_and_an_end_is_visible_at_once() {
     assert_eq!(store.history().dropped(), 0);
 }
 
-#[tokio::test]
-async fn a_repeated_start_changes_nothing_and_a_reused_id_starts_again() {
-    let (_dir, store) = store_with_a_sandbox().await;
+pub(crate) async fn a_repeated_start_changes_nothing_and_a_reused_id_starts_again<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
     let one = sandbox_id(1);
     let first = command(&one, 1);
     store.history().started(first.clone());
@@ -63,12 +61,11 @@ async fn a_repeated_start_changes_nothing_and_a_reused_id_starts_again() {
     assert_eq!(store.command(&one, &third.id).await.unwrap(), Some(whole(&third, 4)));
 }
 
-#[tokio::test]
-async fn entries_above_the_limit_are_dropped_and_counted() {
-    let (_dir, store) = store_with_a_sandbox().await;
+pub(crate) async fn entries_above_the_limit_are_dropped_and_counted<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
     let one = sandbox_id(1);
     let room = limits::MAX_UNWRITTEN_COMMANDS as u32;
-    // The writer is a task on this thread, so it cannot run before the first await.
+    // The writer is a task of this thread, so it cannot run before the first await.
     for number in 0..room + 10 {
         store.history().started(command(&one, number));
     }
@@ -80,9 +77,8 @@ async fn entries_above_the_limit_are_dropped_and_counted() {
     assert_eq!(store.command(&one, &command_id(room + 3)).await.unwrap(), None);
 }
 
-#[tokio::test]
-async fn trimming_depends_on_number_and_age() {
-    let (_dir, store) = store_with_a_sandbox().await;
+pub(crate) async fn trimming_depends_on_number_and_age<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
     let (one, two) = (sandbox_id(1), sandbox_id(2));
     let kept = limits::MAX_RECORDED_COMMANDS as u32;
     for number in 0..kept + 20 {
@@ -93,7 +89,7 @@ async fn trimming_depends_on_number_and_age() {
     }
     store.history().started(whole(&command(&two, 1), 0));
     store.history().started(command(&two, 2));
-    // The first one is still running.
+    // The first one still runs.
     assert_eq!(store.trim().await.unwrap(), 19);
     assert_eq!(store.commands(&one, u32::MAX).await.unwrap().len(), kept as usize + 1);
     assert_eq!(store.commands(&two, 10).await.unwrap().len(), 2);
@@ -106,15 +102,29 @@ async fn trimming_depends_on_number_and_age() {
     assert_eq!(store.commands(&two, 10).await.unwrap(), [command(&two, 2)]);
 }
 
-#[tokio::test]
-async fn closing_writes_pending_entries() {
-    let (dir, store) = store_with_a_sandbox().await;
+pub(crate) async fn closing_writes_pending_entries<D: TestDatabase>() {
+    let (database, store) = store_with_sandboxes::<D>().await;
     let one = sandbox_id(1);
     for number in 0..1000 {
         store.history().started(whole(&command(&one, number), 0));
     }
     store.close().await;
-    assert!(!dir.path().join("sandboxd.db-wal").exists());
-    let store = Store::open(dir.path()).await.unwrap();
+    let store = database.open().await;
     assert_eq!(store.commands(&one, u32::MAX).await.unwrap().len(), 1000);
+}
+
+pub(crate) async fn commands_are_looked_up_by_their_ids<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
+    let (one, two) = (sandbox_id(1), sandbox_id(2));
+    store.history().started(command(&one, 1));
+    store.history().started(whole(&command(&one, 2), 0));
+    store.history().started(command(&two, 3));
+    assert!(store.history().flush().await);
+    let found = store.written(&one, &[1, 2, 3, 4].map(command_id)).await.unwrap();
+    let mut found: Vec<_> = found.iter().map(|(id, row)| (id, row.started_at_ms, row.has_ended)).collect();
+    found.sort();
+    let started_at = |number| command(&one, number).started_at_ms;
+    assert_eq!(found, [(&command_id(1), started_at(1), false), (&command_id(2), started_at(2), true)]);
+    assert_eq!(store.written_command(&one, &command_id(1)).await.unwrap(), Some(command(&one, 1)));
+    assert_eq!(store.written_command(&two, &command_id(1)).await.unwrap(), None);
 }

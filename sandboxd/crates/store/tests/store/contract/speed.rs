@@ -1,14 +1,36 @@
-//! Write times: printed, with generous bounds.
+//! Many writers, and how long writing takes. The durations are printed; the limits are exceeded only if something
+//! is badly wrong.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandboxd::model::Stage;
+use sandboxd_model::Stage;
 
-use crate::world::{command, command_id, ended, sandbox, sandbox_id, store};
+use super::records::{command, command_id, ended, sandbox, sandbox_id};
+use super::{TestDatabase, new_store};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_create_writes_twice_and_quickly() {
-    let (_dir, store) = store().await;
+pub(crate) async fn many_callers_can_write_concurrently<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    let store = Arc::new(store);
+    let callers = (0..64).map(|number| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            store.begin(&sandbox(number)).await.unwrap();
+            store.set_stage(&sandbox_id(number), Stage::Running).await.unwrap();
+            store.commands(&sandbox_id(number), 10).await.unwrap();
+            store.put(&sandbox(number)).await.unwrap();
+            store.check().await.unwrap();
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    assert_eq!(store.sandboxes().await.unwrap().len(), 64);
+}
+
+#[expect(clippy::print_stdout, reason = "the durations are for the reader of the test run")]
+pub(crate) async fn a_create_writes_twice_and_quickly<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
     let mut took: [Vec<Duration>; 3] = Default::default();
     for number in 0..200 {
         let mut record = sandbox(number);
@@ -30,10 +52,10 @@ async fn a_create_writes_twice_and_quickly() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_commands_are_written_quickly() {
+#[expect(clippy::print_stdout, reason = "the durations are for the reader of the test run")]
+pub(crate) async fn ten_thousand_commands_are_written_quickly<D: TestDatabase>() {
     const COMMANDS: u32 = 10_000;
-    let (_dir, store) = store().await;
+    let (_database, store) = new_store::<D>().await;
     let one = sandbox_id(1);
     store.begin(&sandbox(1)).await.unwrap();
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! A file that only takes space, to be given up when the disk is full: deleting takes space as well.
+//! A file that only takes space. It is deleted when the disk is full, because deleting rows takes space as well.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "sandboxd.ballast";
 
-/// Its size: what the log grows to before it begins anew, the shared memory file, and a large removal.
+/// Size of the file: the largest size of the log, plus the shared memory file, plus a large removal.
 const BYTES: usize = 2 * 1024 * 1024;
 
-/// What must be free beyond the ballast before it is made again, so that it does not take what it gave.
+/// Space that must be free beyond the ballast before it is created again, so that it does not take back the space
+/// that others need.
 const MARGIN_BYTES: u64 = 2 * BYTES as u64;
 
-/// Less than this is a full disk.
+/// A disk with less free space is full.
 const FULL_BYTES: u64 = 64 * 1024;
 
-/// What writes that can wait leave free, so that the ballast, once given up, serves those that cannot.
+/// Space that ordinary writes leave free, so that the space of a deleted ballast is left to urgent writes.
 const RESERVE_BYTES: u64 = BYTES as u64 / 2;
 
 #[derive(Debug)]
@@ -29,12 +30,12 @@ impl Ballast {
         Self { path: state_dir.join(FILE) }
     }
 
-    /// Gives the space back; says whether there was any.
-    pub(super) fn give_up(&self) -> bool {
+    /// Deletes the file. Returns whether there was one.
+    pub(super) fn delete(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }
 
-    /// Makes it where it is missing and there is room; says whether it is there.
+    /// Creates the file if it is missing and there is space for it. Returns whether it exists.
     pub(super) fn restore(&self) -> io::Result<bool> {
         if fs::metadata(&self.path).is_ok_and(|found| found.len() == BYTES as u64) {
             return Ok(true);
@@ -42,14 +43,14 @@ impl Ballast {
         if free_bytes(&self.path).is_some_and(|free| free < BYTES as u64 + MARGIN_BYTES) {
             return Ok(false);
         }
-        self.make().inspect_err(|_| {
-            self.give_up();
+        self.create().inspect_err(|_| {
+            self.delete();
         })?;
         Ok(true)
     }
 
-    fn make(&self) -> io::Result<()> {
-        // Random, because a file system may keep zeroes without taking space for them.
+    fn create(&self) -> io::Result<()> {
+        // Random, because a file system may store zeroes without taking space for them.
         let mut bytes = vec![0; BYTES];
         getrandom::fill(&mut bytes)?;
         let mut options = OpenOptions::new();
@@ -64,7 +65,7 @@ pub(super) fn is_full(path: &Path) -> bool {
     free_bytes(path).is_some_and(|free| free < FULL_BYTES)
 }
 
-/// Whether what is left on the file system of `path` is for writes that cannot wait.
+/// Whether the space left on the file system of `path` is reserved for urgent writes.
 pub(super) fn is_reserve(path: &Path) -> bool {
     free_bytes(path).is_some_and(|free| free < RESERVE_BYTES)
 }

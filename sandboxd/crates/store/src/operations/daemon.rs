@@ -1,0 +1,39 @@
+//! Operations on what the store keeps about the daemon itself: its age, its identity and the orphans on its
+//! engine.
+
+use crate::{Error, Identity, Store};
+use sandboxd_model::Orphan;
+
+impl Store {
+    /// The daemon's age: how long it has been running over all its starts, in milliseconds, as of the last
+    /// [`Store::set_age_ms`]. Retention uses it instead of the wall clock, which can jump.
+    pub async fn age_ms(&self) -> Result<u64, Error> {
+        self.database.age_ms().await
+    }
+
+    /// Writes the daemon's age.
+    pub async fn set_age_ms(&self, age_ms: u64) -> Result<(), Error> {
+        self.age.set_ms(age_ms);
+        self.database.set_age_ms(age_ms).await
+    }
+
+    /// What the last start stored.
+    pub async fn identity(&self) -> Result<Identity, Error> {
+        self.database.identity().await
+    }
+
+    /// Writes the identity of the instance and of its engine.
+    pub async fn set_identity(&self, identity: &Identity) -> Result<(), Error> {
+        self.database.set_identity(identity).await
+    }
+
+    /// The orphans on the engine, as of the last [`Store::set_orphans`].
+    pub async fn orphans(&self) -> Result<Vec<Orphan>, Error> {
+        self.database.orphans().await
+    }
+
+    /// Replaces the orphans on the engine.
+    pub async fn set_orphans(&self, orphans: &[Orphan]) -> Result<(), Error> {
+        self.database.set_orphans(orphans).await
+    }
+}

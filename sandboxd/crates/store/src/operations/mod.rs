@@ -1,0 +1,6 @@
+//! The operations of the [`Store`](crate::Store): what each promises, whichever database is behind it.
+
+mod commands;
+mod daemon;
+mod links;
+mod sandboxes;

@@ -1,0 +1,113 @@
+//! Statements on the table `sandboxes`.
+
+use std::sync::LazyLock;
+
+use sandbox_api::SandboxId;
+use sqlx::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
+
+use super::Database;
+use crate::Error;
+use crate::rows::sandboxes::SandboxRow;
+use crate::rows::sql;
+use sandboxd_model::{SandboxRecord, Stage};
+
+static SELECT: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {} FROM sandboxes ORDER BY created_at_ms, id", sql::list(SandboxRow::COLUMNS))
+});
+
+static INSERT: LazyLock<String> = LazyLock::new(|| sql::insert("sandboxes", SandboxRow::COLUMNS));
+
+/// Like [`INSERT`], but updates the row that has the same id. (`INSERT OR REPLACE` would delete that row, and
+/// its history with it.)
+static PUT: LazyLock<String> = LazyLock::new(|| {
+    let replacements = sql::replacements(SandboxRow::COLUMNS);
+    format!("{} ON CONFLICT (id) DO UPDATE SET {replacements}", *INSERT)
+});
+
+impl Database {
+    pub(crate) async fn sandboxes(&self) -> Result<Vec<SandboxRecord>, Error> {
+        let select = sqlx::query(SELECT.as_str());
+        let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
+        rows.iter().map(read).collect()
+    }
+
+    pub(crate) async fn insert_sandbox(&self, record: &SandboxRecord) -> Result<(), Error> {
+        self.write(record, |conn, record| Box::pin(write(&INSERT, record, conn))).await
+    }
+
+    pub(crate) async fn put_sandbox(&self, record: &SandboxRecord) -> Result<(), Error> {
+        self.write_from_reserve(record, |conn, record| Box::pin(write(&PUT, record, conn))).await
+    }
+
+    /// Whether there is such a sandbox.
+    pub(crate) async fn set_stage(&self, id: &SandboxId, stage: Stage) -> Result<bool, Error> {
+        let input = (id, stage);
+        let update = self.write_from_reserve(&input, |conn, (id, stage)| {
+            let update = sqlx::query("UPDATE sandboxes SET stage = $1 WHERE id = $2");
+            Box::pin(update.bind(stage.as_str()).bind(id.as_str()).execute(conn))
+        });
+        Ok(update.await?.rows_affected() > 0)
+    }
+
+    /// Whether there is such a sandbox in a stage other than `unless`.
+    pub(crate) async fn set_stage_unless(
+        &self,
+        id: &SandboxId,
+        stage: Stage,
+        unless: Stage,
+    ) -> Result<bool, Error> {
+        let input = (id, stage, unless);
+        let update = self.write_from_reserve(&input, |conn, (id, stage, unless)| {
+            let update = sqlx::query("UPDATE sandboxes SET stage = $1 WHERE id = $2 AND stage <> $3");
+            Box::pin(update.bind(stage.as_str()).bind(id.as_str()).bind(unless.as_str()).execute(conn))
+        });
+        Ok(update.await?.rows_affected() > 0)
+    }
+
+    pub(crate) async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), Error> {
+        let delete = self.write_from_reserve(id, |conn, id| {
+            Box::pin(sqlx::query("DELETE FROM sandboxes WHERE id = $1").bind(id.as_str()).execute(conn))
+        });
+        delete.await.map(drop)
+    }
+
+    /// Writes all rows and notes that the database has been loaded, in one transaction.
+    pub(crate) async fn load_sandboxes(&self, records: &[SandboxRecord]) -> Result<(), Error> {
+        let load = self.write(records, |conn, records| {
+            Box::pin(async move {
+                for record in records {
+                    write(&PUT, record, conn).await?;
+                }
+                sqlx::query("UPDATE daemon SET is_loaded = 1").execute(conn).await
+            })
+        });
+        load.await.map(drop)
+    }
+
+    pub(crate) async fn touch_sandboxes(&self, seen: &[(SandboxId, i64)]) -> Result<(), Error> {
+        let touch = self.write(seen, |conn, seen| {
+            Box::pin(async move {
+                for (id, at_ms) in seen {
+                    let update = sqlx::query("UPDATE sandboxes SET last_active_ms = $1 WHERE id = $2");
+                    update.bind(at_ms).bind(id.as_str()).execute(&mut *conn).await?;
+                }
+                Ok(())
+            })
+        });
+        touch.await
+    }
+}
+
+async fn write(
+    statement: &'static str,
+    record: &SandboxRecord,
+    conn: &mut SqliteConnection,
+) -> Result<(), sqlx::Error> {
+    SandboxRow::from(record).bind(sqlx::query(statement)).execute(conn).await.map(drop)
+}
+
+fn read(row: &SqliteRow) -> Result<SandboxRecord, Error> {
+    let record = SandboxRow::read(row).and_then(SandboxRow::record);
+    record.map_err(|bad| bad.in_row("sandboxes", "id", row))
+}

@@ -1,0 +1,31 @@
+//! SQLite keeps the contract, and works on files and disks that fail.
+
+mod fault_injection;
+mod faults;
+mod files;
+
+use sandboxd_store::Store;
+use tempfile::TempDir;
+
+use crate::contract::TestDatabase;
+
+contract!(crate::sqlite::Sqlite);
+
+/// A database in a directory of its own.
+pub(crate) struct Sqlite(TempDir);
+
+impl TestDatabase for Sqlite {
+    fn create() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    async fn open(&self) -> Store {
+        Store::open(self.0.path()).await.unwrap()
+    }
+}
+
+/// An open store without sandboxes, and the directory of its database.
+async fn new_store() -> (TempDir, Store) {
+    let (Sqlite(dir), store) = crate::contract::new_store().await;
+    (dir, store)
+}
