@@ -57,9 +57,6 @@ enum Verb {
     },
 }
 
-/// Exit code that a shell gives a program that SIGTERM ended: 128 plus the number of the signal.
-const TERMINATED: u8 = 128 + 15;
-
 fn main() -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
@@ -118,7 +115,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             ended?;
             Ok(ExitCode::SUCCESS)
         }
-        () = second_signal(shutdown) => Ok(ExitCode::from(TERMINATED)),
+        () = second_signal(shutdown) => Ok(ExitCode::from(cli::exit_code::of_signal(SignalKind::terminate().as_raw_value()))),
     }
 }
 

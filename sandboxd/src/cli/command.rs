@@ -11,14 +11,8 @@ use sandbox_api::{CommandId, ErrorCode, SandboxId};
 use sandbox_client::{Client, Error, Records};
 
 use super::interrupts::Interrupts;
-use super::output;
+use super::{exit_code, output};
 use crate::model::limits::MAX_STDIN_BYTES;
-
-/// Exit code if the program does not exist, as in a shell (POSIX, section 2.8.2).
-const NOT_FOUND: u8 = 127;
-
-/// Exit code if the program exists and cannot be started, as in a shell.
-const NOT_EXECUTABLE: u8 = 126;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct CommandArgs {
@@ -90,11 +84,11 @@ impl CommandArgs {
                 }
                 false => output::write(&record)?,
             }
-            if let Record::Exit { exit_code, reason, .. } = record {
+            if let Record::Exit { exit_code: code, reason, .. } = record {
                 if reason != EndReason::Exited && !self.json {
                     writeln!(io::stderr(), "sandboxd: the command ended: {reason:?}")?;
                 }
-                return Ok(output::code(exit_code));
+                return Ok(exit_code::of_command(code));
             }
         }
         anyhow::bail!("the stream ended before the command did")
@@ -107,7 +101,7 @@ pub(super) fn start_failure_code(error: &Error) -> Option<u8> {
     let step = body.details.get("step")?.as_str()?;
     let errno = body.details.get("errno")?.as_i64()?;
     let is_missing = step == "exec" && errno == i64::from(Errno::NOENT.raw_os_error());
-    Some(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
+    Some(if is_missing { exit_code::NOT_FOUND } else { exit_code::NOT_EXECUTABLE })
 }
 
 async fn end(client: &Client, sandbox: &SandboxId, command: &CommandId) -> anyhow::Result<()> {

@@ -4,8 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a shell adds to a signal's number for the exit code of what the signal ended.
-const SIGNAL_BASE: i32 = 128;
+use super::exit_code;
 
 /// SIGINT, SIGTERM and SIGHUP, which do not end the program any more.
 #[derive(Debug)]
@@ -31,6 +30,6 @@ impl Interrupts {
             _ = self.term.recv() => SignalKind::terminate(),
             _ = self.hup.recv() => SignalKind::hangup(),
         };
-        u8::try_from(SIGNAL_BASE + kind.as_raw_value()).unwrap_or(u8::MAX)
+        exit_code::of_signal(kind.as_raw_value())
     }
 }

@@ -11,7 +11,7 @@ use sandbox_api::sandbox::SandboxState;
 use sandbox_api::{CommandId, ErrorCode, SandboxId};
 use sandbox_client::{Client, Error};
 
-use super::{DaemonArgs, output, sandboxes};
+use super::{DaemonArgs, exit_code, output, sandboxes};
 use crate::config::Config;
 
 /// Print what a command wrote, each output to its own
@@ -74,7 +74,7 @@ pub async fn logs(args: LogsArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     match (args.exit_code, end) {
         (false, _) => Ok(ExitCode::SUCCESS),
-        (true, Some(code)) => Ok(ExitCode::from(output::code(code))),
+        (true, Some(code)) => Ok(ExitCode::from(exit_code::of_command(code))),
         (true, None) => anyhow::bail!("{command} still runs and has no exit code; `-f` waits for it"),
     }
 }

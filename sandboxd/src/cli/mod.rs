@@ -7,6 +7,7 @@ mod cp;
 mod detach;
 mod doctor;
 mod exec;
+pub mod exit_code;
 mod inspect;
 mod interrupts;
 mod logs;
@@ -100,7 +101,7 @@ impl DaemonArgs {
 /// The exit code for a failed command: 127 or 126 if a program could not be started, as in a shell, and otherwise 1.
 pub fn exit_code_of(error: &anyhow::Error) -> u8 {
     let client_error = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
-    client_error.and_then(command::start_failure_code).unwrap_or(1)
+    client_error.and_then(command::start_failure_code).unwrap_or(exit_code::FAILURE)
 }
 
 /// `sandboxd check-config`: every setting with its source, then every fault.

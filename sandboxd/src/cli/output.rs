@@ -26,8 +26,3 @@ fn write_to(out: &mut impl Write, output: &Output) -> anyhow::Result<()> {
     }
     Ok(out.flush()?)
 }
-
-/// A command's exit code as one of ours.
-pub(super) fn code(exit_code: i32) -> u8 {
-    u8::try_from(exit_code).unwrap_or(u8::MAX)
-}

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::detach::{DetachKeys, Typed};
 use super::interrupts::Interrupts;
-use super::raw_mode;
+use super::{exit_code, raw_mode};
 use crate::model::limits::{MAX_TERMINAL_COLS, MAX_TERMINAL_ROWS};
 
 /// How long a daemon that went away is waited for.
@@ -105,7 +105,7 @@ impl Stay<'_> {
                         if reason == EndReason::Lost {
                             write_out(b"\r\nsandboxd: the terminal is gone with its sandbox's container\r\n")?;
                         }
-                        return Ok(Left::Ended(u8::try_from(exit_code).unwrap_or(u8::MAX)));
+                        return Ok(Left::Ended(exit_code::of_command(exit_code)));
                     }
                     // The bell: what was typed was not taken.
                     Some(Ok(TerminalEvent::NotDone(_))) => write_out(b"\x07").map(|()| Ok(()))?,

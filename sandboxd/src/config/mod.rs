@@ -3,6 +3,8 @@
 //! Nothing else reads the environment. Every setting is reported with its source by `sandboxd check-config`;
 //! a name that is not a setting is pointed out, because it is most often a typing error.
 
+#[cfg(test)]
+mod documented;
 mod parse;
 mod reader;
 

@@ -206,7 +206,7 @@ pub(super) fn is_https(text: &str) -> Result<bool, String> {
 }
 
 pub(super) fn disk_quota(text: &str) -> Result<DiskQuota, String> {
-    DiskQuota::parse(text).ok_or_else(|| format!("must be auto, required or off, not {text:?}"))
+    DiskQuota::parse(text).ok_or_else(|| format!("must be `auto`, `required` or `off`, not {text:?}"))
 }
 
 pub(super) fn transport(text: &str) -> Result<Option<Transport>, String> {

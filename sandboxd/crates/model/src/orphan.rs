@@ -14,6 +14,9 @@ pub enum OrphanKind {
 }
 
 impl OrphanKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Workspace, Self::Disk, Self::Deleted];
+
     /// Its name in the store and on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -25,7 +28,7 @@ impl OrphanKind {
 
     /// Reads a name.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Workspace, Self::Disk, Self::Deleted].into_iter().find(|kind| kind.as_str() == text)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 

@@ -29,7 +29,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 7] = [
+    /// All stages.
+    pub const ALL: [Self; 7] = [
         Self::Creating,
         Self::Running,
         Self::Parking,

@@ -109,6 +109,9 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// Both transports.
+    pub const ALL: [Self; 2] = [Self::Socket, Self::Engine];
+
     /// Its name in labels and settings.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -119,7 +122,7 @@ impl Transport {
 
     /// Reads a name.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Socket, Self::Engine].into_iter().find(|transport| transport.as_str() == text)
+        Self::ALL.into_iter().find(|transport| transport.as_str() == text)
     }
 }
 

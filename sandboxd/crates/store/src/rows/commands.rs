@@ -146,8 +146,13 @@ fn killed_by_number(killed_by: Option<KilledBy>) -> i64 {
 }
 
 fn killed_by_of(number: i64) -> Option<KilledBy> {
-    [KilledBy::Sweep, KilledBy::Restart].into_iter().find(|by| killed_by_number(Some(*by)) == number)
+    KILLERS.into_iter().find(|by| killed_by_number(Some(*by)) == number)
 }
+
+const KILLERS: [KilledBy; 2] = [KilledBy::Sweep, KilledBy::Restart];
+
+const REASONS: [EndReason; 5] =
+    [EndReason::Exited, EndReason::Timeout, EndReason::Killed, EndReason::Oom, EndReason::Lost];
 
 fn reason_name(reason: EndReason) -> &'static str {
     match reason {
@@ -160,7 +165,13 @@ fn reason_name(reason: EndReason) -> &'static str {
 }
 
 fn reason_by_name(name: &str) -> Option<EndReason> {
-    [EndReason::Exited, EndReason::Timeout, EndReason::Killed, EndReason::Oom, EndReason::Lost]
-        .into_iter()
-        .find(|reason| reason_name(*reason) == name)
+    REASONS.into_iter().find(|reason| reason_name(*reason) == name)
+}
+
+/// The names that the columns of commands hold, for the list of published names.
+#[cfg(test)]
+pub(super) fn names() -> Vec<String> {
+    let reasons = REASONS.map(|reason| format!("commands.reason {}", reason_name(reason)));
+    let killers = KILLERS.map(|by| format!("commands.swept {} {by:?}", killed_by_number(Some(by))));
+    reasons.into_iter().chain(killers).collect()
 }

@@ -6,6 +6,8 @@
 pub(crate) mod commands;
 pub(crate) mod daemon;
 pub(crate) mod links;
+#[cfg(test)]
+mod published;
 pub(crate) mod sandboxes;
 pub(crate) mod sql;
 

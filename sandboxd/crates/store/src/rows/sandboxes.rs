@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use sandboxd_model::{
-    NetworkMode, NetworkPolicy, SandboxRecord, SandboxSpec, Stage, Transport, UidSlot,
-};
+use sandboxd_model::{NetworkMode, NetworkPolicy, SandboxRecord, SandboxSpec, Stage, Transport, UidSlot};
 
 use super::{BadColumn, from_json, number, optional_number, row, saturated, to_json};
 

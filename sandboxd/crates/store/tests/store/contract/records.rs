@@ -5,8 +5,8 @@ use std::time::Duration;
 use sandbox_api::command::EndReason;
 use sandbox_api::{CommandId, SandboxId};
 use sandboxd_model::{
-    CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, Stage,
-    Transport, UidSlot,
+    CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, Stage, Transport,
+    UidSlot,
 };
 
 /// A sandbox; those of different numbers have nothing unique in common.

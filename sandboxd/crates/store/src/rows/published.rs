@@ -1,0 +1,45 @@
+//! Names in the database only grow, because a later version reads the rows of earlier ones. `published.txt` lists the
+//! names that were published. New ones are added to the file with
+//! `PUBLISH=1 cargo test -p sandboxd-store --lib published`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use sandbox_api::port::LinkStyle;
+use sandboxd_model::preview::{LinkEnd, style_name};
+use sandboxd_model::{NetworkMode, OrphanKind, Runtime, Stage, Transport};
+
+use super::commands;
+
+/// One line for each column and name: `sandboxes.stage running`.
+fn names() -> BTreeSet<String> {
+    let mut names = commands::names();
+    let mut add = |column: &str, values: &[&str]| {
+        names.extend(values.iter().map(|value| format!("{column} {value}")));
+    };
+    add("sandboxes.stage", &Stage::ALL.map(Stage::as_str));
+    add("sandboxes.transport", &Transport::ALL.map(Transport::as_str));
+    add("sandboxes.runtime", &Runtime::ALL.map(Runtime::as_str));
+    add("sandboxes.network", &NetworkMode::ALL.map(NetworkMode::as_str));
+    add("links.style", &[LinkStyle::Host, LinkStyle::Port].map(style_name));
+    add("links.ended", &LinkEnd::ALL.map(LinkEnd::as_str));
+    add("orphans.kind", &OrphanKind::ALL.map(OrphanKind::as_str));
+    names.into_iter().collect()
+}
+
+#[test]
+fn no_published_name_is_changed_or_removed() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("published.txt");
+    let published: BTreeSet<String> =
+        std::fs::read_to_string(&file).unwrap_or_default().lines().map(str::to_owned).collect();
+    let now = names();
+    let gone: Vec<_> = published.difference(&now).collect();
+    assert!(gone.is_empty(), "databases hold these names; add new ones beside them:\n{gone:#?}");
+    if std::env::var_os("PUBLISH").is_some() {
+        let text: String = now.iter().map(|name| format!("{name}\n")).collect();
+        std::fs::write(&file, text).unwrap();
+        return;
+    }
+    let new: Vec<_> = now.difference(&published).collect();
+    assert!(new.is_empty(), "not in published.txt yet (PUBLISH=1 adds them):\n{new:#?}");
+}
