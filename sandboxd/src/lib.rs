@@ -102,7 +102,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     let _run_dir_lock = lock_run_dir(&run_dir)?;
     let metrics = Arc::new(Metrics::new());
     let runtime = config.oci_runtime.clone();
-    let engine = Engine::new(config.engine.clone(), Arc::clone(&instance), runtime, metrics)?;
+    let engine = Engine::new(config.engine.clone(), Arc::clone(&instance), runtime, Arc::clone(&metrics))?;
     let previews = TcpListener::bind(config.preview.bind)
         .await
         .map_err(|source| Error::PreviewBind { address: config.preview.bind, source })?;
@@ -113,7 +113,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     // With port 0, the system has chosen one.
     setup.preview.bind = previews.local_addr().unwrap_or(setup.preview.bind);
     let service =
-        Service::new(engine, store, instance, setup, tasks.clone()).await.map_err(Error::Prepare)?;
+        Service::new(engine, store, metrics, instance, setup, tasks.clone()).await.map_err(Error::Prepare)?;
 
     let state = ApiState::new(Arc::clone(&service), token.clone(), config.allowed_hosts.clone());
     let serve = api::serve(listener, api::router(state), shutdown.clone());

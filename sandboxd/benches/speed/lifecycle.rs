@@ -11,11 +11,9 @@ use sandbox_api::SandboxId;
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
 use sandboxd::agent::{AgentHandle, Peer};
-use sandboxd::engine::{
-    ContainerPlan, DiskPool, Disks, Engine, EngineAddress, SandboxLabels, container_body,
-};
+use sandboxd::engine::{ContainerPlan, DiskPool, Disks, Engine, SandboxLabels, container_body};
 use sandboxd::model::layout::{HOSTS, HOSTS_NAME, PROFILE, PROFILE_NAME, container_name};
-use sandboxd::model::{Resources, SandboxSpec, Transport, UidSlot};
+use sandboxd::model::{EngineAddress, Resources, SandboxSpec, Transport, UidSlot};
 use tokio::sync::watch;
 use tokio::time::sleep;
 

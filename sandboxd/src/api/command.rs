@@ -25,7 +25,7 @@ use super::openapi::{InCommand, InSandbox};
 use super::params::{self, Params, Path};
 use crate::model::command::{CommandStatus, Killed, signal_name, signal_number};
 use crate::model::sandbox::checked;
-use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, Refusal, RequestDigest, limits};
+use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, Refusal, limits};
 use crate::service;
 
 /// Largest sequence number of a record. It must leave room for the next one.
@@ -179,7 +179,7 @@ pub(super) fn spec_of(request: StartCommand, limits: Limits) -> Result<CommandSp
         timeout: timeout_of(request.timeout_ms, limits),
         detached: request.detached.unwrap_or(false),
     };
-    Ok(CommandSpec { digest: is_named.then(|| RequestDigest::of(&spec)), ..spec })
+    Ok(CommandSpec { digest: is_named.then(|| spec.request_digest()), ..spec })
 }
 
 fn id_of(requested: Option<String>) -> Result<CommandId> {

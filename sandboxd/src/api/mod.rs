@@ -42,6 +42,7 @@ pub use server::serve;
 
 use self::hosts::Hosts;
 use crate::model::{AdminToken, limits};
+use crate::preview::WRONG_TOKENS;
 use crate::service::Service;
 use listen::throttle::Throttle;
 
@@ -67,7 +68,7 @@ impl ApiState {
             service,
             token,
             hosts: Arc::new(Hosts::new(allowed_hosts)),
-            throttle: Arc::new(Throttle::new(limits::AUTH_FAILURES)),
+            throttle: Arc::new(Throttle::new(WRONG_TOKENS)),
             bodies,
         }
     }

@@ -18,11 +18,9 @@ use secrecy::{ExposeSecret, SecretString};
 pub use reader::{Fault, Report, Row};
 
 use self::reader::Reader;
-use crate::egress::{self, Upstreams};
-use crate::engine::EngineAddress;
 use crate::model::layout::DEFAULT_IMAGE;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, Limits, Transport};
+use crate::model::{DiskQuota, EgressSettings, EngineAddress, Limits, Transport, Upstreams};
 
 /// Shortest admin token where others than this machine can connect, in characters.
 pub const MIN_TOKEN_CHARS: usize = 32;
@@ -75,7 +73,7 @@ pub struct Config {
     /// Whether a sandbox may have a network of its own.
     pub open_network: bool,
     /// What sandboxes reach of the world.
-    pub egress: egress::Settings,
+    pub egress: EgressSettings,
     /// Names under which the API may be asked for, besides addresses.
     pub allowed_hosts: Vec<String>,
     /// What is logged, as tracing-subscriber's `EnvFilter` has it.
@@ -234,7 +232,7 @@ fn read_preview(
     })
 }
 
-fn read_egress(reader: &mut Reader<'_>) -> Option<egress::Settings> {
+fn read_egress(reader: &mut Reader<'_>) -> Option<EgressSettings> {
     let allow_cidr = reader.setting("SANDBOXD_EGRESS_ALLOW_CIDR", "", parse::cidrs);
     let hosts = reader.setting("SANDBOXD_EGRESS_HOSTS", "", parse::hosts);
     let max_bytes = reader.setting("SANDBOXD_EGRESS_MAX_MB", "0", parse::number(0..=1_073_741_824));
@@ -243,7 +241,7 @@ fn read_egress(reader: &mut Reader<'_>) -> Option<egress::Settings> {
     let https = reader.upstream(&["HTTPS_PROXY", "https_proxy"]);
     let http = reader.upstream(&["HTTP_PROXY", "http_proxy"]);
     let none_for = reader.first_of(&["NO_PROXY", "no_proxy"], "", parse::no_proxy);
-    Some(egress::Settings {
+    Some(EgressSettings {
         allow_cidr: allow_cidr?,
         hosts: hosts?,
         upstreams: Upstreams { http, https, none_for: none_for? },

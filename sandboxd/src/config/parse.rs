@@ -8,10 +8,8 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use super::BindHost;
-use crate::egress::{CaBundle, NoProxy};
-use crate::engine::EngineAddress;
 use crate::model::preview::{Front, Reach};
-use crate::model::{DiskQuota, Host, Transport};
+use crate::model::{CaBundle, DiskQuota, EngineAddress, Host, NoProxy, Transport, limits};
 
 /// In front of every log filter: bollard logs the bodies of its requests at debug level, and those that make
 /// containers hold the agents' secrets. Who wants them must name it.
@@ -184,7 +182,13 @@ pub(super) fn hosts(text: &str) -> Result<HashMap<String, Vec<IpAddr>>, String> 
 }
 
 pub(super) fn ca_bundle(text: &str) -> Result<CaBundle, String> {
-    CaBundle::read(&directory(text)?)
+    let path = directory(text)?;
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let size = std::fs::metadata(&path).map_err(unreadable)?.len();
+    if size > limits::MAX_CA_BUNDLE_BYTES {
+        return Err(format!("must be at most {} bytes long", limits::MAX_CA_BUNDLE_BYTES));
+    }
+    CaBundle::new(&path, std::fs::read_to_string(&path).map_err(unreadable)?)
 }
 
 pub(super) fn no_proxy(text: &str) -> Result<Vec<NoProxy>, String> {

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 use super::parse;
-use crate::egress::Upstream;
-use crate::engine::EngineAddress;
+use crate::model::{EngineAddress, Upstream};
 
 /// Prefix of our settings.
 const PREFIX: &str = "SANDBOXD_";

@@ -16,7 +16,6 @@ use super::body::{self, PreviewBody};
 use super::cookies::Jar;
 use super::headers::RequestContext;
 use super::pages::PreviewError;
-use crate::model::limits;
 use crate::model::preview::PreviewToken;
 use crate::service::{Link, Service};
 use listen::throttle::Throttle;
@@ -61,7 +60,7 @@ pub(super) struct Authenticator {
 
 impl Authenticator {
     pub(super) fn new(service: Arc<Service>) -> Self {
-        Self { service, wrong_tokens: Throttle::new(limits::AUTH_FAILURES) }
+        Self { service, wrong_tokens: Throttle::new(super::WRONG_TOKENS) }
     }
 
     /// Finds the valid link of a request.

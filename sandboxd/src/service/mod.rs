@@ -53,12 +53,11 @@ use self::storage::Storage;
 use self::tasks::Tasks;
 // Streams and facts that the service returns as it gets them, so that its callers see no crate below it.
 pub use crate::agent::{ByteStream, ChangeStream, Error as AgentError, StdinData, Tunnel};
-use crate::egress as egress_room;
 pub use crate::engine::Seccomp;
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Metrics;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, Instance, Limits, Transport, limits};
+use crate::model::{DiskQuota, EgressSettings, Instance, Limits, Transport, limits};
 use crate::store::Store;
 
 /// Configuration of the service.
@@ -93,7 +92,7 @@ pub struct Setup {
     /// Whether a sandbox may have a network of its own.
     pub open_network: bool,
     /// The operator's rules for outbound connections.
-    pub egress: egress_room::Settings,
+    pub egress: EgressSettings,
     /// Ports of this machine that sandboxes never reach.
     pub own_ports: Vec<RangeInclusive<u16>>,
 }
@@ -128,12 +127,13 @@ impl Service {
     pub async fn new(
         engine: Engine,
         store: Store,
+        metrics: Arc<Metrics>,
         instance: Arc<Instance>,
         setup: Setup,
         tasks: TaskTracker,
     ) -> Result<Arc<Self>, Error> {
         let context = Context {
-            metrics: engine.shared_metrics(),
+            metrics,
             tasks: Tasks::new(tasks),
             setup: Arc::new(setup),
             store: Arc::new(store),

@@ -11,8 +11,8 @@ use bollard::models::ExecConfig;
 use bollard::query_parameters::InspectContainerOptions;
 use futures::StreamExt;
 use sandbox_api::SandboxId;
-use sandboxd::engine::{ContainerPlan, Disks, Engine, EngineAddress, SandboxLabels};
-use sandboxd::model::{Disk, Instance, Resources, SandboxSpec, Transport, UidSlot};
+use sandboxd::engine::{ContainerPlan, Disks, Engine, SandboxLabels};
+use sandboxd::model::{Disk, EngineAddress, Instance, Resources, SandboxSpec, Transport, UidSlot};
 use test_daemon::{agent_program, remove_all};
 
 /// Time limit of every wait for a condition.

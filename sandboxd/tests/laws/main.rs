@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue ends")]
 
+mod circles;
 mod components;
 mod layers;
 mod paths;

@@ -40,6 +40,114 @@ fn part_of(path: &[String], module: &[String]) -> Option<String> {
     (is_part && module.first() != Some(part) && !NO_PARTS.contains(&part.as_str())).then(|| part.clone())
 }
 
+/// Whether attributes say that an item is only compiled for tests.
+pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test")
+    })
+}
+
+/// Every path that a file names outside of its tests and of what it only re-exports. `super` counts from the module of
+/// the file.
+pub(crate) fn paths_of_file(file: &syn::File) -> Vec<Vec<String>> {
+    let mut collector = Collector::default();
+    collector.visit_file(file);
+    collector.found
+}
+
+/// The paths of a `use`, with the names that they get.
+pub(crate) fn names_of_tree(tree: &syn::UseTree) -> Vec<Vec<String>> {
+    fn walk(tree: &syn::UseTree, before: &[String], found: &mut Vec<Vec<String>>) {
+        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => walk(&path.tree, &with(&path.ident), found),
+            syn::UseTree::Name(name) if name.ident == "self" => found.push(before.to_vec()),
+            syn::UseTree::Name(name) => found.push(with(&name.ident)),
+            syn::UseTree::Rename(rename) => found.push(with(&rename.rename)),
+            syn::UseTree::Glob(_) => found.push(before.to_vec()),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| walk(tree, before, found)),
+        }
+    }
+    let mut found = Vec::new();
+    walk(tree, &[], &mut found);
+    found
+}
+
+#[derive(Default)]
+struct Collector {
+    /// How many modules of the file the visitor is in.
+    depth: usize,
+    found: Vec<Vec<String>>,
+}
+
+impl Collector {
+    /// Adds a path as the file's own module would write it.
+    fn add(&mut self, path: Vec<String>) {
+        let up = path.iter().take_while(|name| *name == "super").count();
+        if up == 0 {
+            self.found.push(path);
+        } else if up > self.depth {
+            self.found.push(path[self.depth..].to_vec());
+        }
+    }
+
+    fn add_tokens(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        for (at, token) in tokens.iter().enumerate() {
+            match token {
+                TokenTree::Group(group) => self.add_tokens(group.stream()),
+                TokenTree::Ident(_) => self.add(path_from(&tokens[at..])),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Collector {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        if !matches!(item.vis, syn::Visibility::Public(_)) {
+            names_of_tree(&item.tree).into_iter().for_each(|path| self.add(path));
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.add(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {
+        // `pub(super)` uses nothing.
+    }
+
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        self.add_tokens(item.tokens.clone());
+        visit::visit_macro(self, item);
+    }
+
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if !is_test(attributes_of(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        self.depth += 1;
+        visit::visit_item_mod(self, item);
+        self.depth -= 1;
+    }
+}
+
+fn attributes_of(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
 struct Finder {
     /// The module of the visitor, below the root of the crate.
     module: Vec<String>,

@@ -1,49 +1,16 @@
 //! Bytes between a process of a sandbox and a host.
 
-use std::io;
-
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::handshake::{self, Verdict};
 use super::inspect::{self, Mismatch, Protocol};
-use super::{Expected, Far, Meter, other, web};
+use super::one_way::one_way;
+use super::{Broken, Expected, Far, Meter, other, web};
 use sandboxd_metrics::Direction;
 use sandboxd_model::limits;
-
-/// Why a connection was broken off. Otherwise it ended in order at both ends.
-#[derive(Debug, thiserror::Error)]
-pub enum Broken {
-    /// What was sent is for another host than the one that was asked for.
-    #[error("what was sent is for another host")]
-    Mismatch,
-    /// Nothing moved for too long.
-    #[error("nothing moved for too long")]
-    Silent,
-    /// The sandbox has moved more than it may.
-    #[error("the sandbox has moved as much as it may")]
-    Spent,
-    /// One end was reset, or what was said on it was no HTTP.
-    #[error("an end was reset")]
-    Reset {
-        /// How.
-        source: io::Error,
-    },
-}
-
-impl From<io::Error> for Broken {
-    fn from(source: io::Error) -> Self {
-        Self::Reset { source }
-    }
-}
-
-impl From<Mismatch> for Broken {
-    fn from(_: Mismatch) -> Self {
-        Self::Mismatch
-    }
-}
 
 /// Carries until both directions have ended or one of the ends breaks, which breaks the other. With `expected` what is sent
 /// must be for that host. Whoever drops it breaks both ends.
@@ -153,21 +120,4 @@ async fn raw<N: AsyncRead + AsyncWrite>(
         one_way(AsyncReadExt::chain(&early[..], far_reads), near_writes, Direction::In, meter),
     )?;
     Ok(())
-}
-
-pub(super) async fn one_way(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    direction: Direction,
-    meter: &Meter,
-) -> io::Result<()> {
-    let mut part = vec![0; limits::EGRESS_PART_BYTES];
-    loop {
-        let length = from.read(&mut part).await?;
-        if length == 0 {
-            return to.shutdown().await;
-        }
-        to.write_all(&part[..length]).await?;
-        meter.moved(direction, length);
-    }
 }

@@ -9,9 +9,9 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
-use super::carry::{Broken, one_way};
 use super::hello::{self, Hello};
-use super::{Expected, Meter};
+use super::one_way::one_way;
+use super::{Broken, Expected, Meter};
 use sandboxd_metrics::Direction;
 use sandboxd_model::limits;
 

@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
-use super::carry::{Broken, one_way};
-use super::{Meter, request_line};
+use super::one_way::one_way;
+use super::{Broken, Meter, request_line};
 use sandboxd_metrics::Direction;
 use sandboxd_model::limits;
 

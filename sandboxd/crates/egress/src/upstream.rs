@@ -1,197 +1,54 @@
-//! Proxies of the operator's network that connections are made through, by CONNECT.
+//! Connections through a proxy of the operator's network.
 //!
-//! What a name means is looked up here all the same, where it can be, and a host that sandboxes may not reach is not asked
-//! of a proxy. But the proxy looks it up again: what it reaches is the operator's business.
-
-use std::fmt;
+//! The gate resolves and checks a name where it can, and asks no proxy for a host that sandboxes may not reach. But the
+//! proxy resolves the name again: the operator decides what the proxy reaches.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{HOST, PROXY_AUTHORIZATION};
-use http::{Method, Request, Uri};
+use http::{Method, Request};
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::dial::failed;
 use super::{Error, Far};
-use sandboxd_model::{Host, limits};
+use sandboxd_model::{Host, Upstream, limits};
 
-const HTTP_PORT: u16 = 80;
-
-/// A proxy.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Upstream {
-    host: String,
-    port: u16,
-    /// Name and password, with `:` between them.
-    user: Option<String>,
+/// Connects to a host through a proxy, by CONNECT.
+pub(super) async fn connect(upstream: &Upstream, host: &Host, port: u16) -> Result<Far, Error> {
+    let connected = timeout(limits::EGRESS_CONNECT, connect_untimed(upstream, host, port)).await;
+    connected.map_err(|_| Error::Timeout)?
 }
 
-/// Which proxy a connection is made through.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Upstreams {
-    /// To port 80.
-    pub http: Option<Upstream>,
-    /// To every other port.
-    pub https: Option<Upstream>,
-    /// Hosts that are connected to without one.
-    pub none_for: Vec<NoProxy>,
+async fn connect_untimed(upstream: &Upstream, host: &Host, port: u16) -> Result<Far, Error> {
+    let stream = TcpStream::connect((upstream.host(), upstream.port())).await.map_err(failed)?;
+    let io = |error: hyper::Error| Error::Unreachable { source: std::io::Error::other(error) };
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(limits::MAX_HEAD_BYTES);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io)?;
+    let driven = tokio::spawn(connection.with_upgrades());
+    let answer = sender.send_request(request(upstream, host, port)?).await.map_err(io)?;
+    if !answer.status().is_success() {
+        driven.abort();
+        return Err(Error::Upstream { status: answer.status().as_u16() });
+    }
+    let upgraded = hyper::upgrade::on(answer).await.map_err(io)?;
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>();
+    let parts = parts.map_err(|_| Error::Unreachable { source: std::io::ErrorKind::Other.into() })?;
+    Ok(Far::new(parts.io.into_inner(), parts.read_buf))
 }
 
-/// Hosts without a proxy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoProxy {
-    /// All of them.
-    All,
-    /// A name and those beneath it.
-    Domain(String),
-    /// Addresses, where a host is asked for by one.
-    Addresses(IpNet),
-}
-
-impl Upstreams {
-    pub(super) fn of(&self, host: &Host, port: u16) -> Option<&Upstream> {
-        if self.none_for.iter().any(|none| none.includes(host)) {
-            return None;
-        }
-        let (first, second) =
-            if port == HTTP_PORT { (&self.http, &self.https) } else { (&self.https, &self.http) };
-        first.as_ref().or(second.as_ref())
-    }
-}
-
-impl NoProxy {
-    /// Reads one entry of `NO_PROXY`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        if text == "*" {
-            return Some(Self::All);
-        }
-        if let Ok(cidr) = text.parse::<IpNet>() {
-            return Some(Self::Addresses(cidr));
-        }
-        match Host::parse(text.trim_start_matches("*.").trim_start_matches('.')).ok()? {
-            Host::Name(name) => Some(Self::Domain(name)),
-            Host::Address(address) => Some(Self::Addresses(address.into())),
-        }
-    }
-
-    fn includes(&self, host: &Host) -> bool {
-        match (self, host) {
-            (Self::All, _) => true,
-            (Self::Domain(domain), Host::Name(name)) => {
-                name.strip_suffix(domain.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            }
-            (Self::Addresses(range), Host::Address(address)) => range.contains(address),
-            (Self::Domain(_), Host::Address(_)) | (Self::Addresses(_), Host::Name(_)) => false,
-        }
-    }
-}
-
-impl Upstream {
-    /// Reads `http://[user:password@]host[:port]`; the problem otherwise, as the end of a sentence.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let fault = || "must be http://host:port, perhaps with user:password@ before the host".to_owned();
-        let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let uri: Uri = text.parse().map_err(|_| fault())?;
-        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(fault)?;
-        let user = authority.as_str().rsplit_once('@').map(|(user, _)| user);
-        let user = user.map(|user| percent_encoding::percent_decode_str(user).decode_utf8().map(Into::into));
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() {
-            return Err(fault());
-        }
-        let port = authority.port_u16().unwrap_or(HTTP_PORT);
-        Ok(Self { host: host.to_owned(), port, user: user.transpose().map_err(|_| fault())? })
-    }
-
-    pub(super) async fn connect(&self, host: &Host, port: u16) -> Result<Far, Error> {
-        let connected = timeout(limits::EGRESS_CONNECT, self.connect_patiently(host, port)).await;
-        connected.map_err(|_| Error::Timeout)?
-    }
-
-    async fn connect_patiently(&self, host: &Host, port: u16) -> Result<Far, Error> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
-        let io = |error: hyper::Error| Error::Unreachable { source: std::io::Error::other(error) };
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(limits::MAX_HEAD_BYTES);
-        let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io)?;
-        let driven = tokio::spawn(connection.with_upgrades());
-        let answer = sender.send_request(self.request(host, port)?).await.map_err(io)?;
-        if !answer.status().is_success() {
-            driven.abort();
-            return Err(Error::Upstream { status: answer.status().as_u16() });
-        }
-        let upgraded = hyper::upgrade::on(answer).await.map_err(io)?;
-        let parts = upgraded.downcast::<TokioIo<TcpStream>>();
-        let parts = parts.map_err(|_| Error::Unreachable { source: std::io::ErrorKind::Other.into() })?;
-        Ok(Far::new(parts.io.into_inner(), parts.read_buf))
-    }
-
-    fn request(&self, host: &Host, port: u16) -> Result<Request<Empty<Bytes>>, Error> {
-        let target = host.with_port(port);
-        let request = Request::builder().method(Method::CONNECT).uri(&target).header(HOST, &target);
-        let request = match &self.user {
-            Some(user) => {
-                request.header(PROXY_AUTHORIZATION, format!("Basic {}", BASE64_STANDARD.encode(user)))
-            }
-            None => request,
-        };
-        let request = request.body(Empty::new());
-        request.map_err(|error| Error::Unreachable { source: std::io::Error::other(error) })
-    }
-}
-
-impl fmt::Display for Upstream {
-    /// Without name and password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let user = if self.user.is_some() { "…@" } else { "" };
-        write!(f, "http://{user}{}:{}", self.host, self.port)
-    }
-}
-
-impl fmt::Debug for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Upstream({self})")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_proxy_is_a_url_whose_password_is_not_shown() {
-        let proxy = Upstream::parse("http://me:p%40ss@proxy.lan:3128/").unwrap();
-        assert_eq!(proxy.user.as_deref(), Some("me:p@ss"));
-        assert_eq!(format!("{proxy} {proxy:?}"), "http://…@proxy.lan:3128 Upstream(http://…@proxy.lan:3128)");
-        assert_eq!(Upstream::parse("proxy:8080").unwrap().to_string(), "http://proxy:8080");
-        assert_eq!(Upstream::parse("http://[::1]:8080").unwrap().host, "::1");
-        for bad in ["https://proxy:1", "socks5://proxy:1", "http://", "http://a b"] {
-            assert!(Upstream::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn no_proxy_names_hosts_domains_and_ranges() {
-        let none_for = ["localhost", ".lan", "*.corp.example", "10.0.0.0/8", "192.168.1.1"];
-        let proxy = Some(Upstream::parse("proxy:1").unwrap());
-        let upstreams = Upstreams {
-            http: None,
-            https: proxy,
-            none_for: none_for.map(|text| NoProxy::parse(text).unwrap()).into(),
-        };
-        let is_direct = |host: &str| upstreams.of(&Host::parse(host).unwrap(), 80).is_none();
-        for host in ["localhost", "git.lan", "lan", "a.b.corp.example", "10.1.2.3", "192.168.1.1"] {
-            assert!(is_direct(host), "{host}");
-        }
-        for host in ["notlan", "corp.example.org", "11.0.0.1", "192.168.1.2"] {
-            assert!(!is_direct(host), "{host}");
-        }
-    }
+fn request(upstream: &Upstream, host: &Host, port: u16) -> Result<Request<Empty<Bytes>>, Error> {
+    let target = host.with_port(port);
+    let request = Request::builder().method(Method::CONNECT).uri(&target).header(HOST, &target);
+    let request = match upstream.user() {
+        Some(user) => request.header(PROXY_AUTHORIZATION, format!("Basic {}", BASE64_STANDARD.encode(user))),
+        None => request,
+    };
+    let request = request.body(Empty::new());
+    request.map_err(|error| Error::Unreachable { source: std::io::Error::other(error) })
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bollard::errors::Error as BollardError;
 use thiserror::Error;
 
-use super::{DiskFault, EngineAddress};
-use sandboxd_model::limits;
+use super::disk_fault::DiskFault;
+use sandboxd_model::{EngineAddress, limits};
 
 /// A call to the engine failed.
 #[derive(Debug, Error)]

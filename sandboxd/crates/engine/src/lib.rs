@@ -4,10 +4,11 @@
 //! nothing else, and it never uses the archive endpoints on a container that has run: a link planted by the
 //! sandbox would be followed as root. Every call has a deadline, because an engine may hang.
 
-mod address;
 mod agent_volume;
 mod base_image;
+mod client;
 mod container;
+mod disk_fault;
 mod disks;
 mod error;
 mod events;
@@ -34,9 +35,9 @@ use std::time::{Duration, Instant};
 use bollard::Docker;
 use tokio::time::timeout;
 
-pub use address::EngineAddress;
 pub use container::{Found, Inspected, Status, VolumePresence};
-pub use disks::{Attached, DiskFault, DiskPool, DiskUse, Disks, Space};
+pub use disk_fault::DiskFault;
+pub use disks::{Attached, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;
 pub use events::Change;
 pub use facts::Facts;
@@ -51,7 +52,7 @@ pub use settings::{ContainerPlan, Host, NO_NETWORK, container_body};
 pub use usage::Usage;
 
 use sandboxd_metrics::Metrics;
-use sandboxd_model::{Instance, limits};
+use sandboxd_model::{EngineAddress, Instance, limits};
 
 /// A connection to the engine, cheap to clone.
 #[derive(Debug, Clone)]
@@ -72,7 +73,7 @@ impl Engine {
         oci_runtime: Option<String>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, Error> {
-        let docker = address.open()?;
+        let docker = client::open(&address)?;
         Ok(Self { docker, address, instance, oci_runtime, host: Arc::default(), metrics })
     }
 
@@ -114,16 +115,6 @@ impl Engine {
     /// What the settings of every container here depend on. Fails before [`Self::meet`].
     pub fn host(&self) -> Result<&Host, Error> {
         self.host.get().ok_or_else(|| Error::NoAnswer { address: self.address.to_string() })
-    }
-
-    /// The numbers of the daemon that uses this engine.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    /// The same, for who outlives the asking.
-    pub fn shared_metrics(&self) -> Arc<Metrics> {
-        Arc::clone(&self.metrics)
     }
 
     /// Asks the engine for its version; fails within two seconds where it does not answer.

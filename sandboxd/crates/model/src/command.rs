@@ -8,6 +8,7 @@ use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
 
 use super::RequestDigest;
+use super::digest::Fields;
 
 /// What to run and how.
 #[derive(Debug, Clone)]
@@ -32,6 +33,38 @@ pub struct CommandSpec {
     pub timeout: Duration,
     /// Goes on when the caller of its stream leaves.
     pub detached: bool,
+}
+
+impl CommandSpec {
+    /// The digest of the request. Call this before the sandbox's own environment is added.
+    pub fn request_digest(&self) -> RequestDigest {
+        let mut fields = Fields::default();
+        match &self.program {
+            Program::Argv { program, args } => {
+                fields.add(b"argv");
+                fields.add(program.as_bytes());
+                fields.count(args.len());
+                args.iter().for_each(|arg| fields.add(arg.as_bytes()));
+            }
+            Program::Script(script) => {
+                fields.add(b"script");
+                fields.add(script.as_bytes());
+            }
+        }
+        fields.add(self.cwd.as_bytes());
+        let mut env: Vec<_> = self.env.iter().collect();
+        env.sort();
+        fields.count(env.len());
+        for (name, value) in env {
+            fields.add(name.as_bytes());
+            fields.add(value.as_bytes());
+        }
+        fields.count(usize::from(self.stdin.is_some()));
+        fields.add(self.stdin.as_deref().unwrap_or_default());
+        fields.add(&[u8::from(self.open_stdin), u8::from(self.read_only), u8::from(self.detached)]);
+        fields.add(&(self.timeout.as_millis() as u64).to_le_bytes());
+        fields.digest()
+    }
 }
 
 /// Why standard input is not open.
@@ -244,5 +277,51 @@ mod tests {
         assert_eq!(signal_number("NOPE"), None);
         assert_eq!(signal_name(9), "SIGKILL");
         assert_eq!(signal_name(31), "SIG31");
+    }
+
+    fn spec() -> CommandSpec {
+        CommandSpec {
+            id: "cmd_0123456789abcdef".parse().unwrap(),
+            digest: None,
+            program: Program::Argv { program: "echo".into(), args: vec!["a".into(), "b".into()] },
+            cwd: "src".into(),
+            env: HashMap::from([("A".into(), "1".into()), ("B".into(), "2".into())]),
+            stdin: None,
+            open_stdin: false,
+            read_only: false,
+            timeout: Duration::from_secs(30),
+            detached: false,
+        }
+    }
+
+    #[test]
+    fn the_same_request_has_the_same_digest_under_any_id() {
+        let again = CommandSpec { id: "cmd_another123456789".parse().unwrap(), ..spec() };
+        assert_eq!(spec().request_digest(), again.request_digest());
+    }
+
+    #[test]
+    fn every_field_counts() {
+        let argv = |args: &[&str]| Program::Argv {
+            program: "echo".into(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        };
+        let others = [
+            CommandSpec { program: argv(&["ab"]), ..spec() },
+            CommandSpec { program: argv(&["a", "b", ""]), ..spec() },
+            CommandSpec { program: Program::Script("echo a b".into()), ..spec() },
+            CommandSpec { cwd: String::new(), ..spec() },
+            CommandSpec { env: HashMap::from([("A".into(), "1".into())]), ..spec() },
+            CommandSpec { stdin: Some(Bytes::new()), ..spec() },
+            CommandSpec { stdin: Some(Bytes::from_static(b"in")), ..spec() },
+            CommandSpec { open_stdin: true, ..spec() },
+            CommandSpec { read_only: true, ..spec() },
+            CommandSpec { detached: true, ..spec() },
+            CommandSpec { timeout: Duration::from_secs(31), ..spec() },
+        ];
+        let digests: Vec<_> = others.iter().chain([&spec()]).map(CommandSpec::request_digest).collect();
+        for (at, digest) in digests.iter().enumerate() {
+            assert_eq!(digests.iter().position(|other| other == digest), Some(at), "{:?}", others.get(at));
+        }
     }
 }

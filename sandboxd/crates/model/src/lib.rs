@@ -1,10 +1,13 @@
 //! What everything else is about: ids, specs, states, limits. Pure values; no I/O and nothing async.
 
 mod admin_token;
+mod ca_bundle;
 pub mod command;
 mod digest;
 pub mod disk;
 pub mod echo;
+mod egress;
+mod engine_address;
 pub mod files;
 pub mod host;
 pub mod instance;
@@ -19,11 +22,15 @@ pub mod refusal;
 pub mod sandbox;
 mod tail;
 pub mod terminal;
+mod upstream;
 
 pub use admin_token::AdminToken;
+pub use ca_bundle::CaBundle;
 pub use command::{CommandSpec, Ended, Event, Program};
 pub use digest::RequestDigest;
 pub use disk::{Disk, DiskQuota};
+pub use egress::EgressSettings;
+pub use engine_address::EngineAddress;
 pub use host::Host;
 pub use instance::Instance;
 pub use limits::Limits;
@@ -35,6 +42,7 @@ pub use sandbox::{Resources, Runtime, SandboxSpec, Transport, UidSlot};
 pub use sandbox_api::SessionKey;
 pub use tail::Tail;
 pub use terminal::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus};
+pub use upstream::{NoProxy, Upstream, Upstreams};
 
 use thiserror::Error;
 

@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use listen::throttle::Allowance;
 use sandbox_api::limits as shared;
 
 /// Bounds that the operator sets.
@@ -252,12 +251,14 @@ pub const READ_BYTES: usize = 128 * 1024;
 /// How long pieces of an upload are gathered before they go on their way together.
 pub const GATHER: Duration = Duration::from_millis(2);
 
-/// Wrong tokens from one address before it is told to wait, and how often it may try from then on.
-pub const AUTH_FAILURES: Allowance = Allowance {
-    failures: NonZeroU32::new(10).expect("ten is not zero"),
-    period: Duration::from_secs(1),
-    max_peers: 4096,
-};
+/// Wrong tokens that one address may send before it must wait.
+pub const AUTH_FAILURES: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
+
+/// Time after which an address that must wait may send one more wrong token.
+pub const AUTH_FAILURE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Addresses whose wrong tokens are counted separately. Further addresses share one count.
+pub const MAX_AUTH_PEERS: usize = 4096;
 
 /// How long requests may go on after the daemon was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);

@@ -13,20 +13,12 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::age::Age;
+use super::rows::commands::Change;
 use super::sqlite::Database;
 use sandboxd_model::{CommandRecord, Ended, limits};
 
 /// Maximum number of entries in one transaction, so that other writers get their turn.
 const MAX_BATCH: usize = 512;
-
-/// A change of the history.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// A command started. If the record has an end, the command has ended too.
-    Started(CommandRecord),
-    /// A command ended.
-    Ended(SandboxId, CommandId, Ended),
-}
 
 /// An entry of the queue.
 #[derive(Debug)]

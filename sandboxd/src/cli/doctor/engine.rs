@@ -10,7 +10,8 @@ use jiff::SignedDuration;
 use super::finding::Finding;
 use super::host;
 use crate::config::Config;
-use crate::engine::{Engine, EngineAddress, Error, Facts};
+use crate::engine::{Engine, Error, Facts};
+use crate::model::EngineAddress;
 use crate::model::layout::DEFAULT_IMAGE;
 
 /// Most by which the engine's clock may differ from ours.

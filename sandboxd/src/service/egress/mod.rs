@@ -190,7 +190,7 @@ impl Outbound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress;
+    use crate::model::EgressSettings;
 
     #[test]
     fn denials_are_counted_and_the_oldest_are_forgotten() {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_change_of_policy_cuts_only_denied_connections() {
-        let gate = Gate::new(egress::Settings::default(), Vec::new());
+        let gate = Gate::new(EgressSettings::default(), Vec::new());
         let egress = Outbound::new(policy(NetworkMode::Default, &[]));
         let register = |host: &str| egress.register(Host::parse(host).unwrap(), 443);
         let (stays, goes) = (register("a.example"), register("b.example"));
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn an_uninspected_connection_is_cut_when_an_allowlist_takes_effect() {
-        let gate = Gate::new(egress::Settings::default(), Vec::new());
+        let gate = Gate::new(EgressSettings::default(), Vec::new());
         let egress = Outbound::new(policy(NetworkMode::Default, &[]));
         let register = || egress.register(Host::parse("a.example").unwrap(), 443);
         let (uninspected, opening) = (register(), register());

@@ -6,10 +6,9 @@ use tracing::{info, warn};
 
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
-use crate::egress::CaBundle;
 use crate::engine;
-use crate::model::Transport;
 use crate::model::layout::DEFAULT_IMAGE;
+use crate::model::{CaBundle, Transport};
 
 /// Whether requests can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

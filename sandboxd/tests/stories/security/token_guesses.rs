@@ -32,8 +32,8 @@ async fn only_a_client_with_many_wrong_tokens_is_rate_limited() {
     let api = HttpClient::of(&daemon);
     let began = Instant::now();
     let (answered, refused) = tries(&api).await;
-    let refilled = (began.elapsed().as_secs_f64() / limits::AUTH_FAILURES.period.as_secs_f64()) as u32;
-    let failures = limits::AUTH_FAILURES.failures.get();
+    let refilled = (began.elapsed().as_secs_f64() / limits::AUTH_FAILURE_PERIOD.as_secs_f64()) as u32;
+    let failures = limits::AUTH_FAILURES.get();
     assert!((failures..=failures + refilled).contains(&answered), "{answered}");
     refused.refused(ErrorCode::RateLimited, "one too many");
     let wait: u64 = refused.header("retry-after").parse().unwrap();

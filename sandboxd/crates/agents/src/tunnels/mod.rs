@@ -5,6 +5,7 @@
 
 mod outgoing;
 mod tunnel;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +20,12 @@ use agent_protocol::v1::{self, ConnectTo};
 pub use outgoing::{Outgoing, OutgoingConnections};
 pub use tunnel::Tunnel;
 
+use self::wire::listening_port;
 use super::command::within;
 use super::link::LinkService;
 use super::{AgentHandle, Error, ORIGIN};
 use sandboxd_model::limits;
-use sandboxd_model::port::{ListeningPort, ListeningPorts, PortProcess};
+use sandboxd_model::port::ListeningPorts;
 
 /// A part and the message around it; also what a whole list of listening sockets stays below.
 const MAX_MESSAGE_BYTES: usize = MAX_PART_BYTES + 4096;
@@ -53,24 +55,4 @@ impl AgentHandle {
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES))
     }
-}
-
-fn listening_port(wire: v1::ListeningSocket) -> Result<ListeningPort, Error> {
-    let process = wire.process.map(|process| PortProcess { pid: process.pid, name: name(process.name) });
-    Ok(ListeningPort { port: port_number(wire.port)?, address: address(&wire.address)?, process })
-}
-
-fn address(text: &str) -> Result<std::net::IpAddr, Error> {
-    text.parse().map_err(|_| Error::Nonsense { missing: "address" })
-}
-
-fn port_number(wire: u32) -> Result<u16, Error> {
-    let port = u16::try_from(wire).ok().filter(|port| *port > 0);
-    port.ok_or(Error::Nonsense { missing: "port" })
-}
-
-/// Processes choose their names, so there may be anything in them.
-fn name(mut wire: String) -> String {
-    wire.truncate(wire.floor_char_boundary(limits::MAX_PROCESS_NAME_BYTES));
-    wire.replace(char::is_control, "?")
 }

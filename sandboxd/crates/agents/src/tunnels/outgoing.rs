@@ -12,7 +12,8 @@ use tonic::Streaming;
 use super::super::command::within;
 use super::super::link::LinkService;
 use super::super::{AgentHandle, Error};
-use super::Tunnel;
+use super::tunnel::Tunnel;
+use super::wire::port_number;
 use sandboxd_model::limits;
 use sandboxd_model::port::{RefusedReason, Via};
 
@@ -81,7 +82,7 @@ impl Outgoing {
         if host.is_empty() || host.len() > limits::MAX_HOST_BYTES || host.contains(foreign) {
             return Err(Error::Nonsense { missing: "host" });
         }
-        Ok(Self { client: client.clone(), id: wire.id, host, port: super::port_number(wire.port)?, via })
+        Ok(Self { client: client.clone(), id: wire.id, host, port: port_number(wire.port)?, via })
     }
 
     /// Tells the process that its connection is open, and takes its end of it. Error:

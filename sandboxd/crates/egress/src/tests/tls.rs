@@ -7,8 +7,12 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, HandshakeKind, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::super::hello::tests::hello;
-use super::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::{SOON, carried, host};
+use crate::hello::tests::hello;
+use crate::{Broken, Expected};
 
 const CHANGE_CIPHER: &[u8] = b"\x14\x03\x03\0\x01\x01";
 const EARLY_DATA: &[u8] = b"\x17\x03\x03\0\x03abc";

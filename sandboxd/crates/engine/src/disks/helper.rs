@@ -16,11 +16,21 @@ use bollard::query_parameters::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::link::Link;
-use super::{DiskFault, DisksSetup, disks_name};
+use super::names::disks_name;
+use crate::DiskFault;
 use crate::labels::INSTANCE;
 use crate::{Engine, Error};
 use sandboxd_model::layout::{AGENT_DIR, AGENT_PROGRAM};
 use sandboxd_model::limits;
+
+/// The parts of a helper's container that the service chooses.
+#[derive(Debug)]
+pub(super) struct DisksSetup {
+    /// The image of the container.
+    pub(super) image: String,
+    /// The volume that holds the agent program.
+    pub(super) agent_volume: String,
+}
 
 /// Tells a helper from a sandbox.
 pub(crate) const HELPER_LABEL: &str = "sandboxd.helper";

@@ -13,7 +13,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::DiskFault;
+use crate::DiskFault;
 use crate::Error;
 
 /// The helper's first line; another number means another program than ours.

@@ -7,9 +7,9 @@
 //! [`Attached::release`] says whether it did so all the time.
 
 mod attached;
-mod fault;
 mod helper;
 mod link;
+mod names;
 mod probe;
 mod ready;
 
@@ -24,22 +24,18 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
 pub use attached::Attached;
-pub use fault::DiskFault;
 pub use ready::DiskPool;
 
+use self::helper::DisksSetup;
 use self::link::{Answer, Link};
-use self::probe::{PROBE_PREFIX, probe_name};
+use self::names::{PROBE_PREFIX, disks_name, probe_name, random_name};
 use super::container::absent_is_done;
 use super::labels::INSTANCE;
-use super::{Engine, Error};
-use sandboxd_model::{Disk, Instance, UidSlot, limits};
+use super::{DiskFault, Engine, Error};
+use sandboxd_model::{Disk, UidSlot, limits};
 
 /// Tells the volume of disks.
 const LABEL: &str = "sandboxd.disks";
-
-/// What a name is made of: 32 characters, so that each byte of chance gives one evenly.
-const NAME_CHARS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-const NAME_RANDOM_CHARS: usize = 20;
 
 /// How often it is asked again whether a disk is let go of.
 const POLL: Duration = Duration::from_millis(20);
@@ -80,17 +76,6 @@ struct Shared {
     /// Replaced by an empty one when its link is broken; whoever comes first then starts a helper.
     helper: Mutex<Arc<OnceCell<Arc<Link>>>>,
     closed: AtomicBool,
-}
-
-#[derive(Debug)]
-struct DisksSetup {
-    image: String,
-    agent_volume: String,
-}
-
-/// Name of the helper and of the volume.
-fn disks_name(instance: &Instance) -> String {
-    format!("sandboxd-disks-{}", instance.id())
 }
 
 impl Engine {
@@ -258,13 +243,6 @@ impl Disks {
     }
 }
 
-fn random_name() -> String {
-    let mut bytes = [0; NAME_RANDOM_CHARS];
-    getrandom::fill(&mut bytes).expect("the kernel has randomness");
-    let chars = bytes.map(|byte| char::from(NAME_CHARS[usize::from(byte) % NAME_CHARS.len()]));
-    format!("dsk_{}", chars.iter().collect::<String>())
-}
-
 fn parse_use(line: &str) -> Option<DiskUse> {
     let words: Vec<&str> = line.split(' ').collect();
     let (name, bytes, attached, used) = match words[..] {
@@ -290,14 +268,6 @@ fn not_understood(call: &'static str, name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_long_and_lead_nowhere() {
-        let (one, two) = (random_name(), random_name());
-        assert_ne!(one, two);
-        assert!(Disk::new(&one, "3f2504e0-4f89-41d3-9a0c-0305e82c3301").is_ok());
-        assert_eq!(one.len(), 24);
-    }
 
     #[test]
     fn a_line_of_the_list_is_read_or_refused() {

@@ -5,24 +5,17 @@ use std::collections::HashMap;
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions};
 use bollard::query_parameters::{ContainerArchiveInfoOptions, CreateContainerOptions, RemoveVolumeOptions};
 
-use super::{Disks, disks_name, random_name};
+use super::Disks;
+use super::names::{probe_name, random_probe_name};
 use crate::container::absent_is_done;
 use crate::labels::INSTANCE;
 use crate::settings::disk_driver;
 use crate::{Engine, Error};
 use sandboxd_model::layout::{LOCAL_DIR, VOLUME_DIR};
-use sandboxd_model::{Instance, UidSlot, limits};
+use sandboxd_model::{UidSlot, limits};
 
 /// Size of the disk of the proof.
 const PROBE_MIB: u32 = 16;
-
-/// Begins the name of the disk of the proof, which tells it from a disk with somebody's files.
-pub(super) const PROBE_PREFIX: &str = "prb_";
-
-/// Name of the probe's container and of its volume.
-pub(super) fn probe_name(instance: &Instance) -> String {
-    format!("{}-probe", disks_name(instance))
-}
 
 impl Disks {
     /// Makes, attaches, mounts, lets go of and removes a disk. Whatever fails, nothing is left but what the
@@ -32,8 +25,7 @@ impl Disks {
         let name = probe_name(&engine.instance);
         // One of a start that was cut off.
         engine.remove_probe(&name).await?;
-        let disk_name = random_name().replacen("dsk_", PROBE_PREFIX, 1);
-        let disk = self.make_named(disk_name, PROBE_MIB).await?;
+        let disk = self.make_named(random_probe_name(), PROBE_MIB).await?;
         let mounted = async {
             let attached = self.attach(&disk, UidSlot::LAST).await?;
             let mounted = engine.mount_probe(&name, &self.setup_image(), self.device(&disk)).await;

@@ -9,8 +9,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::Database;
 use crate::Error;
-use crate::history::Change;
-use crate::rows::commands::{EndRow, StartRow, Written, record, written};
+use crate::rows::commands::{Change, EndRow, StartRow, Written, record, written};
 use crate::rows::{saturated, sql};
 use sandboxd_model::{CommandRecord, Ended};
 

@@ -30,7 +30,7 @@ pub enum DiskFault {
 
 impl DiskFault {
     /// Reads what comes after `err` in an answer.
-    pub(super) fn parse(words: &str) -> Self {
+    pub(crate) fn parse(words: &str) -> Self {
         let (kind, text) = words.split_once(' ').unwrap_or((words, ""));
         match kind {
             "absent" => Self::Absent,

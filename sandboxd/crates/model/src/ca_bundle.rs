@@ -1,35 +1,14 @@
-//! What the operator sets for all sandboxes.
+//! Certificates that sandboxes trust.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use ipnet::IpNet;
-
-use super::Upstreams;
-use sandboxd_model::limits;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
-
-/// See the module.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    /// Ranges that sandboxes may reach although they are not public.
-    pub allow_cidr: Vec<IpNet>,
-    /// Addresses of names, instead of what the resolver says.
-    pub hosts: HashMap<String, Vec<IpAddr>>,
-    /// Proxies that connections are made through.
-    pub upstreams: Upstreams,
-    /// What one sandbox may move in both directions while it runs, in bytes.
-    pub max_bytes: Option<u64>,
-    /// What sandboxes trust.
-    pub ca_bundle: Option<CaBundle>,
-}
 
 /// Certificates in PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,19 +18,13 @@ pub struct CaBundle {
 }
 
 impl CaBundle {
-    /// Reads a bundle; the problem otherwise, as the end of a sentence.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-        let size = std::fs::metadata(path).map_err(unreadable)?.len();
-        if size > limits::MAX_CA_BUNDLE_BYTES {
-            return Err(format!("must be at most {} bytes long", limits::MAX_CA_BUNDLE_BYTES));
-        }
-        let pem = std::fs::read_to_string(path).map_err(unreadable)?;
+    /// Checks the contents of the file at `path`. The problem is the end of a sentence.
+    pub fn new(path: &Path, pem: String) -> Result<Self, String> {
         check(&pem)?;
         Ok(Self { path: path.to_owned(), pem: pem.into_bytes().into() })
     }
 
-    /// What is in it.
+    /// The certificates.
     pub fn pem(&self) -> &[u8] {
         &self.pem
     }
@@ -63,7 +36,7 @@ impl fmt::Debug for CaBundle {
     }
 }
 
-/// At least one certificate, and each as PEM has it.
+/// Requires at least one certificate, and that each is PEM.
 fn check(pem: &str) -> Result<(), String> {
     let mut blocks = pem.split(BEGIN).skip(1).enumerate().peekable();
     if blocks.peek().is_none() {
@@ -100,11 +73,5 @@ mod tests {
         }
         let second = check(&format!("{good}{BEGIN}\nAAAA\n{END}\n"));
         assert_eq!(second, Err("is not PEM at certificate 2".into()));
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_told() {
-        assert!(CaBundle::read(Path::new("/nowhere/ca.pem")).unwrap_err().starts_with("cannot be read"));
-        assert!(CaBundle::read(Path::new("/dev")).is_err());
     }
 }

@@ -1,0 +1,159 @@
+//! How connections end.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+use tokio::time::timeout;
+
+use super::{SOON, carried, carried_from, web};
+use crate::{Broken, Meter, Tally};
+use sandboxd_metrics::Metrics;
+
+/// A sandbox's end that tells when it is dropped before its client has left: a tunnel is cut off then.
+struct Near {
+    stream: DuplexStream,
+    has_ended: bool,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        self.is_cut.store(!self.has_ended, Ordering::SeqCst);
+    }
+}
+
+impl AsyncRead for Near {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.has_ended |= matches!(polled, Poll::Ready(Ok(()))) && buffer.filled().len() == before;
+        polled
+    }
+}
+
+impl AsyncWrite for Near {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[tokio::test]
+async fn both_directions_end_by_themselves() {
+    let (mut client, mut server, carrying) = carried(None, None, SOON).await;
+    client.write_all(b"question").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut heard = String::new();
+    server.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "question");
+    server.write_all(b"answer").await.unwrap();
+    drop(server);
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "answer");
+    assert!(timeout(SOON, carrying).await.unwrap().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn more_bytes_than_may_be_cut_the_connection() {
+    let (mut client, mut server, carrying) = carried(None, Some(100), SOON).await;
+    client.write_all(&[7; 101]).await.unwrap();
+    assert!(matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Spent)));
+    let mut all = Vec::new();
+    let ended = timeout(SOON, server.read_to_end(&mut all)).await.unwrap();
+    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_moves_is_ended_and_one_that_moves_is_not() {
+    let silence = Duration::from_millis(400);
+    let (mut client, mut server, carrying) = carried(None, None, silence).await;
+    for _ in 0..8 {
+        client.write_all(b"x").await.unwrap();
+        server.read_exact(&mut [0]).await.unwrap();
+        assert!(!carrying.is_finished());
+        tokio::time::sleep(silence / 4).await;
+    }
+    assert!(matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Silent)));
+}
+
+#[tokio::test]
+async fn whoever_is_reset_resets_the_other() {
+    let (client, mut server, carrying) = carried(None, None, SOON).await;
+    carrying.abort();
+    drop(client);
+    let ended = timeout(SOON, server.read_to_end(&mut Vec::new())).await.unwrap();
+    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset, "a cut is no end");
+}
+
+/// Answers one request with `answer` and leaves.
+async fn answer_and_leave(server: &mut tokio::net::TcpStream, answer: &str) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        timeout(SOON, server.read_buf(&mut head)).await.unwrap().unwrap();
+    }
+    server.write_all(answer.as_bytes()).await.unwrap();
+    server.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_after_which_a_server_leaves_arrives_whole() {
+    let long = "x".repeat(300_000);
+    let answers = [
+        "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.0 200 OK\r\n\r\nok".to_owned(),
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok".to_owned(),
+        "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+            .to_owned(),
+        "HTTP/1.1 304 Not Modified\r\nconnection: close\r\netag: \"ok\"\r\n\r\n".to_owned(),
+        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{long}ok", long.len() + 2),
+        format!("HTTP/1.0 200 OK\r\n\r\n{long}ok"),
+    ];
+    for answer in answers {
+        for (round, own) in [(0, ""), (1, "connection: close\r\n"), (2, "")] {
+            let shown = &answer[..answer.len().min(90)];
+            let (mut client, stream) = duplex(1 << 16);
+            let is_cut = Arc::new(AtomicBool::new(false));
+            let near = Near { stream, has_ended: false, is_cut: Arc::clone(&is_cut) };
+            let meter = Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), None)), SOON);
+            let (mut server, carrying) = carried_from(near, web("a.example"), meter).await;
+            let ask = format!("GET /x HTTP/1.1\r\nHost: a.example\r\n{own}\r\n");
+            client.write_all(ask.as_bytes()).await.unwrap();
+            answer_and_leave(&mut server, &answer).await;
+            let mut heard = Vec::new();
+            timeout(SOON, client.read_to_end(&mut heard)).await.unwrap().unwrap();
+            let heard = String::from_utf8(heard).unwrap();
+            assert!(heard.contains("ok"), "{round} {shown:?}: {heard:.200?}");
+            assert!(heard.len() >= long.len() || answer.len() < long.len(), "{shown:?}: {}", heard.len());
+            drop(client);
+            let ended = timeout(SOON, carrying).await.unwrap().unwrap();
+            assert!(ended.is_ok(), "{round} {shown:?}: {ended:?}");
+            assert!(
+                !is_cut.load(Ordering::SeqCst),
+                "{round} {shown:?}: it was cut before its client had read it"
+            );
+        }
+    }
+}
