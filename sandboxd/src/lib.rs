@@ -193,7 +193,7 @@ fn own_ports(config: &Config, listeners: &[&TcpListener]) -> Vec<RangeInclusive<
     let listening = listening.map(|address| address.port());
     let engine = config.engine.tcp_port();
     let single = listening.chain(engine).map(|port| port..=port);
-    single.chain([config.preview.doors.clone()]).collect()
+    single.chain([config.preview.link_ports.clone()]).collect()
 }
 
 /// What the image is built from, if its folder was found.

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Returns free memory to the system in regular intervals. Never ends.
 pub(crate) async fn trim_regularly() {
-    let mut ticks = interval(limits::GIVE_BACK);
+    let mut ticks = interval(limits::MEMORY_TRIM_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

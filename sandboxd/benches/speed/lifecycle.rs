@@ -105,7 +105,7 @@ impl Rival {
         for (name, content) in [(HOSTS_NAME, HOSTS), (PROFILE_NAME, PROFILE)] {
             std::fs::write(dir.join(name), content).unwrap();
         }
-        let peer = watch::Sender::new(Peer::Unidentified);
+        let peer = watch::Sender::new(Peer::Unknown);
         let agent = AgentHandle::listen(&dir, plan.agent_secret.clone(), peer.subscribe()).unwrap();
         let attached = match (&self.disks, &plan.labels.disk) {
             (Some((disks, _)), Some(disk)) => Some(disks.attach(disk, plan.labels.slot).await.unwrap()),

@@ -185,7 +185,7 @@ async fn gather(first: Bytes, body: &mut Body) -> std::result::Result<Bytes, Htt
     }
     let mut gathered = BytesMut::with_capacity(limits::FILE_PART_BYTES);
     gathered.extend_from_slice(&first);
-    let deadline = Instant::now() + limits::GATHER;
+    let deadline = Instant::now() + limits::UPLOAD_GATHER;
     while gathered.len() < limits::FILE_PART_BYTES && !body.is_end_stream() {
         match timeout_at(deadline, piece(body)).await {
             Ok(more) => match more? {

@@ -192,7 +192,7 @@ pub(super) fn sentence(code: ErrorCode, error: &impl fmt::Display) -> String {
     match code {
         // The message of an internal error belongs in the log.
         ErrorCode::Internal => "sandboxd failed; its log has the reason under this request id".to_owned(),
-        _ => cut(&error.to_string(), limits::MAX_SENTENCE_BYTES).into_owned(),
+        _ => cut(&error.to_string(), limits::MAX_ERROR_BYTES).into_owned(),
     }
 }
 

@@ -12,7 +12,7 @@ use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Path};
 use crate::model::NetworkPolicy;
-use crate::model::network::NetworkWish;
+use crate::model::network::NetworkRequest;
 use crate::service::Denial;
 
 /// Change the network policy.
@@ -27,7 +27,7 @@ pub(super) async fn change(
     Json(request): Json<Network>,
 ) -> Result<Json<Network>> {
     let id = params::sandbox(&id)?;
-    let policy = state.service.sandboxes().change_network(&id, NetworkWish::new(&request, "")?).await?;
+    let policy = state.service.sandboxes().change_network(&id, NetworkRequest::new(&request, "")?).await?;
     Ok(Json(to_wire(&policy)))
 }
 

@@ -72,7 +72,7 @@ pub(super) async fn find(
     let Some(link) = state.service.previews().default_link(&id, port).await? else {
         return Ok(Json(PortFound { found: false, host_port: None, url: None }));
     };
-    let host_port = link.record().door.unwrap_or(state.service.previews().settings().bind.port());
+    let host_port = link.record().own_port.unwrap_or(state.service.previews().settings().bind.port());
     let url = url_of(&state.service, &link, host_of(&headers));
     Ok(Json(PortFound { found: true, host_port: Some(host_port), url: Some(url) }))
 }
@@ -183,7 +183,7 @@ fn published_url(service: &Service, host_port: u16, host: Option<&str>) -> Strin
 
 fn url_of(service: &Service, link: &Link, host: Option<&str>) -> String {
     let (settings, record) = (service.previews().settings(), link.record());
-    match (record.style, record.door) {
+    match (record.style, record.own_port) {
         (LinkStyle::Port, Some(door)) => {
             let origin = settings.port_origin(settings.bind.ip(), door, host);
             format!("{origin}/?{KEY_PARAMETER}={}", link.token().expose())

@@ -16,7 +16,7 @@ use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
 use super::{ApiState, network};
-use crate::model::network::NetworkWish;
+use crate::model::network::NetworkRequest;
 use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
 use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
 use crate::service::{self, Changes, SandboxView, Seccomp, Selection, Service};
@@ -169,8 +169,8 @@ fn spec_of(request: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
     })
 }
 
-fn network_of(request: &CreateSandbox) -> std::result::Result<Option<NetworkWish>, FieldError> {
-    request.network.as_ref().map(|network| NetworkWish::new(network, "network.")).transpose()
+fn network_of(request: &CreateSandbox) -> std::result::Result<Option<NetworkRequest>, FieldError> {
+    request.network.as_ref().map(|network| NetworkRequest::new(network, "network.")).transpose()
 }
 
 fn idle_ttl_of(ms: u64) -> std::result::Result<Duration, FieldError> {

@@ -59,7 +59,7 @@ async fn serve(socket: WebSocket, view: TerminalView, held: Held) {
         reason = send(&mut sender, view, errors_to_send, pongs) => reason,
     };
     // Delivery of the close frame is best effort.
-    let _ = timeout(limits::VIEWER_FAREWELL, close(sender, receiver, reason)).await;
+    let _ = timeout(limits::VIEWER_CLOSE, close(sender, receiver, reason)).await;
 }
 
 /// Handles messages from the viewer.

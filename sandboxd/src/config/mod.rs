@@ -210,7 +210,7 @@ fn read_preview(
     let bind = reader.setting("SANDBOXD_PREVIEW_BIND", "127.0.0.1:8081", parse::socket_address);
     let domain = reader.setting("SANDBOXD_PREVIEW_DOMAIN", "localhost", parse::domain);
     let front = reader.optional("SANDBOXD_PREVIEW_PUBLIC_URL", parse::front);
-    let doors = reader.setting("SANDBOXD_PREVIEW_PORTS", "42000-42099", parse::port_range);
+    let link_ports = reader.setting("SANDBOXD_PREVIEW_PORTS", "42000-42099", parse::port_range);
     let proto = reader.setting("SANDBOXD_PUBLIC_PROTO", "http", parse::is_https);
     let publish = if is_local { "127.0.0.1" } else { "0.0.0.0" };
     let publish_ip = reader.setting("SANDBOXD_PUBLISH_HOST_IP", publish, parse::bind_host);
@@ -224,7 +224,7 @@ fn read_preview(
         bind: bind?,
         domain,
         front: front.map(|(_, front)| front),
-        doors: doors?,
+        link_ports: link_ports?,
         public_host,
         is_https: proto?,
         publish_ip: publish_ip?.address,

@@ -38,7 +38,7 @@ impl Service {
 
     /// Ends what has expired: links and commands. Parks idle sandboxes and deletes those that were parked for too long.
     async fn tick_every_second(&self) {
-        let mut ticks = interval(limits::KEEPER_TICK);
+        let mut ticks = interval(limits::UPKEEP_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;

@@ -1,4 +1,4 @@
-//! Commands, over the wire to the agent and back.
+//! Commands: calls to the agent.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroU64;
@@ -19,18 +19,18 @@ use super::{AgentHandle, Error};
 use sandboxd_model::command::{CommandStatus, KilledBy, Started};
 use sandboxd_model::{CommandSpec, Ended, Event, Program, RequestDigest, command, limits};
 
-/// What a reader of a command hears, until the connection ends.
+/// The events of a command, until the connection ends.
 pub type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Error>> + Send>>;
 
 impl AgentHandle {
-    /// Starts a command; the answer means that it runs.
+    /// Starts a command. Returns when the command runs.
     pub async fn start(&self, spec: &CommandSpec) -> Result<Started, Error> {
         let mut client = self.client_since(generation_for(spec), limits::AGENT_ABSENCE).await?;
         let reply = within(limits::AGENT_CALL, client.start(to_wire(spec))).await?;
         Ok(started(&reply.into_inner()))
     }
 
-    /// Starts a command and reads it from the beginning as its own reader.
+    /// Starts a command and reads it from the beginning, as the reader `reader`.
     pub async fn run(&self, spec: &CommandSpec, reader: ReaderId) -> Result<EventStream, Error> {
         let mut client = self.client_since(generation_for(spec), limits::AGENT_ABSENCE).await?;
         let request = v1::StartRequest { reader: reader.get(), ..to_wire(spec) };
@@ -38,7 +38,7 @@ impl AgentHandle {
         Ok(events(reply.into_inner()))
     }
 
-    /// Reads a command after record `after`, as the reader with this number.
+    /// Reads the events of a command after record `after`, as the reader `reader`.
     pub async fn attach(
         &self,
         id: &CommandId,
@@ -53,12 +53,13 @@ impl AgentHandle {
         Ok(events(reply.into_inner()))
     }
 
-    /// Says that a reader has left on purpose.
+    /// Reports that a reader has left on purpose.
     pub async fn reader_left(&self, id: &CommandId, reader: ReaderId) -> Result<(), Error> {
         self.tell_of_reader(id, reader, false).await
     }
 
-    /// Says that a reader without a connection comes back. Keeps its place as long as a connection that broke.
+    /// Reports that a reader without a connection will come back. The agent keeps its position for as long as after
+    /// a broken connection.
     pub async fn reader_is_slow(&self, id: &CommandId, reader: ReaderId) -> Result<(), Error> {
         self.tell_of_reader(id, reader, true).await
     }
@@ -69,20 +70,20 @@ impl AgentHandle {
         within(limits::AGENT_CALL, client.reader_left(request)).await.map(drop)
     }
 
-    /// Waits for a command's end, as long as it takes.
+    /// Waits for the end of a command, without a time limit.
     pub async fn wait(&self, id: &CommandId) -> Result<Ended, Error> {
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
         ended(&client.wait(reference(id)).await?.into_inner())
     }
 
-    /// What is known of a command.
+    /// State of a command.
     pub async fn inspect(&self, id: &CommandId) -> Result<CommandStatus, Error> {
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
         status_of(within(limits::AGENT_CALL, client.inspect(reference(id))).await?.into_inner())
     }
 
-    /// A page of the commands after number `after` whose end is not recorded, once those in `recorded` are taken off.
-    /// Commands that make no sense are left out.
+    /// A page of the commands after number `after` whose end is not recorded, without those in `recorded`. Skips
+    /// commands with invalid values.
     pub async fn unrecorded_commands(&self, recorded: Vec<u64>, after: u64) -> Result<KnownCommands, Error> {
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
         let request = v1::ListCommandsRequest { recorded, after };
@@ -93,13 +94,13 @@ impl AgentHandle {
         })
     }
 
-    /// Ends a command, beginning with `signal`; answers when nothing of it is left, or fails after `deadline`. True
-    /// where it had ended before.
+    /// Ends a command, beginning with `signal`. Returns when all of its processes have ended, or fails after
+    /// `deadline`. True if the command had already ended.
     pub async fn end(&self, id: &CommandId, signal: i32, deadline: Duration) -> Result<bool, Error> {
         self.signal_with(id, signal, true, deadline).await
     }
 
-    /// Sends one signal. True where the command had ended before.
+    /// Sends one signal. True if the command had already ended.
     pub async fn signal(&self, id: &CommandId, signal: i32) -> Result<bool, Error> {
         self.signal_with(id, signal, false, limits::AGENT_CALL).await
     }
@@ -117,7 +118,7 @@ impl AgentHandle {
         Ok(reply.into_inner().already_ended)
     }
 
-    /// What the agent says of itself and of its sandbox.
+    /// Information about the agent and its sandbox.
     pub async fn info(&self) -> Result<AgentInfo, Error> {
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
         let info = within(limits::AGENT_CALL, client.info(v1::InfoRequest {})).await?.into_inner();
@@ -130,12 +131,12 @@ impl AgentHandle {
     }
 }
 
-/// Tells one reader of a command from all others, also across connections.
+/// Distinguishes a reader of a command from all others, across connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderId(NonZeroU64);
 
 impl ReaderId {
-    /// Another one than all before. They begin at random, because agents outlive the daemon.
+    /// A new id. The ids begin at a random number, because agents outlive the daemon.
     pub fn next() -> Self {
         static NEXT: LazyLock<AtomicU64> =
             LazyLock::new(|| AtomicU64::new(RandomState::new().build_hasher().finish()));
@@ -150,40 +151,40 @@ impl ReaderId {
 /// A page of the commands that an agent knows.
 #[derive(Debug)]
 pub struct KnownCommands {
-    /// In the order of their start.
+    /// Commands in the order of their start.
     pub commands: Vec<KnownCommand>,
-    /// Whether there are commands after the last one.
+    /// Whether more commands follow.
     pub more: bool,
 }
 
 /// A command that an agent knows.
 #[derive(Debug)]
 pub struct KnownCommand {
-    /// Counts the commands of this agent.
+    /// Sequence number among the commands of this agent.
     pub number: u64,
-    /// Its id.
+    /// Id of the command.
     pub id: CommandId,
-    /// Identifies the request that started it.
+    /// Identifies the request that started the command.
     pub digest: Option<RequestDigest>,
-    /// What became of it.
+    /// State of the command.
     pub status: CommandStatus,
 }
 
-/// What an agent says of itself and of its sandbox.
+/// Information about an agent and its sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentInfo {
-    /// Bytes of the agent that are in memory.
+    /// Resident memory of the agent in bytes.
     pub resident_bytes: u64,
-    /// Commands that run.
+    /// Number of running commands.
     pub running_commands: u32,
-    /// Terminals in which something other than a waiting shell runs.
+    /// Number of terminals that run something other than a waiting shell.
     pub busy_terminals: u32,
-    /// What is taken of the file system the workspace is on.
+    /// Used space of the workspace's file system in bytes.
     pub disk_used_bytes: u64,
 }
 
 impl AgentInfo {
-    /// Whether something runs that nobody should be deprived of.
+    /// Whether something runs that must not be interrupted.
     pub fn is_busy(&self) -> bool {
         self.running_commands > 0 || self.busy_terminals > 0
     }
@@ -200,7 +201,7 @@ fn reference(id: &CommandId) -> v1::CommandRef {
     v1::CommandRef { command_id: id.to_string() }
 }
 
-/// The oldest agent that does all of what the command asks for.
+/// The oldest generation of agents that supports every option of the command.
 fn generation_for(spec: &CommandSpec) -> u32 {
     if spec.open_stdin || spec.read_only { STDIN_AND_READ_ONLY_SINCE } else { 0 }
 }
@@ -232,7 +233,7 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
 fn events(stream: Streaming<v1::CommandEvent>) -> EventStream {
     stream
         .map(|event| {
-            let event = event?.event.ok_or(Error::Nonsense { missing: "event" })?;
+            let event = event?.event.ok_or(Error::Malformed { missing: "event" })?;
             Ok(match event {
                 command_event::Event::Started(wire) => Event::Started(started(&wire)),
                 command_event::Event::Output(output) => {
@@ -257,7 +258,7 @@ fn record(wire: v1::Record) -> command::Record {
 
 fn status_of(wire: v1::CommandStatus) -> Result<CommandStatus, Error> {
     Ok(CommandStatus {
-        started: started(&wire.started.ok_or(Error::Nonsense { missing: "started" })?),
+        started: started(&wire.started.ok_or(Error::Malformed { missing: "started" })?),
         ended: wire.ended.as_ref().map(ended).transpose()?,
         argv: wire.argv,
         cwd: wire.cwd,
@@ -289,7 +290,7 @@ fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
         v1::EndReason::Timeout => EndReason::Timeout,
         v1::EndReason::Killed => EndReason::Killed,
         v1::EndReason::Oom => EndReason::Oom,
-        v1::EndReason::Unspecified => return Err(Error::Nonsense { missing: "reason" }),
+        v1::EndReason::Unspecified => return Err(Error::Malformed { missing: "reason" }),
     };
     Ok(Ended {
         reason,
@@ -319,8 +320,8 @@ mod tests {
         theirs.write_all(b"sandbox-agent 2 right\n").await.unwrap();
         let (link, driver) = link::open(ours, "right", CancellationToken::new()).await.unwrap();
         let _driver = tokio::spawn(driver);
-        let (agent, keeper) = pair();
-        keeper.link.send_replace(Some(link));
+        let (agent, owner) = pair();
+        owner.link.send_replace(Some(link));
         let plain = CommandSpec {
             id: "cmd_0123456789abcdef".parse().unwrap(),
             digest: None,
@@ -339,7 +340,7 @@ mod tests {
             assert!(matches!(agent.start(&spec).await, Err(Error::Outdated)));
             assert!(matches!(agent.run(&spec, ReaderId::next()).await.map(drop), Err(Error::Outdated)));
         }
-        // The others it is asked for, and answers in its own time.
+        // The agent receives the other calls, and answers them in its own time.
         let asked = timeout(limits::RECHECK, agent.start(&plain)).await;
         assert!(asked.is_err(), "{asked:?}");
     }

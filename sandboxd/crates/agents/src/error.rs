@@ -1,4 +1,4 @@
-//! What can go wrong between us and an agent.
+//! Errors of calls to an agent.
 
 use std::time::Duration;
 
@@ -14,40 +14,41 @@ use sandboxd_model::{FieldError, Refusal, Resource};
 /// A call to an agent failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// It is not connected.
+    /// The agent is not connected.
     #[error("the agent was not connected within {waited:?}")]
     Away {
-        /// How long was waited.
+        /// Time of the wait.
         waited: Duration,
     },
-    /// The connection ended in the middle of the call.
+    /// The connection ended during the call.
     #[error("the call to the agent broke off")]
     Broken {
-        /// What the connection said.
+        /// The error of the connection.
         source: Box<Status>,
     },
-    /// It answered with an error that is not one of ours.
+    /// The agent returned an unknown error.
     #[error("the agent failed")]
     Failed {
-        /// What it said.
+        /// The error.
         source: Box<Status>,
     },
-    /// It took longer than it may.
+    /// The call took too long.
     #[error("the agent did not answer within {after:?}")]
     Deadline {
         /// The deadline.
         after: Duration,
     },
-    /// It said something that makes no sense.
+    /// The agent's response is invalid.
     #[error("the agent's answer lacks `{missing}`")]
-    Nonsense {
-        /// What should have been there.
+    Malformed {
+        /// The missing or invalid field.
         missing: &'static str,
     },
-    /// It is of an earlier version, which has no such call. Its sandbox gets a new one when it is next woken.
+    /// The agent is of an earlier version, which does not support the call. The sandbox gets a new agent when it is next
+    /// woken.
     #[error("the agent is of an earlier version")]
     Outdated,
-    /// It refused, with its reason.
+    /// The agent refused the request.
     #[error("the agent refused")]
     Refused(#[source] Refusal),
 }
@@ -56,7 +57,7 @@ impl From<Status> for Error {
     fn from(status: Status) -> Self {
         match from_status(&status) {
             Some(kind) => Self::Refused(refusal(kind)),
-            // Only what the connection itself reported has a cause below it.
+            // Only an error that the connection itself reported has a source.
             None if std::error::Error::source(&status).is_some() => Self::Broken { source: Box::new(status) },
             None => match status.code() {
                 Code::Unimplemented => Self::Outdated,
@@ -68,7 +69,7 @@ impl From<Status> for Error {
 }
 
 impl Error {
-    /// Whether the connection is at fault, so that the same call may work on the next one.
+    /// Whether the connection is at fault, so that the same call may succeed on the next one.
     pub fn is_broken(&self) -> bool {
         matches!(self, Self::Away { .. } | Self::Broken { .. })
     }

@@ -1,15 +1,15 @@
 //! Connections to the agents inside sandboxes.
 //!
-//! Owns one task for each agent, which keeps its connection; others hold an [`AgentHandle`], which finds
-//! the current connection or says that there is none. Agents come back by themselves, so a handle outlives
-//! any connection. Every byte an agent sends is hostile: greetings and messages are bounded, and what does
-//! not make sense is an error of that one call.
+//! Each agent has one task, which owns its connection. Others hold an [`AgentHandle`], which finds the current
+//! connection or reports that there is none. Agents reconnect by themselves, so a handle outlives any connection.
+//! Every byte of an agent is hostile: greetings and messages are bounded, and an invalid message is an error of the
+//! call that received it.
 
 mod command;
-mod door;
 mod error;
 mod files;
 mod link;
+mod listener;
 mod stdin;
 mod terminal;
 mod tunnels;
@@ -25,22 +25,22 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use command::{AgentInfo, EventStream, KnownCommand, KnownCommands, ReaderId};
-pub use door::{DialFn, Duplex, Peer};
 pub use error::Error;
 pub use files::{ByteStream, ChangeStream, UploadError};
+pub use listener::{DialFn, Duplex, Peer};
 pub use stdin::{Cause, StdinData, Unfinished};
 pub use terminal::TerminalEvents;
 pub use tunnels::{Outgoing, OutgoingConnections, Tunnel};
 
 use self::link::{Link, LinkService};
 
-/// Largest message an agent may send: a batch of records or a piece of a file, with room to spare.
+/// Maximum size of a message from an agent: a batch of records or a piece of a file, with some reserve.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
-/// HTTP/2 wants to know whom a request is for; there is only one at the other end.
+/// HTTP/2 requires an authority for each request. There is only one at the other end.
 static ORIGIN: LazyLock<http::Uri> = LazyLock::new(|| http::Uri::from_static("http://agent"));
 
-/// The way to one agent, across reconnects. Dropping the last clone ends the task that keeps it.
+/// The connection to one agent, across reconnects. Dropping the last clone ends the task that owns it.
 #[derive(Debug, Clone)]
 pub struct AgentHandle {
     link: watch::Receiver<Option<Link>>,
@@ -48,17 +48,17 @@ pub struct AgentHandle {
     _task: Arc<DropGuard>,
 }
 
-/// The other end of a handle, held by the task that keeps the connection.
-struct Keeper {
+/// The other end of a handle, held by the task that owns the connection.
+struct ConnectionOwner {
     link: watch::Sender<Option<Link>>,
     stop: CancellationToken,
 }
 
-fn pair() -> (AgentHandle, Keeper) {
+fn pair() -> (AgentHandle, ConnectionOwner) {
     let (sender, receiver) = watch::channel(None);
     let stop = CancellationToken::new();
     let guard = Arc::new(stop.clone().drop_guard());
-    (AgentHandle { link: receiver, stop: stop.clone(), _task: guard }, Keeper { link: sender, stop })
+    (AgentHandle { link: receiver, stop: stop.clone(), _task: guard }, ConnectionOwner { link: sender, stop })
 }
 
 /// A handle whose agent never connects, for tests.
@@ -67,12 +67,12 @@ pub fn unconnected() -> AgentHandle {
 }
 
 impl AgentHandle {
-    /// Ends the connection for good: every call under way fails at once, and so does every later one.
+    /// Closes the connection for good: every running call fails at once, and so does every later one.
     pub fn hang_up(&self) {
         self.stop.cancel();
     }
 
-    /// Whether it was hung up.
+    /// Whether the connection was closed for good.
     pub fn is_over(&self) -> bool {
         self.stop.is_cancelled()
     }
@@ -91,7 +91,7 @@ impl AgentHandle {
         self.client_since(0, within).await
     }
 
-    /// The same for a request with fields that agents before this generation would pass over.
+    /// Like [`Self::client`], for a request with fields that agents before this generation would ignore.
     async fn client_since(
         &self,
         generation: u32,

@@ -23,19 +23,19 @@ use tower::Service;
 
 use sandboxd_model::limits;
 
-/// Bytes on their way to an agent per stream before the sender waits.
+/// Bytes per stream that may be buffered for an agent before the sender waits.
 const SEND_BUFFER_BYTES: usize = 512 * 1024;
 
-/// Calls that were broken off and are remembered, and for how long: what is still on its way for one that is forgotten
-/// is counted as the other's fault, and in the end costs the connection. Tunnels are broken off often, and many at once.
-const MAX_BROKEN_OFF: usize = 4 * MAX_CALLS as usize;
+/// Number of cancelled calls that are remembered. Data that still arrives for a forgotten call counts as a fault of
+/// the peer, and in the end costs the connection. Tunnels are often cancelled, many at a time.
+const MAX_CANCELLED_CALLS: usize = 4 * MAX_CALLS as usize;
 const BROKEN_OFF: Duration = Duration::from_secs(30);
 
 /// An open connection.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
     pub(super) service: LinkService,
-    /// How far the agent's contract has grown.
+    /// Generation of the agent's protocol.
     pub(super) generation: u32,
 }
 
@@ -45,7 +45,7 @@ impl Link {
     }
 }
 
-/// What the generated client sends its requests through.
+/// The transport of the generated clients.
 #[derive(Debug, Clone)]
 pub(super) struct LinkService(SendRequest<Body>);
 
@@ -54,8 +54,8 @@ impl Service<Request<Body>> for LinkService {
     type Error = hyper::Error;
     type Future = futures::future::BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    /// Always: HTTP/2 has no turns to wait for, and of a connection that is closed tonic would only keep the
-    /// words, from which nobody can tell what happened. The call fails with the cause.
+    /// Always ready: HTTP/2 has no turns to wait for. For a closed connection, tonic would keep only the text of
+    /// the error, from which the cause cannot be determined. The call fails with the cause.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -65,10 +65,10 @@ impl Service<Request<Body>> for LinkService {
     }
 }
 
-/// Runs the connection; resolves when it ends.
+/// Runs the connection. Returns when it ends.
 pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Checks the greeting and opens HTTP/2 on what comes after it. With `stop` it ends, and every call on it.
+/// Checks the greeting and then opens HTTP/2. `stop` ends the connection and every call on it.
 pub(super) async fn open<S>(
     mut stream: S,
     secret: &str,
@@ -88,27 +88,27 @@ where
         .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_header_list_size(MAX_HEADER_LIST_BYTES)
-        // Each costs the call whose answer it was and nobody else.
+        // Each such fault fails only the call whose response it was.
         .max_local_error_reset_streams(None)
-        .max_concurrent_reset_streams(MAX_BROKEN_OFF)
+        .max_concurrent_reset_streams(MAX_CANCELLED_CALLS)
         .reset_stream_duration(BROKEN_OFF)
-        .handshake(TokioIo::new(Cuttable::new(stream, stop)))
+        .handshake(TokioIo::new(Cancellable::new(stream, stop)))
         .await
         .map_err(io::Error::other)?;
-    // How the connection ended shows in the calls that were on it.
+    // The calls on the connection report how it ended.
     let driver = Box::pin(connection.map(drop));
     Ok((Link { service: LinkService(sender), generation: greeting.generation }, driver))
 }
 
-/// A stream that fails from when it is told to. To drop the connection's driver is not enough: hyper goes on with
-/// the calls that are under way, and an agent that hangs answers none.
-struct Cuttable<S> {
+/// A stream that fails as soon as it is cancelled. It is not enough to drop the connection's driver: hyper
+/// continues the running calls, and an agent that hangs answers none.
+struct Cancellable<S> {
     stream: S,
     stop: CancellationToken,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl<S> Cuttable<S> {
+impl<S> Cancellable<S> {
     fn new(stream: S, stop: CancellationToken) -> Self {
         let stopped = Box::pin(stop.clone().cancelled_owned());
         Self { stream, stop, stopped }
@@ -122,7 +122,7 @@ impl<S> Cuttable<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Cuttable<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Cancellable<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -133,8 +133,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Cuttable<S> {
     }
 }
 
-/// A connection always reads as well, so that is where it learns of the end.
-impl<S: AsyncWrite + Unpin> AsyncWrite for Cuttable<S> {
+/// A connection always reads as well, and learns of its end there.
+impl<S: AsyncWrite + Unpin> AsyncWrite for Cancellable<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -164,7 +164,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cuttable<S> {
     }
 }
 
-/// Reads up to the newline and no byte further, because HTTP/2 begins there.
+/// Reads up to the newline and not a byte further, because HTTP/2 begins there.
 async fn read_greeting(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Greeting> {
     let mut line = Vec::with_capacity(greeting::MAX_BYTES);
     loop {
@@ -213,7 +213,7 @@ mod tests {
         let driver = tokio::spawn(driver);
         let mut service = link.service;
         let call = tokio::spawn(service.call(Request::new(Body::empty())));
-        // What it sends shows that it is under way.
+        // Its first bytes show that it has begun.
         theirs.read_exact(&mut [0; 64]).await.unwrap();
         driver.abort();
         stop.cancel();
@@ -232,7 +232,7 @@ mod tests {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
-    /// An agent that sends what must be answered and reads no answer is not read any more.
+    /// An agent that sends frames to be answered, but reads no answers, is not read any more.
     #[tokio::test(start_paused = true)]
     async fn answers_to_a_flood_of_frames_do_not_pile_up() {
         const FLOOD_BYTES: usize = 8 * 1024 * 1024;
@@ -243,7 +243,7 @@ mod tests {
             let driver = tokio::spawn(driver);
             tokio::io::AsyncWriteExt::write_all(&mut theirs, &SETTINGS).await.unwrap();
             let flood = frame.repeat(FLOOD_BYTES / frame.len());
-            // Time passes only once nobody has anything to do any more.
+            // The clock advances only when no task has anything to do.
             let sent =
                 timeout(limits::RECHECK, tokio::io::AsyncWriteExt::write_all(&mut theirs, &flood)).await;
             assert!(!matches!(sent, Ok(Ok(()))), "all of it was read, and the answers are in memory");

@@ -1,8 +1,8 @@
-//! Standard input, over the wire to the agent.
+//! Standard input: calls to the agent.
 //!
-//! The agent tells each bit of progress into the command's pipe. So little is on its way at any moment that a command
-//! which does not read cannot fill the connection's window, which all calls to its sandbox share; and what had
-//! arrived is known when a call ends early.
+//! The agent reports each progress into the command's pipe. Only a few bytes are in flight at any time, so a
+//! command that does not read cannot fill the window of the connection, which all calls to its sandbox share. If a
+//! call ends early, the number of written bytes is known.
 
 use std::io;
 
@@ -20,34 +20,34 @@ use super::command::within;
 use super::{AgentHandle, Error};
 use sandboxd_model::{Refusal, limits};
 
-/// Bytes for a command, as they come from a caller.
+/// Bytes for a command, as they arrive from a caller.
 pub type StdinData = BoxStream<'static, io::Result<Bytes>>;
 
-/// Not everything was written.
+/// Not all bytes were written.
 #[derive(Debug, Error)]
 #[error("standard input was cut short after {written_bytes} bytes")]
 pub struct Unfinished {
-    /// What the command's pipe had taken by the last word of the agent.
+    /// Bytes that the command's pipe had accepted by the agent's last report.
     pub written_bytes: u64,
-    /// Why.
+    /// The cause.
     #[source]
     pub cause: Cause,
 }
 
-/// Why standard input was cut short.
+/// Why not all bytes were written.
 #[derive(Debug, Error)]
 pub enum Cause {
-    /// The agent refused, or is away.
+    /// The agent refused the call, or is not connected.
     #[error("the agent did not take it")]
     Agent(#[from] Error),
-    /// The caller's bytes did not come to their end.
+    /// The caller's bytes ended early.
     #[error("the bytes did not come")]
     Data(#[from] io::Error),
 }
 
 impl AgentHandle {
-    /// Writes all of `data` to a command's standard input, which must be open, and closes it then where `close`
-    /// says so. Reads nothing of `data` before it is this caller's turn.
+    /// Writes all of `data` to a command's standard input, which must be open. Then closes it if `close` is set.
+    /// Does not read `data` before it is this caller's turn.
     pub async fn write_stdin(&self, id: &CommandId, data: StdinData, close: bool) -> Result<(), Unfinished> {
         let before = |error| Unfinished { written_bytes: 0, cause: Cause::Agent(error) };
         let mut sending = self.open_stdin(id).await.map_err(before)?;
@@ -87,7 +87,7 @@ impl Sending {
             let has_room = self.has_room();
             tokio::select! {
                 biased;
-                // Also while nothing is awaited: it may say that the command has ended.
+                // Also while nothing is awaited: the answer may report that the command has ended.
                 answer = self.answer() => answer?,
                 piece = data.next(), if more && has_room => match piece.transpose()? {
                     Some(data) => self.send(StdinPart { data, ..StdinPart::default() }),
@@ -103,7 +103,7 @@ impl Sending {
         Ok(())
     }
 
-    /// What was written in the end: a refusal knows of the part that it cut.
+    /// The number of written bytes. A refusal includes the part that it interrupted.
     fn written_with(&self, cause: &Cause) -> u64 {
         match cause {
             Cause::Agent(Error::Refused(
@@ -121,11 +121,12 @@ impl Sending {
     fn send(&mut self, part: StdinPart) {
         self.sent_bytes += part.data.len() as u64;
         self.sent_parts += 1;
-        // There is room for as many as are let go unanswered. A call that has ended tells why in its answer.
+        // There is room for as many parts as may be in flight. A call that has ended reports the reason in its
+        // answer.
         let _ = self.parts.try_send(part);
     }
 
-    /// The next answer. Safe to cancel.
+    /// Waits for the next answer. Cancel safe.
     async fn answer(&mut self) -> Result<(), Error> {
         let unanswered = self.unanswered();
         let answer = self.progress.message();
@@ -134,13 +135,13 @@ impl Sending {
             _ => within(limits::STDIN_ANSWER, answer).await?,
         };
         let Some(StdinProgress { written_bytes, parts }) = answer else {
-            return Err(Error::Nonsense { missing: "progress" });
+            return Err(Error::Malformed { missing: "progress" });
         };
-        // What a sandbox says is counted with, so it must make sense.
+        // The number comes from a sandbox and is used in calculations, so it is checked.
         let makes_sense = (self.written_bytes..=self.sent_bytes).contains(&written_bytes)
             && (self.done_parts..=self.sent_parts).contains(&parts);
         if !makes_sense {
-            return Err(Error::Nonsense { missing: "progress" });
+            return Err(Error::Malformed { missing: "progress" });
         }
         self.written_bytes = written_bytes;
         self.done_parts = parts;

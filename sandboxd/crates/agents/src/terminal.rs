@@ -1,4 +1,4 @@
-//! Terminals, over the wire to the agent and back.
+//! Terminals: calls to the agent.
 
 use agent_protocol::v1::{self, terminal_event};
 use bytes::Bytes;
@@ -11,11 +11,11 @@ use super::{AgentHandle, Error};
 use sandboxd_model::terminal::{TerminalEnded, TerminalScreen, ViewFrom};
 use sandboxd_model::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus, limits};
 
-/// What a viewer of a terminal hears, until the connection ends.
+/// The events of a terminal, until the connection ends.
 pub type TerminalEvents = std::pin::Pin<Box<dyn Stream<Item = Result<TerminalEvent, Error>> + Send>>;
 
 impl AgentHandle {
-    /// Opens a terminal; the answer means that its program runs.
+    /// Opens a terminal. Returns when its program runs.
     pub async fn open_terminal(&self, spec: &TerminalSpec) -> Result<(), Error> {
         let argv = spec.argv.clone().map(|(program, args)| v1::Argv { program, args });
         let request = v1::OpenTerminalRequest {
@@ -30,7 +30,7 @@ impl AgentHandle {
         Ok(())
     }
 
-    /// All terminals it keeps, the newest first, without their screens.
+    /// All terminals that the agent keeps, newest first, without their screens.
     pub async fn terminals(&self) -> Result<Vec<TerminalStatus>, Error> {
         let mut client = self.terminals_client(limits::AGENT_ABSENCE).await?;
         let reply = within(limits::AGENT_CALL, client.list(v1::ListTerminalsRequest {})).await?;
@@ -43,7 +43,7 @@ impl AgentHandle {
         status(within(limits::AGENT_CALL, client.inspect(reference(id))).await?.into_inner())
     }
 
-    /// Gives a terminal another size.
+    /// Changes the size of a terminal.
     pub async fn resize_terminal(&self, id: &TerminalId, size: TerminalSize) -> Result<(), Error> {
         let request =
             v1::ResizeTerminalRequest { terminal_id: id.to_string(), size: Some(size_to_wire(size)) };
@@ -52,7 +52,7 @@ impl AgentHandle {
         Ok(())
     }
 
-    /// Types into a terminal; the answer means that all of it was handed to the kernel.
+    /// Writes input to a terminal. Returns when the kernel has accepted all of it.
     pub async fn type_into(&self, id: &TerminalId, data: Bytes) -> Result<(), Error> {
         let request = v1::TerminalInputRequest { terminal_id: id.to_string(), data };
         let mut client = self.terminals_client(limits::AGENT_ABSENCE).await?;
@@ -60,14 +60,15 @@ impl AgentHandle {
         Ok(())
     }
 
-    /// Ends a terminal and everything started from it, and forgets it; answers when nothing of it is left.
+    /// Ends a terminal and everything started from it, and forgets it. Returns when all of its processes have
+    /// ended.
     pub async fn close_terminal(&self, id: &TerminalId) -> Result<(), Error> {
         let mut client = self.terminals_client(limits::AGENT_ABSENCE).await?;
         within(limits::CLOSE_TERMINAL, client.close(reference(id))).await?;
         Ok(())
     }
 
-    /// Looks at a terminal.
+    /// Views a terminal.
     pub async fn view_terminal(&self, id: &TerminalId, from: ViewFrom) -> Result<TerminalEvents, Error> {
         let (after, history) = match from {
             ViewFrom::After(after) => (Some(after), false),
@@ -95,11 +96,11 @@ fn size(wire: v1::TerminalSize) -> TerminalSize {
 
 fn status(wire: v1::TerminalStatus) -> Result<TerminalStatus, Error> {
     Ok(TerminalStatus {
-        id: wire.terminal_id.parse().map_err(|_| Error::Nonsense { missing: "terminal_id" })?,
+        id: wire.terminal_id.parse().map_err(|_| Error::Malformed { missing: "terminal_id" })?,
         argv: wire.argv,
         cwd: wire.cwd,
         is_shell: wire.is_shell,
-        size: size(wire.size.ok_or(Error::Nonsense { missing: "size" })?),
+        size: size(wire.size.ok_or(Error::Malformed { missing: "size" })?),
         started_at_ms: wire.started_at_ms,
         ended: wire.ended.as_ref().map(ended).transpose()?,
         viewers: wire.viewers,
@@ -118,14 +119,14 @@ fn ended(wire: &v1::TerminalEnded) -> Result<TerminalEnded, Error> {
         v1::EndReason::Killed => EndReason::Killed,
         v1::EndReason::Timeout => EndReason::Timeout,
         v1::EndReason::Oom => EndReason::Oom,
-        v1::EndReason::Unspecified => return Err(Error::Nonsense { missing: "reason" }),
+        v1::EndReason::Unspecified => return Err(Error::Malformed { missing: "reason" }),
     };
     let signal = (wire.signal != 0).then_some(wire.signal);
     Ok(TerminalEnded { reason, exit_code: wire.exit_code, signal, at_ms: wire.ended_at_ms })
 }
 
 fn heard(wire: v1::TerminalEvent) -> Result<TerminalEvent, Error> {
-    Ok(match wire.event.ok_or(Error::Nonsense { missing: "event" })? {
+    Ok(match wire.event.ok_or(Error::Malformed { missing: "event" })? {
         terminal_event::Event::Size(wire) => TerminalEvent::Size(size(wire)),
         terminal_event::Event::Output(v1::TerminalOutput { data, after }) => {
             TerminalEvent::Output { data, after }

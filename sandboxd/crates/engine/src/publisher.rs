@@ -35,7 +35,7 @@ pub const DOOR_NAME: &str = "door.sock";
 
 /// socat has one process for each connection, and one that listens.
 const PIDS: i64 = MAX_CHILDREN as i64 + 8;
-const MAX_CHILDREN: usize = limits::MAX_PUBLISHED_CONNECTIONS + limits::PUBLISHED_NEWCOMERS;
+const MAX_CHILDREN: usize = limits::MAX_PUBLISHED_CONNECTIONS + limits::EXTRA_PUBLISHED_CONNECTIONS;
 const MEMORY_BYTES: i64 = 128 * 1024 * 1024;
 const NANO_CPUS: i64 = 1_000_000_000;
 

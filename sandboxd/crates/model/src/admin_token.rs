@@ -1,6 +1,7 @@
 //! The daemon's admin token.
 //!
-//! Only its digest is kept, so that it cannot be printed. Comparing digests takes the same time whatever was given.
+//! Only the token's digest is kept, so that the token cannot be printed. A comparison of digests takes the same
+//! time for every value.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What a caller must know to use the API. Cheap to clone.
+/// The token that a caller of the API must send. Cheap to clone.
 #[derive(Clone)]
 pub struct AdminToken(Arc<Kept>);
 
@@ -21,12 +22,12 @@ struct Kept {
     length: usize,
     digest: [u8; 32],
     rolling: Rolling,
-    /// Of the token, under [`Kept::rolling`].
+    /// Hash of the token by [`Kept::rolling`].
     hash: u64,
 }
 
 impl AdminToken {
-    /// Keeps what is needed to recognise `token`.
+    /// Keeps what is needed to recognize `token`.
     pub fn new(token: &SecretString) -> Self {
         let token = token.expose_secret().as_bytes();
         let rolling = Rolling::new(token.len());
@@ -34,12 +35,12 @@ impl AdminToken {
         Self(Arc::new(Kept { length: token.len(), digest: Sha256::digest(token).into(), rolling, hash }))
     }
 
-    /// Whether `given` is the token. Nothing is no token.
+    /// Whether `given` is the token. An empty text is never the token.
     pub fn is(&self, given: &[u8]) -> bool {
         !given.is_empty() && Sha256::digest(given)[..].ct_eq(&self.0.digest).into()
     }
 
-    /// Whether `text` has the token in it as a word: as it is, percent-encoded, or in Base64 as HTTP Basic has it.
+    /// Whether `text` contains the token as a word: plain, percent-encoded, or in Base64 as in HTTP Basic.
     pub fn is_in(&self, text: &[u8]) -> bool {
         let decoded = text.contains(&b'%').then(|| percent_decode(text).collect::<Vec<u8>>());
         let words = text.split(|byte| !is_base64(*byte));
@@ -53,7 +54,7 @@ impl AdminToken {
         decoded.is_ok_and(|text| self.is_word_of(&text))
     }
 
-    /// A short token may be part of any word, so that letters and digits beside it make it something else.
+    /// A short token may be part of any word. If a letter or digit is next to it, it is a different word.
     fn is_word_of(&self, text: &[u8]) -> bool {
         let Kept { length, rolling, hash, .. } = &*self.0;
         if *length == 0 {
@@ -84,10 +85,11 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
 }
 
-/// A hash of the last bytes of a text, with a random base: how long a search takes tells nothing of the token.
+/// A hash of the last bytes of a text, with a random base, so that the duration of a search reveals nothing about
+/// the token.
 struct Rolling {
     base: u64,
-    /// The base to the power of one less than the length.
+    /// The base to the power of the length minus one.
     first: u64,
 }
 
@@ -101,7 +103,7 @@ impl Rolling {
         hash.wrapping_mul(self.base).wrapping_add(u64::from(byte))
     }
 
-    /// Without the first byte.
+    /// Removes the first byte.
     fn pop(&self, hash: u64, first: u8) -> u64 {
         hash.wrapping_sub(u64::from(first).wrapping_mul(self.first))
     }

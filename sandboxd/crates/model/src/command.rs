@@ -1,4 +1,4 @@
-//! A command as the daemon sees it: what is asked for, what is heard of it.
+//! Commands: the request to run one, and the events that report on it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use sandbox_api::command::EndReason;
 use super::RequestDigest;
 use super::digest::Fields;
 
-/// What to run and how.
+/// A program to run, and the options of the run.
 #[derive(Debug, Clone)]
 pub struct CommandSpec {
-    /// Chosen by the caller or made here.
+    /// Chosen by the caller, or random.
     pub id: CommandId,
     /// Identifies the request, if the caller chose the id and may repeat the request.
     pub digest: Option<RequestDigest>,
     /// What to run.
     pub program: Program,
-    /// Relative to the workspace; empty is the workspace.
+    /// Working directory, relative to the workspace. Empty means the workspace.
     pub cwd: String,
-    /// On top of the sandbox's environment.
+    /// Variables in addition to the sandbox's environment. They take precedence.
     pub env: HashMap<String, String>,
-    /// Written to standard input, which is then closed unless it stays open.
+    /// Written to standard input. Standard input is then closed, unless it stays open.
     pub stdin: Option<Bytes>,
     /// Whether others may write to standard input later.
     pub open_stdin: bool,
-    /// Whether it may not write to the workspace.
+    /// Whether the command must not write to the workspace.
     pub read_only: bool,
-    /// After which it is ended.
+    /// Time limit. The command is then ended.
     pub timeout: Duration,
-    /// Goes on when the caller of its stream leaves.
+    /// Whether the command continues when the caller of its stream leaves.
     pub detached: bool,
 }
 
@@ -72,14 +72,14 @@ impl CommandSpec {
 pub enum StdinState {
     /// The command was started without `openStdin`.
     NeverOpened,
-    /// By a writer, or by the command itself.
+    /// A writer or the command itself closed it.
     Closed,
-    /// With the command.
+    /// The command has ended.
     Ended,
 }
 
 impl StdinState {
-    /// Its name in an answer.
+    /// The name in an API response.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NeverOpened => "neverOpened",
@@ -94,9 +94,9 @@ impl StdinState {
 pub enum Program {
     /// A program and its arguments.
     Argv {
-        /// Looked up on PATH.
+        /// Looked up in PATH.
         program: String,
-        /// What follows it.
+        /// The arguments after the program.
         args: Vec<String>,
     },
     /// A script for `bash -c`.
@@ -108,13 +108,13 @@ pub enum Program {
 pub struct Started {
     /// Milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// The limit that holds.
+    /// The effective time limit.
     pub timeout: Duration,
-    /// Goes on when the caller of its stream leaves.
+    /// Whether the command continues when the caller of its stream leaves.
     pub detached: bool,
 }
 
-/// Which of a command's two outputs.
+/// One of a command's two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -123,48 +123,48 @@ pub enum Stream {
     Stderr,
 }
 
-/// Bytes one read of a command's output brought.
+/// Output from one read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// One more than that of the record before.
+    /// Sequence number: one more than that of the previous record.
     pub seq: u64,
-    /// Where it was written.
+    /// The stream that the command wrote to.
     pub stream: Stream,
-    /// What was written.
+    /// The bytes.
     pub data: Bytes,
 }
 
-/// What a reader of a command hears.
+/// An event of a command, for its readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// First, for the caller that started the command.
+    /// First event for the caller that started the command.
     Started(Started),
     /// Output, in order.
     Output(Vec<Record>),
     /// Output that is no longer kept.
     Gap {
-        /// How much.
+        /// Number of missing bytes.
         dropped_bytes: u64,
-        /// The record that follows.
+        /// Sequence number of the next record.
         next_seq: u64,
     },
     /// Nothing happened for a while.
     Heartbeat,
-    /// Last.
+    /// Last event.
     Ended(Ended),
 }
 
 /// What ended a command together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KilledBy {
-    /// A KILL to every process of the sandbox.
+    /// SIGKILL to every process of the sandbox.
     Sweep,
     /// A restart of the sandbox's container.
     Restart,
 }
 
 impl KilledBy {
-    /// Its name in an answer.
+    /// The name in an API response.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sweep => "sandbox_sweep",
@@ -173,38 +173,38 @@ impl KilledBy {
     }
 }
 
-/// The answer to a request to end a command.
+/// Result of a request to end a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Killed {
-    /// It had ended before.
+    /// Whether the command had already ended.
     pub already_ended: bool,
-    /// The sandbox's container was restarted to end it.
+    /// Whether the sandbox's container was restarted to end the command.
     pub restarted: bool,
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// Why.
+    /// Reason of the end.
     pub reason: EndReason,
     /// As a shell would report it.
     pub exit_code: i32,
-    /// Number of the signal that ended it.
+    /// Number of the signal that ended the command.
     pub signal: Option<i32>,
     /// From start to end.
     pub duration: Duration,
-    /// Written in all.
+    /// Bytes written to standard output in total.
     pub stdout_bytes: u64,
-    /// Written in all.
+    /// Bytes written to standard error in total.
     pub stderr_bytes: u64,
-    /// Written and no longer kept.
+    /// Bytes that were written and are no longer kept.
     pub dropped_bytes: u64,
-    /// What ended it besides itself, where other commands were ended too.
+    /// What ended the command together with other commands.
     pub killed_by: Option<KilledBy>,
 }
 
 impl Ended {
-    /// The end of a command whose sandbox went away: nobody can tell how it would have ended.
+    /// The end of a command whose sandbox went away. Its actual end cannot be known.
     pub const LOST: Self = Self {
         reason: EndReason::Lost,
         exit_code: 137,
@@ -217,26 +217,26 @@ impl Ended {
     };
 }
 
-/// What is known of a command.
+/// State of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandStatus {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Where it was started.
+    /// Working directory.
     pub cwd: String,
-    /// When, and for how long at most.
+    /// Start and time limit.
     pub started: Started,
-    /// How it ended, once it has.
+    /// How the command ended, if it has.
     pub ended: Option<Ended>,
-    /// Written so far.
+    /// Bytes written to standard output so far.
     pub stdout_bytes: u64,
-    /// Written so far.
+    /// Bytes written to standard error so far.
     pub stderr_bytes: u64,
-    /// Written and no longer kept.
+    /// Bytes that were written and are no longer kept.
     pub dropped_bytes: u64,
 }
 
-/// Signals a caller may send, as signal(7) numbers them on x86-64 and arm64.
+/// Signals that a caller may send, with the numbers of signal(7) on x86-64 and arm64.
 pub const SIGNALS: [(&str, i32); 14] = [
     ("SIGHUP", 1),
     ("SIGINT", 2),
@@ -254,7 +254,7 @@ pub const SIGNALS: [(&str, i32); 14] = [
     ("SIGWINCH", 28),
 ];
 
-/// A signal by its number, for those that end commands without having a name here.
+/// The name of a signal. `SIG` and the number for signals that are not in [`SIGNALS`].
 pub fn signal_name(number: i32) -> String {
     let known = SIGNALS.iter().find(|(_, known)| *known == number);
     known.map_or_else(|| format!("SIG{number}"), |(name, _)| (*name).to_owned())

@@ -1,10 +1,10 @@
-//! The digest by which a repeated request to start a command is told from another one with the same id.
+//! The digest that distinguishes a repeated request to start a command from a different request with the same id.
 
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of everything that a request says about a command, except its id.
+/// SHA-256 of all fields of a request to start a command, except the id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestDigest([u8; Self::BYTES]);
 
@@ -12,18 +12,18 @@ impl RequestDigest {
     /// Length in bytes.
     pub const BYTES: usize = 32;
 
-    /// Reads a digest; `None` if it has another length.
+    /// Reads a digest. `None` if the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// Its bytes.
+    /// The bytes of the digest.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Only the first bytes: enough to tell two apart in a log.
+/// Prints the first bytes only: enough to distinguish two digests in a log.
 impl fmt::Debug for RequestDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second, third, fourth, ..] = self.0;

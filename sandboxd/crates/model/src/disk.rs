@@ -1,4 +1,4 @@
-//! A workspace's own file system: its quota, because it is only so large.
+//! Disks: file systems of a fixed size, one for each workspace. The size is the quota.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use super::FieldError;
 /// Whether workspaces must have a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DiskQuota {
-    /// Where the engine's machine can; where it cannot, each sandbox says so.
+    /// If the engine's machine supports it. Otherwise each sandbox reports that it has no quota.
     #[default]
     Auto,
-    /// Without it the daemon does not start.
+    /// The daemon does not start without it.
     Required,
     /// Never.
     Off,
@@ -29,7 +29,7 @@ impl DiskQuota {
     }
 }
 
-/// A file system image among the daemon's disks.
+/// A disk: a file system image in the daemon's volume of disks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Disk {
     name: String,
@@ -43,7 +43,8 @@ impl Disk {
     /// Characters of a UUID in its usual form (RFC 9562 section 4).
     const UUID_CHARS: usize = 36;
 
-    /// Checks both, because they come from labels and from a helper: a name is letters, digits and `_`.
+    /// Checks both values, because they come from labels and from a helper. A name consists of letters, digits and
+    /// `_`.
     pub fn new(name: &str, uuid: &str) -> Result<Self, FieldError> {
         if !Self::is_name(name) {
             return Err(FieldError::new("disk.name", "must be 1 to 64 letters, digits or `_`"));
@@ -56,18 +57,18 @@ impl Disk {
         Ok(Self { name: name.to_owned(), uuid: uuid.to_ascii_lowercase() })
     }
 
-    /// Whether a disk can have this name, which then leads nowhere and ends no line.
+    /// Whether a disk can have this name. Such a name contains no path and no line break.
     pub fn is_name(name: &str) -> bool {
         (1..=Self::MAX_NAME_BYTES).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     }
 
-    /// Names it among the disks of its daemon.
+    /// Name of the disk, unique among the disks of its daemon.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file system's own, in lower case.
+    /// UUID of the file system, in lower case.
     pub fn uuid(&self) -> &str {
         &self.uuid
     }

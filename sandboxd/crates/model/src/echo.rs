@@ -1,11 +1,11 @@
-//! A caller's value in a refusal: bounded, whatever the caller sent.
+//! Callers' values in error messages: bounded, whatever the caller sent.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::limits::MAX_ECHO_BYTES;
 
-/// Stands where a text was cut.
+/// Marks where a text was cut.
 const ELLIPSIS: &str = "…";
 
 /// Shows a caller's value in quotes, escaped and at most [`MAX_ECHO_BYTES`] of it.
@@ -17,7 +17,7 @@ impl fmt::Display for Echo<'_> {
     }
 }
 
-/// The text, or as much of its beginning as fits in `max` bytes.
+/// The text, or its beginning if it is longer than `max` bytes.
 pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);

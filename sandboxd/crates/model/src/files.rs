@@ -1,96 +1,96 @@
-//! Files of a workspace, as the daemon passes them on.
+//! Files of a workspace.
 //!
-//! A path is bytes, because names are, and it is never looked into: where it leads is found out in the sandbox.
+//! A path is bytes, because file names are. The daemon never resolves it: the agent does that in the sandbox.
 
 use bytes::Bytes;
 
-/// A path as its caller gave it.
+/// A path as the caller gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePath(pub Bytes);
 
 /// One file to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFile {
-    /// Where to.
+    /// Target of the write.
     pub target: FileTarget,
-    /// All of it.
+    /// Content of the file.
     pub content: Bytes,
 }
 
-/// Where a file is written to, and on what condition.
+/// Target of a write, and the conditions of the write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileTarget {
-    /// As the caller gave it.
+    /// Path as the caller gave it.
     pub path: FilePath,
-    /// Permission bits, 0 to 0o777; that of the file that is replaced, or 0o644, where there are none.
+    /// Permission bits, 0 to 0o777. `None` keeps those of the file that is replaced, or uses 0o644 for a new file.
     pub mode: Option<u32>,
-    /// It is written only if the file has this etag now; `*` is any.
+    /// Writes only if the file has this etag. `*` matches any.
     pub if_match: Option<String>,
-    /// It is written only if there is nothing.
+    /// Writes only if there is no file.
     pub if_absent: bool,
-    /// The answer waits for the disk.
+    /// Waits until the data is on disk.
     pub durable: bool,
 }
 
-/// What a write did.
+/// Result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Of the file as it is now.
+    /// Etag of the file after the write.
     pub etag: String,
-    /// Whether there was none before.
+    /// Whether the write created the file.
     pub created: bool,
-    /// Its length.
+    /// Length of the file.
     pub bytes: u64,
 }
 
-/// What something in a workspace is.
+/// Type of an entry in a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, wherever it leads.
+    /// A symbolic link, whatever its target.
     Symlink,
     /// A fifo, socket or device.
     Other,
 }
 
-/// What is told of something in a workspace.
+/// Metadata of an entry in a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileInfo {
-    /// From the workspace; empty is the workspace itself.
+    /// Path relative to the workspace. Empty for the workspace itself.
     pub path: Bytes,
-    /// What it is.
+    /// Type of the entry.
     pub kind: FileKind,
-    /// Its length.
+    /// Size in bytes.
     pub size_bytes: u64,
     /// Permission bits.
     pub mode: u32,
-    /// Nanoseconds since the Unix epoch.
+    /// Time of the last change, in nanoseconds since the Unix epoch.
     pub modified_at_ns: i64,
-    /// What a link says.
+    /// Target of a link.
     pub target: Option<Bytes>,
-    /// Of a regular file: changes whenever its content does.
+    /// Etag of a regular file. Changes whenever the content does.
     pub etag: Option<String>,
 }
 
 /// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
-    /// From a byte to another, or to the end.
+    /// From one byte to another, or to the end.
     Span {
-        /// The first byte.
+        /// Offset of the first byte.
         from: u64,
-        /// The last byte.
+        /// Offset of the last byte.
         to: Option<u64>,
     },
-    /// So many bytes of the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
 impl ByteRange {
-    /// Whether a file of so many bytes has none of it (RFC 9110 section 14.1.2).
+    /// Whether a file of this size has no byte of the range (RFC 9110 section 14.1.2).
     pub fn is_empty_in(self, size_bytes: u64) -> bool {
         match self {
             Self::Span { from, .. } => from >= size_bytes,
@@ -99,65 +99,65 @@ impl ByteRange {
     }
 }
 
-/// What is about to be read of a file.
+/// Precedes the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHeader {
-    /// The whole file.
+    /// Metadata of the whole file.
     pub info: FileInfo,
-    /// Where what follows begins.
+    /// Offset of the first byte that follows.
     pub offset: u64,
-    /// How much follows.
+    /// Number of bytes that follow.
     pub length: u64,
 }
 
-/// What part of a directory to list.
+/// Options of a directory listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListWish {
-    /// The directory.
+pub struct ListOptions {
+    /// The directory to list.
     pub path: FilePath,
-    /// Levels; 1 is the directory itself.
+    /// Number of levels. 1 lists the directory itself.
     pub depth: u32,
-    /// Entries at most.
+    /// Maximum number of entries.
     pub limit: u32,
-    /// The path of the entry before.
+    /// Path of the last entry of the previous page.
     pub after: Bytes,
 }
 
-/// A page of a list.
+/// A page of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilePage {
-    /// In the order of their paths.
+    /// Entries in the order of their paths.
     pub entries: Vec<FileInfo>,
-    /// There are more behind the last one.
+    /// Whether more entries follow.
     pub more: bool,
 }
 
-/// A text to be replaced.
+/// A replacement of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextEdit {
-    /// Must be there once.
+    /// Text to replace. Must occur once.
     pub old_text: String,
-    /// What comes in its place.
+    /// Text to insert.
     pub new_text: String,
-    /// It may be there more than once.
+    /// Whether the text may occur more than once.
     pub replace_all: bool,
 }
 
-/// What edits did.
+/// Result of edits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edited {
-    /// In unified format.
+    /// Changes in unified format.
     pub diff: Bytes,
-    /// From 1; 0 where nothing changed.
+    /// First changed line, counted from 1. 0 if nothing changed.
     pub first_changed_line: u64,
-    /// Of the file as it is now.
+    /// Etag of the file after the edits.
     pub etag: String,
 }
 
-/// How an archive is packed.
+/// Compression of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// RFC 1952.
     Gzip,
@@ -165,102 +165,102 @@ pub enum Compression {
     Zstd,
 }
 
-/// What an archive brought.
+/// Result of unpacking an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unpacked {
-    /// Regular files.
+    /// Number of regular files.
     pub files: u64,
-    /// Their bytes together.
+    /// Total size of the files in bytes.
     pub bytes: u64,
 }
 
-/// What happened to a file.
+/// A change that a watch reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// First: from here on nothing is missed.
+    /// First: every later change is reported.
     Ready,
-    /// It is new.
+    /// An entry was created.
     Created(Bytes),
-    /// Its content or mode is another.
+    /// The content or mode of an entry changed.
     Modified(Bytes),
-    /// It is gone.
+    /// An entry was deleted.
     Deleted(Bytes),
-    /// It has another path.
+    /// An entry was moved.
     Moved {
-        /// Where it was.
+        /// Old path.
         from: Bytes,
-        /// Where it is.
+        /// New path.
         to: Bytes,
     },
-    /// Changes were lost, or not everything can be watched.
+    /// Changes were lost, or there is more than can be watched.
     Overflow,
-    /// Last: what was watched is gone.
+    /// Last: the watched entry is gone.
     Gone,
 }
 
-/// What to look for in files.
+/// Options of a search in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GrepWish {
-    /// The directory.
+pub struct GrepOptions {
+    /// Directory to search.
     pub path: FilePath,
-    /// A text, or a regular expression.
+    /// Text or regular expression to find.
     pub query: String,
-    /// It is a regular expression.
+    /// Whether the query is a regular expression.
     pub regex: bool,
-    /// Letters of either case are the same.
+    /// Whether upper and lower case match each other.
     pub case_insensitive: bool,
-    /// Globs of which a path must fit one.
+    /// Globs, one of which the path of a file must match.
     pub include: Vec<String>,
-    /// Results at most.
+    /// Maximum number of results.
     pub max_results: u32,
-    /// Also what `.gitignore` leaves out.
+    /// Whether to include what `.gitignore` excludes.
     pub include_ignored: bool,
 }
 
 /// A line that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrepMatch {
-    /// Of the file, from the workspace.
+    /// Path of the file, relative to the workspace.
     pub path: Bytes,
-    /// From 1.
+    /// Line number, counted from 1.
     pub line: u64,
-    /// Where in the line the first match begins, in bytes.
+    /// Offset of the first match in the line, in bytes.
     pub column: u32,
-    /// The line's beginning.
+    /// Beginning of the line.
     pub text: Bytes,
 }
 
-/// What names to look for.
+/// Options of a search for names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GlobWish {
-    /// The directory.
+pub struct GlobOptions {
+    /// Directory to search.
     pub path: FilePath,
-    /// What a path must fit.
+    /// Glob that a path must match.
     pub pattern: String,
-    /// What it must not fit, nor a directory above it.
+    /// Globs that neither the path nor a directory above it may match.
     pub exclude: Vec<String>,
-    /// Results at most.
+    /// Maximum number of results.
     pub max_results: u32,
-    /// Also what `.gitignore` leaves out.
+    /// Whether to include what `.gitignore` excludes.
     pub include_ignored: bool,
 }
 
-/// Why a search ended before it was through.
+/// Why a search ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
-    /// It found as much as was wanted, or as an answer holds.
+pub enum TruncatedBy {
+    /// The maximum number of results was reached, or the response was full.
     Results,
-    /// It took too long.
+    /// The time limit was reached.
     Time,
-    /// It saw too many files, names or levels.
+    /// Too many files, names or levels were visited.
     Files,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found<T> {
-    /// In the order of their paths.
+    /// Results in the order of their paths.
     pub results: Vec<T>,
-    /// Why that may not be all.
-    pub cut: Option<Cut>,
+    /// Why there may be more results.
+    pub truncated_by: Option<TruncatedBy>,
 }

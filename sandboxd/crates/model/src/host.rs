@@ -1,38 +1,38 @@
-//! A host as a process names it: a name or an address, in one spelling.
+//! Hosts as processes name them: a name or an address, in one spelling.
 //!
-//! What looks like a number in any of the notations that `inet_aton` takes (decimal, octal, hexadecimal, fewer than
-//! four parts) is no name and must be an address written plainly. So a resolver never sees a number, and nothing is
-//! compared in two spellings.
+//! A text that looks like a number in any of the notations of `inet_aton` (decimal, octal, hexadecimal, fewer than
+//! four parts) is not a name. It must be an address in the usual notation. So a resolver never receives a number,
+//! and nothing is compared in two spellings.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use idna::AsciiDenyList;
 
-/// Longest name, in bytes (RFC 1035, section 2.3.4, without the last dot), and its longest label.
+/// Maximum length of a name in bytes, without the last dot (RFC 1035, section 2.3.4).
 const MAX_NAME_BYTES: usize = 253;
-/// See [`MAX_NAME_BYTES`].
+/// Maximum length of a label in bytes.
 const MAX_LABEL_BYTES: usize = 63;
 
 /// A host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// Lower case, as IDNA writes it in ASCII, without a dot at its end.
+    /// In lower case, in IDNA's ASCII form, without a trailing dot.
     Name(String),
     /// An address.
     Address(IpAddr),
 }
 
-/// What is no host, and why, as the end of a sentence that begins with it.
+/// Why a text is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAHost {
-    /// It is a number in some notation, and not an address as addresses are written.
+    /// A number in some notation, but not an address in the usual one.
     #[error("must be an address with four decimal numbers, or a name")]
     Number,
-    /// It has a zone.
+    /// An address with a zone.
     #[error("must be an address without a zone")]
     Zone,
-    /// It is nothing.
+    /// Neither a name nor an address.
     #[error("must be a host name or an address")]
     Name,
 }
@@ -47,13 +47,13 @@ impl Host {
         if text.contains(':') {
             return ipv6(text);
         }
-        // First, because IDNA makes digits and dots of other characters, too.
+        // First, because IDNA also turns other characters into digits and dots.
         let name =
             idna::domain_to_ascii_cow(text.as_bytes(), AsciiDenyList::URL).map_err(|_| NotAHost::Name)?;
         let name = name.strip_suffix('.').unwrap_or(&name);
         let last = name.rsplit('.').next().unwrap_or_default();
         if is_number(last) {
-            // Of an address alone the standard library takes no other notation.
+            // For an address alone, the standard library accepts only the usual notation.
             return name.parse::<Ipv4Addr>().map(|it| Self::Address(it.into())).map_err(|_| NotAHost::Number);
         }
         if is_name(name) { Ok(Self::Name(name.to_owned())) } else { Err(NotAHost::Name) }
@@ -170,11 +170,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is taken as a name, the system's own reader of numbers takes for none.
+        /// The system's own parser of numbers rejects whatever is accepted as a name.
         #[test]
         fn no_name_is_a_number_to_the_system(text in "(0[xX])?[0-9a-fA-FxX]{0,11}(\\.(0[xX])?[0-9a-fA-F]{0,9}){0,4}\\.?") {
             if let Ok(Host::Name(name)) = Host::parse(&text) {
-                // Numbers alone: a look-up of a name would ask the network.
+                // Numbers only: the look-up of a name would query the network.
                 let only_digits = name.split('.').all(is_number);
                 prop_assert!(!only_digits, "{name}");
                 let last = name.rsplit('.').next().unwrap_or_default();
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_system_reads_as_numbers_what_is_refused_as_numbers() {
-        // Proves that the list above is about something: these reach 127.0.0.1 where they are not refused.
+        // Shows that the test above is meaningful: these reach 127.0.0.1 unless they are rejected.
         for text in ["2130706433", "0x7f000001", "017700000001", "127.1"] {
             let mut found = (text, 80).to_socket_addrs().unwrap();
             assert!(found.any(|address| address.ip().is_loopback()), "{text}");

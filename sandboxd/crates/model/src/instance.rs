@@ -1,7 +1,7 @@
-//! What makes one installation of sandboxd itself: a key that only it has.
+//! The identity of one installation of sandboxd: a key that only this installation has.
 //!
-//! Everything else is derived from the key, so that it is the one thing to keep: the id that marks what is
-//! ours on a shared engine, the signature that keeps others from forging our labels, and each agent's secret.
+//! Everything else is derived from the key: the id that marks its objects on a shared engine, the signature that
+//! prevents others from forging its labels, and each agent's secret.
 
 use std::fmt;
 
@@ -22,18 +22,18 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// The installation that has this key.
+    /// Creates the installation that has this key.
     pub fn new(key: [u8; KEY_BYTES]) -> Self {
         let id = hex(&mac(&key, "instance id", "")[..8]);
         Self { key, id }
     }
 
-    /// Marks our objects on the engine; 16 hexadecimal digits.
+    /// The id that marks the installation's objects on the engine: 16 hexadecimal digits.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// A number that is most likely another for another installation.
+    /// A number that most likely differs between installations.
     pub fn seed(&self) -> u64 {
         u64::from_str_radix(&self.id, 16).unwrap_or_default()
     }
@@ -43,7 +43,7 @@ impl Instance {
         hex(&mac(&self.key, "labels", text))
     }
 
-    /// What opens the preview of a link.
+    /// The token that opens the preview of a link.
     pub fn preview_token(&self, link: &LinkId) -> PreviewToken {
         let mac = mac(&self.key, "preview", link.as_str());
         let mut bytes = [0; 20];
@@ -51,7 +51,7 @@ impl Instance {
         PreviewToken::new(bytes)
     }
 
-    /// What the agent of a sandbox must present, 64 hexadecimal digits.
+    /// The secret that the agent of a sandbox must present: 64 hexadecimal digits.
     pub fn agent_secret(&self, sandbox: &SandboxId) -> String {
         hex(&mac(&self.key, "agent", sandbox.as_str()))
     }
@@ -63,7 +63,7 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// HMAC-SHA256 (RFC 2104), with the purpose in front so that no value serves two.
+/// HMAC-SHA256 (RFC 2104). The purpose comes first, so that no value serves two purposes.
 fn mac(key: &[u8; KEY_BYTES], purpose: &str, text: &str) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(purpose.as_bytes());

@@ -1,4 +1,4 @@
-//! What everything else is about: ids, specs, states, limits. Pure values; no I/O and nothing async.
+//! The values that everything else is about: ids, specifications, states, limits. Pure values, without I/O.
 
 mod admin_token;
 mod ca_bundle;
@@ -48,7 +48,7 @@ use thiserror::Error;
 
 use self::echo::cut;
 
-/// A value a caller gave that is not one of its type.
+/// A caller's value that is invalid for its field.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{field}` {problem}")]
 pub struct FieldError {
@@ -62,7 +62,7 @@ impl FieldError {
     /// A fault in `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         let (field, problem) = (field.into(), problem.into());
-        // Either may repeat what a caller sent.
+        // Both may repeat what a caller sent.
         Self {
             field: cut(&field, limits::MAX_ECHO_BYTES).into_owned(),
             problem: cut(&problem, limits::MAX_PROBLEM_BYTES).into_owned(),

@@ -1,5 +1,5 @@
-//! What a sandbox may reach: its mode, and the hosts that are named for it. Whether an address is public is not known
-//! here.
+//! Network policies: what a sandbox may reach. They decide by host and port. Whether an address is public is
+//! decided elsewhere.
 
 use std::fmt;
 
@@ -9,28 +9,28 @@ use sandbox_api::sandbox::Network;
 use super::host::Host;
 use super::{FieldError, limits};
 
-/// Ports of a host where no other is named.
+/// Ports of a rule that names no port.
 pub const WEB_PORTS: [u16; 2] = [80, 443];
 
-/// Which kind of policy.
+/// Mode of a network policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NetworkMode {
     /// The public internet.
     #[default]
     Default,
-    /// Named hosts.
+    /// Only named hosts.
     Allowlist,
     /// Nothing.
     None,
-    /// Whatever the host's network reaches, through a bridge and not through the daemon.
+    /// Everything that the host's network reaches, through a bridge instead of the daemon.
     Open,
 }
 
 impl NetworkMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 4] = [Self::Default, Self::Allowlist, Self::None, Self::Open];
 
-    /// Its name on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -40,7 +40,7 @@ impl NetworkMode {
         }
     }
 
-    /// Reads a name; `field` is what the caller called it.
+    /// Reads a name. `field` is the caller's name for the field.
     pub fn parse(text: &str, field: &str) -> Result<Self, FieldError> {
         Self::ALL
             .into_iter()
@@ -52,41 +52,42 @@ impl NetworkMode {
 /// What a sandbox may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkPolicy {
-    /// Which kind.
+    /// Mode of the policy.
     pub mode: NetworkMode,
-    /// Named hosts and ports: all there is with `allowlist`, and more ports and addresses with `default`.
+    /// Named hosts and ports: everything that `allowlist` permits, and additional ports and addresses for
+    /// `default`.
     pub allow: Vec<Rule>,
 }
 
-/// What a caller wants of a policy; what is absent stays as it is.
+/// A caller's change of a policy. Absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NetworkWish {
+pub struct NetworkRequest {
     mode: Option<NetworkMode>,
     allow: Option<Vec<Rule>>,
 }
 
-/// A host that may be reached, and where.
+/// A host that may be reached, and its port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     hosts: Hosts,
-    /// `None` is [`WEB_PORTS`].
+    /// `None` means [`WEB_PORTS`].
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Hosts {
-    /// Every name, and no address.
+    /// Every name, but no address.
     AnyName,
     One(Host),
-    /// Names with one or more labels before this one.
+    /// Subdomains of this name.
     Beneath(String),
 }
 
 impl NetworkPolicy {
-    /// Whether a process may connect there, as far as host and port go. `is_opened` is an address that the operator has
-    /// opened to all sandboxes.
+    /// Whether the policy permits a connection, judged by host and port. `is_opened` says that the operator has
+    /// opened the address to all sandboxes.
     pub fn judge(&self, host: &Host, port: u16, is_opened: bool) -> Result<(), DenialReason> {
-        // What is open does not ask the daemon; where it does, it gets no more than by itself.
+        // An open sandbox does not connect through the daemon. If it does, it gets only what it can reach itself.
         if matches!(self.mode, NetworkMode::None | NetworkMode::Open) {
             return Err(DenialReason::Off);
         }
@@ -105,48 +106,48 @@ impl NetworkPolicy {
         }
     }
 
-    /// Whether the sandbox has a network interface instead of the daemon's way out.
+    /// Whether the sandbox has a network interface instead of connecting through the daemon.
     pub fn is_open(&self) -> bool {
         self.mode == NetworkMode::Open
     }
 
-    /// With what a caller wants of it.
-    pub fn with(mut self, wish: &NetworkWish) -> Self {
-        self.mode = wish.mode.unwrap_or(self.mode);
-        if let Some(allow) = &wish.allow {
+    /// The policy after a caller's change.
+    pub fn with(mut self, request: &NetworkRequest) -> Self {
+        self.mode = request.mode.unwrap_or(self.mode);
+        if let Some(allow) = &request.allow {
             self.allow.clone_from(allow);
         }
         self
     }
 
-    /// The rules as they are written.
+    /// The rules as texts.
     pub fn allow_texts(&self) -> Vec<String> {
         self.allow.iter().map(ToString::to_string).collect()
     }
 
-    /// Reads what [`allow_texts`](Self::allow_texts) wrote; `None` where it is something else.
+    /// Reads the result of [`allow_texts`](Self::allow_texts). `None` if it is something else.
     pub fn from_texts(mode: NetworkMode, allow: &[String]) -> Option<Self> {
         let allow = allow.iter().map(|text| Rule::parse(text).ok()).collect::<Option<_>>()?;
         Some(Self { mode, allow })
     }
 }
 
-impl NetworkWish {
-    /// Checks a wish; `prefix` is where the caller put it, such as `network.`.
-    pub fn new(wish: &Network, prefix: &str) -> Result<Self, FieldError> {
-        let mode = wish.mode.as_deref().map(|mode| NetworkMode::parse(mode, &format!("{prefix}mode")));
-        let allow = wish.allow.as_deref().map(|allow| rules(allow, &format!("{prefix}allow")));
+impl NetworkRequest {
+    /// Checks a request. `prefix` is the path of the field in the caller's request, such as `network.`.
+    pub fn new(request: &Network, prefix: &str) -> Result<Self, FieldError> {
+        let mode = request.mode.as_deref().map(|mode| NetworkMode::parse(mode, &format!("{prefix}mode")));
+        let allow = request.allow.as_deref().map(|allow| rules(allow, &format!("{prefix}allow")));
         Ok(Self { mode: mode.transpose()?, allow: allow.transpose()? })
     }
 }
 
-fn rules(wished: &[String], field: &str) -> Result<Vec<Rule>, FieldError> {
-    if wished.len() > limits::MAX_NETWORK_RULES {
+fn rules(given: &[String], field: &str) -> Result<Vec<Rule>, FieldError> {
+    if given.len() > limits::MAX_NETWORK_RULES {
         let problem = format!("must have at most {} entries", limits::MAX_NETWORK_RULES);
         return Err(FieldError::new(field, problem));
     }
     let mut rules = Vec::new();
-    for (at, text) in wished.iter().enumerate() {
+    for (at, text) in given.iter().enumerate() {
         let rule = Rule::parse(text).map_err(|problem| FieldError::new(format!("{field}[{at}]"), problem))?;
         if !rules.contains(&rule) {
             rules.push(rule);
@@ -156,7 +157,7 @@ fn rules(wished: &[String], field: &str) -> Result<Vec<Rule>, FieldError> {
 }
 
 impl Rule {
-    /// Reads `example.com`, `*.example.com`, `*` or an address, each perhaps with `:port`; the problem otherwise, as the
+    /// Reads `example.com`, `*.example.com`, `*` or an address, each optionally with `:port`. The problem is the
     /// end of a sentence.
     fn parse(text: &str) -> Result<Self, String> {
         if text.len() > limits::MAX_NETWORK_RULE_BYTES {
@@ -183,7 +184,7 @@ fn beneath(domain: &str) -> Result<Hosts, String> {
     }
 }
 
-/// Host and port; an IPv6 address has a port only behind brackets.
+/// Splits host and port. An IPv6 address with a port needs brackets.
 fn split(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
@@ -298,9 +299,9 @@ mod tests {
 
     #[test]
     fn a_bad_rule_is_told_by_its_place() {
-        let wish = |allow: &[&str]| {
+        let request = |allow: &[&str]| {
             let allow = Some(allow.iter().map(|text| (*text).to_owned()).collect());
-            NetworkWish::new(&Network { mode: None, allow }, "network.").map_err(|fault| fault.field)
+            NetworkRequest::new(&Network { mode: None, allow }, "network.").map_err(|fault| fault.field)
         };
         let bad = [
             "",
@@ -327,16 +328,17 @@ mod tests {
             "**",
         ];
         for bad in bad {
-            assert_eq!(wish(&["a.b", bad]), Err("network.allow[1]".into()), "{bad:?}");
+            assert_eq!(request(&["a.b", bad]), Err("network.allow[1]".into()), "{bad:?}");
         }
-        assert_eq!(wish(&["a.b"; limits::MAX_NETWORK_RULES + 1]), Err("network.allow".into()));
+        assert_eq!(request(&["a.b"; limits::MAX_NETWORK_RULES + 1]), Err("network.allow".into()));
         let long = format!("{}example.com:65535", "a.".repeat(121));
         assert_eq!(
-            wish(&vec![long.as_str(); limits::MAX_NETWORK_RULES]).map(|wish| wish.allow.unwrap().len()),
+            request(&vec![long.as_str(); limits::MAX_NETWORK_RULES])
+                .map(|request| request.allow.unwrap().len()),
             Ok(1)
         );
         assert_eq!(
-            wish(&["a.".repeat(limits::MAX_NETWORK_RULE_BYTES).as_str()]),
+            request(&["a.".repeat(limits::MAX_NETWORK_RULE_BYTES).as_str()]),
             Err("network.allow[0]".into())
         );
     }
@@ -344,12 +346,12 @@ mod tests {
     #[test]
     fn what_a_wish_leaves_out_stays() {
         let before = policy(NetworkMode::Allowlist, &["a.b"]);
-        let wish = |mode: Option<&str>, allow: Option<Vec<String>>| {
-            NetworkWish::new(&Network { mode: mode.map(str::to_owned), allow }, "").unwrap()
+        let request = |mode: Option<&str>, allow: Option<Vec<String>>| {
+            NetworkRequest::new(&Network { mode: mode.map(str::to_owned), allow }, "").unwrap()
         };
-        assert_eq!(before.clone().with(&wish(None, None)), before);
-        assert_eq!(before.clone().with(&wish(Some("none"), None)), policy(NetworkMode::None, &["a.b"]));
-        assert_eq!(before.with(&wish(None, Some(vec![]))), policy(NetworkMode::Allowlist, &[]));
+        assert_eq!(before.clone().with(&request(None, None)), before);
+        assert_eq!(before.clone().with(&request(Some("none"), None)), policy(NetworkMode::None, &["a.b"]));
+        assert_eq!(before.with(&request(None, Some(vec![]))), policy(NetworkMode::Allowlist, &[]));
     }
 
     proptest! {
@@ -360,7 +362,7 @@ mod tests {
             }
         }
 
-        /// Whatever is named, a name is allowed only by itself or by what it ends in, from a dot on.
+        /// A name is allowed only by its own rule, or by a rule for a domain that it is in.
         #[test]
         fn no_list_allows_a_stranger(named in "[a-c]{1,2}(\\.[a-c]{1,2}){0,2}", asked in "[a-c]{1,2}(\\.[a-c]{1,2}){0,3}") {
             let policy = policy(NetworkMode::Allowlist, &[&named, &format!("*.{named}")]);

@@ -1,15 +1,15 @@
-//! A workspace on the engine that belongs to no sandbox, and when it may be removed.
+//! Orphans: objects on the engine that belong to no sandbox, and when they may be removed.
 
 use std::time::Duration;
 
-/// What an orphan is.
+/// Kind of an orphan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OrphanKind {
-    /// A sandbox's container or volume on the engine; its name is the sandbox's id.
+    /// A sandbox's container or volume on the engine. Its name is the sandbox's id.
     Workspace,
-    /// A file system image; its name is the disk's.
+    /// A file system image. Its name is the disk's name.
     Disk,
-    /// A workspace whose sandbox was deleted, and whose entry the engine did not give up yet.
+    /// The workspace of a deleted sandbox that the engine has not removed yet.
     Deleted,
 }
 
@@ -17,7 +17,7 @@ impl OrphanKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Workspace, Self::Disk, Self::Deleted];
 
-    /// Its name in the store and on the wire.
+    /// The name in the store and on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Workspace => "workspace",
@@ -32,12 +32,12 @@ impl OrphanKind {
     }
 }
 
-/// Something without a sandbox, and since when it has been one.
+/// An object without a sandbox, and when it was first seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
-    /// What it is.
+    /// Kind of the object.
     pub kind: OrphanKind,
-    /// Names it among its kind.
+    /// Name, unique among objects of its kind.
     pub name: String,
     /// The daemon's age when it was first seen, in milliseconds.
     pub seen_at_age_ms: u64,
@@ -46,7 +46,7 @@ pub struct Orphan {
 }
 
 impl Orphan {
-    /// How much of the grace is left. It must have passed by both clocks: the daemon's age, which stands still
+    /// How much of the grace period is left. It must pass by both clocks: the daemon's age, which stands still
     /// while the daemon is off, and the wall clock, which can jump.
     pub fn grace_left(&self, grace: Duration, age_ms: u64, now_ms: i64) -> Duration {
         let by_age = age_ms.saturating_sub(self.seen_at_age_ms);
@@ -55,7 +55,7 @@ impl Orphan {
     }
 }
 
-/// Whether so many orphans are too many to believe: most of the inventory.
+/// Whether there are implausibly many orphans: most of the inventory.
 pub fn is_most(orphans: usize, owned: usize) -> bool {
     orphans > owned
 }

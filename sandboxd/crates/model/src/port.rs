@@ -1,62 +1,62 @@
-//! What listens in a sandbox, and what a sandbox wants to be connected to.
+//! Listening ports of a sandbox, and its outbound connections.
 
 use std::net::IpAddr;
 
-/// What listens on TCP in a sandbox, as of when it was asked.
+/// The TCP ports that are listening in a sandbox at the time of the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListeningPorts {
-    /// By port.
+    /// Sockets in the order of their ports.
     pub ports: Vec<ListeningPort>,
-    /// There are more, or not every process could be looked at.
+    /// Whether there are more, or a process could not be inspected.
     pub truncated: bool,
 }
 
-/// One socket that listens. A port can have several, of different addresses.
+/// A listening socket. A port can have several, with different addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListeningPort {
     /// From 1.
     pub port: u16,
-    /// What it is bound to; all zeros is every address.
+    /// Address that the socket is bound to. All zeros means every address.
     pub address: IpAddr,
-    /// Whose it is; `None` where that was not found.
+    /// Owner of the socket; `None` if it was not found.
     pub process: Option<PortProcess>,
 }
 
-/// A process of a sandbox, in its own words.
+/// A process of a sandbox. The process chooses its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortProcess {
-    /// Its number in the sandbox.
+    /// Process id in the sandbox.
     pub pid: i32,
-    /// What the kernel calls it, at most [`MAX_PROCESS_NAME_BYTES`](super::limits::MAX_PROCESS_NAME_BYTES).
+    /// Name that the kernel reports, at most [`MAX_PROCESS_NAME_BYTES`](super::limits::MAX_PROCESS_NAME_BYTES).
     pub name: String,
 }
 
-/// How a process of a sandbox asked for a connection to the outside.
+/// How a process of a sandbox requested an outbound connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
     /// HTTP's CONNECT.
     Connect,
-    /// An HTTP request with a whole URL. The proxy inside speaks HTTP/1 on the connection.
+    /// An HTTP request with an absolute URL. The proxy in the sandbox speaks HTTP/1 on the connection.
     Http,
     /// SOCKS5.
     Socks,
 }
 
-/// Why a sandbox is not connected to what it asked for.
+/// Why an outbound connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedReason {
-    /// It may not reach it.
+    /// The policy does not permit it.
     Policy,
-    /// There is no such name.
+    /// The name does not exist.
     NameNotFound,
-    /// There is no way to it.
+    /// The host cannot be reached.
     Unreachable,
-    /// The host itself refused.
+    /// The host refused the connection.
     ByPeer,
-    /// The host, or the search for it, took too long.
+    /// The look-up or the connection took too long.
     Timeout,
-    /// As many connections as may be, or as much as may be carried.
+    /// The limit of connections or traffic was reached.
     Limit,
-    /// Not a host or port that can be connected to.
+    /// The host or port is invalid.
     Invalid,
 }

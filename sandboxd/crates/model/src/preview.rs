@@ -1,4 +1,4 @@
-//! Links to previews, and how they are written.
+//! Links to previews, and their URLs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,18 +7,18 @@ use std::ops::RangeInclusive;
 use sandbox_api::port::LinkStyle;
 use sandbox_api::{LinkId, SandboxId};
 
-/// Characters of a token: 160 bits, 5 in each.
+/// Characters of a token: 160 bits, 5 bits per character.
 pub const TOKEN_CHARS: usize = 32;
 
-/// RFC 4648 section 6 in lower case, because host names have no case.
+/// The alphabet of RFC 4648 section 6 in lower case, because host names are case-insensitive.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// What opens a preview. Whoever has it needs nothing else.
+/// The token that opens a preview. It is the only credential.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PreviewToken(String);
 
 impl PreviewToken {
-    /// The token that these bytes are.
+    /// The token for these bytes.
     pub fn new(bytes: [u8; 20]) -> Self {
         let mut text = String::with_capacity(TOKEN_CHARS);
         for group in bytes.chunks_exact(5) {
@@ -28,14 +28,14 @@ impl PreviewToken {
         Self(text)
     }
 
-    /// What a caller brought, if it could be one.
+    /// Reads a token from a request. `None` if it cannot be one.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let fits = text.len() == TOKEN_CHARS && text.bytes().all(|byte| ALPHABET.contains(&byte));
         fits.then_some(Self(text))
     }
 
-    /// As it is written in a URL. Not for a log.
+    /// The token as it is written in a URL. Must not be logged.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -47,43 +47,43 @@ impl fmt::Debug for PreviewToken {
     }
 }
 
-/// A link as it is kept.
+/// A link in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkRecord {
-    /// Its id, from which its token is derived.
+    /// Id of the link. Its token is derived from the id.
     pub id: LinkId,
-    /// Whose port it leads to.
+    /// Sandbox that the link leads to.
     pub sandbox: SandboxId,
-    /// Which.
+    /// Port in the sandbox.
     pub port: u16,
-    /// How it is found.
+    /// Whether the link has a host name or a port of its own.
     pub style: LinkStyle,
-    /// The listening port that is its own, by `LinkStyle::Port`.
-    pub door: Option<u16>,
+    /// Listening port of a link with the style `LinkStyle::Port`.
+    pub own_port: Option<u16>,
     /// Milliseconds since the Unix epoch.
     pub created_at_ms: i64,
-    /// Milliseconds since the Unix epoch; `None` is as long as the sandbox.
+    /// Milliseconds since the Unix epoch. `None` means as long as the sandbox exists.
     pub expires_at_ms: Option<i64>,
-    /// Why it leads nowhere any more, and since when in milliseconds since the Unix epoch.
+    /// Why the link ended, and when in milliseconds since the Unix epoch.
     pub ended: Option<(LinkEnd, i64)>,
 }
 
-/// Why a link leads nowhere any more.
+/// Why a link ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkEnd {
-    /// Its time was over.
+    /// It expired.
     Expired,
-    /// Somebody took it back.
+    /// It was revoked.
     Revoked,
-    /// Its sandbox is deleted.
+    /// Its sandbox was deleted.
     SandboxGone,
 }
 
 impl LinkEnd {
-    /// All three.
+    /// All reasons.
     pub const ALL: [Self; 3] = [Self::Expired, Self::Revoked, Self::SandboxGone];
 
-    /// Its name in the store.
+    /// The name in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -98,13 +98,13 @@ impl LinkEnd {
     }
 }
 
-/// How a port is reached where a caller does not say.
+/// How a port is made reachable if the caller does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reach {
-    /// By a link through the gateway.
+    /// With a link through the gateway.
     #[default]
     Gateway,
-    /// By a port of the host that the engine publishes.
+    /// With a port that the engine publishes on the host.
     Publish,
 }
 
@@ -119,41 +119,41 @@ impl Reach {
     }
 }
 
-/// Where previews are found.
+/// Addresses of previews.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreviewSettings {
-    /// How a port is reached where a caller does not say.
+    /// How a port is made reachable if the caller does not say.
     pub reach: Reach,
-    /// Where the gateway listens. A link's own port is of the same address.
+    /// Listen address of the gateway. Links with their own port use the same address.
     pub bind: SocketAddr,
-    /// What every name beneath leads to the gateway: lower case, without a dot at either end.
+    /// Domain whose subdomains resolve to the gateway. Lower case, without leading and trailing dots.
     pub domain: String,
-    /// The front that visitors see before the gateway, where there is one.
+    /// The reverse proxy in front of the gateway, if there is one.
     pub front: Option<Front>,
-    /// Ports for links that have one of their own.
-    pub doors: RangeInclusive<u16>,
-    /// The host's name for visitors, where the operator gave one.
+    /// Ports for links with their own port.
+    pub link_ports: RangeInclusive<u16>,
+    /// Host name for visitors, if the operator set one.
     pub public_host: Option<String>,
-    /// Whether a front makes published ports and links' own ports `https`.
+    /// Whether a reverse proxy serves published ports and links' own ports with `https`.
     pub is_https: bool,
-    /// The host's address that published ports are bound to.
+    /// Host address of published ports.
     pub publish_ip: IpAddr,
-    /// Where the API listens.
+    /// Listen address of the API.
     pub api_host: IpAddr,
 }
 
-/// The scheme and port of a front, such as a proxy that ends TLS.
+/// Scheme and port of a reverse proxy in front of the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Front {
     /// `https` or `http`.
     pub is_https: bool,
-    /// `None` is the scheme's own.
+    /// `None` means the scheme's default port.
     pub port: Option<u16>,
 }
 
 impl PreviewSettings {
-    /// What a link is where its maker does not say: by name where names lead here, on this machine or beneath a
-    /// domain that the operator named.
+    /// The style of a link if its creator does not choose one. It is a host name if host names lead to the gateway:
+    /// on this machine, or for a domain that the operator set.
     pub fn default_style(&self) -> LinkStyle {
         let is_local = self.bind.ip().is_loopback();
         if is_local || self.front.is_some() || self.domain != "localhost" {
@@ -163,7 +163,7 @@ impl PreviewSettings {
         }
     }
 
-    /// The origin of a preview that is found by name.
+    /// The origin of a preview with a host name.
     pub fn host_origin(&self, port: u16, token: &PreviewToken) -> String {
         let Front { is_https, port: front } =
             self.front.unwrap_or(Front { is_https: false, port: Some(self.bind.port()) });
@@ -174,14 +174,14 @@ impl PreviewSettings {
         }
     }
 
-    /// The origin of a port of the host that is bound to `bound`, for someone who asked under the name
-    /// `request_host` (without its port).
+    /// The origin of a host port that is bound to `bound`, for a client that used the host name `request_host`
+    /// (without its port).
     pub fn port_origin(&self, bound: IpAddr, port: u16, request_host: Option<&str>) -> String {
         format!("{}://{}:{port}", scheme(self.is_https), self.public_name(bound, request_host))
     }
 
-    /// The original's order: what the operator says, what the port is bound to, what the caller knows us by, where the
-    /// API listens, this machine.
+    /// The order of the original daemon: the operator's host name, the bound address, the client's name for the
+    /// daemon, the listen address of the API, this machine.
     fn public_name(&self, bound: IpAddr, request_host: Option<&str>) -> String {
         let of = |address: IpAddr| (!address.is_unspecified()).then(|| in_url(address));
         self.public_host
@@ -204,7 +204,7 @@ fn in_url(address: IpAddr) -> String {
     }
 }
 
-/// A style's name in the store and in queries.
+/// The name of a style in the store and in queries.
 pub fn style_name(style: LinkStyle) -> &'static str {
     match style {
         LinkStyle::Host => "host",
@@ -227,7 +227,7 @@ mod tests {
             bind: "127.0.0.1:8081".parse().unwrap(),
             domain: "localhost".into(),
             front: None,
-            doors: 42000..=42099,
+            link_ports: 42000..=42099,
             public_host: None,
             is_https: false,
             publish_ip: Ipv4Addr::LOCALHOST.into(),
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(style("0.0.0.0:8081", "box.example"), LinkStyle::Host);
     }
 
-    /// The rows of the original's table, from the first that holds to the last.
+    /// The rows of the original daemon's table, from the first match to the last.
     #[test]
     fn a_published_port_is_found_under_the_first_name_there_is() {
         let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();

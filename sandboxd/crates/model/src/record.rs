@@ -1,4 +1,4 @@
-//! What the store keeps of a sandbox and of a command.
+//! Sandboxes and commands as the store keeps them.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use sandbox_api::{CommandId, SandboxId};
 use super::command::{CommandStatus, Started};
 use super::{Disk, Ended, RequestDigest, SandboxSpec, Transport, UidSlot};
 
-/// What is being done with a sandbox, or was done last. Those that are on their way were cut off where they
-/// are found at a start.
+/// What is being done with a sandbox, or was done last. A sandbox that is found in a transitional stage at a start
+/// was interrupted there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Being made for the first time; nobody was told of it yet.
+    /// Being created. No client knows of it yet.
     Creating,
     /// It has a container.
     Running,
@@ -20,11 +20,12 @@ pub enum Stage {
     Parking,
     /// It has its workspace and no container.
     Parked,
-    /// Its container is being made again.
+    /// Its container is being created again.
     Waking,
-    /// All of it is being removed.
+    /// Everything of it is being removed.
     Deleting,
-    /// Its workspace is missing on the engine. Its row is kept until the workspace is back or somebody deletes it.
+    /// Its workspace is missing on the engine. The row is kept until the workspace is back or a client deletes the
+    /// sandbox.
     Lost,
 }
 
@@ -40,7 +41,7 @@ impl Stage {
         Self::Lost,
     ];
 
-    /// Its name in the store.
+    /// The name in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -53,8 +54,8 @@ impl Stage {
         }
     }
 
-    /// What a sandbox in this stage is to its users. One on its way is what it was, until it is what it will
-    /// be; of one that is being removed nothing can be used any more, and something is still there.
+    /// The state that clients see. A transition shows the previous state until it is complete. A sandbox that is
+    /// being deleted cannot be used any more, but parts of it still exist.
     pub fn state(self) -> SandboxState {
         match self {
             Self::Creating => SandboxState::Creating,
@@ -65,7 +66,7 @@ impl Stage {
         }
     }
 
-    /// The stages of a sandbox that is this to its users.
+    /// The stages that clients see as this state.
     pub fn of_state(state: SandboxState) -> Vec<Self> {
         Self::ALL.into_iter().filter(|stage| stage.state() == state).collect()
     }
@@ -76,20 +77,20 @@ impl Stage {
     }
 }
 
-/// A sandbox as the store knows it.
+/// A sandbox in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxRecord {
-    /// Its id.
+    /// Id of the sandbox.
     pub id: SandboxId,
-    /// Its user id's slot.
+    /// Slot of its user id.
     pub slot: UidSlot,
-    /// How its agent is reached.
+    /// How the daemon connects to its agent.
     pub transport: Transport,
-    /// What it is made from.
+    /// Specification of the sandbox.
     pub spec: SandboxSpec,
-    /// Its workspace's file system; `None` is a plain volume without a quota.
+    /// Disk of the workspace. `None` means a plain volume without a quota.
     pub disk: Option<Disk>,
-    /// What is being done with it.
+    /// What is being done with the sandbox.
     pub stage: Stage,
     /// Milliseconds since the Unix epoch, for people.
     pub created_at_ms: i64,
@@ -97,35 +98,35 @@ pub struct SandboxRecord {
     pub last_active_ms: i64,
     /// The daemon's age when it was parked, in milliseconds.
     pub parked_at_age_ms: Option<u64>,
-    /// What its workspace takes, as of when it was parked.
+    /// Size of the workspace when the sandbox was parked.
     pub disk_bytes: Option<u64>,
 }
 
-/// A command as the store knows it.
+/// A command in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRecord {
-    /// Where it ran.
+    /// Sandbox that the command ran in.
     pub sandbox: SandboxId,
-    /// Its id.
+    /// Id of the command.
     pub id: CommandId,
-    /// Program and arguments, or `bash -c` and the script; together at most
-    /// [`limits::MAX_RECORDED_PROGRAM_BYTES`](super::limits::MAX_RECORDED_PROGRAM_BYTES), cut where they are longer.
+    /// Program and arguments, or `bash -c` and the script. Cut to
+    /// [`limits::MAX_RECORDED_PROGRAM_BYTES`](super::limits::MAX_RECORDED_PROGRAM_BYTES) in total.
     pub argv: Vec<String>,
-    /// As it was asked for; empty is the workspace.
+    /// Working directory as requested. Empty means the workspace.
     pub cwd: String,
-    /// Whether it goes on without its reader.
+    /// Whether the command continues without its reader.
     pub detached: bool,
-    /// Its limit in milliseconds.
+    /// Time limit in milliseconds.
     pub timeout_ms: u64,
     /// Milliseconds since the Unix epoch.
     pub started_at_ms: i64,
-    /// Identifies the request that started it, if its caller chose the id.
+    /// Identifies the request that started the command, if the caller chose the id.
     pub digest: Option<RequestDigest>,
-    /// How it ended, once that is known.
+    /// How the command ended, once that is known.
     pub ended: Option<Ended>,
 }
 
-/// As it was written down; what it wrote is only known with its end.
+/// The stored state. The number of written bytes is known only after the end.
 impl From<CommandRecord> for CommandStatus {
     fn from(record: CommandRecord) -> Self {
         let written = record.ended.unwrap_or(Ended::LOST);

@@ -1,4 +1,4 @@
-//! What a sandbox is asked to be.
+//! Specifications of sandboxes.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -14,36 +14,36 @@ pub use sandbox_api::limits::{DISK_MB, IDLE_TTL_MS, MAX_PORTS, MEMORY_MB, PIDS, 
 /// Idle time if neither caller nor operator sets one.
 pub const DEFAULT_IDLE_TTL: Duration = Duration::from_millis(shared::DEFAULT_IDLE_TTL_MS);
 
-/// Entries of a sandbox's environment or metadata, and their names and values together in bytes.
+/// Maximum number of entries of a sandbox's environment or metadata.
 pub const MAX_MAP_ENTRIES: usize = 64;
-/// See [`MAX_MAP_ENTRIES`].
+/// Maximum total size of the names and values of a map, in bytes.
 pub const MAX_MAP_BYTES: usize = 32 * 1024;
 
-/// Everything a sandbox is made from.
+/// Everything that a sandbox is created from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSpec {
-    /// The session it belongs to.
+    /// Session that the sandbox belongs to.
     pub session_key: SessionKey,
-    /// What its image must offer.
+    /// Runtime that the image must offer.
     pub runtime: Runtime,
-    /// Tag of an image that the operator allows; `None` is the daemon's own.
+    /// Tag of an image that the operator allows. `None` means the daemon's own image.
     pub image: Option<String>,
-    /// How long it may be idle before it is parked.
+    /// Idle time after which the sandbox is parked.
     pub idle_ttl: Duration,
-    /// How large it is.
+    /// Size limits.
     pub resources: Resources,
-    /// What it may reach.
+    /// Network policy.
     pub network: NetworkPolicy,
-    /// Ports that may be previewed.
+    /// Ports for previews.
     pub ports: Vec<u16>,
-    /// Environment of every command, beneath what a command brings itself.
+    /// Environment of every command. A command's own variables take precedence.
     pub env: StringMap,
-    /// Kept for the caller and returned as it is.
+    /// Kept for the caller and returned unchanged.
     pub metadata: StringMap,
 }
 
 impl SandboxSpec {
-    /// What a session gets that asks for nothing in particular.
+    /// The specification of a session without further options.
     pub fn new(session_key: SessionKey) -> Self {
         Self {
             session_key,
@@ -59,7 +59,7 @@ impl SandboxSpec {
     }
 }
 
-/// What a sandbox is for. Both are served by the same image.
+/// Runtime of a sandbox. The same image offers both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Runtime {
     /// Node 24.
@@ -70,10 +70,10 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Both.
+    /// Both runtimes.
     pub const ALL: [Self; 2] = [Self::Node24, Self::Python313];
 
-    /// Its name on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         let [node24, python313] = shared::RUNTIMES;
         match self {
@@ -83,7 +83,7 @@ impl Runtime {
     }
 }
 
-/// There is no such runtime.
+/// The runtime does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown runtime {0:?}")]
 pub struct UnknownRuntime(pub String);
@@ -99,12 +99,12 @@ impl FromStr for Runtime {
     }
 }
 
-/// How a sandbox's agent and the daemon find each other. Fixed when the container is made.
+/// How the daemon and a sandbox's agent connect. Fixed when the container is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// The agent dials a socket that the container sees.
+    /// The agent connects to a socket that is mounted into the container.
     Socket,
-    /// The daemon dials through the engine, where no socket can be shared.
+    /// The daemon connects through the engine, if no socket can be shared.
     Engine,
 }
 
@@ -112,7 +112,7 @@ impl Transport {
     /// Both transports.
     pub const ALL: [Self; 2] = [Self::Socket, Self::Engine];
 
-    /// Its name in labels and settings.
+    /// The name in labels and settings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Socket => "socket",
@@ -136,27 +136,27 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Checks each number against its range; what is absent gets its default.
-    pub fn new(wish: sandbox_api::sandbox::Resources) -> Result<Self, FieldError> {
+    /// Checks each number against its range. Absent numbers get their defaults.
+    pub fn new(request: sandbox_api::sandbox::Resources) -> Result<Self, FieldError> {
         Ok(Self {
-            vcpus: checked("resources.vcpus", wish.vcpus.unwrap_or(shared::DEFAULT_VCPUS), VCPUS)? as u8,
+            vcpus: checked("resources.vcpus", request.vcpus.unwrap_or(shared::DEFAULT_VCPUS), VCPUS)? as u8,
             memory_mb: checked(
                 "resources.memoryMb",
-                wish.memory_mb.unwrap_or(shared::DEFAULT_MEMORY_MB),
+                request.memory_mb.unwrap_or(shared::DEFAULT_MEMORY_MB),
                 MEMORY_MB,
             )? as u32,
-            disk_mb: checked("resources.diskMb", wish.disk_mb.unwrap_or(shared::DEFAULT_DISK_MB), DISK_MB)?
+            disk_mb: checked("resources.diskMb", request.disk_mb.unwrap_or(shared::DEFAULT_DISK_MB), DISK_MB)?
                 as u32,
-            pids: checked("resources.pids", wish.pids.unwrap_or(shared::DEFAULT_PIDS), PIDS)? as u32,
+            pids: checked("resources.pids", request.pids.unwrap_or(shared::DEFAULT_PIDS), PIDS)? as u32,
         })
     }
 
-    /// Processors.
+    /// Number of processors.
     pub fn vcpus(self) -> u8 {
         self.vcpus
     }
 
-    /// Memory in MiB; there is no swap.
+    /// Memory in MiB. There is no swap.
     pub fn memory_mb(self) -> u32 {
         self.memory_mb
     }
@@ -166,17 +166,17 @@ impl Resources {
         u64::from(self.memory_mb) * 1024 * 1024
     }
 
-    /// What the workspace may hold, in MiB.
+    /// Size of the workspace in MiB.
     pub fn disk_mb(self) -> u32 {
         self.disk_mb
     }
 
-    /// What the workspace may hold, in bytes.
+    /// Size of the workspace in bytes.
     pub fn disk_bytes(self) -> u64 {
         u64::from(self.disk_mb) * 1024 * 1024
     }
 
-    /// Processes and threads.
+    /// Maximum number of processes and threads.
     pub fn pids(self) -> u32 {
         self.pids
     }
@@ -199,23 +199,23 @@ impl FromStr for Resources {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Self, FieldError> {
-        let mut wish = sandbox_api::sandbox::Resources::default();
+        let mut request = sandbox_api::sandbox::Resources::default();
         for pair in text.split(',') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = value.parse().ok();
             match name {
-                "vcpus" => wish.vcpus = number,
-                "memoryMb" => wish.memory_mb = number,
-                "diskMb" => wish.disk_mb = number,
-                "pids" => wish.pids = number,
+                "vcpus" => request.vcpus = number,
+                "memoryMb" => request.memory_mb = number,
+                "diskMb" => request.disk_mb = number,
+                "pids" => request.pids = number,
                 other => return Err(FieldError::new(format!("resources.{other}"), "is not known")),
             }
         }
-        Self::new(wish)
+        Self::new(request)
     }
 }
 
-/// `value`, if it is in `range`.
+/// Returns `value` if it is in `range`.
 pub fn checked(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<u64, FieldError> {
     if range.contains(&value) {
         return Ok(value);
@@ -223,36 +223,36 @@ pub fn checked(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<u6
     Err(FieldError::new(field, format!("must be {} to {}", range.start(), range.end())))
 }
 
-/// Checks a map of text a caller gave: [`MAX_MAP_ENTRIES`], [`MAX_MAP_BYTES`], no NUL and no empty name.
-pub fn map(field: &str, wished: StringMap) -> Result<StringMap, FieldError> {
-    if wished.len() > MAX_MAP_ENTRIES {
+/// Checks a caller's map of texts: [`MAX_MAP_ENTRIES`], [`MAX_MAP_BYTES`], no NUL and no empty name.
+pub fn map(field: &str, given: StringMap) -> Result<StringMap, FieldError> {
+    if given.len() > MAX_MAP_ENTRIES {
         return Err(FieldError::new(field, format!("must have at most {MAX_MAP_ENTRIES} entries")));
     }
-    let bytes: usize = wished.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let bytes: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > MAX_MAP_BYTES {
         return Err(FieldError::new(field, format!("must be at most {MAX_MAP_BYTES} bytes long")));
     }
     let is_bad = |text: &str| text.contains('\0');
-    match wished.iter().find(|(name, value)| name.is_empty() || is_bad(name) || is_bad(value)) {
+    match given.iter().find(|(name, value)| name.is_empty() || is_bad(name) || is_bad(value)) {
         Some((name, _)) => {
             Err(FieldError::new(format!("{field}.{name}"), "must have a name and no NUL characters"))
         }
-        None => Ok(wished),
+        None => Ok(given),
     }
 }
 
-/// Checks variables a caller gave: as [`map`], and no `=` in a name.
-pub fn env(field: &str, wished: StringMap) -> Result<StringMap, FieldError> {
-    match wished.keys().find(|name| name.contains('=')) {
+/// Checks a caller's variables: like [`map`], and no `=` in a name.
+pub fn env(field: &str, given: StringMap) -> Result<StringMap, FieldError> {
+    match given.keys().find(|name| name.contains('=')) {
         Some(name) => Err(FieldError::new(format!("{field}.{name}"), "must not have `=` in its name")),
-        None => map(field, wished),
+        None => map(field, given),
     }
 }
 
-/// Checks a wish for ports: up to [`MAX_PORTS`] distinct ones.
-pub fn ports(wished: &[u32]) -> Result<Vec<u16>, FieldError> {
+/// Checks a caller's ports: up to [`MAX_PORTS`] distinct ones.
+pub fn ports(given: &[u32]) -> Result<Vec<u16>, FieldError> {
     let mut ports = Vec::new();
-    for port in wished {
+    for port in given {
         let port = u16::try_from(*port).ok().filter(|port| *port > 0);
         let port = port.ok_or_else(|| FieldError::new("ports", "must be 1 to 65535 each"))?;
         if !ports.contains(&port) {
@@ -265,19 +265,19 @@ pub fn ports(wished: &[u32]) -> Result<Vec<u16>, FieldError> {
     Ok(ports)
 }
 
-/// A live sandbox's place in the range of user ids. Each has its own, because the kernel counts some
-/// budgets (inotify, processes, pipes) by user and not by container.
+/// A slot in the range of user ids. Each live sandbox has its own user id, because the kernel counts some budgets
+/// (inotify, processes, pipes) per user instead of per container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UidSlot(u16);
 
 impl UidSlot {
-    /// The first user id; the image has a passwd line for each.
+    /// The first user id. The image has a passwd line for each user id.
     pub const FIRST_UID: u32 = 20_000;
 
-    /// How many there are: twice the most sandboxes that may run, and the image has a line for each.
+    /// Number of slots: twice the maximum number of running sandboxes.
     pub const COUNT: u16 = 2_000;
 
-    /// The last one, for a sandbox of the daemon's own.
+    /// The last slot, which the daemon uses for itself.
     pub const LAST: Self = Self(Self::COUNT - 1);
 
     /// All slots for sessions, lowest first.
@@ -303,11 +303,12 @@ mod tests {
 
     #[test]
     fn resources_have_defaults_and_ranges() {
-        let wish = sandbox_api::sandbox::Resources::default();
-        let defaults = Resources::new(wish).unwrap();
+        let request = sandbox_api::sandbox::Resources::default();
+        let defaults = Resources::new(request).unwrap();
         assert_eq!(defaults.to_string(), "vcpus=2,memoryMb=2048,diskMb=2048,pids=512");
         assert_eq!(defaults.to_string().parse(), Ok(defaults));
-        let fault = Resources::new(sandbox_api::sandbox::Resources { vcpus: Some(9), ..wish }).unwrap_err();
+        let fault =
+            Resources::new(sandbox_api::sandbox::Resources { vcpus: Some(9), ..request }).unwrap_err();
         assert_eq!(fault.to_string(), "`resources.vcpus` must be 1 to 8");
     }
 

@@ -1,11 +1,11 @@
 //! The end of a text of any length, in bounded memory.
 
-/// The last bytes of what was pushed, cut between characters, and how many came before them.
+/// The last bytes of the text, cut between characters, and the number of bytes before them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
     bytes: Vec<u8>,
     limit: usize,
-    /// Where what is kept begins; what is before it is thrown away when it is as much again.
+    /// Offset of the kept part. The bytes before it are discarded when they are as many as the kept ones.
     begin: usize,
     pushed_bytes: u64,
 }
@@ -14,12 +14,12 @@ pub struct Tail {
 const MAX_CONTINUATION_BYTES: usize = 3;
 
 impl Tail {
-    /// An empty one that keeps at most `limit` bytes, and needs memory for twice as many.
+    /// Creates an empty tail that keeps at most `limit` bytes and needs memory for twice as many.
     pub fn new(limit: usize) -> Self {
         Self { bytes: Vec::new(), limit, begin: 0, pushed_bytes: 0 }
     }
 
-    /// Adds what comes next.
+    /// Appends bytes.
     pub fn push(&mut self, data: &[u8]) {
         self.pushed_bytes += data.len() as u64;
         for piece in data.chunks(self.limit.max(1)) {
@@ -32,17 +32,17 @@ impl Tail {
         }
     }
 
-    /// What is kept.
+    /// The kept bytes.
     pub fn kept(&self) -> &[u8] {
         &self.bytes[self.begin..]
     }
 
-    /// How much came before what is kept.
+    /// Number of bytes before the kept ones.
     pub fn cut_bytes(&self) -> u64 {
         self.pushed_bytes - self.kept().len() as u64
     }
 
-    /// Keeps at most the last `limit` bytes, and not the rest of a character that is cut.
+    /// Keeps at most the last `limit` bytes. Also drops the rest of a character that is cut.
     pub fn cut_to(&mut self, limit: usize) {
         let excess = self.kept().len().saturating_sub(limit);
         if excess == 0 {

@@ -1,4 +1,4 @@
-//! A terminal as the daemon sees it: what is asked for, what is heard of it.
+//! Terminals: the request to open one, and the events that report on it.
 
 use std::collections::HashMap;
 
@@ -9,32 +9,32 @@ use sandbox_api::command::EndReason;
 use super::sandbox::checked;
 use super::{FieldError, limits};
 
-/// What to run on a terminal and how.
+/// A program to run on a terminal, and the options of the run.
 #[derive(Debug, Clone)]
 pub struct TerminalSpec {
-    /// Made here.
+    /// Random.
     pub id: TerminalId,
-    /// The program and its arguments; `None` is a login shell.
+    /// The program and its arguments. `None` means a login shell.
     pub argv: Option<(String, Vec<String>)>,
-    /// Relative to the workspace; empty is the workspace.
+    /// Working directory, relative to the workspace. Empty means the workspace.
     pub cwd: String,
-    /// On top of the sandbox's environment.
+    /// Variables in addition to the sandbox's environment. They take precedence.
     pub env: HashMap<String, String>,
-    /// How large it is.
+    /// Size of the terminal.
     pub size: TerminalSize,
 }
 
-/// In characters.
+/// Size in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalSize {
-    /// In a row.
+    /// Number of columns.
     pub cols: u32,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
 }
 
 impl TerminalSize {
-    /// A size that a terminal may have.
+    /// Checks a size.
     pub fn new(cols: u32, rows: u32) -> Result<Self, FieldError> {
         checked("cols", cols.into(), 1..=limits::MAX_TERMINAL_COLS.into())?;
         checked("rows", rows.into(), 1..=limits::MAX_TERMINAL_ROWS.into())?;
@@ -42,83 +42,84 @@ impl TerminalSize {
     }
 }
 
-/// What is known of a terminal.
+/// State of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalStatus {
-    /// Its id.
+    /// Id of the terminal.
     pub id: TerminalId,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Where it was started.
+    /// Working directory.
     pub cwd: String,
-    /// It was opened without a program of its own.
+    /// Whether it was opened without a program.
     pub is_shell: bool,
-    /// How large it is.
+    /// Size of the terminal.
     pub size: TerminalSize,
     /// Milliseconds since the Unix epoch.
     pub started_at_ms: i64,
-    /// How it ended, once it has.
+    /// How the program ended, if it has.
     pub ended: Option<TerminalEnded>,
-    /// Who looks at it.
+    /// Number of viewers.
     pub viewers: u32,
-    /// Written since its start.
+    /// Bytes written since the start.
     pub bytes: u64,
-    /// What it shows, where that was asked for.
+    /// Contents of the screen, if they were requested.
     pub screen: Option<TerminalScreen>,
 }
 
-/// What a terminal shows.
+/// Contents of a screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalScreen {
-    /// Its rows.
+    /// The rows.
     pub text: String,
-    /// Counted from 0.
+    /// Row of the cursor, counted from 0.
     pub cursor_row: u32,
-    /// Counted from 0.
+    /// Column of the cursor, counted from 0.
     pub cursor_col: u32,
 }
 
 /// How a terminal ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalEnded {
-    /// Why.
+    /// Reason of the end.
     pub reason: EndReason,
     /// As a shell would report it.
     pub exit_code: i32,
-    /// Number of the signal that ended it.
+    /// Number of the signal that ended the program.
     pub signal: Option<i32>,
     /// Milliseconds since the Unix epoch.
     pub at_ms: i64,
 }
 
 impl TerminalEnded {
-    /// The end of a terminal whose sandbox went away. Nobody is told when.
+    /// The end of a terminal whose sandbox went away. Its time is not known.
     pub const LOST: Self = Self { reason: EndReason::Lost, exit_code: 137, signal: None, at_ms: 0 };
 }
 
 /// Where a viewer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewFrom {
-    /// With all that is kept.
+    /// With all output that is kept.
     Scrollback,
-    /// With the screen as it is.
+    /// With the current screen.
     Screen,
-    /// Behind so many bytes.
+    /// After this many bytes.
     After(u64),
 }
 
-/// What a viewer of a terminal hears.
+/// An event of a terminal, for its viewers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalEvent {
-    /// First, and whenever it changed.
+    /// First event, and after every change.
     Size(TerminalSize),
-    /// What it wrote, or what brings another terminal to show the same.
+    /// Output, or a sequence that makes another terminal show the same screen.
     Output {
         /// The bytes.
         data: Bytes,
-        /// Where to go on behind them; `None` in the middle of what only makes sense as a whole.
+        /// Position after these bytes, for continuing. `None` in the middle of a sequence that only makes sense as
+        /// a whole.
         after: Option<u64>,
     },
-    /// Last.
+    /// Last event.
     Ended(TerminalEnded),
 }

@@ -32,7 +32,7 @@ use super::error::Result;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path, PathParam};
-use crate::model::files::{FilePath, FileTarget, ListWish, NewFile, TextEdit};
+use crate::model::files::{FilePath, FileTarget, ListOptions, NewFile, TextEdit};
 use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};
 use crate::service::{self, ByteStream};
@@ -142,7 +142,7 @@ pub(super) async fn list(
         .map(|cursor| wire::from_cursor(cursor))
         .transpose()?
         .unwrap_or_default();
-    let request = ListWish { path: path_of("path", path)?, depth, limit, after };
+    let request = ListOptions { path: path_of("path", path)?, depth, limit, after };
     Ok(Json(wire::page(state.service.files().list(&id, request).await?)))
 }
 

@@ -10,7 +10,7 @@ use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
 use crate::api::params::{self, Path};
-use crate::model::files::{GlobWish, GrepWish};
+use crate::model::files::{GlobOptions, GrepOptions};
 use crate::model::limits;
 use crate::model::sandbox::checked;
 
@@ -27,7 +27,7 @@ pub(in crate::api) async fn grep(
     Json(request): Json<GrepFiles>,
 ) -> Result<Json<GrepFound>> {
     let id = params::sandbox(&id)?;
-    let request = GrepWish {
+    let request = GrepOptions {
         path: path_of("path", request.path.unwrap_or_default().into())?,
         query: request.query,
         regex: request.regex.unwrap_or(false),
@@ -51,7 +51,7 @@ pub(in crate::api) async fn glob(
     Json(request): Json<GlobFiles>,
 ) -> Result<Json<GlobFound>> {
     let id = params::sandbox(&id)?;
-    let request = GlobWish {
+    let request = GlobOptions {
         path: path_of("path", request.path.unwrap_or_default().into())?,
         pattern: request.pattern,
         exclude: request.exclude.map(Into::into).unwrap_or_default(),

@@ -91,7 +91,7 @@ mod tests {
     async fn a_watch_reports_how_it_ended() {
         let (ready, lost, gone) =
             ("{\"event\":\"ready\"}\n", "{\"event\":\"lost\"}\n", "{\"event\":\"gone\"}\n");
-        let broken = || Err(Error::Nonsense { missing: "change" });
+        let broken = || Err(Error::Malformed { missing: "change" });
         assert_eq!(sent(vec![Ok(vec![Change::Ready]), broken()]).await, format!("{ready}{lost}"));
         assert_eq!(sent(vec![Ok(vec![Change::Ready])]).await, format!("{ready}{lost}"));
         let over = vec![Ok(vec![Change::Ready, Change::Gone]), broken()];

@@ -8,7 +8,7 @@ use sandbox_api::files::{
     FileEdited, FileInfo, FileKind, FileList, GlobFound, GrepFound, GrepMatch, TruncatedBy, WatchRecord,
 };
 
-use crate::model::files::{self, Change, Cut, Edited, FilePage, Found};
+use crate::model::files::{self, Change, Edited, FilePage, Found};
 use crate::model::{FieldError, limits};
 
 pub(super) fn info(info: files::FileInfo) -> FileInfo {
@@ -56,19 +56,27 @@ pub(super) fn grep_found(found: Found<files::GrepMatch>) -> GrepFound {
         let (line, column) = (found.line, found.column.saturating_add(1));
         GrepMatch { path, path_base64, line, column, text: text(&found.text).0 }
     });
-    GrepFound { matches: matches.collect(), truncated: found.cut.is_some(), truncated_by: found.cut.map(cut) }
+    GrepFound {
+        matches: matches.collect(),
+        truncated: found.truncated_by.is_some(),
+        truncated_by: found.truncated_by.map(truncated_by),
+    }
 }
 
 pub(super) fn glob_found(found: Found<files::FileInfo>) -> GlobFound {
     let entries = found.results.into_iter().map(info).collect();
-    GlobFound { entries, truncated: found.cut.is_some(), truncated_by: found.cut.map(cut) }
+    GlobFound {
+        entries,
+        truncated: found.truncated_by.is_some(),
+        truncated_by: found.truncated_by.map(truncated_by),
+    }
 }
 
-fn cut(cut: Cut) -> TruncatedBy {
+fn truncated_by(cut: files::TruncatedBy) -> TruncatedBy {
     match cut {
-        Cut::Results => TruncatedBy::Results,
-        Cut::Time => TruncatedBy::Time,
-        Cut::Files => TruncatedBy::Files,
+        files::TruncatedBy::Results => TruncatedBy::Results,
+        files::TruncatedBy::Time => TruncatedBy::Time,
+        files::TruncatedBy::Files => TruncatedBy::Files,
     }
 }
 

@@ -26,7 +26,7 @@ impl Commands {
     async fn end_late(self: &Arc<Self>, sandbox: &Arc<Sandbox>, command: &CommandId) {
         // Without a container, no process of the command runs.
         let Some(agent) = sandbox.running_agent().await else { return };
-        match timeout(limits::OVERDUE_LOOK, agent.inspect(command)).await {
+        match timeout(limits::OVERDUE_WAIT, agent.inspect(command)).await {
             // It has ended. Only its reader does not know yet.
             Ok(Ok(status)) if status.ended.is_some() => return,
             Ok(Err(agent::Error::Refused(Refusal::NotFound(Resource::Command)))) => return,

@@ -45,7 +45,7 @@ pub(super) fn agent_code(error: &agent::Error) -> ErrorCode {
         }
         agent::Error::Deadline { .. } => ErrorCode::DeadlineExceeded,
         // `From` turns a refusal into `Error::Refused`, so none gets here.
-        agent::Error::Failed { .. } | agent::Error::Nonsense { .. } | agent::Error::Refused(_) => {
+        agent::Error::Failed { .. } | agent::Error::Malformed { .. } | agent::Error::Refused(_) => {
             ErrorCode::Internal
         }
     }

@@ -16,8 +16,8 @@ use super::lifecycle::{InUseMark, Lifecycle};
 use super::storage::Storage;
 use crate::agent::{self, AgentHandle, ByteStream, ChangeStream, UploadError};
 use crate::model::files::{
-    ByteRange, Compression, Edited, FileHeader, FileInfo, FilePage, FilePath, FileTarget, Found, GlobWish,
-    GrepMatch, GrepWish, ListWish, NewFile, TextEdit, Unpacked, Written,
+    ByteRange, Compression, Edited, FileHeader, FileInfo, FilePage, FilePath, FileTarget, Found, GlobOptions,
+    GrepMatch, GrepOptions, ListOptions, NewFile, TextEdit, Unpacked, Written,
 };
 use crate::model::{Refusal, Resource, limits};
 
@@ -105,7 +105,7 @@ impl Files {
     }
 
     /// Lists one page of a directory.
-    pub async fn list(&self, id: &SandboxId, request: ListWish) -> Result<FilePage, Error> {
+    pub async fn list(&self, id: &SandboxId, request: ListOptions) -> Result<FilePage, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().list_files(request).await?)
     }
 
@@ -183,13 +183,13 @@ impl Files {
     }
 
     /// Searches file contents.
-    pub async fn grep(&self, id: &SandboxId, request: GrepWish) -> Result<Found<GrepMatch>, Error> {
+    pub async fn grep(&self, id: &SandboxId, request: GrepOptions) -> Result<Found<GrepMatch>, Error> {
         let (agent, _guard) = self.begin_long_use(id).await?;
         Ok(agent.grep(request).await?)
     }
 
     /// Searches files and directories by their paths.
-    pub async fn glob(&self, id: &SandboxId, request: GlobWish) -> Result<Found<FileInfo>, Error> {
+    pub async fn glob(&self, id: &SandboxId, request: GlobOptions) -> Result<Found<FileInfo>, Error> {
         let (agent, _guard) = self.begin_long_use(id).await?;
         Ok(agent.glob(request).await?)
     }

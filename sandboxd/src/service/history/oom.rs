@@ -50,7 +50,7 @@ impl Ooms {
     /// Records a time of the engine's clock.
     pub(super) fn note(&self, at_ms: i64) {
         let mut kept = self.lock();
-        if kept.at_ms.len() == limits::MAX_NOTED_OOMS
+        if kept.at_ms.len() == limits::MAX_RECORDED_OOMS
             && let Some(forgotten) = kept.at_ms.pop_front()
         {
             kept.complete_from_ms = forgotten.saturating_add(1);
@@ -153,7 +153,7 @@ impl History {
         }
         // The engine's event may still arrive. The wait ends with the window, so a later call does not wait again.
         let left = u64::try_from(window.end().saturating_sub(now_ms())).unwrap_or(0);
-        let bound = Duration::from_millis(left).min(limits::OOM_TOLD);
+        let bound = Duration::from_millis(left).min(limits::OOM_REPORT);
         let confirmed = timeout(bound, ooms.any_within(&window)).await;
         // An engine that hangs reports no events, so their absence proves nothing.
         if confirmed.is_ok() || !is_known() || self.engine.version().await.is_err() {
@@ -167,7 +167,7 @@ impl History {
 /// Returns the period in which the engine must have reported the kill for it to be the cause of this command's end. A main
 /// process that is killed itself dies at once. A shell may report its child's death much later.
 fn window_of(started_at_ms: i64, ended: &Ended) -> RangeInclusive<i64> {
-    let slack = limits::OOM_TOLD.as_millis() as i64;
+    let slack = limits::OOM_REPORT.as_millis() as i64;
     let ended_at_ms = started_at_ms.saturating_add(ended.duration.as_millis() as i64);
     let from =
         if ended.signal == Some(KILL) { started_at_ms.max(ended_at_ms - slack) } else { started_at_ms };
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn forgotten_times_make_the_list_incomplete() {
         let ooms = Ooms::default();
-        for at in 0..=limits::MAX_NOTED_OOMS as i64 {
+        for at in 0..=limits::MAX_RECORDED_OOMS as i64 {
             ooms.note(at);
         }
         assert!(!ooms.is_complete_from(0) && ooms.is_complete_from(1));

@@ -37,7 +37,7 @@ impl Lifecycle {
         prepared: &Prepared,
         workspace: Workspace,
     ) -> Result<AgentHandle, Error> {
-        sandbox.peer.send_replace(Peer::NotStarted);
+        sandbox.peer.send_replace(Peer::Pending);
         let agent = self.open_listener(sandbox)?;
         let started = async {
             let attached = self.storage.attach(&sandbox.labels()).await?;
@@ -141,7 +141,7 @@ impl Lifecycle {
 
     async fn restart_locked(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
         self.history.record_if_possible(sandbox.ledger(), agent).await;
-        sandbox.peer.send_replace(Peer::NotStarted);
+        sandbox.peer.send_replace(Peer::Pending);
         let attached = self.storage.attach(&sandbox.labels()).await?;
         self.engine.restart(sandbox.id()).await?;
         attached.release().await?;
@@ -172,7 +172,7 @@ impl Lifecycle {
             | Status::Paused { .. }
             | Status::NeverStarted
             | Status::Ended
-            | Status::Absent => Peer::Unidentified,
+            | Status::Absent => Peer::Unknown,
         }
     }
 

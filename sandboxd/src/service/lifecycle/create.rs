@@ -98,7 +98,7 @@ impl Lifecycle {
                 drop(state);
                 let (lifecycle, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
                 let undo = self.tasks.spawn(async move { lifecycle.undo_failed_create(&sandbox).await });
-                let _ = timeout(limits::UNDO, undo).await;
+                let _ = timeout(limits::UNDO_CREATE, undo).await;
                 Err(error)
             }
         }

@@ -179,7 +179,7 @@ impl Lifecycle {
     /// Logs a warning about a container, but only once for each container.
     fn warn_once(&self, container: &str, warning: &str) {
         let mut warned_of = self.warned_of.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned_of.len() >= limits::MAX_WARNED_OF {
+        if warned_of.len() >= limits::MAX_WARNED_CONTAINERS {
             warned_of.clear();
         }
         if warned_of.insert(container.to_owned()) {

@@ -68,7 +68,7 @@ impl Sandbox {
             session_key: record.spec.session_key.clone(),
             slot: record.slot,
             order,
-            peer: watch::Sender::new(Peer::NotStarted),
+            peer: watch::Sender::new(Peer::Pending),
             activity: Arc::new(Activity::new(record.last_active_ms)),
             ledger: Ledger::new(record.id.clone()),
             outbound: Outbound::new(record.spec.network.clone()),

@@ -7,7 +7,7 @@ use sandbox_api::SandboxId;
 use super::order::{Running, State};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
-use crate::model::network::NetworkWish;
+use crate::model::network::NetworkRequest;
 use crate::model::{NetworkPolicy, Refusal, Resource};
 use crate::service::egress::Denial;
 
@@ -19,7 +19,7 @@ pub struct Changes {
     /// Ports that may be previewed.
     pub ports: Option<Vec<u16>>,
     /// What it may reach.
-    pub network: Option<NetworkWish>,
+    pub network: Option<NetworkRequest>,
 }
 
 impl Lifecycle {
@@ -34,7 +34,7 @@ impl Lifecycle {
     pub async fn change_network(
         self: &Arc<Self>,
         id: &SandboxId,
-        request: NetworkWish,
+        request: NetworkRequest,
     ) -> Result<NetworkPolicy, Error> {
         let sandbox = self.find(id)?;
         let state = sandbox.order.shared().await;

@@ -23,10 +23,10 @@ impl Ownership {
         newest.holder == self.holder && owners.any(|owner| owner == newest.owner)
     }
 
-    /// Waits for [`limits::OTHER_DAEMON`] until no disks' helper of another daemon runs. A helper ends with its daemon,
+    /// Waits for [`limits::OTHER_DAEMON_WAIT`] until no disks' helper of another daemon runs. A helper ends with its daemon,
     /// so a helper that still runs means that its daemon runs, too.
     pub(super) async fn ensure_no_other_daemon(&self) -> Result<(), Error> {
-        let deadline = Instant::now() + limits::OTHER_DAEMON;
+        let deadline = Instant::now() + limits::OTHER_DAEMON_WAIT;
         while self.engine.disks_helper_runs().await? {
             if Instant::now() > deadline {
                 return Err(Error::AnotherDaemon);

@@ -68,7 +68,7 @@ impl Link {
         self.end.get().map(|(end, _)| *end).or(is_late.then_some(LinkEnd::Expired))
     }
 
-    /// Resolves when the link ends. An expired link ends up to [`limits::KEEPER_TICK`] late.
+    /// Resolves when the link ends. An expired link ends up to [`limits::UPKEEP_INTERVAL`] late.
     pub fn ended(&self) -> WaitForCancellationFutureOwned {
         self.ended.clone().cancelled_owned()
     }
@@ -134,7 +134,7 @@ struct Index {
 
 impl Default for LinkIndex {
     fn default() -> Self {
-        let (listener_sender, receiver) = mpsc::channel(limits::MAX_DOORS_ON_THE_WAY);
+        let (listener_sender, receiver) = mpsc::channel(limits::MAX_PENDING_LISTENERS);
         Self {
             index: Mutex::default(),
             creation: tokio::sync::Mutex::default(),
@@ -156,7 +156,7 @@ impl LinkIndex {
 
     pub(super) fn finish(&self, link: &Link, end: LinkEnd, at_ms: i64) {
         link.finish(end, at_ms);
-        if let Some(port) = link.record.door {
+        if let Some(port) = link.record.own_port {
             self.port_use().record(port);
         }
     }

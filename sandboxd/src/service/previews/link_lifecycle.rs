@@ -76,7 +76,7 @@ impl Previews {
             sandbox: id.clone(),
             port,
             style,
-            door: listener.as_ref().and_then(|listener| Some(listener.local_addr().ok()?.port())),
+            own_port: listener.as_ref().and_then(|listener| Some(listener.local_addr().ok()?.port())),
             created_at_ms,
             expires_at_ms: request.ttl.map(|ttl| created_at_ms.saturating_add(ttl.as_millis() as i64)),
             ended: None,
@@ -141,7 +141,7 @@ impl Previews {
         }
         let mut all = self.links.all();
         all.sort_by_key(|link| link.ended_at_ms().unwrap_or(link.record().created_at_ms));
-        for port in all.iter().filter_map(|link| link.record().door) {
+        for port in all.iter().filter_map(|link| link.record().own_port) {
             self.links.port_use().record(port);
         }
         let lost = |link: &&Arc<Link>| {

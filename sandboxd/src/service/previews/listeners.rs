@@ -64,7 +64,7 @@ impl Previews {
     /// Binds the ports of links that have their own port and no listener for it.
     pub(super) async fn open_listeners(&self) {
         for link in self.links.all() {
-            let Some(port) = link.record().door.filter(|_| link.end().is_none()) else { continue };
+            let Some(port) = link.record().own_port.filter(|_| link.end().is_none()) else { continue };
             if link.has_listener.load(Ordering::Relaxed) {
                 continue;
             }
@@ -89,7 +89,7 @@ impl Previews {
             None if self.close_oldest().await => self.bind_free_port().await,
             None => None,
         };
-        let range = &self.setup.preview.doors;
+        let range = &self.setup.preview.link_ports;
         bound.ok_or(
             Refusal::LimitReached { limit: "ports for links".into(), value: range.len() as u64 }.into(),
         )
@@ -98,9 +98,12 @@ impl Previews {
     async fn bind_free_port(&self) -> Option<TcpListener> {
         let all = self.links.all();
         // Includes ports that another process has bound, because they are part of the links' URLs.
-        let promised: Vec<u16> =
-            all.iter().filter(|link| link.end().is_none()).filter_map(|link| link.record().door).collect();
-        let ports = self.links.port_use().in_order(self.setup.preview.doors.clone());
+        let promised: Vec<u16> = all
+            .iter()
+            .filter(|link| link.end().is_none())
+            .filter_map(|link| link.record().own_port)
+            .collect();
+        let ports = self.links.port_use().in_order(self.setup.preview.link_ports.clone());
         for port in ports.into_iter().filter(|port| !promised.contains(port)) {
             let address = SocketAddr::new(self.setup.preview.bind.ip(), port);
             if let Ok(listener) = TcpListener::bind(address).await {
@@ -123,16 +126,16 @@ impl Previews {
             let port_use = self.links.port_use();
             all.iter()
                 .filter(is_kept)
-                .min_by_key(|link| link.record().door.map(|port| port_use.last_of(port)))
+                .min_by_key(|link| link.record().own_port.map(|port| port_use.last_of(port)))
         };
         let Some(link) = oldest else { return false };
         link.close_port();
-        timeout(limits::DOOR_SHUT, link.port_closed()).await.is_ok()
+        timeout(limits::LINK_LISTENER_CLOSE, link.port_closed()).await.is_ok()
     }
 
     /// Closes the ports of links that ended a while ago.
     pub(super) fn close_old_listeners(&self) {
-        let long_ago = now_ms() - limits::DOOR_KEPT.as_millis() as i64;
+        let long_ago = now_ms() - limits::LINK_LISTENER_KEPT.as_millis() as i64;
         for link in self.links.all() {
             if link.ended_at_ms().is_some_and(|at| at < long_ago) {
                 link.close_port();

@@ -98,7 +98,7 @@ async fn serve_connections(
         };
         let Ok((client, _)) = accepted else {
             // Most likely the process is out of file descriptors, and others must be closed first.
-            tokio::time::sleep(limits::KEEPER_TICK).await;
+            tokio::time::sleep(limits::UPKEEP_INTERVAL).await;
             continue;
         };
         let Some(slot) = connections.admit() else { continue };

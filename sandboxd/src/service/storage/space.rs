@@ -42,8 +42,8 @@ impl FreeSpace {
     /// skipped.
     fn is_ample_for(&self, bytes: u64) -> bool {
         self.measurement().is_some_and(|last| {
-            last.at.elapsed() < 2 * limits::ROOM_LOOK
-                && last.space.free_bytes >= limits::TIGHT_ROOM_BYTES.saturating_add(bytes)
+            last.at.elapsed() < 2 * limits::SPACE_CHECK_INTERVAL
+                && last.space.free_bytes >= limits::TIGHT_SPACE_BYTES.saturating_add(bytes)
         })
     }
 
@@ -62,7 +62,7 @@ impl FreeSpace {
 }
 
 fn is_short(space: Space) -> bool {
-    space.free_bytes < limits::MIN_WRITE_ROOM_BYTES
+    space.free_bytes < limits::MIN_WRITE_SPACE_BYTES
 }
 
 impl Storage {
@@ -91,10 +91,10 @@ impl Storage {
         if self.free.is_ample_for(bytes) {
             return Ok(());
         }
-        let measured = timeout(limits::ROOM_ANSWER, self.measure_space()).await;
+        let measured = timeout(limits::SPACE_CHECK_WAIT, self.measure_space()).await;
         let space = measured.ok().and_then(Result::ok).unwrap_or_else(|| self.space());
         match space {
-            Some(space) if space.free_bytes < limits::MIN_WRITE_ROOM_BYTES.saturating_add(bytes) => {
+            Some(space) if space.free_bytes < limits::MIN_WRITE_SPACE_BYTES.saturating_add(bytes) => {
                 Err(Error::DiskShort { free_bytes: space.free_bytes })
             }
             Some(_) | None => Ok(()),
@@ -103,7 +103,7 @@ impl Storage {
 
     /// Whether free space is near the margin, so that files are synced before a write is acknowledged.
     pub(in crate::service) fn is_space_tight(&self) -> bool {
-        self.space().is_some_and(|space| space.free_bytes < limits::TIGHT_ROOM_BYTES)
+        self.space().is_some_and(|space| space.free_bytes < limits::TIGHT_SPACE_BYTES)
     }
 
     /// Runs a write of unknown length. Cancels it with an error when space becomes short.
@@ -120,7 +120,7 @@ impl Storage {
 
     async fn until_space_is_short(&self) -> Error {
         loop {
-            sleep(limits::ROOM_LOOK).await;
+            sleep(limits::SPACE_CHECK_INTERVAL).await;
             if let Err(short) = self.check_space(0).await {
                 return short;
             }
@@ -129,14 +129,14 @@ impl Storage {
 
     /// Measures the free space periodically.
     pub(in crate::service) async fn watch_space(&self) {
-        let mut ticks = interval(limits::ROOM_LOOK);
+        let mut ticks = interval(limits::SPACE_CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             // While the helper is away, the last measurement stays, and the engine is not asked for a new helper every
             // second.
             if self.measure_space().await.is_err() {
-                sleep(limits::ROOM_RETRY).await;
+                sleep(limits::SPACE_CHECK_RETRY).await;
             }
         }
     }

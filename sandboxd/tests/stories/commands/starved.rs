@@ -191,7 +191,7 @@ async fn a_timeout_is_enforced_beside_480_busy_processes() {
         ended.killed_by
     );
     // The agent may miss the timeout. The daemon may not.
-    let own = limits::TIMEOUT_GRACE + limits::KEEPER_TICK + limits::OVERDUE_LOOK + limits::OVERDUE_KILL;
+    let own = limits::TIMEOUT_GRACE + limits::UPKEEP_INTERVAL + limits::OVERDUE_WAIT + limits::OVERDUE_KILL;
     assert!(took < TIMEOUT + own + RESTART, "{took:?}");
     client.delete(&sandbox).await.unwrap();
     daemon.stop().await;

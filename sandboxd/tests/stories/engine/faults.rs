@@ -420,7 +420,7 @@ async fn a_clock_that_jumps_deletes_and_parks_nothing() {
         // Several ticks of the daemon's timer.
         let ended = daemon.client.wait(&runs, &command, None).await.unwrap();
         assert_eq!((ended.exit_code, ended.reason), (0, EndReason::Exited), "{offset}");
-        tokio::time::sleep(limits::KEEPER_TICK * 3).await;
+        tokio::time::sleep(limits::UPKEEP_INTERVAL * 3).await;
         let seen = daemon.client.get(&runs).await.unwrap();
         assert_eq!(seen.state, SandboxState::Running, "{offset}");
         assert_eq!(daemon.client.get(&parked).await.unwrap().state, SandboxState::Parked, "{offset}");

@@ -79,7 +79,7 @@ async fn a_server_killed_long_after_an_oom_of_another_command_is_not_reported_as
     let server = client.run(&scene.attacker, &server).await.unwrap();
     assert_eq!(scene.run(HOG).await.reason, EndReason::Oom);
     // Longer than the time in which the engine may report an OOM.
-    tokio::time::sleep(sandboxd::model::limits::OOM_TOLD + Duration::from_secs(2)).await;
+    tokio::time::sleep(sandboxd::model::limits::OOM_REPORT + Duration::from_secs(2)).await;
     scene.daemon.output(&scene.attacker, "touch end-it").await;
     assert_eq!(outcome(server).await.reason, EndReason::Killed);
     scene.end().await;

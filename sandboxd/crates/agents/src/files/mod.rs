@@ -1,6 +1,7 @@
-//! Files, over the wire to the agent and back.
+//! Files: calls to the agent.
 //!
-//! What is long comes and goes as streams: [`transfer`] has those, [`search`] what is found, [`wire`] the words.
+//! Long contents are streams: [`transfer`] has these, [`search`] has the searches, and [`wire`] the conversions
+//! between the protocol and the model.
 
 mod search;
 mod transfer;
@@ -15,7 +16,7 @@ pub use transfer::{ByteStream, ChangeStream, UploadError};
 use self::search::Bounds;
 use super::command::within;
 use super::{AgentHandle, Error};
-use sandboxd_model::files::{Edited, FileInfo, FilePage, FilePath, ListWish, TextEdit};
+use sandboxd_model::files::{Edited, FileInfo, FilePage, FilePath, ListOptions, TextEdit};
 use sandboxd_model::limits;
 
 impl AgentHandle {
@@ -29,22 +30,22 @@ impl AgentHandle {
             }
             Ok(content.freeze())
         };
-        // The whole of it is waited for, and not each piece alone.
+        // The time limit is for the whole file, not for each piece.
         tokio::time::timeout(limits::FILE_TRANSFER, read)
             .await
             .map_err(|_| Error::Deadline { after: limits::FILE_TRANSFER })?
     }
 
-    /// What a path names, without following it.
+    /// Metadata of the entry at a path. Does not follow links.
     pub async fn stat_file(&self, path: FilePath) -> Result<FileInfo, Error> {
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
         let reply = within(limits::AGENT_CALL, client.stat(v1::PathRef { path: path.0 })).await?;
         wire::info(reply.into_inner())
     }
 
-    /// A page of what is in a directory.
-    pub async fn list_files(&self, wish: ListWish) -> Result<FilePage, Error> {
-        let ListWish { path, depth, limit, after } = wish;
+    /// A page of the entries of a directory.
+    pub async fn list_files(&self, options: ListOptions) -> Result<FilePage, Error> {
+        let ListOptions { path, depth, limit, after } = options;
         let request = v1::ListRequest { path: path.0, depth, limit, after };
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
         let list = async {
@@ -62,14 +63,14 @@ impl AgentHandle {
         Ok(FilePage { entries: entries?, more })
     }
 
-    /// Makes a directory; whether there was none.
+    /// Creates a directory. Returns whether it did not exist before.
     pub async fn make_dir(&self, path: FilePath) -> Result<bool, Error> {
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
         let reply = within(limits::AGENT_CALL, client.make_dir(v1::PathRef { path: path.0 })).await?;
         Ok(reply.into_inner().created)
     }
 
-    /// Gives a file or directory another path.
+    /// Moves a file or directory.
     pub async fn move_file(&self, from: FilePath, to: FilePath, overwrite: bool) -> Result<(), Error> {
         let request = v1::MoveRequest { from: from.0, to: to.0, overwrite };
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
@@ -77,7 +78,7 @@ impl AgentHandle {
         Ok(())
     }
 
-    /// Removes a file or directory, with `if_match` only one with this etag; how many that were.
+    /// Removes a file or directory, with `if_match` only one with this etag. Returns the number of removed entries.
     pub async fn delete_file(
         &self,
         path: FilePath,

@@ -1,4 +1,4 @@
-//! What is searched for in files and among names.
+//! Searches in files and for names.
 
 use agent_protocol::v1;
 use futures::TryStreamExt;
@@ -6,30 +6,30 @@ use futures::TryStreamExt;
 use super::super::command::within;
 use super::super::{AgentHandle, Error};
 use super::wire;
-use sandboxd_model::files::{FileInfo, Found, GlobWish, GrepMatch, GrepWish};
+use sandboxd_model::files::{FileInfo, Found, GlobOptions, GrepMatch, GrepOptions};
 use sandboxd_model::limits;
 
 impl AgentHandle {
-    /// Lines that match.
-    pub async fn grep(&self, wish: GrepWish) -> Result<Found<GrepMatch>, Error> {
-        let max_results = wish.max_results;
+    /// Finds the lines that match.
+    pub async fn grep(&self, options: GrepOptions) -> Result<Found<GrepMatch>, Error> {
+        let max_results = options.max_results;
         let request = v1::GrepRequest {
-            path: wish.path.0,
-            query: wish.query,
-            regex: wish.regex,
-            case_insensitive: wish.case_insensitive,
-            include: wish.include,
+            path: options.path.0,
+            query: options.query,
+            regex: options.regex,
+            case_insensitive: options.case_insensitive,
+            include: options.include,
             max_results,
-            include_ignored: wish.include_ignored,
+            include_ignored: options.include_ignored,
         };
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
         let search = async {
             let mut messages = client.grep(request).await?.into_inner();
             let (mut found, mut bounds) =
-                (Found { results: Vec::new(), cut: None }, Bounds::new(max_results));
+                (Found { results: Vec::new(), truncated_by: None }, Bounds::new(max_results));
             while let Some(reply) = messages.try_next().await? {
                 bounds.check(reply.matches.len(), &reply)?;
-                found.cut = wire::cut(reply.cut());
+                found.truncated_by = wire::truncated_by(reply.cut());
                 found.results.extend(reply.matches.into_iter().map(wire::grep_match));
             }
             Ok(found)
@@ -37,34 +37,35 @@ impl AgentHandle {
         within(limits::SEARCH, search).await
     }
 
-    /// Files and directories with a fitting path.
-    pub async fn glob(&self, wish: GlobWish) -> Result<Found<FileInfo>, Error> {
-        let max_results = wish.max_results;
+    /// Finds the files and directories whose path matches.
+    pub async fn glob(&self, options: GlobOptions) -> Result<Found<FileInfo>, Error> {
+        let max_results = options.max_results;
         let request = v1::GlobRequest {
-            path: wish.path.0,
-            pattern: wish.pattern,
-            exclude: wish.exclude,
+            path: options.path.0,
+            pattern: options.pattern,
+            exclude: options.exclude,
             max_results,
-            include_ignored: wish.include_ignored,
+            include_ignored: options.include_ignored,
         };
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
         let search = async {
             let mut messages = client.glob(request).await?.into_inner();
-            let (mut entries, mut cut, mut bounds) = (Vec::new(), None, Bounds::new(max_results));
+            let (mut entries, mut truncated_by, mut bounds) = (Vec::new(), None, Bounds::new(max_results));
             while let Some(reply) = messages.try_next().await? {
                 bounds.check(reply.entries.len(), &reply)?;
-                cut = wire::cut(reply.cut());
+                truncated_by = wire::truncated_by(reply.cut());
                 entries.extend(reply.entries);
             }
-            Ok((entries, cut))
+            Ok((entries, truncated_by))
         };
-        let (entries, cut) = within(limits::SEARCH, search).await?;
+        let (entries, truncated_by) = within(limits::SEARCH, search).await?;
         let results: Result<_, Error> = entries.into_iter().map(wire::info).collect();
-        Ok(Found { results: results?, cut })
+        Ok(Found { results: results?, truncated_by })
     }
 }
 
-/// How much of an answer may still come. The agent keeps to this; a sandbox that speaks in its place might not.
+/// How much of a response may still arrive. The agent respects these limits; a sandbox that responds in its place
+/// might not.
 pub(super) struct Bounds {
     items: usize,
     bytes: usize,

@@ -1,7 +1,7 @@
 //! Streams of a file's bytes, in both directions.
 //!
-//! Neither has a deadline as a whole, because a file may be of any size; each has one for standing still. An upload
-//! whose source fails is broken off, never ended: without its last word nothing of it is written.
+//! A stream has no time limit as a whole, because a file may have any size. It has one for making no progress. An
+//! upload whose source fails is cancelled and never ended: without its last message, nothing of it is written.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use sandboxd_model::files::{
 };
 use sandboxd_model::limits;
 
-/// A file's bytes as they come.
+/// The bytes of a file, as they arrive.
 pub type ByteStream = BoxStream<'static, Result<Bytes, Error>>;
 
-/// Changes as they happen.
+/// Changes, as they happen.
 pub type ChangeStream = BoxStream<'static, Result<Vec<Change>, Error>>;
 
 /// An upload failed.
 #[derive(Debug)]
 pub enum UploadError<E> {
-    /// On our side or in the sandbox.
+    /// The call to the agent failed.
     Agent(Error),
-    /// Its source did.
+    /// The source of the upload failed.
     Source(E),
 }
 
 impl AgentHandle {
-    /// Writes all of the files or none.
+    /// Writes all of the files, or none.
     pub async fn write_files(&self, files: Vec<NewFile>) -> Result<(), Error> {
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
         within(limits::FILE_TRANSFER, client.write(parts(files))).await?;
@@ -61,7 +61,7 @@ impl AgentHandle {
         Ok(Written { etag: reply.etag, created: reply.created, bytes: reply.bytes })
     }
 
-    /// Unpacks an archive into a directory, all of it or nothing.
+    /// Unpacks an archive into a directory, completely or not at all.
     pub async fn unpack<E: Send + 'static>(
         &self,
         path: FilePath,
@@ -74,7 +74,7 @@ impl AgentHandle {
         Ok(Unpacked { files: reply.files, bytes: reply.bytes })
     }
 
-    /// Opens a file of at most `max_bytes` (0 is any size) and reads a part of it, or all.
+    /// Opens a file of at most `max_bytes` (0 means any size) and reads a part of it, or all.
     pub async fn read_file(
         &self,
         path: FilePath,
@@ -88,13 +88,13 @@ impl AgentHandle {
             Ok((chunks.try_next().await?, chunks))
         };
         let (first, chunks) = within(limits::AGENT_CALL, open).await?;
-        let first = first.ok_or(Error::Nonsense { missing: "chunk" })?;
-        let header = wire::header(first.header.ok_or(Error::Nonsense { missing: "header" })?)?;
+        let first = first.ok_or(Error::Malformed { missing: "chunk" })?;
+        let header = wire::header(first.header.ok_or(Error::Malformed { missing: "header" })?)?;
         let bytes = exactly(header.length, futures::stream::iter([Ok(first.data)]).chain(pieces(chunks)));
         Ok((header, bytes))
     }
 
-    /// Packs what is at a path.
+    /// Packs the entry at a path.
     pub async fn pack(&self, path: FilePath, compression: Compression) -> Result<ByteStream, Error> {
         let compression = wire::compression(compression).into();
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
@@ -103,7 +103,7 @@ impl AgentHandle {
         Ok(pieces(chunks).boxed())
     }
 
-    /// Watches what is beneath a path.
+    /// Watches the entries below a path.
     pub async fn watch_files(&self, path: FilePath, recursive: bool) -> Result<ChangeStream, Error> {
         let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
         let request = v1::WatchRequest { path: path.0, recursive };
@@ -123,7 +123,7 @@ fn pieces(chunks: Streaming<v1::FileChunk>) -> impl Stream<Item = Result<Bytes, 
     })
 }
 
-/// The agent keeps to the length it told; a sandbox that speaks in its place might not.
+/// The agent sends as many bytes as it announced; a sandbox that responds in its place might not.
 fn exactly(length: u64, bytes: impl Stream<Item = Result<Bytes, Error>> + Send + 'static) -> ByteStream {
     futures::stream::try_unfold((Box::pin(bytes), length), |(mut bytes, rest)| async move {
         match bytes.try_next().await? {
@@ -132,14 +132,14 @@ fn exactly(length: u64, bytes: impl Stream<Item = Result<Bytes, Error>> + Send +
                 Ok(Some((piece, (bytes, rest))))
             }
             None if rest == 0 => Ok(None),
-            Some(_) | None => Err(Error::Nonsense { missing: "length" }),
+            Some(_) | None => Err(Error::Malformed { missing: "length" }),
         }
     })
     .boxed()
 }
 
-/// Messages on their way to an agent, as a type with a name: the compiler does not see through the one in it when it
-/// asks whether a call can move between threads.
+/// Messages to an agent, as a named type: the compiler cannot look through an opaque type when it checks whether a
+/// call can move between threads.
 struct Parts<P>(BoxStream<'static, P>);
 
 impl<P> Stream for Parts<P> {
@@ -152,7 +152,7 @@ impl<P> Stream for Parts<P> {
 
 type Answer<R> = BoxFuture<'static, Result<tonic::Response<R>, tonic::Status>>;
 
-/// Sends what `source` brings, each message made by `part`, to `call`.
+/// Sends the pieces of `source` to `call`, each as a message made by `part`.
 async fn upload<P, R, E>(
     source: BoxStream<'static, Result<Bytes, E>>,
     mut part: impl FnMut(Bytes, bool) -> P + Send + 'static,
@@ -175,7 +175,7 @@ where
                 Ok((data, end)) => Some(((data, end), (source.filter(|_| !end), fail))),
                 Err(error) => {
                     let _ = fail.take().map(|fail| fail.send(error));
-                    // To end here would be to say that this was all.
+                    // Ending the stream here would mean that the upload is complete.
                     std::future::pending().await
                 }
             }
@@ -190,7 +190,7 @@ where
     }
 }
 
-/// Resolves when nothing was sent for a while.
+/// Returns when nothing was sent for a while.
 async fn standstill(sent: &AtomicU64) {
     loop {
         let before = sent.load(Ordering::Relaxed);
@@ -201,7 +201,7 @@ async fn standstill(sent: &AtomicU64) {
     }
 }
 
-/// The pieces, and of each whether it is the last; at least one. Small ones that are there already go together.
+/// The pieces, each with whether it is the last; at least one. Small pieces that are already available are joined.
 fn with_end<E: Send + 'static>(
     source: BoxStream<'static, Result<Bytes, E>>,
 ) -> impl Stream<Item = Result<(Bytes, bool), E>> + Send {
@@ -227,7 +227,7 @@ fn with_end<E: Send + 'static>(
                         return Ok(Some(((join(gathered, piece), false), (source, Some(more), false))));
                     }
                 },
-                // What there is goes on its way.
+                // The gathered pieces are sent.
                 None => return Ok(Some(((join(gathered, piece), false), (source, None, false)))),
             }
         }
@@ -242,7 +242,7 @@ fn join(mut gathered: BytesMut, piece: Bytes) -> Bytes {
     gathered.freeze()
 }
 
-/// The files in parts of a bounded size; the first part of each names it.
+/// The files in parts of a bounded size. The first part of a file names it.
 fn parts(files: Vec<NewFile>) -> impl Stream<Item = v1::FilePart> + Send + 'static {
     let end = v1::FilePart { end: true, ..v1::FilePart::default() };
     let parts = files.into_iter().flat_map(|file| {

@@ -1,10 +1,11 @@
-//! Between the words of the protocol and those of the model.
+//! Conversions between the protocol and the model.
 
 use agent_protocol::v1::{self, read_file_request};
 
 use super::super::Error;
 use sandboxd_model::files::{
-    ByteRange, Change, Compression, Cut, FileHeader, FileInfo, FileKind, FileTarget, GrepMatch, TextEdit,
+    ByteRange, Change, Compression, FileHeader, FileInfo, FileKind, FileTarget, GrepMatch, TextEdit,
+    TruncatedBy,
 };
 
 pub(super) fn info(wire: v1::FileInfo) -> Result<FileInfo, Error> {
@@ -13,7 +14,7 @@ pub(super) fn info(wire: v1::FileInfo) -> Result<FileInfo, Error> {
         v1::FileType::Directory => FileKind::Directory,
         v1::FileType::Symlink => FileKind::Symlink,
         v1::FileType::Other => FileKind::Other,
-        v1::FileType::Unspecified => return Err(Error::Nonsense { missing: "type" }),
+        v1::FileType::Unspecified => return Err(Error::Malformed { missing: "type" }),
     };
     Ok(FileInfo {
         path: wire.path,
@@ -26,13 +27,13 @@ pub(super) fn info(wire: v1::FileInfo) -> Result<FileInfo, Error> {
     })
 }
 
-/// What may stand in a header between quotes (RFC 9110 section 8.8.3).
+/// The characters that may stand between quotes in a header (RFC 9110 section 8.8.3).
 fn is_etag(etag: &str) -> bool {
     !etag.is_empty() && etag.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
 }
 
 pub(super) fn header(wire: v1::FileHeader) -> Result<FileHeader, Error> {
-    let info = info(wire.info.ok_or(Error::Nonsense { missing: "info" })?)?;
+    let info = info(wire.info.ok_or(Error::Malformed { missing: "info" })?)?;
     Ok(FileHeader { info, offset: wire.offset, length: wire.length })
 }
 
@@ -70,7 +71,7 @@ pub(super) fn change(wire: v1::WatchEvent) -> Result<Change, Error> {
         v1::Change::Moved => Change::Moved { from: wire.from, to: wire.path },
         v1::Change::Overflow => Change::Overflow,
         v1::Change::Gone => Change::Gone,
-        v1::Change::Unspecified => return Err(Error::Nonsense { missing: "change" }),
+        v1::Change::Unspecified => return Err(Error::Malformed { missing: "change" }),
     })
 }
 
@@ -78,11 +79,11 @@ pub(super) fn grep_match(wire: v1::GrepMatch) -> GrepMatch {
     GrepMatch { path: wire.path, line: wire.line, column: wire.column, text: wire.text }
 }
 
-pub(super) fn cut(wire: v1::Cut) -> Option<Cut> {
+pub(super) fn truncated_by(wire: v1::Cut) -> Option<TruncatedBy> {
     match wire {
         v1::Cut::None => None,
-        v1::Cut::Results => Some(Cut::Results),
-        v1::Cut::Time => Some(Cut::Time),
-        v1::Cut::Files => Some(Cut::Files),
+        v1::Cut::Results => Some(TruncatedBy::Results),
+        v1::Cut::Time => Some(TruncatedBy::Time),
+        v1::Cut::Files => Some(TruncatedBy::Files),
     }
 }

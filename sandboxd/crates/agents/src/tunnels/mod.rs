@@ -1,7 +1,7 @@
-//! Streams of bytes between us and the loopback of a sandbox, over the wire to the agent and back.
+//! Tunnels: streams of bytes between the daemon and a sandbox's loopback interface.
 //!
-//! Inward we name a port; outward processes of the sandbox ask the agent's proxy, and we hear of it. Either way the
-//! result is a [`Tunnel`]. This room decides nothing about what may be reached.
+//! For an inbound tunnel, the daemon names a port. For an outbound one, a process of the sandbox asks the agent's
+//! proxy, which reports it. Both are a [`Tunnel`]. This module does not decide what may be reached.
 
 mod outgoing;
 mod tunnel;
@@ -27,11 +27,11 @@ use super::{AgentHandle, Error, ORIGIN};
 use sandboxd_model::limits;
 use sandboxd_model::port::ListeningPorts;
 
-/// A part and the message around it; also what a whole list of listening sockets stays below.
+/// Maximum size of a message: a part and its envelope. A list of listening sockets stays below it too.
 const MAX_MESSAGE_BYTES: usize = MAX_PART_BYTES + 4096;
 
 impl AgentHandle {
-    /// What listens on TCP in the sandbox. The agent's own proxy is left out.
+    /// The listening TCP ports of the sandbox, without those of the agent's own proxy.
     pub async fn listening(&self) -> Result<ListeningPorts, Error> {
         let mut client = self.tunnels_client(limits::AGENT_ABSENCE).await?;
         let request = client.listening(v1::ListeningRequest {});
@@ -41,8 +41,9 @@ impl AgentHandle {
         Ok(ListeningPorts { ports: sockets.map(listening_port).collect::<Result<_, _>>()?, truncated })
     }
 
-    /// Connects to what listens on a port of the sandbox's loopback, 127.0.0.1 or else ::1. Errors:
-    /// [`Refusal::PortClosed`](sandboxd_model::Refusal::PortClosed), [`Refusal::LimitReached`](sandboxd_model::Refusal::LimitReached).
+    /// Connects to a port of the sandbox's loopback interface, on 127.0.0.1 or else ::1. Errors:
+    /// [`Refusal::PortClosed`](sandboxd_model::Refusal::PortClosed),
+    /// [`Refusal::LimitReached`](sandboxd_model::Refusal::LimitReached).
     pub async fn connect_port(&self, port: u16) -> Result<Tunnel, Error> {
         let mut client = self.tunnels_client(limits::AGENT_ABSENCE).await?;
         let first = Part::Connect(ConnectTo { port: port.into() });

@@ -1,4 +1,4 @@
-//! Connections to the outside that processes of a sandbox ask for.
+//! Outbound connections that processes of a sandbox request.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,20 +17,21 @@ use super::wire::port_number;
 use sandboxd_model::limits;
 use sandboxd_model::port::{RefusedReason, Via};
 
-/// What a sandbox asks for, as it comes. It ends with the agent's connection, or when it is asked for anew; what
-/// nobody has taken up is told again then.
+/// The outbound connections that a sandbox requests. The stream ends with the agent's connection, or when it is
+/// requested again. The new stream then repeats the connections that were not taken.
 pub type OutgoingConnections = Pin<Box<dyn Stream<Item = Result<Outgoing, Error>> + Send>>;
 
-/// A process of a sandbox waits for a connection. It waits a minute, and then thinks that the host does not answer.
+/// A process of a sandbox that waits for a connection. It waits a minute, and then assumes that the host does not
+/// respond.
 pub struct Outgoing {
     client: TunnelsClient<LinkService>,
     id: u64,
-    /// A name or an address, as the process wrote it but without brackets, and not resolved: 1 to
-    /// [`limits::MAX_HOST_BYTES`] bytes without blanks and control characters, and otherwise anything.
+    /// Name or address as the process wrote it, without brackets and not resolved: 1 to [`limits::MAX_HOST_BYTES`]
+    /// bytes without white space and control characters, otherwise unchecked.
     pub host: String,
     /// From 1.
     pub port: u16,
-    /// How it asked.
+    /// How the process requested the connection.
     pub via: Via,
 }
 
@@ -47,7 +48,7 @@ impl fmt::Debug for Outgoing {
 }
 
 impl AgentHandle {
-    /// The connections to the outside that the sandbox's processes ask for. Only one caller at a time hears of them.
+    /// The outbound connections that the sandbox's processes request. Only one caller at a time receives them.
     pub fn outgoing(&self) -> OutgoingConnections {
         let agent = self.clone();
         let open = async move {
@@ -62,7 +63,7 @@ impl AgentHandle {
 
 type Asked = (Streaming<OutgoingConnection>, TunnelsClient<LinkService>);
 
-/// Nothing comes behind an error.
+/// Nothing follows an error.
 async fn next((mut wanted, client): Asked) -> Result<Option<(Outgoing, Asked)>, Error> {
     let next = wanted.message().await?;
     let next = next.map(|wire| Outgoing::from_wire(&client, wire)).transpose()?;
@@ -75,25 +76,25 @@ impl Outgoing {
             v1::Via::Connect => Via::Connect,
             v1::Via::Http => Via::Http,
             v1::Via::Socks => Via::Socks,
-            v1::Via::Unspecified => return Err(Error::Nonsense { missing: "via" }),
+            v1::Via::Unspecified => return Err(Error::Malformed { missing: "via" }),
         };
         let foreign = |char: char| char.is_control() || char.is_whitespace();
         let host = wire.host;
         if host.is_empty() || host.len() > limits::MAX_HOST_BYTES || host.contains(foreign) {
-            return Err(Error::Nonsense { missing: "host" });
+            return Err(Error::Malformed { missing: "host" });
         }
         Ok(Self { client: client.clone(), id: wire.id, host, port: port_number(wire.port)?, via })
     }
 
-    /// Tells the process that its connection is open, and takes its end of it. Error:
-    /// [`Refusal::NotFound`](sandboxd_model::Refusal::NotFound) if it does not wait any more.
+    /// Reports to the process that its connection is open, and returns the tunnel to it. Fails with
+    /// [`Refusal::NotFound`](sandboxd_model::Refusal::NotFound) if the process no longer waits.
     pub async fn accept(mut self) -> Result<Tunnel, Error> {
         let first = Part::Accept(AcceptConnection { id: self.id, refused: None });
         Tunnel::open(first, async |parts| self.client.accept(parts).await).await
     }
 
-    /// Tells the process why there is no connection. `text` is one line of at most 512 bytes for whoever reads what the
-    /// process shows, and empty where the reason says it all. Error as in [`accept`](Self::accept).
+    /// Reports to the process why there is no connection. `text` is one line of at most 512 bytes for the user of
+    /// the process. It is empty if the reason says everything. Fails like [`accept`](Self::accept).
     pub async fn refuse(mut self, reason: RefusedReason, text: impl Into<String>) -> Result<(), Error> {
         let refused = Refused { reason: to_wire(reason).into(), text: text.into() };
         let only = Part::Accept(AcceptConnection { id: self.id, refused: Some(refused) });

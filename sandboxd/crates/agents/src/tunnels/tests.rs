@@ -1,6 +1,6 @@
 //! Tunnels to an agent that the test plays, over a real connection.
 //!
-//! What it does is chosen by the port it is asked for. The real agent has its own tests, with real sockets.
+//! The requested port selects the agent's behavior. The real agent has its own tests, with real sockets.
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -32,7 +32,7 @@ use sandboxd_model::port::{RefusedReason, Via};
 /// Bound of every wait for a condition.
 const SOON: Duration = Duration::from_secs(20);
 
-/// How long something must stand still to count as standing still.
+/// Time without progress that counts as a stall.
 const STILL: Duration = Duration::from_millis(300);
 
 const ECHO: u16 = 1;
@@ -46,18 +46,18 @@ const FAREWELL_FIRST: u16 = 8;
 
 type Parts = Pin<Box<dyn Stream<Item = Result<TunnelPart, Status>> + Send>>;
 
-/// What the played agent heard of a call when it was over.
+/// How a call ended for the played agent.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     End(Vec<u8>),
-    /// It was over without a word.
+    /// It ended without a last message.
     Cut,
     Refused(i32, String),
 }
 
 struct Played {
     heard: UnboundedSender<Heard>,
-    /// Outgoing connections that wait, by port.
+    /// Waiting outbound connections, by port.
     waiting: Mutex<Vec<OutgoingConnection>>,
 }
 
@@ -77,7 +77,7 @@ fn opened() -> Result<TunnelPart, Status> {
     part(Part::Opened(Opened {}))
 }
 
-/// Sends everything back, and the end as well; tells what came.
+/// Sends everything back, including the end, and reports what arrived.
 fn echo(mut parts: Streaming<TunnelPart>, heard: UnboundedSender<Heard>) -> Parts {
     let (answers, sent) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -168,7 +168,7 @@ impl Tunnels for Played {
     }
 }
 
-/// A handle on the played agent, and what that heard.
+/// A handle on the played agent, and what the agent received.
 fn agent_with(waiting: Vec<OutgoingConnection>) -> (AgentHandle, UnboundedReceiver<Heard>) {
     let (heard, hears) = mpsc::unbounded_channel();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -295,7 +295,7 @@ async fn what_cannot_be_opened_says_why() {
     let refused = agent.connect_port(CLOSED).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(Refusal::PortClosed { port: 3 })), "{refused:?}");
     let nonsense = agent.connect_port(NONSENSE).await.unwrap_err();
-    assert!(matches!(nonsense, Error::Nonsense { missing: "opened" }), "{nonsense:?}");
+    assert!(matches!(nonsense, Error::Malformed { missing: "opened" }), "{nonsense:?}");
 }
 
 #[tokio::test]
@@ -325,7 +325,7 @@ async fn hundreds_that_are_cut_at_once_leave_the_connection_to_the_others() {
         let opened = futures::future::join_all((0..384).map(|_| agent.connect_port(port))).await;
         let opened: Vec<Tunnel> = opened.into_iter().map(Result::unwrap).collect();
         drop(opened);
-        // And some that are given up while they are opened.
+        // Some are cancelled while they are being opened.
         let given_up: Vec<_> = (0..100).map(|_| agent.connect_port(port).now_or_never().is_none()).collect();
         assert!(given_up.iter().all(|pending| *pending));
     }
@@ -369,7 +369,7 @@ async fn what_an_agent_says_of_hosts_and_ports_is_looked_at() {
     for (host, port) in strange.into_iter().chain([(long.as_str(), 443)]) {
         let (agent, _hears) = agent_with(vec![wanted(1, host, port)]);
         let told = timeout(SOON, agent.outgoing().next()).await.unwrap().unwrap();
-        assert!(matches!(told, Err(Error::Nonsense { .. })), "{host:?}:{port}: {told:?}");
+        assert!(matches!(told, Err(Error::Malformed { .. })), "{host:?}:{port}: {told:?}");
     }
     let (agent, _hears) = agent();
     let listening = agent.listening().await.unwrap();
@@ -384,7 +384,7 @@ async fn an_agent_without_tunnels_is_outdated() {
     let ours = Mutex::new(Some(ours));
     tokio::spawn(async move {
         theirs.write_all(b"sandbox-agent 3 right\n").await.unwrap();
-        // As an agent answers a call that none of its services knows.
+        // The answer of an agent to a call that it does not know.
         let unknown = tower::service_fn(|_: http::Request<hyper::body::Incoming>| async {
             Ok::<_, std::convert::Infallible>(Status::unimplemented("").into_http::<tonic::body::Body>())
         });

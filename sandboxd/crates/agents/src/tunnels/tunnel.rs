@@ -21,10 +21,10 @@ use super::super::Error;
 use super::super::command::within;
 use sandboxd_model::limits;
 
-/// What a call of a tunnel sends.
+/// The parts that a call of a tunnel sends.
 pub(super) type Parts = ReceiverStream<TunnelPart>;
 
-/// How what comes from the sandbox is.
+/// State of the direction from the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Open,
@@ -34,12 +34,13 @@ enum Reading {
 
 /// A connection to or from a process of a sandbox.
 ///
-/// `shutdown` ends our direction and leaves the other. Whoever drops it before both have ended resets it, and the
-/// process's connection ends abruptly; a reset from there is [`io::ErrorKind::ConnectionReset`] here, and so is the loss
-/// of the agent. What is written is on its way at once, so there is nothing to flush.
+/// `shutdown` ends the direction to the process and leaves the other. Dropping the tunnel before both directions
+/// have ended resets it, and the process's connection ends abruptly. A reset from the other end is
+/// [`io::ErrorKind::ConnectionReset`], and so is the loss of the agent. Written bytes are sent at once, so there is
+/// nothing to flush.
 #[derive(Debug)]
 pub struct Tunnel {
-    /// There until the drop.
+    /// Present until the drop.
     answers: Option<Streaming<TunnelPart>>,
     unread: Bytes,
     reading: Reading,
@@ -48,13 +49,13 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Makes a call that begins with `first`, and waits until the agent says that the tunnel is open.
+    /// Makes a call that begins with `first`, and waits until the agent reports that the tunnel is open.
     pub(super) async fn open(
         first: Part,
         call: impl AsyncFnOnce(Parts) -> Result<Response<Streaming<TunnelPart>>, Status>,
     ) -> Result<Self, Error> {
         let (parts, sent) = mpsc::channel(limits::TUNNEL_PARTS);
-        // There is room for it, and it has its receiver.
+        // The channel has room, and its receiver exists.
         let _ = parts.try_send(TunnelPart { part: Some(first) });
         let opening = async {
             let mut answers = call(ReceiverStream::new(sent)).await?.into_inner();
@@ -70,7 +71,7 @@ impl Tunnel {
                 parts: PollSender::new(parts),
                 write_ended: false,
             }),
-            _ => Err(Error::Nonsense { missing: "opened" }),
+            _ => Err(Error::Malformed { missing: "opened" }),
         }
     }
 
@@ -83,7 +84,7 @@ impl Tunnel {
             match part.transpose() {
                 Ok(Some(TunnelPart { part: Some(Part::Data(data)) })) => self.unread = data,
                 Ok(Some(TunnelPart { part: Some(Part::End(_)) })) => self.reading = Reading::Ended,
-                // A call that is over without a word of the end is not an end.
+                // A call that ends without a message about the end was reset.
                 Ok(_) => self.reading = Reading::Reset,
                 Err(status) => {
                     self.reading = Reading::Reset;
@@ -101,7 +102,7 @@ impl Tunnel {
         if self.write_ended {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        // The call is over and does not take more.
+        // The call has ended and takes no more parts.
         self.parts.poll_reserve(context).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
@@ -112,13 +113,13 @@ impl Tunnel {
 }
 
 impl Drop for Tunnel {
-    /// Where both directions have ended, the call goes on until the last bytes have arrived: HTTP/2 throws away what a
-    /// call that is dropped has not sent yet.
+    /// If both directions have ended, the call continues until the last bytes have arrived: HTTP/2 discards what a
+    /// dropped call has not sent yet.
     fn drop(&mut self) {
         let both_ended = self.write_ended && self.reading == Reading::Ended;
         let Some(mut answers) = self.answers.take().filter(|_| both_ended) else { return };
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { timeout(limits::TUNNEL_FAREWELL, answers.message()).await.map(drop) });
+            runtime.spawn(async move { timeout(limits::TUNNEL_CLOSE, answers.message()).await.map(drop) });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Ports and sockets, from the protocol to the model.
+//! Conversion of ports and sockets between the protocol and the model.
 
 use std::net::IpAddr;
 
@@ -14,15 +14,15 @@ pub(super) fn listening_port(wire: v1::ListeningSocket) -> Result<ListeningPort,
 }
 
 fn address(text: &str) -> Result<IpAddr, Error> {
-    text.parse().map_err(|_| Error::Nonsense { missing: "address" })
+    text.parse().map_err(|_| Error::Malformed { missing: "address" })
 }
 
 pub(super) fn port_number(wire: u32) -> Result<u16, Error> {
     let port = u16::try_from(wire).ok().filter(|port| *port > 0);
-    port.ok_or(Error::Nonsense { missing: "port" })
+    port.ok_or(Error::Malformed { missing: "port" })
 }
 
-/// Processes choose their names, so there may be anything in them.
+/// Processes choose their names, so a name may contain anything.
 fn name(mut wire: String) -> String {
     wire.truncate(wire.floor_char_boundary(limits::MAX_PROCESS_NAME_BYTES));
     wire.replace(char::is_control, "?")

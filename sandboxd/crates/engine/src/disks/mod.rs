@@ -169,7 +169,7 @@ impl Disks {
             // None of ours has such a name.
             return Ok(());
         }
-        let deadline = Instant::now() + limits::DISK_LET_GO;
+        let deadline = Instant::now() + limits::DISK_RELEASE;
         let words = format!("remove {name}");
         loop {
             match self.ask("remove disk", limits::DISK_CALL, name, &words).await {

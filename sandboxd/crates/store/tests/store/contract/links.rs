@@ -9,7 +9,7 @@ use super::{TestDatabase, new_store};
 pub(crate) async fn a_link_is_added_ended_once_and_deleted<D: TestDatabase>() {
     let (database, store) = new_store::<D>().await;
     let (mut one, mut two) = (link(1, LinkStyle::Port), link(2, LinkStyle::Host));
-    (one.door, two.expires_at_ms) = (Some(49_200), Some(i64::MAX));
+    (one.own_port, two.expires_at_ms) = (Some(49_200), Some(i64::MAX));
     store.add_link(&two).await.unwrap();
     store.add_link(&one).await.unwrap();
     store.add_link(&one).await.unwrap_err();
@@ -32,7 +32,7 @@ fn link(number: u16, style: LinkStyle) -> LinkRecord {
         sandbox: sandbox_id(1),
         port: 3000 + number,
         style,
-        door: None,
+        own_port: None,
         created_at_ms: number.into(),
         expires_at_ms: None,
         ended: None,

@@ -1,4 +1,4 @@
-//! Strangers at an agent's door.
+//! Foreign processes that connect to an agent's socket.
 
 use std::io::{ErrorKind, IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// How long whoever closes the stranger's last descriptor waits, and how long nobody may.
+/// Time that closing the foreign process's last descriptor takes. No other work may wait for it.
 const LINGER: Duration = Duration::from_secs(30);
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// A socket with more on its way than is taken at the other end, and that end.
+/// A socket with more data in flight than its peer reads, and that peer.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -27,7 +27,7 @@ fn lingering() -> (TcpStream, TcpStream) {
     (one, other)
 }
 
-/// Sends a descriptor along. Whether the kernel lets it pass.
+/// Sends a descriptor along. Returns whether the kernel permits it.
 fn send_with(stream: &StdUnix, words: &[u8], descriptor: BorrowedFd<'_>) -> bool {
     let descriptors = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -36,14 +36,14 @@ fn send_with(stream: &StdUnix, words: &[u8], descriptor: BorrowedFd<'_>) -> bool
     sendmsg(stream, &[IoSlice::new(words)], &mut control, SendFlags::NOSIGNAL).is_ok()
 }
 
-/// On the one thread that the test has: whoever waits in the kernel stops all else.
+/// The test has one thread: a task that waits in the kernel stops everything else.
 #[tokio::test]
-async fn a_stranger_s_descriptor_stops_nobody_but_its_own_door() {
+async fn a_foreign_descriptor_delays_only_its_own_listener() {
     for (peer, words) in [
         (Peer::Pid(1), &b"never read"[..]),
-        (Peer::Unidentified, b"sandbox-agent 1 wrong\n"),
-        (Peer::Unidentified, &[b'x'; 1000]),
-        (Peer::NotStarted, b"x"),
+        (Peer::Unknown, b"sandbox-agent 1 wrong\n"),
+        (Peer::Unknown, &[b'x'; 1000]),
+        (Peer::Pending, b"x"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let (peers, watched) = watch::channel(peer);
@@ -55,7 +55,8 @@ async fn a_stranger_s_descriptor_stops_nobody_but_its_own_door() {
         let passes = send_with(&stranger, words, socket.as_fd());
         drop((socket, stranger));
         if passes {
-            // It is heard of meanwhile. That this clock goes on is what is tested: the stranger is told nothing before the kernel is done.
+            // Meanwhile the connection is reported. The test is that this clock keeps running: the foreign process
+            // receives nothing before the kernel has finished.
             sleep(Duration::from_millis(500)).await;
         }
         drop((agent, peers));

@@ -1,0 +1,48 @@
+//! Limits of the life of sandboxes and of the daemon.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Time that the response to a failed create waits for the removal of what the create left, so that it is not in
+/// the way of the next one.
+pub const UNDO_CREATE: Duration = Duration::from_secs(3);
+
+/// Interval between checks of idle and parked sandboxes.
+pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Number of attempts of a start to take the next epoch while other daemons of the same instance start too.
+pub const EPOCH_TRIES: usize = 5;
+
+/// Time that a start with a copied or restored state dir waits for the other daemon to end.
+pub const OTHER_DAEMON_WAIT: Duration = Duration::from_secs(5);
+
+/// Interval between reconciliations.
+pub const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+
+/// Number of sandboxes that are reconciled concurrently.
+pub const RECONCILE_AT_ONCE: usize = 16;
+
+/// Time that a start waits for one sandbox before it continues without it. That sandbox is retried in the
+/// background.
+pub const RESTORE_WAIT: Duration = Duration::from_secs(2);
+
+/// Pauses between attempts to start, or to restore a sandbox, from the first to the longest.
+pub const START_RETRY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
+
+/// Time that a forced park lets short requests finish before it cancels them.
+pub const PARK_GRACE: Duration = Duration::from_secs(1);
+
+/// Number of attempts of a reading request whose sandbox is parked meanwhile.
+pub const RACE_TRIES: usize = 8;
+
+/// Time that a new sandbox waits for one idle sandbox to be parked before it tries the next.
+pub const EVICTION_WAIT: Duration = Duration::from_secs(5);
+
+/// Number of containers that are remembered as warned about. Beyond it, all are warned about once more.
+pub const MAX_WARNED_CONTAINERS: usize = 1024;
+
+/// Time to copy the files of a sandbox of the original daemon.
+pub const COPY_ORIGINAL: Duration = Duration::from_secs(600);
+
+/// Interval at which freed memory is returned to the system.
+pub const MEMORY_TRIM_INTERVAL: Duration = Duration::from_secs(10);

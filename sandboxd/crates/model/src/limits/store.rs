@@ -1,0 +1,34 @@
+//! Limits of the store and its history.
+
+use std::time::Duration;
+
+/// Time that the store waits for another program that has locked its database.
+pub const STORE_BUSY: Duration = Duration::from_secs(5);
+
+/// Bytes of a command's program and arguments that the store keeps.
+pub const MAX_RECORDED_PROGRAM_BYTES: usize = 4096;
+
+/// Number of commands of one sandbox that the store keeps, the newest ones.
+pub const MAX_RECORDED_COMMANDS: usize = 1000;
+
+/// Time for which the store keeps a command that has ended.
+pub const RECORDED_COMMAND_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Maximum length of the history's queue. Further entries are dropped and counted, because the history never delays
+/// a command.
+pub const MAX_UNWRITTEN_COMMANDS: usize = 4096;
+
+/// Pages of an agent's list of commands that are recorded at once: enough for all commands that an agent remembers.
+pub const MAX_COMMAND_PAGES: usize = 80;
+
+/// Time to record the commands of one sandbox from its agent's list.
+pub const RECORD_COMMANDS: Duration = Duration::from_secs(10);
+
+/// Time that a reader of the history waits for its queue to be written.
+pub const HISTORY_FLUSH: Duration = Duration::from_secs(2);
+
+/// Pause before the history is written again if the store is unavailable.
+pub const HISTORY_RETRY: Duration = Duration::from_secs(1);
+
+/// Interval between trims of the history.
+pub const TRIM_EVERY: Duration = Duration::from_secs(3600);
