@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::model::{Block, Thinking, ToolCall, ToolResult, Turn};
 
-/// Maximum number of characters of a chat for a model. The beginning of a longer chat is left out, by whole messages.
+/// Maximum number of characters of a chat for a model. The beginning of a longer chat is omitted, by whole messages.
 const MAX_CHARS: usize = 400_000;
 
 /// A message in the AI SDK's format.
@@ -49,7 +49,7 @@ impl Message {
     }
 }
 
-/// Converts the chat for a model of `provider`. Data for other providers is left out.
+/// Converts the chat for a model of `provider`. Data for other providers is omitted.
 pub fn turns_of(messages: &[Message], provider: &str) -> Vec<Turn> {
     let mut chars = 0;
     let kept = messages.iter().rev().take_while(|message| {
@@ -63,7 +63,7 @@ pub fn turns_of(messages: &[Message], provider: &str) -> Vec<Turn> {
         match message.role {
             Role::System => {}
             Role::User => turns.push(Turn::User(message.text())),
-            // Skips an answer whose question was left out.
+            // Skips an answer whose question was omitted.
             Role::Assistant if turns.is_empty() => {}
             Role::Assistant => add_answer(&mut turns, &message.parts, provider),
         }

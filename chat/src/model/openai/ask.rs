@@ -1,6 +1,6 @@
 //! Converts the conversation to chat completions.
 //!
-//! Fields that a server may not know are left out, because some servers reject them: `stream_options`,
+//! Fields that a server may not know are omitted, because some servers reject them: `stream_options`,
 //! `parallel_tool_calls`, and a limit of the answer (which has two names). `tool_choice` is `auto` by default.
 
 use std::borrow::Cow;

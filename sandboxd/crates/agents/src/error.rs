@@ -21,7 +21,7 @@ pub enum Error {
         waited: Duration,
     },
     /// The connection ended during the call.
-    #[error("the call to the agent broke off")]
+    #[error("the connection ended during the call to the agent")]
     Broken {
         /// The error of the connection.
         source: Box<Status>,
@@ -39,7 +39,7 @@ pub enum Error {
         after: Duration,
     },
     /// The agent's response is invalid.
-    #[error("the agent's answer lacks `{missing}`")]
+    #[error("the agent's response has no valid `{missing}`")]
     Malformed {
         /// The missing or invalid field.
         missing: &'static str,
@@ -49,7 +49,7 @@ pub enum Error {
     #[error("the agent is of an earlier version")]
     Outdated,
     /// The agent refused the request.
-    #[error("the agent refused")]
+    #[error("the agent refused the request")]
     Refused(#[source] Refusal),
 }
 

@@ -25,7 +25,7 @@ pub type StdinData = BoxStream<'static, io::Result<Bytes>>;
 
 /// Not all bytes were written.
 #[derive(Debug, Error)]
-#[error("standard input was cut short after {written_bytes} bytes")]
+#[error("standard input ended early after {written_bytes} bytes")]
 pub struct Unfinished {
     /// Bytes that the command's pipe had accepted by the agent's last report.
     pub written_bytes: u64,
@@ -38,10 +38,10 @@ pub struct Unfinished {
 #[derive(Debug, Error)]
 pub enum Cause {
     /// The agent refused the call, or is not connected.
-    #[error("the agent did not take it")]
+    #[error("the agent did not accept the bytes")]
     Agent(#[from] Error),
     /// The caller's bytes ended early.
-    #[error("the bytes did not come")]
+    #[error("the caller's bytes ended early")]
     Data(#[from] io::Error),
 }
 

@@ -1,8 +1,8 @@
 //! Which addresses are on the public internet.
 //!
-//! The ranges are those of IANA's special-purpose registries (RFC 6890 and its successors) that are not globally
-//! reachable. 203.0.113.0/24 is left out: as documentation it leads nowhere, and closed networks number mirrors of
-//! public hosts with it.
+//! The excluded ranges are those of IANA's special-purpose registries (RFC 6890 and its successors) that are not
+//! globally reachable. 203.0.113.0/24 is not excluded: as a documentation range it leads nowhere, and closed
+//! networks use it for mirrors of public hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,43 +16,43 @@ const NOT_PUBLIC_V4: [Ipv4Net; 15] = [
     // This host, this network.
     v4(0, 0, 0, 8),
     v4(10, 0, 0, 8),
-    // Carriers' own.
+    // Carrier-grade NAT.
     v4(100, 64, 0, 10),
     v4(127, 0, 0, 8),
-    // Link-local; clouds' metadata among it.
+    // Link-local, including the metadata services of clouds.
     v4(169, 254, 0, 16),
     v4(172, 16, 0, 12),
-    // Of protocols, clouds' metadata among it.
+    // IETF protocol assignments, including the metadata services of clouds.
     v4(192, 0, 0, 24),
     v4(192, 0, 2, 24),
-    // Relays to IPv6.
+    // 6to4 relays.
     v4(192, 88, 99, 24),
     v4(192, 168, 0, 16),
-    // For measuring.
+    // Benchmarking.
     v4(198, 18, 0, 15),
     v4(198, 51, 100, 24),
     // Multicast.
     v4(224, 0, 0, 4),
     // Reserved, and broadcast.
     v4(240, 0, 0, 4),
-    // A cloud's metadata and name service that stands among public addresses.
+    // The metadata and name service of a cloud, which has a public address.
     Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32),
 ];
 
-/// All that is given out for hosts to be reached at. What is outside of it has an IPv4 address within (mapped,
-/// compatible, NAT64), or is local, or a group.
+/// The range of global unicast addresses. Addresses outside of it embed an IPv4 address (mapped, compatible,
+/// NAT64), are local, or are multicast.
 const GLOBAL_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 const NOT_PUBLIC_V6: [Ipv6Net; 4] = [
-    // Of protocols: Teredo, which has an IPv4 address within, among it.
+    // IETF protocol assignments, including Teredo, which embeds an IPv4 address.
     Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
-    // 6to4: an IPv4 address within.
+    // 6to4, which embeds an IPv4 address.
     Ipv6Net::new_assert(Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
     Ipv6Net::new_assert(Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Whether it is an address of a host on the public internet.
+/// Whether the address is that of a host on the public internet.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !NOT_PUBLIC_V4.iter().any(|range| range.contains(&address)),
@@ -62,7 +62,7 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an operator can open it: it is one host's, and written as what it is.
+/// Whether an operator can open the address: it is the address of one host, in its plain form.
 pub(super) fn can_be_opened(address: IpAddr) -> bool {
     let is_one_host = !address.is_unspecified() && !address.is_multicast();
     match address {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     proptest! {
-        /// The standard library's own words for what is not public, as far as it has them.
+        /// Compares with the ranges that the standard library knows as not public.
         #[test]
         fn nothing_is_public_that_the_standard_library_calls_otherwise(bits: u32, high: u64, low: u64) {
             let v4 = Ipv4Addr::from_bits(bits);

@@ -4,22 +4,22 @@ use std::io;
 
 use super::inspect::Mismatch;
 
-/// Why a connection was broken off. Otherwise it ended in order at both ends.
+/// Why a connection was broken off. A connection without this error ended at both ends.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    /// What was sent is for another host than the one that was asked for.
-    #[error("what was sent is for another host")]
+    /// The client sent data for another host than the requested one.
+    #[error("the client sent data for another host")]
     Mismatch,
-    /// Nothing moved for too long.
-    #[error("nothing moved for too long")]
+    /// No bytes moved for too long.
+    #[error("the connection was idle for too long")]
     Silent,
-    /// The sandbox has moved more than it may.
-    #[error("the sandbox has moved as much as it may")]
+    /// The sandbox has exceeded its maximum traffic.
+    #[error("the sandbox has reached its traffic limit")]
     Spent,
-    /// One end was reset, or what was said on it was no HTTP.
-    #[error("an end was reset")]
+    /// One end was reset, or sent invalid HTTP.
+    #[error("the connection was reset")]
     Reset {
-        /// How.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Bytes between a process of a sandbox and a host.
+//! Copies bytes between a process of a sandbox and a host.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf, split};
@@ -12,8 +12,8 @@ use super::{Broken, Expected, Far, Meter, other, web};
 use sandboxd_metrics::Direction;
 use sandboxd_model::limits;
 
-/// Carries until both directions have ended or one of the ends breaks, which breaks the other. With `expected` what is sent
-/// must be for that host. Whoever drops it breaks both ends.
+/// Copies until both directions have ended, or one end breaks, which breaks the other. With `expected`, everything
+/// sent must be for that host. Dropping the future breaks both ends.
 pub async fn carry<N: AsyncRead + AsyncWrite + Unpin>(
     near: N,
     mut far: Far,
@@ -59,11 +59,11 @@ async fn checked<N: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Returns where the server speaks first, or where it leaves.
+/// Returns when the server speaks first or closes the connection.
 async fn server_speaks(far: &Far) -> Result<Protocol, Mismatch> {
     let mut first = [0; 9];
     let is_http = if far.early.is_empty() {
-        // How it ended the next read tells.
+        // The next read reports how the connection ended.
         let length = far.stream.peek(&mut first).await.unwrap_or_default();
         inspect::is_http_server(&first[..length])
     } else {

@@ -11,23 +11,23 @@ use tokio::time::timeout;
 use super::Error;
 use sandboxd_model::limits;
 
-/// A connection to a host. Whoever drops it before [`finish`](Self::finish) resets it.
+/// A connection to a host. Dropping it before [`finish`](Self::finish) resets it.
 #[derive(Debug)]
 pub struct Far {
     pub(super) stream: TcpStream,
-    /// What came before anybody could read it.
+    /// Bytes that arrived before anything could read them.
     pub(super) early: Bytes,
     is_finished: bool,
 }
 
 impl Far {
     pub(super) fn new(stream: TcpStream, early: Bytes) -> Self {
-        // It may have broken already, which the first read tells.
+        // If the connection is already broken, the first read reports it.
         let _ = stream.set_nodelay(true);
         Self { stream, early, is_finished: false }
     }
 
-    /// Both directions have ended in order.
+    /// Ends the connection without a reset, after both directions have ended.
     pub(super) fn finish(mut self) {
         self.is_finished = true;
     }
@@ -41,7 +41,7 @@ impl Drop for Far {
     }
 }
 
-/// Connects to the first of the addresses that answers, one after the other.
+/// Connects to the first address that responds. Tries one after the other.
 pub(super) async fn first(addresses: &[SocketAddr]) -> Result<Far, Error> {
     let began = Instant::now();
     let mut last = Error::Timeout;

@@ -7,37 +7,37 @@ use sandbox_api::network::DenialReason;
 /// Why a connection is not made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It may not be.
-    #[error("it is refused: {reason:?}")]
+    /// The connection is not permitted.
+    #[error("the connection is denied: {reason:?}")]
     Denied {
-        /// Why.
+        /// The reason.
         reason: DenialReason,
     },
-    /// There is no such name.
+    /// The name does not exist.
     #[error("the name was not found")]
     NotFound {
-        /// What the resolver said, if it was asked.
+        /// Error of the resolver, if it was asked.
         source: io::Error,
     },
-    /// There is no way to any of its addresses.
+    /// No address can be reached.
     #[error("no address can be reached")]
     Unreachable {
-        /// What the last one said.
+        /// Error of the last address.
         source: io::Error,
     },
-    /// The host refused.
+    /// The host refused the connection.
     #[error("the host refused the connection")]
     ByPeer {
-        /// What the last address said.
+        /// Error of the last address.
         source: io::Error,
     },
-    /// Finding the name or connecting took too long.
-    #[error("it took too long")]
+    /// The look-up or the connection took too long.
+    #[error("the connection timed out")]
     Timeout,
-    /// The operator's proxy does not connect.
+    /// The operator's proxy refused the connection.
     #[error("the upstream proxy answered {status}")]
     Upstream {
-        /// Of its answer.
+        /// Status of the proxy's response.
         status: u16,
     },
 }

@@ -8,44 +8,45 @@ use sandbox_api::network::DenialReason;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::blocked::Blocked;
 use super::here::Here;
 use super::resolve::Resolver;
-use super::shut::Shut;
-use super::{Error, Far, KeptShut, PublishedAt, address, dial, upstream};
+use super::{BlockedPort, Error, Far, PublishedAt, address, dial, upstream};
 use sandboxd_model::{EgressSettings, Host, NetworkPolicy, limits};
 
-/// Decides, and connects. One for the daemon.
+/// Decides and connects. The daemon has one.
 #[derive(Debug)]
 pub struct Gate {
     settings: EgressSettings,
     pub(super) resolver: Resolver,
-    pub(super) shut: Shut,
+    pub(super) blocked: Blocked,
 }
 
 impl Gate {
-    /// A gate that never connects to one of `own_ports` of this machine, whatever it is told to open.
+    /// Creates a gate that never connects to one of `own_ports` of this machine, whatever the settings open.
     pub fn new(settings: EgressSettings, own_ports: Vec<RangeInclusive<u16>>) -> Self {
         let resolver = Resolver::new(settings.hosts.clone());
-        Self { settings, resolver, shut: Shut::new(own_ports) }
+        Self { settings, resolver, blocked: Blocked::new(own_ports) }
     }
 
-    /// Never connects to a published port either, from now on until what it returns is dropped.
-    pub fn keep_shut(&self, at: PublishedAt) -> KeptShut {
-        self.shut.keep(at)
+    /// Blocks a published port, until the result is dropped.
+    pub fn block_port(&self, at: PublishedAt) -> BlockedPort {
+        self.blocked.keep(at)
     }
 
-    /// What one sandbox may move in both directions while it runs, in bytes.
+    /// Maximum traffic of one sandbox while it runs, in both directions, in bytes.
     pub fn max_bytes(&self) -> Option<u64> {
         self.settings.max_bytes
     }
 
-    /// Whether a policy lets a connection be asked for, before anything is known of the host's addresses.
+    /// Whether a policy permits a connection, as far as the host and port decide it. The host's addresses are
+    /// checked later.
     pub fn judge(&self, policy: &NetworkPolicy, host: &Host, port: u16) -> Result<(), DenialReason> {
         let is_opened = matches!(host, Host::Address(address) if self.is_opened(*address));
         policy.judge(host, port, is_opened)
     }
 
-    /// Connects to a host if a policy lets it. `lookups` are one sandbox's places for names under way.
+    /// Connects to a host if the policy permits it. `lookups` limits the concurrent look-ups of one sandbox.
     pub async fn connect(
         &self,
         policy: &NetworkPolicy,
@@ -58,7 +59,7 @@ impl Gate {
         match self.settings.upstreams.of(host, port) {
             None => dial::first(&addresses?).await,
             Some(upstream) => match addresses {
-                // Behind a proxy names of the outside are often not known.
+                // Behind a proxy, names of the public internet often cannot be resolved.
                 Ok(_) | Err(Error::NotFound { .. } | Error::Timeout) => {
                     upstream::connect(upstream, host, port).await
                 }
@@ -67,7 +68,7 @@ impl Gate {
         }
     }
 
-    /// Where a host is. All its addresses may be reached, or there are none.
+    /// The addresses of a host. Fails unless all of them may be reached.
     async fn addresses(
         &self,
         host: &Host,
@@ -81,7 +82,7 @@ impl Gate {
                 timeout(limits::EGRESS_RESOLVE, looked_up).await.map_err(|_| Error::Timeout)??
             }
         };
-        // One that may not be reached says enough about the name.
+        // A single address that must not be reached disqualifies the name.
         let here = Here::now();
         if !found.iter().all(|address| self.may_reach(&here, *address, port)) {
             return Err(Error::denied(DenialReason::NotPublic));
@@ -92,7 +93,7 @@ impl Gate {
 
     pub(super) fn may_reach(&self, here: &Here, address: IpAddr, port: u16) -> bool {
         match self.is_opened(address) {
-            true => !self.shut.has(here, address, port),
+            true => !self.blocked.has(here, address, port),
             false => address::is_public(address) && !here.is_near(address),
         }
     }

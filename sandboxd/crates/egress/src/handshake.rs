@@ -1,9 +1,9 @@
-//! Whether a TLS handshake stays with the name that it began with.
+//! Checks that a TLS handshake keeps the server name that it began with.
 //!
-//! A server may answer the first ClientHello with a HelloRetryRequest, and the client then sends a second one (RFC 8446,
-//! section 4.1.4). That one could carry another name, so it is checked like the first. Until the server has settled on a
-//! hello, nothing passes from the client but what may stand before a second hello: early data and changes of cipher. Another
-//! message of the handshake waits for the server's word.
+//! A server may answer the first ClientHello with a HelloRetryRequest, and the client then sends a second one (RFC
+//! 8446, section 4.1.4). The second one could contain another name, so it is checked like the first. Until the
+//! server has accepted a hello, the client's only records that pass are those that may precede a second hello:
+//! early data and changes of cipher. Any other handshake message waits for the server.
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -24,7 +24,7 @@ const SERVER_HELLO: u8 = 2;
 /// Kind, version and length of a record.
 const RECORD_HEAD: usize = 5;
 
-/// Content of an encrypted record, at most, with what TLS 1.2 may add to it (RFC 5246, section 6.2.3).
+/// Maximum content of an encrypted record, including the additions of TLS 1.2 (RFC 5246, section 6.2.3).
 const MAX_CONTENT: usize = (1 << 14) + 2048;
 
 /// Kind and length of a handshake message, the version of a ServerHello, and its random.
@@ -36,33 +36,33 @@ const RETRY_RANDOM: [u8; 32] = [
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// What the server has said of the client's hellos.
+/// The server's reaction to the client's hellos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Verdict {
-    /// How many more it has asked for.
+    /// Number of further hellos that it has requested.
     retries: usize,
-    /// It goes on with the last one.
+    /// Whether it has accepted the last hello.
     is_settled: bool,
-    /// It does not speak TLS.
+    /// Whether it does not speak TLS.
     is_other: bool,
 }
 
-/// Reads a server's records as far as its hello.
+/// Reads a server's records up to its hello.
 #[derive(Debug, Default)]
 pub(super) struct ServerHellos {
     verdict: Verdict,
     /// The beginning of a record.
     head: Vec<u8>,
-    /// Kind of the record, and bytes that are left of it.
+    /// Type of the record, and its remaining bytes.
     record: Option<(u8, usize)>,
     /// The beginning of a message.
     message: Vec<u8>,
-    /// Bytes that are left of a message whose beginning is known.
+    /// Remaining bytes of a message whose beginning is known.
     rest_of_message: usize,
 }
 
 impl ServerHellos {
-    /// Takes what the server has sent next.
+    /// Takes the server's next bytes.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> Verdict {
         while !bytes.is_empty() && !self.is_over() {
             match self.record {
@@ -113,12 +113,12 @@ impl ServerHellos {
             if self.message.first().is_some_and(|kind| *kind != SERVER_HELLO) {
                 self.verdict.is_other = true;
             } else if self.message.len() == SERVER_HELLO_HEAD {
-                self.hear_hello();
+                self.read_hello();
             }
         }
     }
 
-    fn hear_hello(&mut self) {
+    fn read_hello(&mut self) {
         let message = std::mem::take(&mut self.message);
         let length = message[1..4].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         match (4 + length).checked_sub(SERVER_HELLO_HEAD) {
@@ -132,11 +132,11 @@ impl ServerHellos {
     }
 }
 
-/// What cannot be a record of TLS.
+/// The bytes are not a TLS record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoRecord;
 
-/// Kind and length of the record that begins with these bytes; `None` where more must be read.
+/// Type and length of the record that begins with these bytes. `None` if more bytes are needed.
 fn record_of(bytes: &[u8]) -> Result<Option<(u8, usize)>, NoRecord> {
     if bytes.get(1).is_some_and(|major| *major != 3) {
         return Err(NoRecord);
@@ -146,7 +146,7 @@ fn record_of(bytes: &[u8]) -> Result<Option<(u8, usize)>, NoRecord> {
     if length == 0 || length > MAX_CONTENT { Err(NoRecord) } else { Ok(Some((kind, length))) }
 }
 
-/// Carries what a server sends, and tells its verdict before the client can know it.
+/// Copies what a server sends, and publishes its verdict before the client can know it.
 pub(super) async fn from_server(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -168,7 +168,8 @@ pub(super) async fn from_server(
     Ok(one_way(from, to, Direction::In, meter).await?)
 }
 
-/// Carries what a client sends, of which `read` is there, with its first hello in the first `hello` bytes.
+/// Copies what a client sends. `read` holds the bytes that were already read; the first hello is in the first
+/// `hello` bytes.
 pub(super) async fn from_client<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     from: R,
     to: W,
@@ -193,12 +194,12 @@ struct Client<'a, R, W> {
     read: BytesMut,
     verdict: watch::Receiver<Verdict>,
     meter: &'a Meter,
-    /// Retries that it has sent a hello for.
+    /// Retries that the client has answered with a hello.
     answered: usize,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Client<'_, R, W> {
-    /// Whether the server has settled; otherwise the client has left.
+    /// Waits until the server has accepted a hello. False if the client has closed the connection.
     async fn until_settled(&mut self, expected: &Expected) -> Result<bool, Broken> {
         loop {
             let verdict = *self.verdict.borrow_and_update();
@@ -212,7 +213,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Client<'_, R, W> {
                 None => false,
                 Some((HANDSHAKE, _)) if verdict.retries > self.answered => self.pass_hello(expected).await?,
                 Some((HANDSHAKE, _)) => {
-                    // Where the server has left, it has nothing to hear.
+                    // A server that has closed the connection receives nothing.
                     let left = |_| std::io::Error::from(std::io::ErrorKind::ConnectionReset);
                     self.verdict.changed().await.map_err(left)?;
                     true
@@ -227,13 +228,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Client<'_, R, W> {
                 Some(_) => return Err(Broken::Mismatch),
             };
             if !is_here && self.from.read_buf(&mut self.read).await? == 0 {
-                // Half of a record is for nobody.
+                // Half a record is discarded.
                 return Ok(false);
             }
         }
     }
 
-    /// Whether the hello is there as a whole.
+    /// Passes on a hello. False if it is incomplete.
     async fn pass_hello(&mut self, expected: &Expected) -> Result<bool, Broken> {
         match hello::read(&self.read) {
             Hello::Incomplete if self.read.len() < limits::MAX_INSPECTED_BYTES => Ok(false),

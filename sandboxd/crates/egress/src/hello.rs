@@ -1,40 +1,39 @@
-//! Which name a TLS client says it wants: the server name in its first message (RFC 8446, sections 4.1.2 and 5.1;
-//! RFC 6066, section 3).
+//! The server name in the first message of a TLS client (RFC 8446, sections 4.1.2 and 5.1; RFC 6066, section 3).
 //!
-//! The message may come in several records, and in any pieces. Nothing else of it is looked at. A server that is told another
-//! name in an encrypted part of the message (ECH) or in HTTP's own headers is not seen from here.
+//! The message may arrive in several records, and in any pieces. Nothing else of it is read. A different server
+//! name in an encrypted part of the message (ECH) or in HTTP headers is not visible here.
 
 const HANDSHAKE_RECORD: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME_EXTENSION: u16 = 0;
 const HOST_NAME: u8 = 0;
 
-/// Content of a record, at most (RFC 8446, section 5.1).
+/// Maximum content of a record (RFC 8446, section 5.1).
 const MAX_RECORD_BYTES: usize = 1 << 14;
 
 /// What the bytes so far are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hello {
-    /// The beginning of one.
+    /// The beginning of a hello.
     Incomplete,
-    /// None.
+    /// Not a hello.
     Malformed,
-    /// One that names a server, or none.
+    /// A hello, with or without a server name.
     Complete {
-        /// The server's.
+        /// Name of the server.
         name: Option<String>,
-        /// Bytes of the message, its records' heads included.
+        /// Length of the message in bytes, including the headers of its records.
         length: usize,
     },
 }
 
-/// Whether bytes can be the beginning of TLS.
+/// Whether the bytes can be the beginning of TLS.
 pub(super) fn is_tls(bytes: &[u8]) -> bool {
     bytes.first() == Some(&HANDSHAKE_RECORD)
 }
 
-/// Whether bytes begin with what servers of TLS take besides: a record of another kind before the first, or the first message as
-/// SSL 2 had it, which names no server. `None` where more must be read.
+/// Whether the bytes begin with something else that TLS servers accept: a record of another type before the first,
+/// or a first message in the format of SSL 2, which contains no server name. `None` if more bytes are needed.
 pub(super) fn is_like_tls(bytes: &[u8]) -> Option<bool> {
     match bytes {
         [20..=24] | [0x80..=0xff] | [0x80..=0xff, _] | [0x80..=0xff, _, CLIENT_HELLO] => None,
@@ -43,8 +42,8 @@ pub(super) fn is_like_tls(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Reads what a client has sent so far. What follows the message is not looked at, but it must not be in the same record:
-/// no client sends it so, and a server might take it for another first message.
+/// Reads what a client has sent so far. Does not read what follows the message, but it must not be in the same
+/// record: no client sends this, and a server might take it for another first message.
 pub(super) fn read(bytes: &[u8]) -> Hello {
     let (mut rest, mut message) = (Bytes(bytes), Vec::new());
     loop {
@@ -74,7 +73,7 @@ pub(super) fn read(bytes: &[u8]) -> Hello {
     }
 }
 
-/// `None` where it is not what it must be.
+/// `None` if the message is invalid.
 fn server_name(mut hello: Bytes<'_>) -> Option<Option<String>> {
     // Version and random.
     hello.take(2 + 32)?;
@@ -91,7 +90,7 @@ fn server_name(mut hello: Bytes<'_>) -> Option<Option<String>> {
         let kind = extensions.number(2)?;
         let content = extensions.part(2)?;
         if kind == usize::from(SERVER_NAME_EXTENSION) {
-            // Of two, one reader would take the first and another the last.
+            // With two names, one reader would take the first and another the last.
             if found.is_some() {
                 return None;
             }
@@ -111,7 +110,7 @@ fn only_name(content: &[u8]) -> Option<String> {
     list.0.is_empty().then(|| std::str::from_utf8(name).map(str::to_owned).ok()).flatten()
 }
 
-/// Bytes to be read from the front.
+/// Bytes that are read from the front.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -126,7 +125,7 @@ impl<'a> Bytes<'a> {
         Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
-    /// What has its length before it.
+    /// A field that is preceded by its length.
     fn part(&mut self, length_bytes: usize) -> Option<&'a [u8]> {
         let length = self.number(length_bytes)?;
         self.take(length)
@@ -159,7 +158,7 @@ pub(super) mod tests {
         [&[HANDSHAKE_RECORD, 3, 1][..], &with_length(2, content)].concat()
     }
 
-    /// What a client sends that wants `name`.
+    /// The hello of a client that connects to `name`.
     pub(crate) fn hello(name: &str) -> Vec<u8> {
         let other = [0, 43, 0, 3, 2, 3, 4];
         record(&handshake(&[&other[..], &name_extension(name)].concat()))

@@ -1,7 +1,7 @@
 //! This machine's addresses, and the networks that it is on.
 //!
-//! What has a public address may stand on the machine's own link all the same, as in a local network with global IPv6: nobody from
-//! outside gets to it, and no sandbox does. Interfaces come and go, so they are read for each decision.
+//! A host with a public address may be on the machine's own link, as in a local network with global IPv6. No host
+//! outside can reach it, and no sandbox may. Interfaces change, so they are read for each decision.
 
 use std::net::IpAddr;
 
@@ -9,14 +9,14 @@ use ipnet::IpNet;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
 
-/// Shorter masks are of no link: whole providers have them, and tunnels for everything.
+/// Shorter masks are not those of a link: whole providers have them, and tunnels for all addresses.
 const SHORTEST_V4: u8 = 8;
 const SHORTEST_V6: u8 = 32;
 
-/// See the module.
+/// The interfaces of this machine.
 #[derive(Debug)]
 pub(super) struct Here {
-    /// An address of an interface, with the length of its mask. `None` where the system does not say.
+    /// Addresses of the interfaces, with the lengths of their masks. `None` if the system does not report them.
     interfaces: Option<Vec<IpNet>>,
 }
 
@@ -32,13 +32,13 @@ impl Here {
         Self { interfaces: Some(interfaces.iter().map(|text| text.parse().unwrap()).collect()) }
     }
 
-    /// Whether it is this machine's. Where the system does not say which are, every address counts as one.
+    /// Whether the address is this machine's. If the system does not report addresses, every address counts.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
         let Some(interfaces) = &self.interfaces else { return true };
         address.is_loopback() || interfaces.iter().any(|own| own.addr() == address)
     }
 
-    /// Whether it is this machine's or of a network that it is on.
+    /// Whether the address is this machine's, or in a network that it is on.
     pub(super) fn is_near(&self, address: IpAddr) -> bool {
         let mut around = self.interfaces.iter().flatten().filter(|net| is_link(net));
         self.is_own(address) || around.any(|net| net.contains(&address))
@@ -49,7 +49,7 @@ fn is_link(net: &IpNet) -> bool {
     net.prefix_len() >= if net.addr().is_ipv4() { SHORTEST_V4 } else { SHORTEST_V6 }
 }
 
-/// One whose mask says nothing is an address and no network.
+/// An interface with a meaningless mask counts as a single address.
 fn net_of(interface: &InterfaceAddress) -> Option<IpNet> {
     let address = ip(interface.address.as_ref()?)?;
     let mask = interface.netmask.as_ref().and_then(ip);
@@ -75,7 +75,7 @@ mod tests {
         let here = Here::now();
         assert!(["127.0.0.1", "127.9.9.9", "::1"].iter().all(|own| here.is_own(parse(own))));
         assert!(!here.is_own(parse("198.51.100.99")) && !here.is_near(parse("198.51.100.99")));
-        // What the system would send from is one of them.
+        // The source address that the system would use is one of them.
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("198.51.100.99:9").is_ok() {
             assert!(here.is_own(socket.local_addr().unwrap().ip()));

@@ -1,8 +1,9 @@
-//! Whether what a process sends is for the host that it asked for.
+//! Checks that a process sends only what is for its requested host.
 //!
-//! Where only named hosts may be reached, a connection to one of them is not to be used for another that the same server
-//! has. So the server name of TLS and the Host of plain HTTP must be what was asked for. On ports 80 and 443 nothing but
-//! these two passes; on a port that a rule names, other protocols do, but nothing that a server could take for one of the two.
+//! If only named hosts may be reached, a connection to one of them must not be used for another host of the same
+//! server. So the server name of TLS and the Host header of plain HTTP must be the requested host. On ports 80 and
+//! 443 only these two protocols pass. On a port that a rule names, other protocols pass too, except what a server
+//! could take for one of the two.
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -13,7 +14,7 @@ use super::request_line::{self, FirstLine};
 use sandboxd_model::network::WEB_PORTS;
 use sandboxd_model::{Host, limits};
 
-/// The host that was asked for.
+/// The requested host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
     /// A name or an address.
@@ -22,46 +23,47 @@ pub struct Expected {
     pub port: u16,
 }
 
-/// What the beginning is of.
+/// The protocol of a connection, by its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// What may pass unread.
+    /// It passes unread.
     Opaque,
-    /// TLS for the right name.
+    /// TLS with the right name.
     Tls {
-        /// Bytes of the client's hello.
+        /// Length of the client's hello in bytes.
         hello: usize,
     },
-    /// Another protocol, as far as its first bytes tell.
+    /// Another protocol, by its first bytes.
     Other,
-    /// HTTP/1, each request of which must be looked at.
+    /// HTTP/1. Every request must be checked.
     Http,
 }
 
-/// It is for another host, or does not say for which.
+/// The data is for another host, or names none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mismatch;
 
 impl Expected {
-    /// Whether the server may have to say the first word.
+    /// Whether the server may speak first.
     pub(super) fn may_be_spoken_to(&self) -> bool {
         !WEB_PORTS.contains(&self.port)
     }
 
-    /// Reads the beginning of what a client sends into `read`, as far as it takes; nothing where the client sent nothing.
+    /// Reads the beginning of what a client sends into `read`, as far as needed. Reads nothing if the client sends
+    /// nothing.
     pub(super) async fn look<R: AsyncRead + Unpin>(
         &self,
         from: &mut R,
         read: &mut BytesMut,
     ) -> Result<Protocol, Mismatch> {
-        // As long as a client sends nothing, it does nothing.
+        // A client that sends nothing does no harm.
         let mut is_over = from.read_buf(read).await.map_err(|_| Mismatch)? == 0;
         let rest = async {
             loop {
                 let is_all = is_over || read.len() >= limits::MAX_INSPECTED_BYTES;
                 match self.judge(read) {
                     Some(verdict) => return verdict,
-                    // Whoever says only half of it may say the other half to another host.
+                    // A client that sends only half of it may send the other half to another host.
                     None if is_all => return Err(Mismatch),
                     None => is_over = from.read_buf(read).await.map_err(|_| Mismatch)? == 0,
                 }
@@ -70,7 +72,7 @@ impl Expected {
         timeout(limits::EGRESS_INSPECT, rest).await.unwrap_or(Err(Mismatch))
     }
 
-    /// `None` where more must be read.
+    /// `None` if more bytes are needed.
     fn judge(&self, read: &[u8]) -> Option<Result<Protocol, Mismatch>> {
         if read.is_empty() {
             return Some(Ok(Protocol::Opaque));
@@ -99,7 +101,7 @@ impl Expected {
         if self.may_be_spoken_to() { Ok(Protocol::Other) } else { Err(Mismatch) }
     }
 
-    /// Who asks for an address says no name (RFC 6066, section 3).
+    /// A client that connects to an address sends no name (RFC 6066, section 3).
     pub(super) fn is_for(&self, server_name: Option<&str>) -> bool {
         match (&self.host, server_name) {
             (Host::Name(_), Some(name)) => Host::parse(name).as_ref() == Ok(&self.host),
@@ -108,7 +110,7 @@ impl Expected {
         }
     }
 
-    /// Whether it is what a Host header says.
+    /// Whether the Host header names the host.
     pub(super) fn is_host(&self, header: &str) -> bool {
         let (host, port) = match header.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
@@ -118,8 +120,8 @@ impl Expected {
     }
 }
 
-/// Whether what a server says first can be HTTP: the settings that HTTP/2 begins with, or an answer to nobody. Of a few bytes the
-/// worst is believed.
+/// Whether the first bytes of a server can be HTTP: the settings that HTTP/2 begins with, or an unsolicited
+/// response. If there are only a few bytes, the worst case is assumed.
 pub(super) fn is_http_server(first: &[u8]) -> bool {
     let is_settings = matches!(first, [0] | [0, _] | [0, _, _] | [0, _, _, 4, ..]);
     let answer = b"HTTP/";
@@ -202,7 +204,7 @@ mod tests {
         for http in [&b"\0\0\x12\x04\0\0\0\0\0"[..], b"\0\0", b"HTTP/1.1 408 ", b"HTT"] {
             assert!(is_http_server(http), "{http:?}");
         }
-        // The last is of MySQL.
+        // The last one is MySQL.
         for other in [&b""[..], b"SSH-2.0-x", b"220 mail", b"Hello", b"J\0\0\0\x0a8.0.36"] {
             assert!(!is_http_server(other), "{other:?}");
         }

@@ -1,11 +1,12 @@
-//! What a sandbox reaches of the world: whether it may, at which address, and the bytes between.
+//! The network access of sandboxes: decides whether a sandbox may connect, to which address, and copies the bytes.
 //!
-//! A [`Gate`] decides by the sandbox's policy and resolves the name itself. Every address that the name has must be one
-//! that sandboxes may reach, and the connection is made to one of those that were checked, so a name that means something
-//! else a moment later changes nothing. This room knows no sandbox: whose policy it is, who waits for the answer and what
-//! is counted is the service's.
+//! A [`Gate`] decides by the sandbox's policy and resolves the name itself. Every address of the name must be one
+//! that sandboxes may reach, and the connection is made to one of the checked addresses. So a name that resolves
+//! differently a moment later changes nothing. This crate knows no sandboxes: the service owns the policies, the
+//! waiting processes and the counters.
 
 mod address;
+mod blocked;
 mod broken;
 mod carry;
 mod dial;
@@ -20,13 +21,13 @@ mod one_way;
 mod other;
 mod request_line;
 mod resolve;
-mod shut;
 mod upstream;
 mod web;
 
 #[cfg(test)]
 mod tests;
 
+pub use blocked::{BlockedPort, PublishedAt};
 pub use broken::Broken;
 pub use carry::carry;
 pub use dial::Far;
@@ -34,4 +35,3 @@ pub use error::Error;
 pub use gate::Gate;
 pub use inspect::Expected;
 pub use meter::{Meter, Tally};
-pub use shut::{KeptShut, PublishedAt};

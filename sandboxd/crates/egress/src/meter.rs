@@ -1,4 +1,4 @@
-//! What connections move, and since when they move nothing.
+//! Traffic of connections, and their idle time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,23 +9,23 @@ use tokio_util::sync::CancellationToken;
 
 use sandboxd_metrics::{Direction, Metrics};
 
-/// What all connections of one sandbox have moved together.
+/// Total traffic of all connections of one sandbox.
 #[derive(Debug)]
 pub struct Tally {
     metrics: Arc<Metrics>,
     bytes: AtomicU64,
     max: Option<u64>,
-    /// Cancelled when it is more than may be.
+    /// Cancelled when the maximum is exceeded.
     over: CancellationToken,
 }
 
 impl Tally {
-    /// Nothing yet, of at most so many bytes.
+    /// Starts at zero, with this maximum.
     pub fn new(metrics: Arc<Metrics>, max: Option<u64>) -> Self {
         Self { metrics, bytes: AtomicU64::new(0), max, over: CancellationToken::new() }
     }
 
-    /// Whether it is more than may be.
+    /// Whether the maximum is exceeded.
     pub fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
@@ -39,20 +39,20 @@ impl Tally {
     }
 }
 
-/// What one connection moves.
+/// Traffic of one connection.
 #[derive(Debug)]
 pub struct Meter {
     tally: Arc<Tally>,
     began: Instant,
-    /// Milliseconds after `began`.
+    /// Time of the last traffic, in milliseconds after `began`.
     moved_at: AtomicU64,
-    patience: Duration,
+    max_idle: Duration,
 }
 
 impl Meter {
-    /// For a connection that begins now and may be silent for so long.
-    pub fn new(tally: Arc<Tally>, patience: Duration) -> Self {
-        Self { tally, began: Instant::now(), moved_at: AtomicU64::new(0), patience }
+    /// Creates the meter of a new connection that may be idle for this long.
+    pub fn new(tally: Arc<Tally>, max_idle: Duration) -> Self {
+        Self { tally, began: Instant::now(), moved_at: AtomicU64::new(0), max_idle }
     }
 
     pub(super) fn moved(&self, direction: Direction, bytes: usize) {
@@ -60,19 +60,19 @@ impl Meter {
         self.tally.add(direction, bytes as u64);
     }
 
-    /// Returns when nothing has moved for too long.
+    /// Returns when no bytes have moved for too long.
     pub(super) async fn silent(&self) {
         loop {
             let moved_at = Duration::from_millis(self.moved_at.load(Ordering::Relaxed));
             let silent_for = self.began.elapsed().saturating_sub(moved_at);
-            match self.patience.checked_sub(silent_for) {
+            match self.max_idle.checked_sub(silent_for) {
                 Some(left) if !left.is_zero() => sleep(left).await,
                 _ => return,
             }
         }
     }
 
-    /// Returns when the sandbox has moved more than it may.
+    /// Returns when the sandbox has exceeded its maximum traffic.
     pub(super) async fn over(&self) {
         self.tally.over.cancelled().await;
     }

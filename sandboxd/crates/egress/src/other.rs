@@ -1,9 +1,9 @@
-//! Protocols that are neither TLS nor HTTP/1, on ports that a rule names.
+//! Protocols other than TLS and HTTP/1, on ports that a rule names.
 //!
-//! Some servers of HTTP pass over control characters in or before a request. So a connection is another protocol's only
-//! when its server has answered in another way, or when the first line that its client has sent is no request even
-//! without such characters. Binary protocols wait for no line, so bytes pass while that is not known yet, but not the one
-//! that would make a request of them.
+//! Some HTTP servers ignore control characters in or before a request. So a connection counts as another protocol
+//! only if its server has sent a response that is not HTTP, or if the first line of its client is not a request
+//! even without such characters. Binary protocols do not wait for a line. So bytes pass while this is not known
+//! yet, except the byte that would complete a request.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -14,11 +14,11 @@ use super::{Broken, Meter, request_line};
 use sandboxd_metrics::Direction;
 use sandboxd_model::limits;
 
-/// What every answer of HTTP/1 begins with.
+/// Beginning of every HTTP/1 response.
 const ANSWER: &[u8] = b"HTTP/";
 
-/// Carries what a client sends, of which `read` is there. `has_answered` is true as soon as its server has answered in
-/// another way than HTTP does.
+/// Copies what a client sends. `read` holds the bytes that were already read. `has_answered` becomes true when the
+/// server has sent a response that is not HTTP.
 pub(super) async fn from_client(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -46,7 +46,7 @@ pub(super) async fn from_client(
     Ok(one_way(AsyncReadExt::chain(&rest[..], from), to, Direction::Out, meter).await?)
 }
 
-/// Carries what a server sends, unless it is an answer of HTTP.
+/// Copies what a server sends, unless it is an HTTP response.
 pub(super) async fn from_server(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

@@ -1,22 +1,24 @@
-//! What servers take for the first line of a request, in whatever shape.
+//! Recognizes the first line of a request, in every form that a server accepts.
 //!
-//! Servers differ in what they put up with: other blanks than a space, no version, another version, blanks before the method, a
-//! method of any bytes. So what only resembles a request is taken for one, and what is not exactly HTTP/1.0 or HTTP/1.1 is malformed, not
-//! something else. Clients of ssh begin with such a line too, and are known by theirs.
+//! Servers differ in what they tolerate: other white space than a space, no version, another version, white space
+//! before the method, a method of any bytes. So what only resembles a request counts as one, and what is not
+//! exactly HTTP/1.0 or HTTP/1.1 is malformed instead of another protocol. Clients of ssh begin with such a line
+//! too, and are recognized by it.
 
-/// What proxies put before a connection, in binary. In text it is a malformed line, as is what HTTP/2 begins with.
+/// The binary header that proxies send before a connection. The text form is a malformed line, like the beginning
+/// of HTTP/2.
 const PROXY_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What the first line is.
+/// Kind of the first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstLine {
     /// Not known yet.
     Incomplete,
-    /// Of HTTP/1.
+    /// A request of HTTP/1.
     Http,
-    /// Of a request to one server or another, and not of HTTP/1.
+    /// Some server accepts it as a request, but it is not HTTP/1.
     Malformed,
-    /// No request.
+    /// Not a request.
     Other,
 }
 
@@ -26,7 +28,7 @@ pub(super) fn read(bytes: &[u8]) -> FirstLine {
         return FirstLine::Malformed;
     }
     let lead = count(bytes, |byte| is_blank(byte) || matches!(byte, 0 | b'\n'));
-    // Servers pass over empty lines before a request (RFC 9112, section 2.2), and some over more than that.
+    // Servers ignore empty lines before a request (RFC 9112, section 2.2), and some ignore more.
     let is_clean = bytes[..lead].iter().all(|byte| b"\r\n".contains(byte));
     let rest = &bytes[lead..];
     let (line, is_whole) = match rest.iter().position(|byte| *byte == b'\n') {
@@ -34,7 +36,7 @@ pub(super) fn read(bytes: &[u8]) -> FirstLine {
         None => (rest, false),
     };
     let (word, behind) = line.split_at(count(line, is_token));
-    // Without a version only a method that is a word makes a request.
+    // Without a version, only a method that is a word makes a request.
     let is_method = word.first().is_some_and(u8::is_ascii_alphabetic)
         && behind.first().is_some_and(|next| is_blank(*next));
     if !is_method && line.iter().any(|byte| byte.is_ascii_control() && !is_blank(*byte)) {
@@ -50,8 +52,8 @@ pub(super) fn read(bytes: &[u8]) -> FirstLine {
     }
 }
 
-/// Whether the first line that says anything is a request for whoever passes over control characters. `None` where it has
-/// not ended and nothing is known yet.
+/// Whether the first line that is not empty is a request for a server that ignores control characters. `None` if
+/// the line has not ended and the answer is not known yet.
 pub(super) fn is_hidden(bytes: &[u8]) -> Option<bool> {
     let shown: Vec<u8> = bytes.iter().copied().filter(|byte| !is_passed_over(*byte)).collect();
     let lead = count(&shown, |byte| is_blank(byte) || byte == b'\n');
@@ -63,7 +65,7 @@ pub(super) fn is_hidden(bytes: &[u8]) -> Option<bool> {
     if has_version(line) {
         return Some(true);
     }
-    // Without a version only what has a target is a request: binary protocols have lines by chance.
+    // Without a version, only a line with a target is a request: binary protocols contain lines by chance.
     let behind = &line[count(line, is_token)..];
     let target = &behind[count(behind, is_blank)..];
     let has_target = target.starts_with(b"/") || target.windows(3).any(|part| part == b"://");
@@ -72,7 +74,7 @@ pub(super) fn is_hidden(bytes: &[u8]) -> Option<bool> {
     is_whole.then_some(is_request)
 }
 
-/// What some server or other takes for nothing: control characters that it does not split a line at.
+/// Control characters that some server ignores, and at which it does not split a line.
 fn is_passed_over(byte: u8) -> bool {
     byte.is_ascii_control() && !is_blank(byte) && byte != b'\n'
 }
@@ -81,12 +83,12 @@ fn count(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> usize {
     bytes.iter().take_while(|byte| is_one(**byte)).count()
 }
 
-/// What some server or other splits a line at; the last two in Latin-1.
+/// Characters at which some server splits a line. The last two are in Latin-1.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c | 0x1c..=0x1f | 0x85 | 0xa0)
 }
 
-/// Of a method (RFC 9110, section 5.6.2).
+/// A character of a method (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -104,7 +106,8 @@ fn is_http(line: &[u8]) -> bool {
     is_method && !target.is_empty() && target.iter().all(u8::is_ascii_graphic)
 }
 
-/// A client's name and a word about it (RFC 4253, section 4.2). Without a slash it is no request's target.
+/// The identification of a client, and a comment (RFC 4253, section 4.2). Without a slash it is not the target of a
+/// request.
 fn is_ssh(line: &[u8]) -> bool {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let is_known = line.starts_with(b"SSH-2.0-") || line.starts_with(b"SSH-1.99-");
@@ -222,7 +225,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a request comes, no beginning of it is taken for something else.
+        /// However a request is split, no beginning of it counts as another protocol.
         #[test]
         fn no_part_of_a_request_is_another_protocol(
             old in "[\r\n \t\0]{0,3}[a-zA-Z][a-zA-Z-]{0,5}[ \t\x0b\x0c\u{1c}]{1,2}[!-~]{1,9}\r?\n",

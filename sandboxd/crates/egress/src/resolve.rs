@@ -1,7 +1,8 @@
-//! From names to addresses, by the system's resolver.
+//! Resolves names to addresses with the system's resolver.
 //!
-//! It blocks a thread for each name and cannot be told to stop, so the threads are counted until they are free again,
-//! whether or not anybody still waits: those of all, and those of each sandbox, which so never has more than its share.
+//! A look-up blocks a thread and cannot be cancelled. So the threads are counted until they are free again, whether
+//! or not a caller still waits. There is a limit for all sandboxes and one for each, so that no sandbox has more
+//! than its share.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,31 +15,32 @@ use tokio::task::spawn_blocking;
 use super::Error;
 use sandboxd_model::limits;
 
-/// See the module.
+/// The resolver.
 #[derive(Debug)]
 pub(super) struct Resolver {
     hosts: HashMap<String, Vec<IpAddr>>,
-    places: Arc<Semaphore>,
-    /// Blocks until it knows.
+    permits: Arc<Semaphore>,
+    /// Blocks until the name is resolved.
     pub(super) resolve: fn(&str) -> io::Result<Vec<IpAddr>>,
 }
 
 impl Resolver {
-    /// One that knows the addresses of some names without asking.
+    /// Creates a resolver with fixed addresses for some names.
     pub(super) fn new(hosts: HashMap<String, Vec<IpAddr>>) -> Self {
-        Self { hosts, places: Arc::new(Semaphore::new(limits::MAX_LOOKUPS)), resolve: by_system }
+        Self { hosts, permits: Arc::new(Semaphore::new(limits::MAX_LOOKUPS)), resolve: by_system }
     }
 
-    /// The addresses of a name, which is no number. One at least. `share` are the places of whoever asks.
+    /// The addresses of a name, at least one. The name must not be a number. `share` limits the concurrent look-ups
+    /// of one sandbox.
     pub(super) async fn look_up(&self, name: &str, share: &Arc<Semaphore>) -> Result<Vec<IpAddr>, Error> {
         if let Some(known) = self.hosts.get(name) {
             return Ok(known.clone());
         }
         let of_share = Arc::clone(share).acquire_owned().await.map_err(not_found)?;
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(not_found)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(not_found)?;
         let (name, resolve) = (name.to_owned(), self.resolve);
         let look_up = spawn_blocking(move || {
-            let _places = (of_share, place);
+            let _permits = (of_share, permit);
             resolve(&name)
         });
         let mut found = look_up.await.map_err(not_found)?.map_err(not_found)?;

@@ -1,7 +1,7 @@
 //! Connections through a proxy of the operator's network.
 //!
-//! The gate resolves and checks a name where it can, and asks no proxy for a host that sandboxes may not reach. But the
-//! proxy resolves the name again: the operator decides what the proxy reaches.
+//! The gate resolves and checks a name where it can. It never asks a proxy for a host that sandboxes may not reach.
+//! But the proxy resolves the name again: the operator decides what the proxy reaches.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,7 +18,7 @@ use super::dial::failed;
 use super::{Error, Far};
 use sandboxd_model::{Host, Upstream, limits};
 
-/// Connects to a host through a proxy, by CONNECT.
+/// Connects to a host through a proxy, with CONNECT.
 pub(super) async fn connect(upstream: &Upstream, host: &Host, port: u16) -> Result<Far, Error> {
     let connected = timeout(limits::EGRESS_CONNECT, connect_untimed(upstream, host, port)).await;
     connected.map_err(|_| Error::Timeout)?

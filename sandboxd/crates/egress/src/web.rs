@@ -1,8 +1,8 @@
-//! Plain HTTP/1 to a host that may be reached by name: every request of a connection is looked at.
+//! Plain HTTP/1 to a host that may be reached by name. Every request of a connection is checked.
 //!
-//! hyper reads both sides' heads and frames both sides' bodies anew, so nothing that two readers would read in two ways
-//! gets through, and a connection may be kept for more requests. What makes something else of a connection (WebSockets,
-//! HTTP/2) is left out of requests: it is there over TLS.
+//! hyper reads the heads of both sides and frames their bodies anew. So nothing that two readers could interpret
+//! differently passes, and a connection may be kept for more requests. Upgrades of a connection (WebSockets,
+//! HTTP/2) are removed from requests; they are possible over TLS.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,12 +29,12 @@ use sandboxd_model::limits;
 
 type Boxed = Box<dyn Error + Send + Sync>;
 
-/// What a request of another host ends with.
+/// The error of a request for another host.
 #[derive(Debug, thiserror::Error)]
 #[error("a request is for another host")]
-struct OfAnother;
+struct ForAnotherHost;
 
-/// Serves one connection until either end leaves.
+/// Serves one connection until either end closes it.
 pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     near: N,
     head: Bytes,
@@ -44,8 +44,8 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(), Broken> {
     let (near_reads, near_writes) = split(near);
     let near = tokio::io::join(AsyncReadExt::chain(&head[..], near_reads), near_writes);
-    // Where a server leaves after its answer the client has yet to read it, and a tunnel that is dropped before its client
-    // has left is cut off.
+    // If a server closes the connection after its response, the client must still read the response. A tunnel that
+    // is dropped before its client has closed it is cut off.
     let has_answered = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&has_answered);
     let farewell =
@@ -61,7 +61,7 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     let mut builder = client::Builder::new();
     builder.max_buf_size(limits::MAX_EGRESS_HEAD_BYTES).max_headers(limits::MAX_HEADERS);
     let (sender, far) = builder.handshake(far).await.map_err(reset)?;
-    // Out of it while a request is under way; they come one after the other.
+    // Taken while a request is running. Requests run one after the other.
     let sender = Mutex::new(Some(sender));
     let service = service_fn(|request| pass(request, expected, &sender, &has_answered));
     let mut builder = server::Builder::new();
@@ -75,7 +75,7 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     let (mut near, mut far) = (std::pin::pin!(near), std::pin::pin!(far));
     tokio::select! {
         served = &mut near => served.map_err(broken),
-        // Whoever waits for an answer is given it; nobody is to begin another request.
+        // A client that waits for a response receives it. No further request may begin.
         ended = &mut far => {
             near.as_mut().graceful_shutdown();
             near.await.map_err(broken).and(ended.map_err(reset))
@@ -90,23 +90,23 @@ async fn pass(
     has_answered: &AtomicBool,
 ) -> Result<Response<Incoming>, Boxed> {
     if !is_for(&request, expected) {
-        return Err(OfAnother.into());
+        return Err(ForAnotherHost.into());
     }
     hop_by_hop::strip(request.headers_mut());
-    // Answered here, before the body is read.
+    // hyper answers it before the body is read.
     request.headers_mut().remove(EXPECT);
     *request.version_mut() = Version::HTTP_11;
-    let place = || sender.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut sender = place().take().ok_or("two requests at once")?;
+    let slot = || sender.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sender = slot().take().ok_or("two requests at once")?;
     sender.ready().await?;
     let mut answer = sender.send_request(request).await?;
-    *place() = Some(sender);
+    *slot() = Some(sender);
     has_answered.store(true, Ordering::Relaxed);
     hop_by_hop::strip(answer.headers_mut());
     Ok(answer)
 }
 
-/// One Host, and no other host in the request line.
+/// Requires one Host header, and no other host in the request line.
 fn is_for(request: &Request<Incoming>, expected: &Expected) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (only, more) = (hosts.next(), hosts.next());
@@ -117,7 +117,7 @@ fn is_for(request: &Request<Incoming>, expected: &Expected) -> bool {
 fn broken(error: hyper::Error) -> Broken {
     let mut cause = error.source();
     while let Some(source) = cause {
-        if source.is::<OfAnother>() {
+        if source.is::<ForAnotherHost>() {
             return Broken::Mismatch;
         }
         cause = source.source();

@@ -1,8 +1,8 @@
-//! Brings the agent's program to where any container can use it.
+//! Puts the agent's program into a volume, so that every container can use it.
 //!
-//! One volume per version of the program, named by its content, filled through a container that is never
-//! started. A second daemon that finds the volume must know that it is complete, so the archive ends with a
-//! mark: the engine writes an archive's members in order.
+//! There is one volume for each version of the program, named by its content. It is filled through a container that
+//! is never started. A second daemon that finds the volume must know that it is complete, so the archive ends with
+//! a marker: the engine writes the members of an archive in order.
 
 use std::path::Path;
 
@@ -21,15 +21,15 @@ use sandboxd_model::limits;
 const PROGRAM_NAME: &str = "sandbox-agent";
 const MARK_NAME: &str = "complete";
 
-/// Tells an agent volume; its value is the digest of what is in it.
+/// Label of an agent volume. Its value is the digest of the content.
 const LABEL: &str = "sandboxd.agent";
 
 /// Hexadecimal digits of the content's SHA-256 in the volume's name.
 const DIGEST_CHARS: usize = 16;
 
 impl Engine {
-    /// Makes sure that the agent at `program` is on the engine, and beside it certificates in PEM, if any; the name of
-    /// their volume.
+    /// Ensures that the engine has the agent at `program` and, if there are any, certificates in PEM beside it.
+    /// Returns the name of their volume.
     pub async fn ensure_agent_volume(
         &self,
         program: &Path,
@@ -44,7 +44,7 @@ impl Engine {
         let volume = format!("sandboxd-agent-{digest}");
 
         let carrier = format!("{}{digest}", self.carrier_prefix());
-        // One of a start that was cut off.
+        // Left by a start that was interrupted.
         self.remove_container(&carrier).await?;
         self.create_carrier(&carrier, &volume, digest, image).await?;
         let filled = self.fill(&carrier, &content, ca_bundle).await;
@@ -52,11 +52,11 @@ impl Engine {
         filled.and(removed).map(|()| volume)
     }
 
-    /// Removes what an upload that was cut off left.
+    /// Removes what an interrupted upload left.
     pub(super) async fn remove_carriers(&self) -> Result<(), Error> {
         let filters = [
             ("name".to_owned(), vec![self.carrier_prefix()]),
-            // A name alone can be anybody's.
+            // Any container can have this name.
             ("label".to_owned(), vec![format!("{INSTANCE}={}", self.instance.id())]),
         ];
         let options =
@@ -68,7 +68,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What is ours alone begins with our id; the digest comes after it.
+    /// The names begin with the instance's id, followed by the digest.
     fn carrier_prefix(&self) -> String {
         format!("sandboxd-agent-upload-{}-", self.instance.id())
     }

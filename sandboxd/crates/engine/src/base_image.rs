@@ -1,7 +1,7 @@
 //! A base image for machines that reach no container registry.
 //!
-//! The script `make-base` beside the images writes a root file system as a tar archive; the engine imports
-//! it while it is being written.
+//! The script `make-base`, beside the images, writes a root file system as a tar archive. The engine imports it
+//! while it is being written.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -18,14 +18,14 @@ use super::progress::drain;
 use super::{Engine, Error};
 use sandboxd_model::limits;
 
-/// The signal of who writes to nobody (signal(7)).
+/// The signal of a process that writes to a closed pipe (signal(7)).
 const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 
-/// Tag of the base made here.
+/// Tag of the local base image.
 pub(super) const LOCAL_BASE: &str = "remcochat-sandbox-base:trixie";
 
 impl Engine {
-    /// Makes the local base image.
+    /// Creates the local base image.
     pub(super) async fn make_base(&self, folder: &Path) -> Result<(), Error> {
         let script = folder.join("make-base");
         let fail = |source: io::Error| Error::BaseImage { script: script.clone(), source };
@@ -60,7 +60,7 @@ impl Engine {
         };
         let (imported, last) = tokio::join!(import, log);
         let status = child.wait().await.map_err(fail)?;
-        // A script that could not write to its end failed because the import did.
+        // A script that could not finish writing failed because the import did.
         let broke_off = status.signal() == Some(SIGPIPE) || status.code() == Some(128 + SIGPIPE);
         let is_cause = !broke_off || imported.is_ok();
         if !status.success() && is_cause {

@@ -27,28 +27,28 @@ use sandboxd_model::limits;
 /// Buffer of the stream to an agent that is reached through the engine, in bytes.
 const DIAL_BUFFER_BYTES: usize = 64 * 1024;
 
-/// How long a restart lets the first signal work. That is SIGKILL here, so nobody waits; with 0 the engine
-/// (20.10) kills a second time at once, cleans up while it starts, and no `exec` works ever after.
+/// Time that a restart waits after the first signal. The signal is SIGKILL, so there is no wait. With 0, the engine
+/// (20.10) kills a second time at once and cleans up while it starts, after which no `exec` works.
 const STOP_SECONDS: i32 = 10;
 
-/// Whether a container runs.
+/// State of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It runs; `pid` is its first process as the host sees it.
+    /// It runs. `pid` is its first process, as the host sees it.
     Running {
-        /// 0 where the engine does not tell.
+        /// 0 if the engine does not report it.
         pid: i32,
     },
-    /// Somebody paused it; its processes go on when it is unpaused.
+    /// It was paused. Its processes continue when it is unpaused.
     Paused {
-        /// 0 where the engine does not tell.
+        /// 0 if the engine does not report it.
         pid: i32,
     },
-    /// It was made and never started.
+    /// It was created and never started.
     NeverStarted,
     /// It ran and ended.
     Ended,
-    /// There is none.
+    /// The container does not exist.
     Absent,
 }
 
@@ -59,42 +59,43 @@ pub enum VolumePresence {
     Ours,
     /// A volume without them has its name.
     Foreign,
-    /// There is no volume of that name.
+    /// No volume has its name.
     Absent,
 }
 
-/// A container of ours.
+/// A container with our instance id.
 #[derive(Debug)]
 pub struct Found {
-    /// What its labels say, where they are signed by us and it has the sandbox's volume.
+    /// Its labels, if they are signed by this instance and the container has the sandbox's volume.
     pub labels: Option<SandboxLabels>,
     /// The engine's id.
     pub container_id: String,
-    /// Whether it runs, as of when it was listed.
+    /// Whether it ran when it was listed.
     pub runs: bool,
 }
 
-/// What a container is right now.
+/// A container at the time of the inspection.
 #[derive(Debug, Clone)]
 pub struct Inspected {
     /// The engine's id.
     pub container_id: String,
     /// Whether it has the name of its sandbox's container.
     pub is_named: bool,
-    /// Whether it runs.
+    /// State of the container.
     pub status: Status,
-    /// Its hardening, where there is a container.
+    /// Hardening of the container.
     pub posture: Posture,
 }
 
 impl Engine {
-    /// Makes a sandbox's container and volume and starts it. What a failure leaves is the caller's to remove.
+    /// Creates a sandbox's container and volume and starts it. After a failure, the caller must remove what is
+    /// left.
     pub async fn create_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
         self.create_unstarted(plan).await?;
         self.start(&plan.labels.id).await
     }
 
-    /// Makes a sandbox's container and volume with its directories.
+    /// Creates a sandbox's container and volume with its directories.
     pub(super) async fn create_unstarted(&self, plan: &ContainerPlan) -> Result<(), Error> {
         self.create(plan).await?;
         // A disk gets its directories when it is attached.
@@ -104,13 +105,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a container for a volume that is there, and starts it. What a failure leaves is the caller's to
-    /// remove.
+    /// Creates a container for an existing volume and starts it. After a failure, the caller must remove what is
+    /// left.
     pub async fn create_again_and_start(&self, plan: &ContainerPlan) -> Result<(), Error> {
-        // Whatever its name is, two containers must not have one workspace.
+        // Two containers must not share a workspace, whatever their names are.
         self.remove_others(&plan.labels.id, None).await?;
         match self.create(plan).await {
-            // One that a crash or a failed removal left.
+            // Left by a crash or a failed removal.
             Err(Error::Conflict { .. }) => {
                 self.remove_container_of(&plan.labels.id).await?;
                 self.create(plan).await?;
@@ -126,14 +127,14 @@ impl Engine {
             CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
         let create = self.docker.create_container(Some(options), body);
         match self.call("create container", limits::ENGINE_CALL, create).await {
-            // There is nothing else a new container needs beforehand.
+            // A new container needs nothing else that could be absent.
             Err(Error::Absent { .. }) => Err(Error::ImageMissing { image: plan.image.clone() }),
             other => other.map(drop),
         }
     }
 
-    /// Gives a new plain volume its directories and their owner; a disk has them already. The container has
-    /// not run yet, so nothing in it can lead the engine astray.
+    /// Gives a new plain volume its directories and their owner. A disk has them already. The container has not run
+    /// yet, so nothing in it can mislead the engine.
     async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
         let uid = plan.labels.slot.uid();
         let mut archive = Archive::new();
@@ -153,8 +154,8 @@ impl Engine {
         self.call("start container", limits::ENGINE_CALL, start).await
     }
 
-    /// Starts the container again, whatever it did before. The volume keeps its files. A disk must be
-    /// attached for as long as this takes.
+    /// Starts the container again, whatever its state. The volume keeps its files. A disk must stay attached during
+    /// the restart.
     pub async fn restart(&self, id: &SandboxId) -> Result<(), Error> {
         let name = self.inspect(id).await?.map_or_else(|| container_name(id), |found| found.container_id);
         let options = RestartContainerOptions { t: Some(STOP_SECONDS), ..Default::default() };
@@ -162,12 +163,12 @@ impl Engine {
         self.call("restart container", limits::ENGINE_CALL, restart).await
     }
 
-    /// Whether the sandbox's container runs.
+    /// State of the sandbox's container.
     pub async fn status(&self, id: &SandboxId) -> Result<Status, Error> {
         Ok(self.inspect(id).await?.map_or(Status::Absent, |inspected| inspected.status))
     }
 
-    /// What the sandbox's container is; `None` where there is none.
+    /// Inspects the sandbox's container. `None` if it does not exist.
     pub async fn inspect(&self, id: &SandboxId) -> Result<Option<Inspected>, Error> {
         let name = container_name(id);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
@@ -188,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// Anybody can give a container the name that a sandbox's has.
+    /// Any container can have the name of a sandbox's container.
     pub(super) fn is_ours(&self, container: &ContainerInspectResponse) -> bool {
         let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
         labels.and_then(|labels| labels.get(INSTANCE)).is_some_and(|instance| instance == self.instance.id())
@@ -205,12 +206,12 @@ impl Engine {
         }
     }
 
-    /// Removes the sandbox's container and keeps its volume; done as well where there is none of ours.
+    /// Removes the sandbox's container and keeps its volume. Idempotent: succeeds if there is none of ours.
     pub async fn remove_container_of(&self, id: &SandboxId) -> Result<(), Error> {
         let name = container_name(id);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
         match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
-            // By its id: the name may be another's by now.
+            // By its id, because another container may have the name by now.
             Ok(container) if self.is_of(&container, id) => {
                 self.remove_container(container.id.as_deref().unwrap_or(&name)).await?;
             }
@@ -223,8 +224,8 @@ impl Engine {
         self.remove_others(id, None).await
     }
 
-    /// Removes the sandbox's container and volume, running or not; done as well where there are none.
-    /// [`Error::Miscounted`] where nothing but an empty entry of the volume is left.
+    /// Removes the sandbox's container and volume, running or not. Idempotent: succeeds if there are none. Fails
+    /// with [`Error::Miscounted`] if only an empty entry of the volume is left.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Error> {
         self.remove_container_of(id).await?;
         sandboxd_seam::at("remove.container");
@@ -238,10 +239,10 @@ impl Engine {
             Err(Error::Absent { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
-        // Never by force: where that fails the engine forgets the labels, and the volume is nobody's for ever.
+        // Never by force: if that fails, the engine forgets the labels, and the volume never has an owner again.
         let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
         match absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await) {
-            // There is no container any more, so there is no mount.
+            // The container is gone, so there is no mount.
             Err(Error::Failed { source, .. }) if source.to_string().contains("active mounts") => {
                 Err(Error::Miscounted { name })
             }
@@ -250,13 +251,14 @@ impl Engine {
     }
 
     pub(super) async fn remove_container(&self, name: &str) -> Result<(), Error> {
-        // Anonymous volumes go with it; a sandbox's own has a name.
+        // Removes anonymous volumes with it. A sandbox's own volume has a name.
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
         let remove = self.docker.remove_container(name, Some(options));
         absent_is_done(self.call("remove container", limits::ENGINE_CALL, remove).await)
     }
 
-    /// Every sandbox's container with our instance id, running or not. The daemon's own helper and publishers are none.
+    /// Every sandbox's container with our instance id, running or not. Excludes the daemon's own helper and
+    /// publishers.
     pub async fn list(&self) -> Result<Vec<Found>, Error> {
         let options = ListContainersOptions {
             all: true,
@@ -289,9 +291,9 @@ impl Engine {
         }
     }
 
-    /// Opens a connection to the sandbox's agent through the engine, where no socket can be shared. The
-    /// agent's own program carries the bytes, as root without capabilities, which is how the agent tells
-    /// it from a command.
+    /// Opens a connection to the sandbox's agent through the engine, where no socket can be shared. The agent's own
+    /// program relays the bytes as root without capabilities, which is how the agent distinguishes it from a
+    /// command.
     pub async fn dial_agent(
         &self,
         id: &SandboxId,

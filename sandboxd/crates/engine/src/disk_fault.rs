@@ -1,35 +1,35 @@
-//! What the helper says went wrong.
+//! Faults that the disks' helper reports.
 
 use thiserror::Error;
 
-/// Why something could not be done with a disk.
+/// Why an operation on a disk failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DiskFault {
-    /// There is no such disk, or it was not attached by this helper, which then is another than before.
-    #[error("there is no such disk")]
+    /// The disk does not exist, or was not attached by this helper, which has then been replaced.
+    #[error("the disk does not exist")]
     Absent,
-    /// Its file system has another UUID than it should have, or its link was changed meanwhile.
-    #[error("another file system is in its place: {0}")]
+    /// The file system has another UUID than expected, or the disk's link was changed.
+    #[error("the disk has another file system than expected: {0}")]
     Mismatch(String),
-    /// Something has it mounted or attached.
-    #[error("it is in use")]
+    /// The disk is mounted or attached.
+    #[error("the disk is in use")]
     Busy,
-    /// The pool's file system has no room.
-    #[error("no room is left for it: {0}")]
+    /// The file system of the pool is full.
+    #[error("no space left for the disk: {0}")]
     Full(String),
-    /// The kernel lends no loop device for it.
-    #[error("no loop device is free for it: {0}")]
+    /// The kernel has no free loop device.
+    #[error("no free loop device: {0}")]
     NoDevice(String),
-    /// The helper tried and failed; its own words.
+    /// The helper failed. Its own message.
     #[error("the helper failed: {0}")]
     Failed(String),
-    /// The helper ended, or said what nobody understands.
-    #[error("its helper went away")]
+    /// The helper ended, or sent an invalid response.
+    #[error("the helper has ended")]
     HelperAway,
 }
 
 impl DiskFault {
-    /// Reads what comes after `err` in an answer.
+    /// Reads the text after `err` in a response.
     pub(crate) fn parse(words: &str) -> Self {
         let (kind, text) = words.split_once(' ').unwrap_or((words, ""));
         match kind {

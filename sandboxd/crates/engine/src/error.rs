@@ -1,4 +1,4 @@
-//! What can go wrong between us and the engine.
+//! Errors of calls to the engine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,161 +12,161 @@ use sandboxd_model::{EngineAddress, limits};
 /// A call to the engine failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// There is nothing at the socket's path.
+    /// The path of the socket does not exist.
     #[error("no Docker engine: the socket {} cannot be opened", path.display())]
     NoSocket {
-        /// Where it was looked for.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why it cannot be opened.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The socket belongs to others.
+    /// The daemon has no permission to use the socket.
     #[error("no permission to use the Docker engine at {address}")]
     NoPermission {
-        /// Where it is.
+        /// Address of the engine.
         address: String,
-        /// What the system said.
+        /// Error of the system.
         source: BollardError,
     },
-    /// Nobody answers there.
+    /// Nothing responds at the address.
     #[error("no Docker engine answers at {address}")]
     Unreachable {
-        /// Where it should be.
+        /// Address of the engine.
         address: String,
-        /// What the connection said.
+        /// Error of the connection.
         source: BollardError,
     },
-    /// Somebody is there and does not answer.
+    /// The engine accepts connections and does not respond.
     #[error("the Docker engine at {address} accepts connections and does not answer")]
     NoAnswer {
-        /// Where it is.
+        /// Address of the engine.
         address: String,
     },
-    /// A container runs, and the engine tells no port of the host for it.
+    /// A container runs, and the engine reports no host port for it.
     #[error("the engine published no port for {name}")]
     NotPublished {
-        /// The container.
+        /// Name of the container.
         name: String,
     },
-    /// A call took longer than it may.
+    /// A call took too long.
     #[error("the engine did not answer `{call}` within {after:?}")]
     Deadline {
-        /// Which call.
+        /// Name of the call.
         call: &'static str,
-        /// Its deadline.
+        /// Time limit of the call.
         after: Duration,
     },
-    /// The thing the call is about does not exist.
-    #[error("the engine knows no such thing (`{call}`)")]
+    /// The object of the call does not exist.
+    #[error("the object of `{call}` does not exist on the engine")]
     Absent {
-        /// Which call.
+        /// Name of the call.
         call: &'static str,
-        /// What the engine said.
+        /// Error of the engine.
         source: BollardError,
     },
-    /// The thing the call would make exists.
-    #[error("the engine has it already (`{call}`)")]
+    /// The object that the call creates already exists.
+    #[error("the object of `{call}` already exists on the engine")]
     Conflict {
-        /// Which call.
+        /// Name of the call.
         call: &'static str,
-        /// What the engine said.
+        /// Error of the engine.
         source: BollardError,
     },
-    /// A network has the name of one of ours and is not as ours are.
+    /// A network has the name of one of ours, but other options.
     #[error("the network {name} is not one that sandboxd made; remove it")]
     OtherNetwork {
-        /// Its name.
+        /// Name of the network.
         name: String,
     },
-    /// The engine refused.
+    /// The engine rejected the call.
     #[error("the engine refused `{call}`")]
     Refused {
-        /// Which call.
+        /// Name of the call.
         call: &'static str,
-        /// What the engine said.
+        /// Error of the engine.
         source: BollardError,
     },
-    /// It answered something that is not an answer of an engine.
-    #[error("the engine's answer to `{call}` cannot be read")]
+    /// The response is not valid for an engine.
+    #[error("cannot read the engine's response to `{call}`")]
     Malformed {
-        /// Which call.
+        /// Name of the call.
         call: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         source: BollardError,
     },
-    /// The engine tried and failed: it answered 5xx.
+    /// The engine failed: its response was 5xx.
     #[error("the engine failed in `{call}`")]
     Failed {
-        /// Which call.
+        /// Name of the call.
         call: &'static str,
-        /// What the engine said.
+        /// Error of the engine.
         source: BollardError,
     },
-    /// The engine counts a mount of a volume that nothing has. One before 24 does after a restart with
-    /// live-restore, until the next restart; nobody else can set the count right.
-    #[error("the engine takes the volume {name} to be in use until it is restarted")]
+    /// The engine counts a mount of a volume that is not mounted. Engines before 24 do this after a restart with
+    /// live-restore, until the next restart. Only the engine can correct the count.
+    #[error("the engine counts the volume {name} as in use until it restarts")]
     Miscounted {
-        /// The volume.
+        /// Name of the volume.
         name: String,
     },
     /// The configured OCI runtime is not installed.
     #[error("the engine has no runtime {wanted:?}, only {}", known.join(", "))]
     UnknownOciRuntime {
-        /// The configured one.
+        /// The configured runtime.
         wanted: String,
-        /// Those that are.
+        /// The installed runtimes.
         known: Vec<String>,
     },
-    /// The sandbox image is missing and may not or cannot be made.
+    /// The sandbox image is missing, and must not or cannot be created.
     #[error("the image {image} is missing; run `sandboxd build-image` (or `make image`)")]
     ImageMissing {
-        /// Its tag.
+        /// Tag of the image.
         image: String,
     },
     /// The image's folder cannot be read.
     #[error("cannot read the image's folder {}", path.display())]
     ImageFolder {
-        /// Where it was looked for.
+        /// Path of the folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The build went wrong; the engine's own words.
+    /// The build of the image failed.
     #[error("building the image failed: {last_words}")]
     ImageBuild {
-        /// The engine's last line.
+        /// Last line that the engine printed.
         last_words: String,
     },
-    /// No registry, no imported base image, and the script that makes one failed.
+    /// There is no registry and no imported base image, and the script that creates one failed.
     #[error("cannot make the base image with {}", script.display())]
     BaseImage {
-        /// The script.
+        /// Path of the script.
         script: PathBuf,
-        /// Why it failed.
+        /// Error of the script.
         source: std::io::Error,
     },
-    /// Something could not be done with a disk, or with all of them.
+    /// An operation on a disk, or on all disks, failed.
     #[error("`{call}` failed for {}", if name.is_empty() { "the disks" } else { name })]
     Disk {
-        /// What was to be done.
+        /// Name of the operation.
         call: &'static str,
-        /// The disk's name; empty where it is not about one.
+        /// Name of the disk. Empty if no single disk is concerned.
         name: String,
-        /// Why it could not be done.
+        /// The cause.
         source: DiskFault,
     },
     /// Files could not be copied from one container to another.
     #[error("the files could not be copied")]
     Copy {
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The agent's program cannot be read.
     #[error("cannot read the agent's program {}", path.display())]
     AgentProgram {
-        /// Where it was looked for.
+        /// Path of the program.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
@@ -191,9 +191,9 @@ impl Error {
                 500.. => Self::Failed { call, source },
                 _ => Self::Refused { call, source },
             },
-            // Its own limit is the longest of ours.
+            // The client's own time limit is the longest of ours.
             BollardError::RequestTimeoutError => Self::Deadline { call, after: limits::ENGINE_CALL },
-            // What a stream of the engine's says in its middle.
+            // An error in the middle of a stream of the engine.
             BollardError::DockerStreamError { .. } | BollardError::DockerContainerWaitError { .. } => {
                 Self::Failed { call, source }
             }
@@ -202,7 +202,7 @@ impl Error {
         }
     }
 
-    /// Whether the engine itself is away, rather than unwilling.
+    /// Whether the engine itself is unavailable. False if it rejected the call.
     pub fn is_away(&self) -> bool {
         matches!(
             self,
@@ -214,8 +214,7 @@ impl Error {
         )
     }
 
-    /// Whether it is the engine's own trouble, which passes or is its operator's to mend, and no fault of what
-    /// was asked for.
+    /// Whether the engine is at fault, and not the call. Such a fault passes, or its operator can fix it.
     pub fn is_temporary(&self) -> bool {
         let passes = |error: &Self| {
             matches!(error, Self::Failed { .. } | Self::Malformed { .. } | Self::ImageMissing { .. })
@@ -223,12 +222,12 @@ impl Error {
         self.is_away() || passes(self)
     }
 
-    /// Whether nothing follows from it but that the engine must be asked again.
+    /// Whether the error says nothing about the object, so that the engine must be asked again.
     pub fn says_nothing(&self) -> bool {
         self.is_away() || matches!(self, Self::Malformed { .. })
     }
 
-    /// Whether a start that met it is tried again: its cause may go while the daemon runs.
+    /// Whether a start that fails with this error is retried: the cause may go while the daemon runs.
     pub fn may_pass(&self) -> bool {
         self.is_temporary() || matches!(self, Self::ImageBuild { .. } | Self::BaseImage { .. })
     }
@@ -247,7 +246,7 @@ impl Error {
         }
     }
 
-    /// What to do about it, where a person can do something.
+    /// What an operator can do about it.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NoSocket { .. } | Self::Unreachable { .. } | Self::NoAnswer { .. } => Some(
@@ -267,9 +266,9 @@ impl Error {
     }
 }
 
-/// The kind of the I/O error somewhere below; a connection refused or cut has one.
+/// The kind of the I/O error among the causes. A refused or broken connection has one.
 fn io_kind(error: &BollardError) -> Option<std::io::ErrorKind> {
-    // It shows its cause's causes and not its cause.
+    // It reports the causes of its cause, but not its cause.
     if let BollardError::IOError { err } = error {
         return Some(err.kind());
     }

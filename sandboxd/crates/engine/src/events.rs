@@ -1,4 +1,4 @@
-//! What happens on the engine without our doing.
+//! Events of the engine that the daemon did not cause.
 
 use std::collections::HashMap;
 
@@ -10,25 +10,24 @@ use sandbox_api::SandboxId;
 use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
 use super::{Engine, Error};
 
-/// What of a container's life concerns us. Docker API 1.41, `GET /events`.
+/// The events of a container that matter here. Docker API 1.41, `GET /events`.
 const ACTIONS: [&str; 7] = ["die", "destroy", "oom", "pause", "rename", "start", "update"];
 
-/// Something that happened to a sandbox's container, or to one that publishes a port of it.
+/// An event of a sandbox's container, or of the container that publishes one of its ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Whose container, as its labels claim.
+    /// The sandbox, according to the container's labels.
     pub sandbox: SandboxId,
-    /// Whether it is one that publishes a port.
+    /// Whether the container publishes a port.
     pub of_publisher: bool,
-    /// That its memory was not enough, and when, in milliseconds since the Unix epoch by the engine's clock;
-    /// `None` is anything else that happened to it.
+    /// When the sandbox ran out of memory, in milliseconds since the Unix epoch by the engine's clock. `None` for
+    /// any other event.
     pub oom_at_ms: Option<i64>,
 }
 
 impl Engine {
-    /// What happens to the sandboxes' containers, as it happens, and before that what happened since
-    /// `since_ms`. What the labels say is not verified: it is where to look and nothing more. Ends with an
-    /// error when the engine goes away.
+    /// The events of the sandboxes' containers, beginning with those since `since_ms`. The labels are not verified:
+    /// an event says where to look, and nothing else. Ends with an error when the engine goes away.
     pub fn changes(&self, since_ms: i64) -> impl Stream<Item = Result<Change, Error>> + Send + use<> {
         let label = format!("{INSTANCE}={}", self.instance.id());
         let filters = HashMap::from([
@@ -48,7 +47,8 @@ impl Engine {
         })
     }
 
-    /// Each time an epoch of ours is made, by whichever daemon, from `since_ms` on. Ends with an error when the engine goes away.
+    /// An item for each new epoch of this instance since `since_ms`, whichever daemon created it. Ends with an
+    /// error when the engine goes away.
     pub fn new_epochs(&self, since_ms: i64) -> impl Stream<Item = Result<(), Error>> + Send + use<> {
         let filters = HashMap::from([
             ("type".to_owned(), vec![EventMessageTypeEnum::VOLUME.to_string()]),
@@ -79,7 +79,7 @@ fn change_of(event: EventMessage) -> Option<Change> {
     Some(Change { sandbox, of_publisher, oom_at_ms: at_ms.filter(|_| is_oom) })
 }
 
-/// A time as the engine takes it: seconds with a fraction.
+/// A time in the engine's format: seconds with a fraction.
 fn seconds(ms: i64) -> String {
     format!("{}.{:03}000000", ms.div_euclid(1000), ms.rem_euclid(1000))
 }

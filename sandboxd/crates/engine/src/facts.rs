@@ -1,4 +1,4 @@
-//! What the engine says of itself, and what is known to be wrong with engines like it.
+//! The engine's information about itself, and known faults of such engines.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -9,41 +9,41 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Engine, Error};
 use sandboxd_model::limits;
 
-/// The engine as it describes itself.
+/// The engine's information about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Its version, with whatever its distribution added.
+    /// Version, with additions of the distribution.
     pub version: String,
-    /// Version of runc, and the commit or package it was built from.
+    /// Version of runc, and the commit or package that it was built from.
     pub runc: Option<(String, String)>,
-    /// Names of its security options: `seccomp`, `apparmor`, `rootless`, `userns`, …
+    /// Names of the security options: `seccomp`, `apparmor`, `rootless`, `userns`, …
     pub security: Vec<String>,
-    /// Its own warnings.
+    /// The engine's own warnings.
     pub warnings: Vec<String>,
-    /// Limits that it cannot set: `memory`, `swap`, `processes`, `processor`.
+    /// Limits that the engine cannot set: `memory`, `swap`, `processes`, `processor`.
     pub missing_limits: Vec<&'static str>,
-    /// Where it keeps images and volumes, on its own machine.
+    /// Directory of images and volumes, on the engine's machine.
     pub root_dir: Option<PathBuf>,
     /// 1 or 2.
     pub cgroup_version: Option<u8>,
-    /// Whether containers go on while it is restarted.
+    /// Whether containers continue to run while the engine restarts.
     pub live_restore: bool,
-    /// What it runs on.
+    /// Operating system of the engine's machine.
     pub operating_system: String,
-    /// Names of the OCI runtimes it has.
+    /// Names of the installed OCI runtimes.
     pub runtimes: Vec<String>,
-    /// How far its clock is ahead of ours.
+    /// Difference between the engine's clock and ours.
     pub clock_ahead: Option<SignedDuration>,
 }
 
 impl Engine {
-    /// Asks the engine about itself.
+    /// Asks the engine for its information.
     pub async fn facts(&self) -> Result<Facts, Error> {
         let version = self.call("version", limits::ENGINE_PING, self.docker.version()).await?;
         let asked = Timestamp::now();
         let info = self.call("info", limits::ENGINE_CALL, self.docker.info()).await?;
         let took = Timestamp::now().duration_since(asked);
-        // Its clock was read somewhere between question and answer.
+        // The engine read its clock at some time between request and response.
         Ok(Facts::new(info, version, asked + took / 2))
     }
 }
@@ -87,12 +87,12 @@ impl Facts {
         }
     }
 
-    /// Whether the engine itself runs without root.
+    /// Whether the engine runs without root.
     pub fn is_rootless(&self) -> bool {
         self.has("rootless")
     }
 
-    /// Whether root in a container is somebody else on the engine's machine.
+    /// Whether root in a container is another user on the engine's machine.
     pub fn remaps_users(&self) -> bool {
         self.has("userns") || self.is_rootless()
     }
@@ -101,8 +101,8 @@ impl Facts {
         self.security.iter().any(|found| found == option)
     }
 
-    /// What weakens every sandbox on this engine, a short phrase each. What only concerns containers with a
-    /// network is left out, because no sandbox has one.
+    /// What weakens every sandbox on this engine, as short phrases. Omits faults that only concern containers with
+    /// a network, because no sandbox has one.
     pub fn warnings(&self) -> Vec<String> {
         let mut found = Vec::new();
         if let Some((version, package)) = &self.runc {
@@ -110,7 +110,8 @@ impl Facts {
         }
         match Version::parse(&self.version) {
             None => found.push(format!("engine version {:?} cannot be judged", self.version)),
-            // CVE-2026-41567, -41568 and -42306: copying from and to containers that run, which is never done.
+            // CVE-2026-41567, -41568 and -42306: copying from and to running containers, which the daemon never
+            // does.
             Some(version) if version < Version::of(29, 5, 1) => {
                 found.push(format!(
                     "engine {version} is older than 29.5.1, where its archive calls were mended"
@@ -138,7 +139,7 @@ fn runc_warnings(text: &str, package: &str) -> Vec<String> {
     };
     let mut found = Vec::new();
     if version < Version::of(1, 1, 12) {
-        // Distributions mend old versions and say so in the package's name, but not what they mended.
+        // Distributions fix old versions and mark it in the package's name, but not what they fixed.
         let unless =
             if is_distribution(package) { format!(", unless {package} has it") } else { String::new() };
         found.push(format!("runc {version} lacks the fix of CVE-2024-21626 (1.1.12){unless}"));
@@ -166,7 +167,7 @@ struct Version {
     major: u64,
     minor: u64,
     patch: u64,
-    /// Of `-rc.3`; a release has none and comes after all of them.
+    /// The number in `-rc.3`. A release has none and follows all candidates.
     candidate: Option<u64>,
 }
 

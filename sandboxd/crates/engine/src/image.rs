@@ -1,4 +1,4 @@
-//! The sandbox image: whether it is there, and building it where it is not.
+//! The sandbox image: its presence, and its build if it is missing.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,29 +16,30 @@ use super::tar::Archive;
 use super::{Engine, Error};
 use sandboxd_model::limits;
 
-/// What the Dockerfile is built over where a registry can be reached.
+/// Base of the build if a registry can be reached.
 const PUBLIC_BASE: &str = "node:24-trixie-slim";
 
 /// Folder of the image below [`ImageSource::folder`].
 const IMAGE_FOLDER: &str = "node24";
 
-/// Label with the checksum of the Dockerfile that an image was built from. It is not one of ours, because containers inherit it.
+/// Label with the checksum of the Dockerfile that an image was built from. It is not one of our labels, because
+/// containers inherit it.
 const SOURCE_LABEL: &str = "org.opencontainers.image.revision";
 
-/// Where the build finds a certificate bundle, in the image's folder.
+/// Path of the certificate bundle for the build, in the image's folder.
 const BUILD_CA: &str = "build-ca/ca.crt";
 
-/// What an image is made from.
+/// Sources of an image.
 #[derive(Debug, Clone)]
 pub struct ImageSource {
-    /// `sandbox-images`, with one folder per image and `make-base`.
+    /// The folder `sandbox-images`, with one folder per image and `make-base`.
     pub folder: PathBuf,
-    /// Certificates that the build trusts besides the image's own; they do not stay in it.
+    /// Additional certificates that the build trusts. They do not stay in the image.
     pub build_ca: Option<PathBuf>,
 }
 
 impl ImageSource {
-    /// SHA-256 of the Dockerfile, as [`SOURCE_LABEL`] has it. `scripts/lib/image.sh` compares it too.
+    /// SHA-256 of the Dockerfile, as in [`SOURCE_LABEL`]. `scripts/lib/image.sh` compares it too.
     fn revision(&self) -> Result<String, Error> {
         let path = self.folder.join(IMAGE_FOLDER).join("Dockerfile");
         let file = std::fs::read(&path).map_err(|source| Error::ImageFolder { path, source })?;
@@ -47,14 +48,14 @@ impl ImageSource {
 }
 
 impl Engine {
-    /// Whether an image that is there was built from this source. One that nobody labelled was not.
+    /// Whether an existing image was built from this source. False for an image without the label.
     pub async fn is_built_from(&self, tag: &str, source: &ImageSource) -> Result<bool, Error> {
         let image = self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await?;
         let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
         Ok(labels.get(SOURCE_LABEL) == Some(&source.revision()?))
     }
 
-    /// Whether the image is on the engine.
+    /// Whether the engine has the image.
     pub async fn has_image(&self, tag: &str) -> Result<bool, Error> {
         match self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await {
             Ok(_) => Ok(true),
@@ -65,7 +66,7 @@ impl Engine {
 
     /// Pulls an image from its registry.
     pub async fn pull(&self, tag: &str) -> Result<(), Error> {
-        // A digest needs no tag, and neither does a reference that has one after its last slash.
+        // A digest needs no tag. Neither does a reference with a tag after its last slash.
         let (name, version) = match tag.rsplit_once(':') {
             Some((name, version)) if !version.contains('/') && !tag.contains('@') => (name, Some(version)),
             _ => (tag, (!tag.contains('@')).then_some("latest")),
@@ -84,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// Builds the image. Takes minutes; its progress goes to the log.
+    /// Builds the image. This takes minutes; the progress is logged.
     pub async fn build_image(&self, tag: &str, source: &ImageSource) -> Result<(), Error> {
         let base = self.choose_base(source).await?;
         info!(image = tag, base, "building the sandbox image; this takes a few minutes");
@@ -125,7 +126,7 @@ impl Engine {
         written.and_then(|()| archive.finish()).map_err(|source| Error::ImageFolder { path: folder, source })
     }
 
-    /// The public base where it can be pulled, otherwise one made here of Debian's packages.
+    /// The public base if it can be pulled, otherwise a local one built from Debian's packages.
     async fn choose_base(&self, source: &ImageSource) -> Result<String, Error> {
         match self.pull(PUBLIC_BASE).await {
             Ok(()) => return Ok(PUBLIC_BASE.to_owned()),

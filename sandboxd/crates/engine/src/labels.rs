@@ -1,7 +1,7 @@
-//! What we write on a sandbox's container and volume, and read back after a restart.
+//! Labels of a sandbox's container and volume, which the daemon reads back after a restart.
 //!
-//! The engine's labels say what exists, but anyone who can start a container can write labels. Ours are
-//! signed with the instance's key over every value and the sandbox's id; what does not verify is not ours.
+//! The engine's labels say what exists, but anyone who can start a container can write labels. Ours are signed with
+//! the instance's key over every value and the sandbox's id. Labels that do not verify are not ours.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use sandbox_api::{SandboxId, StringMap};
 
 use sandboxd_model::{Disk, Instance, NetworkMode, NetworkPolicy, Runtime, SandboxSpec, Transport, UidSlot};
 
-/// Carries the instance id; what has another value or none is not ours to touch.
+/// The instance id. The daemon must not touch an object with another value, or without one.
 pub(super) const INSTANCE: &str = "sandboxd.instance";
 
 pub(super) const SANDBOX_ID: &str = "remcochat.sandboxId";
@@ -19,10 +19,10 @@ pub(super) const RUNTIME: &str = "remcochat.runtime";
 pub(super) const PORTS: &str = "remcochat.ports";
 pub(super) const NETWORK_MODE: &str = "remcochat.networkMode";
 
-/// On a network.
+/// Label of a network.
 pub(super) const SYSTEM: &str = "remcochat.system";
 
-/// On a publisher: the sandbox's port. What has it is no sandbox.
+/// Label of a publisher: the sandbox's port. A container with this label is not a sandbox.
 pub(super) const PROXY_PORT: &str = "remcochat.proxyPort";
 
 const UID: &str = "sandboxd.uid";
@@ -35,7 +35,7 @@ const DISK: &str = "sandboxd.disk";
 const ALLOW: &str = "sandboxd.allow";
 const SIGNATURE: &str = "sandboxd.signature";
 
-/// What is signed, in this order.
+/// The signed labels, in this order.
 const SIGNED: [&str; 14] = [
     SANDBOX_ID,
     SESSION_KEY,
@@ -53,21 +53,21 @@ const SIGNED: [&str; 14] = [
     ALLOW,
 ];
 
-/// Those of them that a sandbox need not have.
+/// Signed labels that a sandbox may lack.
 const OPTIONAL: [&str; 4] = [IMAGE, METADATA, DISK, ALLOW];
 
-/// A sandbox as its labels tell it: everything but its environment, which may hold what is nobody's business.
+/// A sandbox according to its labels: everything except its environment, which may be confidential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxLabels {
-    /// Its id.
+    /// Id of the sandbox.
     pub id: SandboxId,
-    /// Its user id's slot.
+    /// Slot of its user id.
     pub slot: UidSlot,
-    /// How its agent is reached.
+    /// How the daemon connects to its agent.
     pub transport: Transport,
-    /// Its workspace's file system; `None` is a plain volume without a quota.
+    /// Disk of the workspace. `None` means a plain volume without a quota.
     pub disk: Option<Disk>,
-    /// What it was made from.
+    /// Specification of the sandbox.
     pub spec: SandboxSpec,
 }
 
@@ -100,7 +100,7 @@ impl SandboxLabels {
         labels
     }
 
-    /// Reads labels back; `None` where they are not all there or not signed by `instance`.
+    /// Reads labels back. `None` if some are missing, or they are not signed by `instance`.
     pub fn from_map(labels: &HashMap<String, String>, instance: &Instance) -> Option<Self> {
         let text = |name: &str| labels.get(name).map(String::as_str);
         if text(SIGNATURE)? != instance.sign(&signed_text(labels)) || text(INSTANCE)? != instance.id() {
@@ -133,7 +133,7 @@ impl SandboxLabels {
     }
 }
 
-/// Every value there is, with its length before it, so that no two sets of labels are the same text.
+/// Every value, preceded by its length, so that different sets of labels have different texts.
 fn signed_text(labels: &HashMap<String, String>) -> String {
     SIGNED
         .iter()

@@ -1,8 +1,8 @@
 //! Docker: containers, volumes, disks, images, labels.
 //!
-//! The only room that opens the engine's socket. It touches objects with our labels and our instance id and
-//! nothing else, and it never uses the archive endpoints on a container that has run: a link planted by the
-//! sandbox would be followed as root. Every call has a deadline, because an engine may hang.
+//! Only this crate opens the engine's socket. It only touches objects with our labels and our instance id. It never
+//! uses the archive endpoints on a container that has run: the engine would follow a link planted by the sandbox as
+//! root. Every call has a time limit, because an engine may hang.
 
 mod agent_volume;
 mod base_image;
@@ -66,7 +66,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A client of the engine. Sends nothing: the engine may be absent until [`Self::meet`].
+    /// Creates a client of the engine. Sends nothing: the engine may be absent until [`Self::meet`].
     pub fn new(
         address: EngineAddress,
         instance: Arc<Instance>,
@@ -77,7 +77,7 @@ impl Engine {
         Ok(Self { docker, address, instance, oci_runtime, host: Arc::default(), metrics })
     }
 
-    /// A client of an engine that answers.
+    /// Creates a client of an engine that responds.
     pub async fn connect(
         address: EngineAddress,
         instance: Arc<Instance>,
@@ -89,7 +89,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Agrees on an API version and learns what the settings of a container depend on. Once is enough.
+    /// Negotiates an API version and reads what the settings of a container depend on. Once is enough.
     pub async fn meet(&self) -> Result<(), Error> {
         if self.host.get().is_some() {
             return Ok(());
@@ -112,29 +112,29 @@ impl Engine {
         Ok(())
     }
 
-    /// What the settings of every container here depend on. Fails before [`Self::meet`].
+    /// What the settings of every container depend on. Fails before [`Self::meet`].
     pub fn host(&self) -> Result<&Host, Error> {
         self.host.get().ok_or_else(|| Error::NoAnswer { address: self.address.to_string() })
     }
 
-    /// Asks the engine for its version; fails within two seconds where it does not answer.
+    /// Asks the engine for its version. Fails within two seconds if the engine does not respond.
     pub async fn version(&self) -> Result<String, Error> {
         let version = self.call("version", limits::ENGINE_PING, self.docker.version()).await?;
         Ok(version.version.unwrap_or_default())
     }
 
-    /// Whether a directory of this machine can be mounted into a container at all.
+    /// Whether a directory of this machine can be mounted into a container.
     pub fn is_local(&self) -> bool {
         matches!(self.address, EngineAddress::Unix(_))
     }
 
-    /// Whether the agent's process can be told by the pid the engine names: not where a runtime puts
-    /// another process in front of it.
+    /// Whether the agent's process can be identified by the pid that the engine reports. It cannot if a runtime
+    /// puts another process in front of the agent.
     pub fn shows_agent_pid(&self) -> bool {
         self.host.get().is_some_and(|host| host.runtime.shares_kernel())
     }
 
-    /// What the runtime cannot enforce, or enforces worse than runc: one phrase each.
+    /// What the runtime cannot enforce, or enforces less strictly than runc, as short phrases.
     pub fn runtime_weaknesses(&self) -> Vec<&'static str> {
         self.host.get().map(|host| host.runtime.weaknesses()).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Volumes that tell whose engine this is: a marker, made once per instance, and one epoch per start.
+//! Volumes that identify the engine: a marker, created once per instance, and one epoch per start.
 //!
-//! Docker keeps its own id outside the data root, so the id does not change when another data root is mounted.
-//! A volume lives in the data root, beside the workspaces. Labels of a volume cannot be changed, so each start
-//! makes a new epoch; the highest number belongs to the daemon that may act.
+//! Docker keeps its own id outside the data root, so the id does not change when another data root is mounted. A
+//! volume is in the data root, beside the workspaces. The labels of a volume cannot be changed, so each start
+//! creates a new epoch. The highest number belongs to the daemon that may act.
 
 use std::collections::HashMap;
 
@@ -21,25 +21,25 @@ const OWNER: &str = "sandboxd.owner";
 const HOLDER: &str = "sandboxd.holder";
 const SIGNATURE: &str = "sandboxd.signature";
 
-/// The start of one daemon.
+/// The start of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Epoch {
-    /// Higher than that of every start before.
+    /// Higher than the numbers of all earlier starts.
     pub number: u64,
-    /// A random word of the daemon that made it.
+    /// A random word of the daemon that created the epoch.
     pub owner: String,
-    /// Tells the state dir of that daemon from a copy of it.
+    /// Distinguishes the state dir of that daemon from a copy.
     pub holder: String,
 }
 
-/// All volumes with our instance id, as of one moment.
+/// All volumes with our instance id, at one moment.
 #[derive(Debug, Default)]
 pub struct Volumes {
-    /// Those of sandboxes, named and signed as ours.
+    /// The volumes of sandboxes, with our names and signatures.
     pub sandboxes: Vec<SandboxLabels>,
     /// The random word of the marker.
     pub marker: Option<String>,
-    /// In order of their numbers.
+    /// Epochs in the order of their numbers.
     pub epochs: Vec<Epoch>,
 }
 
@@ -51,7 +51,7 @@ impl Volumes {
 }
 
 impl Engine {
-    /// Lists our volumes in one call, so that marker, epochs and workspaces are those of one engine.
+    /// Lists our volumes in one call, so that marker, epochs and workspaces are from the same engine.
     pub async fn volumes(&self) -> Result<Volumes, Error> {
         let label = format!("{INSTANCE}={}", self.instance.id());
         let options =
@@ -78,13 +78,14 @@ impl Engine {
         Ok(info.id.unwrap_or_default())
     }
 
-    /// Makes the marker. The engine keeps the one that it has already.
+    /// Creates the marker. The engine keeps an existing one.
     pub async fn make_marker(&self, word: &str) -> Result<(), Error> {
         let labels = [(MARKER, word.to_owned()), (SIGNATURE, self.sign(MARKER, word))];
         self.make_labelled(&self.marker_name(), labels.into()).await
     }
 
-    /// Makes an epoch. If two daemons make the same number, the engine keeps the first: list to see whose it is.
+    /// Creates an epoch. If two daemons create the same number, the engine keeps the first: list the volumes to see
+    /// whose it is.
     pub async fn make_epoch(&self, epoch: &Epoch) -> Result<(), Error> {
         let Epoch { number, owner, holder } = epoch;
         let signature = self.sign(EPOCH, &epoch_text(epoch));
@@ -97,14 +98,14 @@ impl Engine {
         self.make_labelled(&self.epoch_name(*number), labels.into()).await
     }
 
-    /// Removes an epoch; succeeds if there is none.
+    /// Removes an epoch. Idempotent: succeeds if there is none.
     pub async fn remove_epoch(&self, number: u64) -> Result<(), Error> {
         let name = self.epoch_name(number);
         let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
         absent_is_done(self.call("remove epoch", limits::ENGINE_CALL, remove).await)
     }
 
-    /// Begins the name of every epoch of ours.
+    /// Prefix of the names of our epochs.
     pub(super) fn epoch_prefix(&self) -> String {
         format!("sandboxd-epoch-{}-", self.instance.id())
     }

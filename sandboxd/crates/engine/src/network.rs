@@ -1,8 +1,8 @@
-//! Networks: bridges on which containers cannot see each other. Publishers have one together, and so have the
-//! sandboxes that are open; every other network with our labels is a relic.
+//! Networks: bridges on which containers cannot see each other. The publishers share one, and the open sandboxes
+//! share one. Every other network with our labels is a leftover.
 //!
-//! That neighbours are kept apart is the engine's doing, which nothing but a network's options tells. So one of the
-//! right name that is not as we make them is not used.
+//! The engine isolates the containers of a bridge, and only the options of the network show it. So a network with
+//! the right name and other options is not used.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ use super::labels::{INSTANCE, SYSTEM};
 use super::{Engine, Error};
 use sandboxd_model::limits;
 
-/// Containers of one bridge reach each other unless it is told otherwise.
+/// By default, the containers of a bridge reach each other.
 const NO_NEIGHBOURS: (&str, &str) = ("com.docker.network.bridge.enable_icc", "false");
 
-/// What the original daemon says of its network.
+/// Label value of the original daemon's network.
 const SANDBOX_NET: &str = "sandbox-net";
 
 impl Engine {
-    /// Makes a network; done as well where it is there.
+    /// Creates a network. Idempotent: succeeds if it exists.
     pub async fn ensure_network(&self, name: &str) -> Result<(), Error> {
         if self.has_network(name).await? {
             return Ok(());
@@ -60,7 +60,7 @@ impl Engine {
             && network.enable_ipv6 != Some(true)
     }
 
-    /// Removes the networks with our instance id whose names are not `kept`; how many there were.
+    /// Removes the networks with our instance id whose names are not `kept`. Returns their number.
     pub async fn remove_networks(&self, kept: impl Fn(&str) -> bool) -> Result<usize, Error> {
         let label = format!("{INSTANCE}={}", self.instance.id());
         let options =

@@ -1,7 +1,7 @@
 //! Sandboxes of the original daemon: containers with its labels and without an instance id.
 //!
-//! They have no agent, run as root and share a network, so they cannot be served as they are. What is worth
-//! keeping is the files, and those are copied while the container does not run.
+//! They have no agent, run as root and share a network, so they cannot be served as they are. Their files are
+//! copied while the container does not run.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -19,7 +19,7 @@ use super::{ContainerPlan, Engine, Error};
 use sandboxd_model::layout::{WORKSPACE, container_name};
 use sandboxd_model::{NetworkMode, NetworkPolicy, Runtime, SandboxSpec, limits};
 
-/// Bytes of the copy on their way.
+/// Buffer of the copy in bytes.
 const COPY_BUFFER_BYTES: usize = 256 * 1024;
 
 /// A container of the original daemon.
@@ -27,10 +27,10 @@ const COPY_BUFFER_BYTES: usize = 256 * 1024;
 pub struct Original {
     /// The engine's id.
     pub container_id: String,
-    /// What the original called it.
+    /// Id that the original daemon gave the sandbox.
     pub sandbox_id: String,
-    /// What a sandbox of ours for the same session is asked to be; `None` for a container that only
-    /// publishes a port, or one without a session.
+    /// Specification of a new sandbox for the same session. `None` for a container that only publishes a port, or
+    /// has no session.
     pub spec: Option<SandboxSpec>,
 }
 
@@ -53,8 +53,8 @@ impl Engine {
         Ok(containers.into_iter().filter_map(original).collect())
     }
 
-    /// Copies an original's files into the volume of a container that is made for it and never started. The
-    /// original is stopped first, because links that change would be followed as root.
+    /// Copies an original's files into the volume of a container that is created for it and never started. Stops
+    /// the original first, because root would follow links that change.
     pub async fn copy_original(&self, original: &Original, plan: &ContainerPlan) -> Result<(), Error> {
         let stop = self.docker.stop_container(&original.container_id, None::<StopContainerOptions>);
         self.call("stop container", limits::ENGINE_CALL, stop).await?;
@@ -72,19 +72,19 @@ impl Engine {
         let upload = self.docker.upload_to_container(&name, Some(options), body);
         let uploaded = self.call("copy files", limits::COPY_ORIGINAL, upload).await;
         let rewritten = rewrite.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        // Where reading failed, writing fails too and knows less.
+        // If reading failed, writing fails too, with less information.
         rewritten.map_err(|source| Error::Copy { source })?;
         uploaded
     }
 
-    /// Removes a container of the original with its volume; done as well where there is none.
+    /// Removes a container of the original daemon with its volume. Idempotent: succeeds if there is none.
     pub async fn remove_original(&self, original: &Original) -> Result<(), Error> {
         self.remove_container(&original.container_id).await?;
         if original.spec.is_none() {
             return Ok(());
         }
         let volume = format!("remcochat-sandbox-ws-{}", original.sandbox_id);
-        // A label can be anybody's word, and the volume of a sandbox of ours is not the original's.
+        // Any container can have the label, and the volume of one of our sandboxes is not the original's.
         let inspect = self.docker.inspect_volume(&volume);
         match self.call("inspect volume", limits::ENGINE_CALL, inspect).await {
             Ok(found) if found.labels.contains_key(INSTANCE) => return Ok(()),
@@ -96,18 +96,18 @@ impl Engine {
     }
 }
 
-/// Whether the original makes such ids: letters, digits, `_` and `-` (nanoid).
+/// Whether the original daemon creates such ids: letters, digits, `_` and `-` (nanoid).
 fn is_original_id(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// What the original's labels tell; what it allowed and we do not is left out.
+/// Reads the original's labels. Drops what the original allowed and this daemon does not.
 fn spec_of(labels: &HashMap<String, String>) -> Option<SandboxSpec> {
     let text = |name: &str| labels.get(name).map(String::as_str);
     let ports = text(PORTS).unwrap_or_default().split(',').filter_map(|port| port.trim().parse().ok());
     let ports: Vec<u32> = ports.take(sandboxd_model::sandbox::MAX_PORTS).collect();
     let network = text(NETWORK_MODE).and_then(|mode| NetworkMode::parse(mode, NETWORK_MODE).ok());
-    // The original has no such mode, and a label is no permission of the operator's.
+    // The original has no such mode, and a label is not the operator's permission.
     let network = network.filter(|mode| *mode != NetworkMode::Open);
     Some(SandboxSpec {
         runtime: text(RUNTIME).and_then(|name| name.parse().ok()).unwrap_or(Runtime::Node24),
@@ -117,8 +117,8 @@ fn spec_of(labels: &HashMap<String, String>) -> Option<SandboxSpec> {
     })
 }
 
-/// Passes an archive on with every member given to `uid`, without the bits that lend rights, and without
-/// devices and fifos.
+/// Copies an archive and gives every member to `uid`. Removes the setuid, setgid and sticky bits, and skips devices
+/// and fifos.
 fn give_to(uid: u32, from: impl Read, to: impl Write) -> io::Result<()> {
     let mut archive = tar::Archive::new(from);
     let mut rewritten = tar::Builder::new(to);

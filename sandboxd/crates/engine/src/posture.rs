@@ -1,47 +1,47 @@
-//! The hardening of a container as the engine tells it, which is what counts, not what was asked for.
+//! The hardening of a container as the engine reports it. What was requested does not count.
 
 use bollard::models::ContainerInspectResponse;
 
 use super::settings::SECCOMP_PROFILE;
 
-/// What the engine holds a container to. Docker API 1.41, `GET /containers/{id}/json`.
+/// The limits that the engine enforces for a container. Docker API 1.41, `GET /containers/{id}/json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posture {
-    /// Nothing but its mounts can be written.
+    /// Whether only its mounts are writable.
     pub readonly_rootfs: bool,
-    /// Capabilities beyond none.
+    /// Capabilities of the container; it should have none.
     pub capabilities: Vec<String>,
-    /// No program gives it more than it has.
+    /// Whether no program can gain more privileges than the container has.
     pub no_new_privileges: bool,
-    /// Whose seccomp profile holds.
+    /// The effective seccomp profile.
     pub seccomp: Seccomp,
     /// `uid:gid`
     pub user: String,
-    /// Processes and threads.
+    /// Maximum number of processes and threads.
     pub pids_limit: Option<i64>,
     /// Memory in bytes.
     pub memory_bytes: Option<i64>,
-    /// Swap in bytes beyond the memory.
+    /// Swap in addition to the memory, in bytes.
     pub swap_bytes: Option<i64>,
     /// Billionths of a processor.
     pub nano_cpus: Option<i64>,
-    /// Its network.
+    /// Network of the container.
     pub network: String,
     /// OCI runtime.
     pub runtime: String,
 }
 
-/// Whose seccomp profile a container has.
+/// The seccomp profile of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seccomp {
-    /// Ours.
+    /// The profile of this crate.
     Own,
-    /// Another one, the engine's own or none.
+    /// Another profile: the engine's own, or none.
     Other,
 }
 
 impl Posture {
-    /// What of it is softer than a sandbox of ours on `network` may be; nothing, where the engine did as it was told.
+    /// What is weaker than a sandbox on `network` may be. Empty if the engine applied the settings.
     pub fn weaknesses(&self, network: &str) -> Vec<&'static str> {
         let root = ["0:0", "root", ""].contains(&self.user.as_str());
         let checks = [
@@ -65,11 +65,11 @@ pub(super) fn posture_of(container: &ContainerInspectResponse) -> Posture {
         true => host.cap_add.unwrap_or_default(),
         false => vec!["the engine's default ones".to_owned()],
     };
-    // The engine says 0 or nothing where it holds nobody to a limit.
+    // The engine reports 0 or nothing if there is no limit.
     let limit = |value: Option<i64>| value.filter(|value| *value > 0);
     let memory_bytes = limit(host.memory);
     let network = host.network_mode.unwrap_or_default();
-    // It keeps its mode when somebody connects it to another network.
+    // The mode stays the same when the container is connected to another network.
     let networks = container.network_settings.as_ref().and_then(|settings| settings.networks.as_ref());
     let other = networks.and_then(|networks| networks.keys().find(|name| **name != network).cloned());
     Posture {

@@ -1,8 +1,8 @@
-//! A port of the host for a port of a sandbox: a container that listens where the engine publishes, and passes every
-//! connection on to a socket of ours.
+//! A published port: a container listens on a port that the engine publishes on the host, and forwards every
+//! connection to a socket of the daemon.
 //!
-//! The sandbox keeps its network `none`. The publisher runs socat and nothing of the sandbox's, as hardened as a sandbox
-//! is, and sees one directory of the host, read-only, with one socket in it. Docker API 1.41.
+//! The sandbox keeps its network `none`. The publisher runs socat and nothing of the sandbox. It is as hardened as a
+//! sandbox, and sees one directory of the host, read-only, with one socket in it. Docker API 1.41.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -27,7 +27,7 @@ use super::{Engine, Error, Host};
 use sandboxd_model::layout::publisher_name;
 use sandboxd_model::{SessionKey, UidSlot, limits};
 
-/// Where the directory with the socket is in the container.
+/// Directory of the socket in the container.
 const DOOR_DIR: &str = "/.sandbox/door";
 
 /// Name of the socket, on the host and in the container.
@@ -39,54 +39,54 @@ const MAX_CHILDREN: usize = limits::MAX_PUBLISHED_CONNECTIONS + limits::EXTRA_PU
 const MEMORY_BYTES: i64 = 128 * 1024 * 1024;
 const NANO_CPUS: i64 = 1_000_000_000;
 
-/// What a publisher is made from.
+/// Everything that a publisher is created from.
 #[derive(Debug, Clone)]
 pub struct PublisherPlan {
-    /// Whose port.
+    /// Sandbox of the port.
     pub sandbox: SandboxId,
-    /// Of whom the sandbox is.
+    /// Session of the sandbox.
     pub session_key: SessionKey,
-    /// Whose user the publisher is.
+    /// Slot of the publisher's user id.
     pub slot: UidSlot,
-    /// Which port.
+    /// Port in the sandbox.
     pub port: u16,
     /// An image that has socat.
     pub image: String,
-    /// The host's directory with [`DOOR_NAME`] in it.
+    /// Directory of [`DOOR_NAME`] on the host.
     pub door_dir: String,
-    /// The publishers' network, which is there.
+    /// Network of the publishers. It must exist.
     pub network: String,
-    /// The host's address that the port is published on.
+    /// Host address that the port is published on.
     pub host_ip: IpAddr,
-    /// The port of the host that it had, which it has again where that is free.
+    /// Previous host port. It is used again if it is free.
     pub host_port: Option<u16>,
 }
 
-/// Where a publisher that runs is found.
+/// Addresses of a running publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
-    /// The port of the host that the engine chose.
+    /// Host port that the engine chose.
     pub host_port: u16,
-    /// The publisher's own address, where the engine says it.
+    /// The publisher's own address, if the engine reports it.
     pub address: Option<IpAddr>,
 }
 
-/// A publisher that there is.
+/// An existing publisher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundPublisher {
-    /// Whose port, as its labels claim.
+    /// Sandbox of the port, according to the labels.
     pub sandbox: SandboxId,
-    /// Which port.
+    /// Port in the sandbox.
     pub port: u16,
     /// The engine's id.
     pub container_id: String,
 }
 
 impl Engine {
-    /// Starts a publisher, in place of one that may be there.
+    /// Starts a publisher and replaces an existing one.
     pub async fn publish(&self, plan: &PublisherPlan) -> Result<Published, Error> {
         match self.start_publisher(plan).await {
-            // Somebody may have the port meanwhile. Any other cause is told by the second try.
+            // Another program may use the port meanwhile. The second attempt reports any other cause.
             Err(_) if plan.host_port.is_some() => {
                 self.start_publisher(&PublisherPlan { host_port: None, ..plan.clone() }).await
             }
@@ -133,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// Whether a publisher has ended and nobody is removing it.
+    /// Whether a publisher has ended and is not being removed.
     pub async fn publisher_died(&self, sandbox: &SandboxId, port: u16) -> Result<bool, Error> {
         let name = publisher_name(sandbox, port);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// Removes a publisher; done as well where there is none of ours.
+    /// Removes a publisher. Idempotent: succeeds if there is none of ours.
     pub async fn unpublish(&self, sandbox: &SandboxId, port: u16) -> Result<(), Error> {
         let name = publisher_name(sandbox, port);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
@@ -178,7 +178,7 @@ impl Engine {
         Ok(containers.into_iter().filter_map(found).collect())
     }
 
-    /// Removes a publisher that was found.
+    /// Removes a listed publisher.
     pub async fn remove_publisher(&self, found: &FoundPublisher) -> Result<(), Error> {
         self.remove_container(&found.container_id).await
     }
@@ -209,7 +209,7 @@ impl Engine {
     }
 
     fn publisher_host_config(plan: &PublisherPlan, host: &Host) -> HostConfig {
-        // Empty is any port that is free.
+        // Empty means any free port.
         let host_port = plan.host_port.map(|port| port.to_string()).unwrap_or_default();
         let binding = PortBinding { host_ip: Some(plan.host_ip.to_string()), host_port: Some(host_port) };
         HostConfig {
@@ -220,7 +220,7 @@ impl Engine {
             security_opt: Some(vec!["no-new-privileges:true".into(), format!("seccomp={SECCOMP_PROFILE}")]),
             network_mode: Some(plan.network.clone()),
             port_bindings: Some(HashMap::from([(format!("{}/tcp", plan.port), Some(vec![binding]))])),
-            // So that an ordinary user can listen on any port of a network that is the container's own.
+            // Lets an ordinary user listen on any port of a network that is the container's own.
             sysctls: Some(HashMap::from([(
                 "net.ipv4.ip_unprivileged_port_start".to_owned(),
                 "0".to_owned(),
@@ -245,8 +245,8 @@ impl Engine {
     }
 }
 
-/// Waits until a publisher that has started listens. The port of the host takes connections before that, and cuts them
-/// off. There is no door yet, so the connection that is tried here goes nowhere.
+/// Waits until a publisher that has started listens. Before that, the host port accepts connections and closes
+/// them. There is no socket yet, so the connection that is tried here leads nowhere.
 async fn listens(at: SocketAddr) {
     let wait = async {
         let mut tick = interval(Duration::from_millis(5));
@@ -263,7 +263,7 @@ async fn listens(at: SocketAddr) {
     }
 }
 
-/// `None` where the container does not run.
+/// `None` if the container does not run.
 fn published(container: &ContainerInspectResponse, port: u16) -> Option<Published> {
     if container.state.as_ref()?.running != Some(true) {
         return None;

@@ -1,39 +1,40 @@
 //! The OCI runtime of the sandboxes, and what it cannot enforce.
 //!
-//! What a reader would get wrong: the setting may be empty and the runtime still not runc, because an engine
-//! can have another default; and a limit the engine accepts may be one the runtime was told to ignore.
+//! If the setting is empty, the runtime may still not be runc, because an engine can have another default. A limit
+//! that the engine accepts may be one that the runtime was configured to ignore.
 
 use std::collections::HashMap;
 
-use bollard::models::{Runtime as Known, SystemInfo};
+use bollard::models::{Runtime as InstalledRuntime, SystemInfo};
 
 use super::Error;
 
-/// Those under which a container's processes are the host's own. Any other may put a process of its own
-/// in front of the agent and a kernel of its own below it.
+/// Runtimes whose containers' processes are processes of the host. Any other may put a process of its own in front
+/// of the agent, and a kernel of its own below it.
 const SHARING_THE_KERNEL: [&str; 2] = ["runc", "io.containerd.runc.v2"];
 
-/// Processes and threads that a kernel of its own needs on the host, which the limit counts like those of
-/// the commands: gVisor has 32 (systrap) or 50 (ptrace) when idle, and more threads while many calls block.
+/// Processes and threads that a separate kernel needs on the host. The limit counts them like those of the
+/// commands: gVisor has 32 (systrap) or 50 (ptrace) when idle, and more threads while many calls block.
 const OWN_PROCESSES: i64 = 128;
 
-/// Host processes for one of the sandbox: gVisor keeps one for each, and a thread while a call of it blocks.
+/// Host processes for each process of the sandbox: gVisor keeps one for each, and a thread while one of its calls
+/// blocks.
 const HOST_PROCESSES_EACH: i64 = 2;
 
-/// The runtime's argument by which gVisor applies no limit of the engine's.
+/// The runtime argument with which gVisor applies none of the engine's limits.
 const IGNORE_CGROUPS: &str = "ignore-cgroups";
 
 /// The OCI runtime of the sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtime {
-    /// What a container's settings name; `None` is the engine's own default.
+    /// Runtime in a container's settings. `None` means the engine's default.
     pub wanted: Option<String>,
     shares_kernel: bool,
     ignores_limits: bool,
 }
 
 impl Runtime {
-    /// The runtime called `wanted`, or the engine's default, as the engine describes it.
+    /// The runtime `wanted`, or the engine's default, according to the engine's information.
     pub(super) fn of(info: &SystemInfo, wanted: Option<String>) -> Result<Self, Error> {
         let none = HashMap::new();
         let known = info.runtimes.as_ref().unwrap_or(&none);
@@ -50,18 +51,18 @@ impl Runtime {
         })
     }
 
-    /// Whether the container's processes are processes of the host's kernel, which enforces their limits one
-    /// by one and tells who is at the other end of a socket.
+    /// Whether the container's processes are processes of the host's kernel, which enforces their limits
+    /// individually and reports the peer of a socket.
     pub fn shares_kernel(&self) -> bool {
         self.shares_kernel
     }
 
-    /// The engine's limit for a sandbox that may have `pids` processes.
+    /// The engine's process limit for a sandbox with a limit of `pids` processes.
     pub(super) fn pids_limit(&self, pids: u32) -> i64 {
         if self.shares_kernel { pids.into() } else { OWN_PROCESSES + HOST_PROCESSES_EACH * i64::from(pids) }
     }
 
-    /// What is weaker than under runc: one phrase each.
+    /// What is weaker than under runc, as short phrases.
     pub fn weaknesses(&self) -> Vec<&'static str> {
         let mut weaknesses = Vec::new();
         if self.ignores_limits {
@@ -82,8 +83,8 @@ impl Runtime {
     }
 }
 
-/// gVisor takes its flags with one dash or two, and with or without a value.
-fn ignores_limits(runtime: &Known) -> bool {
+/// gVisor accepts its flags with one or two dashes, and with or without a value.
+fn ignores_limits(runtime: &InstalledRuntime) -> bool {
     let flags = runtime.runtime_args.iter().flatten().map(|arg| arg.trim_start_matches('-'));
     flags.filter_map(|flag| flag.strip_prefix(IGNORE_CGROUPS)).any(|value| matches!(value, "" | "=true"))
 }
@@ -93,13 +94,16 @@ mod tests {
     use super::*;
 
     fn engine(default: &str, gvisor_args: &[&str]) -> SystemInfo {
-        let gvisor = Known {
+        let gvisor = InstalledRuntime {
             runtime_args: Some(gvisor_args.iter().map(|arg| (*arg).to_owned()).collect()),
-            ..Known::default()
+            ..InstalledRuntime::default()
         };
         SystemInfo {
             default_runtime: Some(default.into()),
-            runtimes: Some(HashMap::from([("runc".into(), Known::default()), ("runsc".into(), gvisor)])),
+            runtimes: Some(HashMap::from([
+                ("runc".into(), InstalledRuntime::default()),
+                ("runsc".into(), gvisor),
+            ])),
             ..SystemInfo::default()
         }
     }

@@ -1,8 +1,8 @@
-//! The settings of a sandbox's container: one function, from a plan to what the engine is told.
+//! The settings of a sandbox's container: one function turns a plan into the engine's request.
 //!
-//! Everything that hardens a sandbox is here and nowhere else, and nothing a caller sent gets here but
-//! numbers within their ranges and the session key's label. The reasons are beside the values; the
-//! sources are Docker API 1.41 and the kernel's documentation.
+//! Everything that hardens a sandbox is here and nowhere else. Of a caller's input, only numbers within their ranges and
+//! the session key's label get here. The reasons are beside the values. The sources are Docker API 1.41 and the kernel's
+//! documentation.
 
 use std::collections::HashMap;
 
@@ -21,46 +21,46 @@ use sandboxd_model::{Instance, Resources};
 
 const MIB: u64 = 1024 * 1024;
 
-/// Memory-backed places count against the sandbox's memory and cannot be reclaimed; filled to the limit
-/// they would wedge it. Together they stay below two fifths of the smallest sandbox (256 MiB).
+/// tmpfs mounts count against the sandbox's memory and cannot be reclaimed. If they filled the limit, the sandbox
+/// would hang. Together they stay below two fifths of the smallest sandbox (256 MiB).
 const TMP_BYTES: u64 = 40 * MIB;
 const VAR_TMP_BYTES: u64 = 16 * MIB;
 const RUN_BYTES: u64 = MIB;
 const SHM_BYTES: u64 = 32 * MIB;
 
-/// Files in the memory-backed places. An empty one costs about a kilobyte that no size counts, so the engine's
-/// own /dev/shm, which has no such bound, could be filled with them to the sandbox's limit.
+/// Maximum number of files in the tmpfs mounts. An empty file costs about a kilobyte that no size limit counts. The
+/// engine's own /dev/shm has no such limit and could be filled to the sandbox's memory limit.
 const TMP_INODES: u64 = 16_384;
 const VAR_TMP_INODES: u64 = 4096;
 const SHM_INODES: u64 = 4096;
 const RUN_INODES: u64 = 256;
 
-/// System V queues, semaphores and shared memory belong to no process and outlive every kill; only the end of
-/// the container frees them. Queues with their 16 KiB, sets with their semaphores, and pages of segments (which
-/// shm_rmid_forced removes with their last process) are therefore few.
+/// System V queues, semaphores and shared memory belong to no process and survive every kill. Only the end of the
+/// container frees them. So queues of 16 KiB, semaphore sets and pages of segments (which shm_rmid_forced removes
+/// with their last process) are few.
 const MESSAGE_QUEUES: u64 = 16;
 const SEMAPHORES: &str = "250 4096 32 64";
 const SEGMENTS: u64 = 256;
 const PAGE_BYTES: u64 = 4096;
 
-/// Open files of one process.
+/// Maximum number of open files of a process.
 const OPEN_FILES: i64 = 4096;
 
-/// Half of the usual weight, so that the host's own services come first where processors are short.
+/// Half of the default weight, so that the host's own services come first when processors are short.
 const CPU_SHARES: i64 = 512;
 
-/// Above the host's processes, below the commands, which the agent raises to 1000.
+/// Above the host's processes and below the commands, which the agent raises to 1000.
 const OOM_SCORE: i64 = 500;
 
-/// Where Node's heap ends, in hundredths of the memory: it cannot see the limit behind the masked cgroup.
+/// Maximum heap of Node, in percent of the memory. Node cannot see the limit behind the masked cgroup.
 const NODE_HEAP_PERCENT: u64 = 75;
 
-/// How a disk is mounted. Nothing on it has more rights than its owner, what is deleted is given back to the
-/// machine, and the kernel has no inode tables to zero in the background: they are holes.
+/// Mount options of a disk. No file on it grants additional privileges, deleted blocks are returned to the machine,
+/// and the kernel zeroes no inode tables in the background: they are holes.
 const DISK_OPTIONS: &str = "nosuid,nodev,noatime,discard,noinit_itable,errors=remount-ro";
 
-/// Where programs look for the certificates they trust: Node and npm, pip and requests, git, curl, OpenSSL with what is built
-/// on it (Python, Ruby) and Go, cargo. All but the first replace what they would trust otherwise.
+/// Variables in which programs look for trusted certificates: Node and npm, pip and requests, git, curl, OpenSSL
+/// with what is built on it (Python, Ruby) and Go, cargo. All except the first replace the default certificates.
 const CA_VARIABLES: [&str; 8] = [
     "NODE_EXTRA_CA_CERTS",
     "npm_config_cafile",
@@ -74,7 +74,7 @@ const CA_VARIABLES: [&str; 8] = [
 
 pub(super) const SECCOMP_PROFILE: &str = include_str!("seccomp.json");
 
-/// The engine's own list, which giving a list replaces, and what else would tell of the host.
+/// The engine's own list, which a given list replaces, and further paths that reveal information about the host.
 const MASKED_PATHS: [&str; 24] = [
     "/proc/acpi",
     "/proc/asound",
@@ -104,40 +104,39 @@ const MASKED_PATHS: [&str; 24] = [
 
 const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// What the engine calls a network that is only a loopback.
+/// The engine's name for a network with only a loopback interface.
 pub const NO_NETWORK: &str = "none";
 
-/// What a sandbox's container is made from.
+/// Everything that a sandbox's container is created from.
 #[derive(Debug, Clone)]
 pub struct ContainerPlan {
-    /// Its identity and its spec.
+    /// Identity and specification of the sandbox.
     pub labels: SandboxLabels,
-    /// Tag or digest of its image.
+    /// Tag or digest of the image.
     pub image: String,
-    /// The volume the agent's program is in.
+    /// Volume with the agent's program.
     pub agent_volume: String,
-    /// What the agent presents to us.
+    /// Secret that the agent presents to the daemon.
     pub agent_secret: String,
-    /// The host's directory that holds the sandbox's socket; `None` where the agent is reached through
-    /// the engine.
+    /// Host directory of the sandbox's socket. `None` if the daemon connects through the engine.
     pub run_dir: Option<String>,
-    /// Where the engine finds the sandbox's disk, which must be attached when the container starts; `None`
-    /// is a plain volume without a quota.
+    /// Path of the sandbox's disk on the engine's machine. The disk must be attached when the container starts.
+    /// `None` means a plain volume without a quota.
     pub disk_device: Option<String>,
-    /// The bridge that it is on; `None` is no network but its loopback.
+    /// Bridge of the container. `None` means only a loopback interface.
     pub network: Option<String>,
     /// Whether the agent's volume has certificates to trust.
     pub has_ca_bundle: bool,
 }
 
-/// What the settings depend on besides the plan: the engine's machine and the operator's choice.
+/// What the settings depend on besides the plan: the engine's machine and the operator's choices.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Parent of every sandbox's cgroup, so that one ceiling can hold all of them.
+    /// Parent of every sandbox's cgroup, so that one limit can hold for all of them.
     pub cgroup_parent: String,
     /// OCI runtime of every sandbox.
     pub runtime: Runtime,
-    /// Processors. The engine refuses to promise more than there are.
+    /// Number of processors. The engine rejects a larger limit.
     pub processors: i64,
 }
 
@@ -147,17 +146,18 @@ pub fn container_body(plan: &ContainerPlan, instance: &Instance, host: &Host) ->
     ContainerCreateBody {
         image: Some(plan.image.clone()),
         user: Some(format!("{uid}:{uid}")),
-        // The same for all, so that it tells nothing.
+        // The same for all sandboxes, so that it reveals nothing.
         hostname: Some("sandbox".into()),
         entrypoint: Some(vec![AGENT_PROGRAM.into()]),
         cmd: Some(Vec::new()),
         working_dir: Some(WORKSPACE.into()),
         env: Some(environment(plan)),
         labels: Some(plan.labels.to_map(instance)),
-        // A signal the agent handled could come from any command too, so it handles none.
+        // If the agent handled a signal, any command could send it too. So it handles none.
         stop_signal: Some("SIGKILL".into()),
         stop_timeout: Some(0),
-        // Without a network the engine also writes no names down for the loopback. Where we cannot either, it has to.
+        // Without a network, the engine does not write the loopback names either. If the daemon cannot write them,
+        // the engine must.
         network_disabled: Some(plan.network.is_none() && plan.run_dir.is_some()),
         host_config: Some(host_config(plan, instance, host)),
         ..ContainerCreateBody::default()
@@ -168,7 +168,7 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
     let resources = plan.labels.spec.resources;
     let memory = resources.memory_bytes() as i64;
     HostConfig {
-        // The agent must be PID 1 itself: only then can it end every process at once.
+        // The agent must be PID 1 itself. Only then can it end all processes at once.
         init: Some(false),
         readonly_rootfs: Some(true),
         privileged: Some(false),
@@ -183,7 +183,8 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         runtime: host.runtime.wanted.clone(),
         pids_limit: Some(host.runtime.pids_limit(resources.pids())),
         memory: Some(memory),
-        // Equal to memory: no swap, so that a sandbox that needs more ends instead of dragging the host.
+        // Equal to memory: no swap, so that a sandbox that needs more memory is ended instead of slowing down the
+        // host.
         memory_swap: Some(memory),
         memory_swappiness: Some(0),
         nano_cpus: Some(i64::from(resources.vcpus()).min(host.processors) * 1_000_000_000),
@@ -194,7 +195,7 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         sysctls: Some(sysctls()),
         tmpfs: Some(tmpfs()),
         mounts: Some(mounts(plan, instance)),
-        // Output goes through the agent; a log on the host's disk would only grow.
+        // Output goes through the agent. A log on the host's disk would grow without limit.
         log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
         restart_policy: Some(RestartPolicy {
             name: Some(RestartPolicyNameEnum::NO),
@@ -209,12 +210,12 @@ fn ulimits(resources: Resources) -> Vec<ResourcesUlimits> {
     [
         ("nofile", OPEN_FILES),
         ("core", 0),
-        // No file larger than the disk, whether or not there is one to hold it.
+        // No file is larger than the disk, whether or not there is a disk.
         ("fsize", resources.disk_bytes() as i64),
         ("memlock", 64 * 1024),
         ("msgqueue", 0),
         ("sigpending", 1024),
-        // Counted by user, and each sandbox has its own.
+        // Counted per user, and each sandbox has its own user.
         ("nproc", i64::from(resources.pids())),
     ]
     .map(|(name, value)| ResourcesUlimits { name: Some(name.into()), soft: Some(value), hard: Some(value) })
@@ -223,7 +224,7 @@ fn ulimits(resources: Resources) -> Vec<ResourcesUlimits> {
 
 fn sysctls() -> HashMap<String, String> {
     [
-        // Segments would outlive the process that made them.
+        // Otherwise segments survive the process that created them.
         ("kernel.shm_rmid_forced", "1".to_owned()),
         ("kernel.shmall", (SHM_BYTES / PAGE_BYTES).to_string()),
         ("kernel.shmmni", SEGMENTS.to_string()),
@@ -241,7 +242,7 @@ fn tmpfs() -> HashMap<String, String> {
     HashMap::from([
         ("/tmp".into(), options(TMP_BYTES, TMP_INODES, 0o1777)),
         ("/var/tmp".into(), options(VAR_TMP_BYTES, VAR_TMP_INODES, 0o1777)),
-        // In place of the engine's, for its number of files.
+        // Replaces the engine's own, to limit the number of files.
         ("/dev/shm".into(), options(SHM_BYTES, SHM_INODES, 0o1777)),
         ("/run".into(), options(RUN_BYTES, RUN_INODES, 0o755)),
     ])
@@ -254,7 +255,7 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
         target: Some(target.into()),
         read_only: Some(read_only),
         volume_options: Some(MountVolumeOptions {
-            // Otherwise the image's directory would overwrite the owner we set.
+            // Otherwise the image's directory would overwrite the owner that was set.
             no_copy: Some(true),
             labels,
             driver_config,
@@ -269,7 +270,7 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
         volume(plan.agent_volume.clone(), AGENT_DIR, true, None, None),
     ];
     if let Some(run_dir) = &plan.run_dir {
-        // Nothing inside can put something else in the socket's place.
+        // Nothing in the sandbox can replace the socket.
         let bind = |source: String, target: &str| Mount {
             typ: Some(MountType::BIND),
             source: Some(source),
@@ -284,7 +285,7 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
     mounts
 }
 
-/// Lets the engine mount `device`, a path on its machine, as the volume that is made with this.
+/// Options with which the engine mounts `device`, a path on its machine, as the volume.
 pub(super) fn disk_driver(device: String) -> MountVolumeOptionsDriverConfig {
     let options = [("type", "ext4".to_owned()), ("device", device), ("o", DISK_OPTIONS.to_owned())];
     MountVolumeOptionsDriverConfig {
@@ -293,8 +294,8 @@ pub(super) fn disk_driver(device: String) -> MountVolumeOptionsDriverConfig {
     }
 }
 
-/// What the agent needs, and what it passes on to commands. No token of anybody is in here but the
-/// agent's own, which the agent keeps to itself.
+/// Environment of the agent, and what it passes on to commands. The only secret in it is the agent's own, which the
+/// agent does not pass on.
 fn environment(plan: &ContainerPlan) -> Vec<String> {
     let heap_mb = plan.labels.spec.resources.memory_bytes() / MIB * NODE_HEAP_PERCENT / 100;
     let mut environment = vec![
@@ -302,7 +303,7 @@ fn environment(plan: &ContainerPlan) -> Vec<String> {
         format!("SANDBOX_AGENT_WORKSPACE={WORKSPACE}"),
         format!("PATH={LOCAL_DIR}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
         format!("HOME={WORKSPACE}"),
-        // Not /tmp, where nothing can be executed: builds run what they make.
+        // Not /tmp, where nothing can be executed: builds execute their own output.
         format!("TMPDIR={LOCAL_DIR}/tmp"),
         format!("XDG_CACHE_HOME={LOCAL_DIR}/cache"),
         format!("XDG_CONFIG_HOME={LOCAL_DIR}/config"),
@@ -322,7 +323,7 @@ fn environment(plan: &ContainerPlan) -> Vec<String> {
     if plan.has_ca_bundle {
         environment.extend(CA_VARIABLES.map(|name| format!("{name}={AGENT_DIR}/{CA_BUNDLE_NAME}")));
     }
-    // What has a network of its own needs no way out through the daemon.
+    // A sandbox with a network of its own does not connect through the daemon.
     if plan.network.is_some() {
         environment.push("SANDBOX_AGENT_PROXY=off".into());
     }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use tar::{Builder, EntryType, Header};
 
-/// An archive being written. Memory takes every write, so nothing here can fail on I/O but reading files.
+/// An archive being written. Memory accepts every write, so only reading files can fail.
 pub(super) struct Archive {
     builder: Builder<Vec<u8>>,
 }
@@ -23,13 +23,13 @@ impl Archive {
         self.builder.append_data(&mut header, format!("{name}/"), io::empty())
     }
 
-    /// Adds a file of root.
+    /// Adds a file that root owns.
     pub(super) fn file(&mut self, name: impl AsRef<Path>, mode: u32, content: &[u8]) -> io::Result<()> {
         let mut header = header(EntryType::Regular, mode, 0, content.len() as u64);
         self.builder.append_data(&mut header, name, content)
     }
 
-    /// Adds what is in a directory of this machine, as root's.
+    /// Adds the contents of a directory of this machine, owned by root.
     pub(super) fn tree(&mut self, root: &Path) -> io::Result<()> {
         for path in files_below(root)? {
             let mode = if is_executable(&path)? { 0o755 } else { 0o644 };

@@ -1,4 +1,4 @@
-//! What a sandbox's container takes now.
+//! Current resource usage of a sandbox's container.
 
 use bollard::models::{ContainerMemoryStats, ContainerStatsResponse};
 use bollard::query_parameters::StatsOptions;
@@ -9,19 +9,19 @@ use super::{Engine, Error};
 use sandboxd_model::layout::container_name;
 use sandboxd_model::limits;
 
-/// What a container takes, as its cgroup tells it.
+/// Resource usage of a container, as its cgroup reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Memory of its processes and memory-backed files, without the page cache that can be given back.
+    /// Memory of its processes and tmpfs files, without the page cache that can be reclaimed.
     pub memory_bytes: u64,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub pids: u64,
-    /// Processor time since it was started, in milliseconds.
+    /// Processor time since the start, in milliseconds.
     pub cpu_ms: u64,
 }
 
 impl Engine {
-    /// What the sandbox's container takes now; `None` where it does not run.
+    /// Current resource usage of the sandbox's container. `None` if it does not run.
     pub async fn usage(&self, id: &SandboxId) -> Result<Option<Usage>, Error> {
         let name = container_name(id);
         let options = StatsOptions { stream: false, one_shot: true };
@@ -34,7 +34,7 @@ impl Engine {
     }
 }
 
-/// `None` where the engine has no numbers, which is how it answers for a container that does not run.
+/// `None` if the engine has no numbers, which is its response for a container that does not run.
 fn usage_of(stats: &ContainerStatsResponse) -> Option<Usage> {
     let pids = stats.pids_stats.as_ref()?.current?;
     let cpu = stats.cpu_stats.as_ref().and_then(|cpu| cpu.cpu_usage.as_ref()?.total_usage);
@@ -45,8 +45,8 @@ fn usage_of(stats: &ContainerStatsResponse) -> Option<Usage> {
     })
 }
 
-/// As `docker stats` has it: without the file pages nobody used for a while. The name of their count is
-/// another one in the two versions of cgroups.
+/// Like `docker stats`: without file pages that were not used for a while. Their counter has different names in the
+/// two versions of cgroups.
 fn memory_bytes(memory: &ContainerMemoryStats) -> u64 {
     let all = memory.usage.unwrap_or(0);
     let stat = |name: &str| memory.stats.as_ref().and_then(|stats| stats.get(name).copied());

@@ -1,4 +1,4 @@
-//! Labels, and the closed sets their values come from.
+//! Labels, and the closed sets of their values.
 
 use http::Method;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -54,7 +54,7 @@ pub(super) struct RepairLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct DecisionLabels {
     pub(super) result: &'static str,
-    /// Empty where the result says it all.
+    /// Empty if the result says everything.
     pub(super) reason: &'static str,
 }
 
@@ -68,26 +68,26 @@ pub(super) struct BuildLabels {
     pub(super) version: &'static str,
 }
 
-/// What is put right where the engine or the disk has what should not be there, or has not what should.
+/// A repair of a difference between the actual and the desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
     /// A container or volume without a sandbox.
     Orphan,
     /// A disk without a sandbox.
     Disk,
-    /// A network, which no sandbox has.
+    /// A network without a sandbox.
     Network,
     /// A directory in the run dir without a sandbox.
     RunDir,
     /// A sandbox or a published port whose container had ended by itself.
     Ended,
-    /// A sandbox whose container somebody had paused.
+    /// A sandbox whose container was paused.
     Paused,
-    /// A sandbox whose container somebody had renamed.
+    /// A sandbox whose container was renamed.
     Renamed,
-    /// A sandbox whose workspace was gone.
+    /// A sandbox whose workspace was missing.
     Workspace,
-    /// A create, wake, park or delete that was cut off.
+    /// A create, wake, park or delete that was interrupted.
     CutOff,
 }
 
@@ -107,14 +107,14 @@ impl Repair {
     }
 }
 
-/// What became of a sandbox's wish for a connection to the outside.
+/// Result of a sandbox's request for an outbound connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// It was made.
+    /// The connection was opened.
     Allowed,
-    /// It may not be made, or was cut because of what was sent.
+    /// The connection was denied, or closed because of what was sent.
     Denied(DenialReason),
-    /// It may be made and could not.
+    /// The connection was permitted and failed.
     Failed,
 }
 
@@ -142,12 +142,12 @@ fn denial(reason: DenialReason) -> &'static str {
     }
 }
 
-/// Which way bytes go, as a sandbox sees it.
+/// Direction of bytes, as a sandbox sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// To the outside.
     Out,
-    /// From there.
+    /// From the outside.
     In,
 }
 
@@ -160,7 +160,7 @@ impl Direction {
     }
 }
 
-/// Every state; a state without a sandbox is told as zero.
+/// Every state. A state without a sandbox is reported as zero.
 pub(super) const STATES: [SandboxState; 6] = [
     SandboxState::Creating,
     SandboxState::Running,
@@ -198,7 +198,7 @@ pub(super) fn stream(stream: Stream) -> &'static str {
     }
 }
 
-/// A method may be any word (RFC 9110 section 9.1); those nobody serves are one.
+/// A method may be any word (RFC 9110 section 9.1). Unknown methods share one value.
 pub(super) fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")

@@ -1,8 +1,8 @@
-//! What the daemon counts and measures of itself, for Prometheus.
+//! The daemon's metrics, for Prometheus.
 //!
-//! One [`Metrics`] belongs to one daemon; there is no global state, because several live in one test process.
-//! Every label has a closed set of values: routes come from the router, methods and kinds from enums. Nothing
-//! a caller sends can become a label, or a stranger could fill our memory with time series.
+//! One [`Metrics`] belongs to one daemon. There is no global state, because several daemons run in one test process.
+//! Every label has a closed set of values: routes come from the router, methods and kinds from enums. Nothing that
+//! a caller sends becomes a label. Otherwise any client could fill the memory with time series.
 
 mod labels;
 mod process;
@@ -32,17 +32,17 @@ use sandboxd_model::{Ended, command};
 /// Content type of [`Metrics::to_text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the histograms, in seconds: from a request that touches nothing to the longest call.
+/// Upper bounds of the histogram of requests, in seconds: from a request that touches nothing to the longest call.
 const REQUEST_BUCKETS: [f64; 12] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 60.0];
-/// See [`REQUEST_BUCKETS`].
+/// Upper bounds of the histogram of commands, in seconds.
 const COMMAND_BUCKETS: [f64; 10] = [0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
-/// See [`REQUEST_BUCKETS`].
+/// Upper bounds of the histogram of calls to the engine, in seconds.
 const ENGINE_BUCKETS: [f64; 10] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 5.0, 20.0, 60.0];
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// The numbers of one daemon.
+/// The metrics of one daemon.
 pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
@@ -64,7 +64,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All of them, at zero.
+    /// Creates all metrics at zero.
     pub fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("sandboxd"),
@@ -185,7 +185,7 @@ impl Metrics {
         self.process.register(&mut self.registry);
     }
 
-    /// A request was answered. `route` is the router's template.
+    /// Counts a request that was answered. `route` is the router's template.
     pub fn request(&self, route: &str, method: &Method, status: u16, took: Duration) {
         let labels = RequestLabels { route: route.into(), method: labels::method(method), status };
         self.requests.get_or_create(&labels).inc();
@@ -193,18 +193,18 @@ impl Metrics {
         self.request_time.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// A request had no token or a wrong one.
+    /// Counts a request without a token, or with a wrong one.
     pub fn auth_failed(&self) {
         self.auth_failures.inc();
     }
 
-    /// A command ended.
+    /// Counts a command that ended.
     pub fn command_ended(&self, ended: &Ended) {
         let labels = ReasonLabels { reason: labels::reason(ended.reason) };
         self.command_time.get_or_create(&labels).observe(ended.duration.as_secs_f64());
     }
 
-    /// Output was sent to a reader.
+    /// Counts output that was sent to a reader.
     pub fn output(&self, records: &[command::Record]) {
         for record in records {
             let labels = StreamLabels { stream: labels::stream(record.stream) };
@@ -212,7 +212,7 @@ impl Metrics {
         }
     }
 
-    /// The engine answered a call, or did not.
+    /// Counts a call to the engine.
     pub fn engine_call(&self, call: &'static str, took: Duration, error: Option<&'static str>) {
         self.engine_time.get_or_create(&CallLabels { call }).observe(took.as_secs_f64());
         if let Some(kind) = error {
@@ -220,39 +220,39 @@ impl Metrics {
         }
     }
 
-    /// Something was put right.
+    /// Counts a repair.
     pub fn repaired(&self, what: Repair) {
         self.repairs.get_or_create(&RepairLabels { kind: what.as_str() }).inc();
     }
 
-    /// A sandbox asked for a connection to the outside.
+    /// Counts a sandbox's request for an outbound connection.
     pub fn egress_decided(&self, decision: Decision) {
         self.egress_decisions.get_or_create(&decision.labels()).inc();
     }
 
-    /// A connection to the outside was opened or, with -1, has ended.
+    /// Counts an outbound connection that was opened or, with -1, has ended.
     pub fn egress_opened(&self, change: i64) {
         self.egress_open.inc_by(change);
     }
 
-    /// Bytes went to the outside or came from there.
+    /// Counts bytes to or from the outside.
     pub fn egress_moved(&self, direction: Direction, bytes: u64) {
         let labels = DirectionLabels { direction: direction.as_str() };
         self.egress_bytes.get_or_create(&labels).inc_by(bytes);
     }
 
-    /// How much the history has lost so far.
+    /// Sets the number of entries that the history has dropped.
     pub fn set_history_dropped(&self, notes: u64) {
         self.history_dropped.inner().store(notes, Ordering::Relaxed);
     }
 
-    /// How much room the engine's disk has.
+    /// Sets the free and total space of the engine's disk.
     pub fn set_disk_room(&self, free_bytes: u64, total_bytes: u64) {
         self.disk_free.set(i64::try_from(free_bytes).unwrap_or(i64::MAX));
         self.disk_total.set(i64::try_from(total_bytes).unwrap_or(i64::MAX));
     }
 
-    /// Everything in the OpenMetrics text format, with so many sandboxes in each state now.
+    /// All metrics in the OpenMetrics text format. `count` is the number of sandboxes in each state.
     pub fn to_text(&self, count: impl Fn(SandboxState) -> usize) -> String {
         for state in labels::STATES {
             let labels = StateLabels { state: labels::state(state) };

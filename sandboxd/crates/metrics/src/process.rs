@@ -1,4 +1,4 @@
-//! What the process takes, read from `/proc/self` (proc(5)) when it is asked for.
+//! Resource usage of the process, read from `/proc/self` (proc(5)) on request.
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -20,7 +20,7 @@ impl Process {
         registry.register("open_fds", "File descriptors of this process", self.descriptors.clone());
     }
 
-    /// Keeps the last value where the system does not tell.
+    /// Keeps the last value if the system does not report one.
     pub(super) fn measure(&self) {
         if let Some(bytes) =
             std::fs::read_to_string("/proc/self/status").ok().and_then(|text| resident(&text))

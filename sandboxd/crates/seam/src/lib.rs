@@ -1,10 +1,10 @@
-//! Places between intent, act and outcome where a test ends the daemon as a power cut would.
+//! Points between intent, act and outcome at which a test ends the daemon, like a power cut.
 //!
-//! Compiled in with the feature `seams` and otherwise nothing: `SANDBOXD_SEAM=park.act` kills the process the
-//! first time it comes to that place, `SANDBOXD_SEAM=park.act:3` the third time. `SANDBOXD_SEAM_FILE` names a
-//! file that says the same and is looked at in each place, so that a daemon that runs can be given a seam.
+//! Only compiled in with the feature `seams`. `SANDBOXD_SEAM=park.act` kills the process the first time it reaches that
+//! point, and `SANDBOXD_SEAM=park.act:3` the third time. `SANDBOXD_SEAM_FILE` names a file with the same content, which
+//! is read at each point, so that a seam can be set while the daemon runs.
 
-/// Every seam there is, for tests to go through, in the order in which they are come to.
+/// All seams in execution order, for tests.
 pub const ALL: [&str; 22] = [
     "marker.made",
     "epoch.intent",
@@ -30,16 +30,16 @@ pub const ALL: [&str; 22] = [
     "delete.outcome",
 ];
 
-/// Comes to the seam of this name.
+/// Reaches the seam of this name.
 #[cfg(not(feature = "seams"))]
 #[inline]
 pub fn at(_name: &str) {}
 
-/// Comes to the seam of this name.
+/// Reaches the seam of this name.
 #[cfg(feature = "seams")]
 pub fn at(name: &str) {
-    if armed::is_the_end(name) {
-        // Not an exit: nothing may be tidied up.
+    if armed::ends_here(name) {
+        // Not an exit, because nothing may be cleaned up.
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
 }
@@ -49,26 +49,26 @@ mod armed {
     use std::env;
     use std::sync::{Mutex, PoisonError};
 
-    /// What was wished for last, and how often that place was come to since.
+    /// The last requested seam, and how often it was reached since.
     static VISITS: Mutex<(String, u32)> = Mutex::new((String::new(), 0));
 
-    pub(super) fn is_the_end(name: &str) -> bool {
-        let Some(wish) = wish() else { return false };
-        let (seam, visit) = wish.split_once(':').unwrap_or((&wish, "1"));
+    pub(super) fn ends_here(name: &str) -> bool {
+        let Some(requested) = requested() else { return false };
+        let (seam, visit) = requested.split_once(':').unwrap_or((&requested, "1"));
         if seam != name {
             return false;
         }
         let mut visits = VISITS.lock().unwrap_or_else(PoisonError::into_inner);
-        if visits.0 != wish {
-            *visits = (wish.clone(), 0);
+        if visits.0 != requested {
+            *visits = (requested.clone(), 0);
         }
         visits.1 += 1;
         visits.1 == visit.parse().unwrap_or(1)
     }
 
-    fn wish() -> Option<String> {
+    fn requested() -> Option<String> {
         let from_file = || std::fs::read_to_string(env::var_os("SANDBOXD_SEAM_FILE")?).ok();
-        let wish = env::var("SANDBOXD_SEAM").ok().or_else(from_file)?;
-        Some(wish.trim().to_owned())
+        let requested = env::var("SANDBOXD_SEAM").ok().or_else(from_file)?;
+        Some(requested.trim().to_owned())
     }
 }

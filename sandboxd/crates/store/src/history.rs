@@ -138,7 +138,7 @@ impl Batch {
     }
 
     /// Writes the changes, and retries while the database is unavailable. The queue keeps what arrives meanwhile.
-    /// Pending flushes end at once, because nobody should wait for a database that is unavailable.
+    /// Pending flushes end at once, because no caller should wait for a database that is unavailable.
     async fn write(&self, database: &Database, age: &Age, flushes: &mut Vec<oneshot::Sender<()>>) -> bool {
         let mut is_waiting = false;
         while !self.changes.is_empty() {

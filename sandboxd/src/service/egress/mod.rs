@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::Context;
 use super::clock::now_ms;
 use super::tasks::Tasks;
-use crate::egress::{Gate, KeptShut, PublishedAt};
+use crate::egress::{BlockedPort, Gate, PublishedAt};
 use crate::metrics::Metrics;
 use crate::model::{Host, NetworkMode, NetworkPolicy, limits};
 
@@ -62,9 +62,9 @@ impl Egress {
         outbound.cut_denied(&self.gate);
     }
 
-    /// Blocks sandboxes from a published port until the guard is dropped.
-    pub(in crate::service) fn keep_shut(&self, at: PublishedAt) -> KeptShut {
-        self.gate.keep_shut(at)
+    /// Blocks a published port for sandboxes until the guard is dropped.
+    pub(in crate::service) fn block_port(&self, at: PublishedAt) -> BlockedPort {
+        self.gate.block_port(at)
     }
 }
 

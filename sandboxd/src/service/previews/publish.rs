@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::publisher_listener::Key;
 use super::{Error, Previews};
-use crate::egress::{KeptShut, PublishedAt};
+use crate::egress::{BlockedPort, PublishedAt};
 use crate::engine::{FoundPublisher, Published, PublisherPlan};
 use crate::metrics::Repair;
 use crate::model::{Refusal, Resource, Stage, Transport, limits};
@@ -42,7 +42,7 @@ struct Publication {
     created_at: Instant,
     /// Closes the socket when dropped.
     _listener: DropGuard,
-    _shut: KeptShut,
+    _shut: BlockedPort,
 }
 
 impl Publication {
@@ -158,7 +158,7 @@ impl Previews {
     /// Blocks sandboxes from the published port and then opens the socket. Only the engine knows the port, and only once the
     /// publisher listens. Until the socket opens, no connection gets through.
     fn open_publication(self: &Arc<Self>, key: &Key, at: Published) -> Result<Publication, Error> {
-        let shut = self.egress.keep_shut(PublishedAt { port: at.host_port, publisher: at.address });
+        let shut = self.egress.block_port(PublishedAt { port: at.host_port, publisher: at.address });
         let listener = self.open_listener(key)?;
         Ok(Publication { at, restarts: 0, created_at: Instant::now(), _listener: listener, _shut: shut })
     }

@@ -14,7 +14,7 @@ use super::{SOON, carried, carried_from, web};
 use crate::{Broken, Meter, Tally};
 use sandboxd_metrics::Metrics;
 
-/// A sandbox's end that tells when it is dropped before its client has left: a tunnel is cut off then.
+/// A sandbox's end that records whether it is dropped before its client has closed it. A tunnel is then cut off.
 struct Near {
     stream: DuplexStream,
     has_ended: bool,
@@ -98,7 +98,7 @@ async fn a_connection_on_which_nothing_moves_is_ended_and_one_that_moves_is_not(
 }
 
 #[tokio::test]
-async fn whoever_is_reset_resets_the_other() {
+async fn a_reset_at_one_end_resets_the_other() {
     let (client, mut server, carrying) = carried(None, None, SOON).await;
     carrying.abort();
     drop(client);
@@ -106,7 +106,7 @@ async fn whoever_is_reset_resets_the_other() {
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset, "a cut is no end");
 }
 
-/// Answers one request with `answer` and leaves.
+/// Sends `answer` to one request and closes the connection.
 async fn answer_and_leave(server: &mut tokio::net::TcpStream, answer: &str) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

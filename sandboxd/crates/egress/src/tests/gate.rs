@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{SOON, host};
+use crate::blocked::Blocked;
 use crate::here::Here;
-use crate::shut::Shut;
 use crate::{Error, Gate};
 use sandboxd_model::{EgressSettings, NetworkMode, NetworkPolicy, Upstream, Upstreams};
 
@@ -32,12 +32,12 @@ fn gate(opened: &[&str], hosts: &[(&str, &str)]) -> Gate {
     Gate::new(settings, Vec::new())
 }
 
-fn one_place() -> Arc<Semaphore> {
+fn one_permit() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(1))
 }
 
 async fn reason(gate: &Gate, policy: &NetworkPolicy, name: &str, port: u16) -> Option<DenialReason> {
-    match gate.connect(policy, &host(name), port, &one_place()).await {
+    match gate.connect(policy, &host(name), port, &one_permit()).await {
         Err(Error::Denied { reason }) => Some(reason),
         _ => None,
     }
@@ -93,12 +93,12 @@ fn hosts_on_this_machines_links_are_not_public_unless_they_are_opened() {
 async fn the_connection_is_made_to_the_address_that_was_checked() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
-    // What the name means first, and what it means to whoever asks once more.
+    // The first address of the name, and the address on the next look-up.
     static MEANINGS: AtomicU8 = AtomicU8::new(1);
     let mut gate = gate(&["127.0.0.1/32"], &[]);
     gate.resolver.resolve = |_| Ok(vec![[127, 0, 0, MEANINGS.fetch_add(1, Ordering::SeqCst)].into()]);
     let open = policy(NetworkMode::Default, &[format!("*:{port}")]);
-    let far = gate.connect(&open, &host("a.example"), port, &one_place()).await.unwrap();
+    let far = gate.connect(&open, &host("a.example"), port, &one_permit()).await.unwrap();
     assert_eq!(far.stream.peer_addr().unwrap(), server.local_addr().unwrap());
     assert_eq!(MEANINGS.load(Ordering::SeqCst), 2, "it was asked once");
     assert_eq!(
@@ -115,13 +115,13 @@ async fn what_the_operator_opens_is_reached_but_for_the_daemons_own_doors() {
     let named = policy(NetworkMode::Allowlist, &[format!("127.0.0.1:{port}")]);
     assert_eq!(reason(&gate(&[], &[]), &named, "127.0.0.1", port).await, Some(DenialReason::NotPublic));
     let opened = gate(&["127.0.0.0/8"], &[]);
-    assert!(opened.connect(&named, &host("127.0.0.1"), port, &one_place()).await.is_ok());
+    assert!(opened.connect(&named, &host("127.0.0.1"), port, &one_permit()).await.is_ok());
     let mut closed = gate(&["127.0.0.0/8"], &[]);
-    closed.shut = Shut::new(vec![1..=1, port..=port]);
+    closed.blocked = Blocked::new(vec![1..=1, port..=port]);
     assert_eq!(reason(&closed, &named, "127.0.0.1", port).await, Some(DenialReason::NotPublic));
     let named = policy(NetworkMode::Allowlist, &[format!("127.0.0.2:{port}")]);
     assert!(matches!(
-        opened.connect(&named, &host("127.0.0.2"), port, &one_place()).await,
+        opened.connect(&named, &host("127.0.0.2"), port, &one_permit()).await,
         Err(Error::ByPeer { .. })
     ));
 }
@@ -130,19 +130,19 @@ async fn what_the_operator_opens_is_reached_but_for_the_daemons_own_doors() {
 async fn a_name_that_is_not_there_is_no_denial() {
     let gate = gate(&[], &[]);
     let open = policy(NetworkMode::Default, &[]);
-    let answer = gate.connect(&open, &host("nowhere.invalid"), 443, &one_place()).await;
+    let answer = gate.connect(&open, &host("nowhere.invalid"), 443, &one_permit()).await;
     assert!(matches!(answer, Err(Error::NotFound { .. } | Error::Timeout)), "{answer:?}");
 }
 
 #[tokio::test]
-async fn whoever_has_left_keeps_his_place_until_the_resolver_is_done() {
+async fn an_abandoned_lookup_keeps_its_permit_until_the_resolver_is_done() {
     static DONE: Barrier = Barrier::new(2);
     let mut gate = gate(&[], &[]);
     gate.resolver.resolve = |_| {
         DONE.wait();
         Ok(Vec::new())
     };
-    let (open, lookups) = (policy(NetworkMode::Default, &[]), one_place());
+    let (open, lookups) = (policy(NetworkMode::Default, &[]), one_permit());
     let until_places = async |count| {
         let wait = async {
             while lookups.available_permits() != count {
@@ -157,9 +157,9 @@ async fn whoever_has_left_keeps_his_place_until_the_resolver_is_done() {
         _ = asked => panic!("nobody has answered"),
         () = until_places(0) => {}
     }
-    let places = lookups.available_permits();
+    let permits = lookups.available_permits();
     spawn_blocking(|| DONE.wait()).await.unwrap();
-    assert_eq!(places, 0, "the thread was still busy");
+    assert_eq!(permits, 0, "the thread was still busy");
     until_places(1).await;
 }
 
@@ -186,7 +186,7 @@ async fn behind_a_proxy_hosts_are_asked_of_it_and_what_is_not_public_is_not() {
         heads
     };
     let ask = async {
-        let lookups = one_place();
+        let lookups = one_permit();
         let asked =
             gate.connect(&open, &host("out.invalid"), 443, &lookups).await.map(|far| far.early.clone());
         let refused = gate.connect(&open, &host("out.invalid"), 80, &lookups).await.map(drop);
@@ -196,7 +196,7 @@ async fn behind_a_proxy_hosts_are_asked_of_it_and_what_is_not_public_is_not() {
     assert!(heads[0].starts_with("CONNECT out.invalid:443 HTTP/1.1\r\n"), "{}", heads[0]);
     assert!(heads[0].contains("proxy-authorization: Basic bWU6c2VjcmV0"), "{}", heads[0]);
     assert!(heads[1].starts_with("CONNECT out.invalid:80 "), "{}", heads[1]);
-    // Whether it came with the head or after it.
+    // Whether it arrived with the head or after it.
     assert!(b"first words".starts_with(&asked.unwrap()[..]));
     assert!(matches!(refused, Err(Error::Upstream { status: 403 })), "{refused:?}");
 }

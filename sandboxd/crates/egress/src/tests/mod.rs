@@ -25,7 +25,7 @@ fn host(text: &str) -> Host {
 
 type Carrying = tokio::task::JoinHandle<Result<(), Broken>>;
 
-/// A client's end, a server's end, and how carrying ends.
+/// A client's end, a server's end, and the result of the copying.
 async fn carried(
     expected: Option<Expected>,
     max: Option<u64>,

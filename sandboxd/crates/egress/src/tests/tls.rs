@@ -16,7 +16,7 @@ use crate::{Broken, Expected};
 
 const CHANGE_CIPHER: &[u8] = b"\x14\x03\x03\0\x01\x01";
 const EARLY_DATA: &[u8] = b"\x17\x03\x03\0\x03abc";
-/// Of a server that has no hello to ask for (RFC 8446, section 4.1.3).
+/// The random of a server that requests no further hello (RFC 8446, section 4.1.3).
 const RETRY: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
@@ -26,7 +26,7 @@ fn secure(name: &str) -> Option<Expected> {
     Some(Expected { host: host(name), port: 443 })
 }
 
-/// A server's answer to a hello.
+/// The response of a server to a hello.
 fn server_hello(random: [u8; 32]) -> Vec<u8> {
     let body = [&[3, 3][..], &random, &[0, 0x13, 1, 0, 0, 0]].concat();
     record(&[&[2, 0, 0, body.len() as u8][..], &body].concat())
@@ -109,7 +109,7 @@ async fn a_handshake_that_stays_with_its_name_passes_in_any_pieces() {
         hear(&mut server, &flight).await;
         server.write_all(&server_hello([1; 32])).await.unwrap();
         timeout(SOON, client.read_exact(&mut vec![0; server_hello(RETRY).len()])).await.unwrap().unwrap();
-        // As TLS 1.2 goes on; what is encrypted has any bytes.
+        // The rest of TLS 1.2. Encrypted parts have arbitrary bytes.
         let rest =
             [&record(&[16, 0, 0, 1, 0]), CHANGE_CIPHER, &record(b"\x01\xff\xff"), b"\x17\x03\x03"].concat();
         client.write_all(&rest).await.unwrap();

@@ -1,4 +1,4 @@
-//! A disk's time with a device: from attach to release.
+//! A disk that is attached: from attach to release.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use super::link::Link;
 use crate::Error;
 use sandboxd_model::limits;
 
-/// A disk with its device. Dropping it lets go as well, a moment later and without a word.
+/// An attached disk. Dropping it releases the disk too, a moment later and without a result.
 #[derive(Debug)]
 #[must_use = "the disk stays attached only as long as this lives"]
 pub struct Attached {
     name: String,
-    /// The helper that attached it; `None` when it was let go of.
+    /// The helper that attached the disk. `None` after the release.
     link: Option<Arc<Link>>,
 }
 
@@ -20,15 +20,15 @@ impl Attached {
         Self { name: name.to_owned(), link: Some(link) }
     }
 
-    /// There is nothing to let go of.
+    /// There is nothing to release.
     pub(super) fn forget(mut self) {
         self.link = None;
     }
 
-    /// Lets go of the disk: its device stays for as long as it is mounted.
+    /// Releases the disk. Its device stays for as long as it is mounted.
     ///
-    /// An error means that nobody knows what the engine mounted in the meantime. Whoever had it mounted
-    /// must not use that mount.
+    /// After an error it is unknown what the engine has mounted meanwhile. A container with the disk's mount must
+    /// not use it.
     pub async fn release(mut self) -> Result<(), Error> {
         let call = "release disk";
         let Some(link) = self.link.take() else { return Ok(()) };
@@ -41,7 +41,7 @@ impl Drop for Attached {
     fn drop(&mut self) {
         let Some(link) = self.link.take() else { return };
         let words = format!("release {}", self.name);
-        // Outside of a runtime nothing can be asked any more; the helper ends with us.
+        // Without a runtime, no request is possible. The helper ends with the daemon.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { link.ask("release disk", limits::DISK_CALL, &words).await });
         }

@@ -1,7 +1,7 @@
-//! The helper's container: what it may do, how it is started and how it ends.
+//! The helper's container: its rights, its start and its end.
 //!
-//! It may open loop devices (the engine's device rules), make nodes for them (CAP_MKNOD), and write to the
-//! disks' volume. Not more: attaching a loop device needs the right to open it and no capability.
+//! It may open loop devices (the engine's device rules), create device nodes for them (CAP_MKNOD), and write to the
+//! disks' volume. It needs nothing else: attaching a loop device requires the right to open it, but no capability.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,30 +32,30 @@ pub(super) struct DisksSetup {
     pub(super) agent_volume: String,
 }
 
-/// Tells a helper from a sandbox.
+/// Label that distinguishes a helper from a sandbox.
 pub(crate) const HELPER_LABEL: &str = "sandboxd.helper";
 
-/// Where the disks' volume is mounted in the helper.
+/// Mount point of the disks' volume in the helper.
 const DISKS_DIR: &str = "/disks";
 
-/// Loop devices, and the device that knows them all. What else the engine allows every container is
-/// harmless: its terminals, and /dev/null and its like.
+/// Loop devices, and the control device. The engine allows every container further devices, which are harmless: its
+/// terminals, /dev/null and the like.
 const DEVICE_RULES: [&str; 2] = ["b 7:* rwm", "c 10:237 rwm"];
 
-/// Threads and children of the helper: four at work, with one program each.
+/// Threads and children of the helper: four workers with one program each.
 const PIDS: i64 = 64;
 
-/// Enough for e2fsck on the largest disk; the images' pages can be taken back.
+/// Enough for e2fsck on the largest disk. The pages of the images can be reclaimed.
 const MEMORY_BYTES: i64 = 512 * 1024 * 1024;
 
-/// The helper's memory-backed place: nodes and a few empty directories. `dev`, because the nodes must work.
+/// The helper's tmpfs: device nodes and a few empty directories. `dev`, because the nodes must work.
 const RUN_OPTIONS: &str = "rw,dev,nosuid,noexec,mode=700,size=1m,nr_inodes=4096";
 
-/// How often it is asked whether a helper is gone.
+/// Interval between checks whether a helper is gone.
 const POLL: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// Starts the helper anew, in place of one that may be there.
+    /// Starts a new helper and replaces an existing one.
     pub(super) async fn start_helper(&self, setup: &DisksSetup) -> Result<Arc<Link>, Error> {
         let name = disks_name(&self.instance);
         self.end_helper(&name).await?;
@@ -64,7 +64,7 @@ impl Engine {
         self.call("create disks' helper", limits::ENGINE_CALL, create).await?;
         let link = self.attach_and_start(&name).await;
         if link.is_err() {
-            // The first error is the one to tell; a next start removes it as well.
+            // The first error is reported. The next start removes the container too.
             let _ = self.remove_container(&name).await;
         }
         link
@@ -78,7 +78,7 @@ impl Engine {
             stderr: true,
             ..Default::default()
         };
-        // Before the start, so that not a byte is missed.
+        // Before the start, so that no byte is missed.
         let attach = self.docker.attach_container(name, Some(options));
         let attached = self.call("attach to disks' helper", limits::ENGINE_CALL, attach).await?;
         let start = self.docker.start_container(name, None::<StartContainerOptions>);
@@ -100,8 +100,8 @@ impl Engine {
         }
     }
 
-    /// Removes the helper and waits until it is gone. It removes itself when it ends, so the engine may be
-    /// at it already.
+    /// Removes the helper and waits until it is gone. It removes itself when it ends, so the engine may already be
+    /// removing it.
     pub(super) async fn end_helper(&self, name: &str) -> Result<(), Error> {
         let deadline = Instant::now() + limits::DISK_CALL;
         loop {
@@ -129,13 +129,13 @@ impl Engine {
         let labels = [(INSTANCE, self.instance.id()), (HELPER_LABEL, "disks")];
         ContainerCreateBody {
             image: Some(setup.image.clone()),
-            // Without capabilities it may do what root's files and devices let their owner do.
+            // Without capabilities, it may do what the owner of root's files and devices may do.
             user: Some("0:0".into()),
             entrypoint: Some(vec![AGENT_PROGRAM.into()]),
             cmd: Some(vec!["disks".into(), DISKS_DIR.into()]),
             working_dir: Some("/".into()),
             labels: Some(labels.map(|(name, value)| (name.into(), value.into())).into()),
-            // The helper ends when we do: then the engine closes its input.
+            // The helper ends with the daemon: the engine then closes its input.
             open_stdin: Some(true),
             stdin_once: Some(true),
             attach_stdin: Some(true),
@@ -164,7 +164,7 @@ fn helper_host_config(disks_volume: &str, setup: &DisksSetup) -> HostConfig {
         readonly_rootfs: Some(true),
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".into()]),
-        // For the nodes of loop devices, which are made while it runs.
+        // For the nodes of loop devices, which are created while it runs.
         cap_add: Some(vec!["MKNOD".into()]),
         device_cgroup_rules: Some(DEVICE_RULES.map(Into::into).into()),
         security_opt: Some(vec!["no-new-privileges:true".into()]),

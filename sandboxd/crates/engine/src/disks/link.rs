@@ -1,6 +1,6 @@
-//! The connection to the helper: many requests on their way at once, told apart by their numbers.
+//! The connection to the helper: many concurrent requests, distinguished by their numbers.
 //!
-//! One task owns the connection. It ends with the connection, and every request that waits then learns so.
+//! One task owns the connection. It ends with the connection, and then every waiting request fails.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use tokio::time::timeout;
 use crate::DiskFault;
 use crate::Error;
 
-/// The helper's first line; another number means another program than ours.
+/// The helper's first line. Another number means another version of the program.
 const HELLO: &str = "sandbox-disks 1";
 
-/// Requests on their way at once; more wait here. So few that writing one never waits for the helper to
-/// read, and the helper is always heard.
+/// Maximum number of concurrent requests. Further ones wait. There are so few that writing a request never waits
+/// for the helper to read, and responses are always read.
 const AT_ONCE: usize = 32;
 
-/// Longest line of the helper, in bytes. What is longer is not ours.
+/// Maximum length of a line of the helper, in bytes. A longer line is not the helper's.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Lines of one answer; more disks than this are not listed.
+/// Maximum number of lines in one response. Further disks are not listed.
 const MAX_LINES: usize = 65_536;
 
-/// What the helper said to a request: the lines before `ok`, and the words after it.
+/// The helper's response: the lines before `ok`, and the text after it.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) lines: Vec<String>,
@@ -44,7 +44,7 @@ struct Request {
     reply: Reply,
 }
 
-/// A helper that said hello.
+/// A helper that has sent its first line.
 #[derive(Debug)]
 pub(super) struct Link {
     requests: mpsc::Sender<Request>,
@@ -53,7 +53,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Takes over a connection, once the helper has said its first line.
+    /// Takes over a connection after the helper's first line.
     pub(super) async fn over(mut attached: AttachContainerResults) -> Result<Arc<Self>, DiskFault> {
         let mut lines = Lines::default();
         while lines.first().is_none() {
@@ -71,7 +71,7 @@ impl Link {
         self.requests.is_closed()
     }
 
-    /// Asks the helper; `call` names the question in errors.
+    /// Sends a request to the helper. `call` names it in errors.
     pub(super) async fn ask(
         &self,
         call: &'static str,
@@ -90,7 +90,7 @@ impl Link {
     }
 }
 
-/// Writes requests and hands out answers until either side ends.
+/// Writes requests and distributes responses until either side ends.
 async fn carry(attached: AttachContainerResults, mut lines: Lines, mut queue: mpsc::Receiver<Request>) {
     let AttachContainerResults { mut output, mut input } = attached;
     let mut waiting = Waiting::default();
@@ -122,18 +122,18 @@ async fn write(input: &mut (impl AsyncWrite + Unpin), line: &str) -> std::io::Re
     input.flush().await
 }
 
-/// The requests that have no answer yet.
+/// The requests without a response yet.
 #[derive(Default)]
 struct Waiting(HashMap<u64, (Reply, Vec<String>)>);
 
 impl Waiting {
     fn add(&mut self, number: u64, reply: Reply) {
-        // Those whose caller gave up: a helper that never answers them must not fill our memory.
+        // Drops those whose caller gave up: a helper that never responds to them must not fill the daemon's memory.
         self.0.retain(|_, (reply, _)| !reply.is_closed());
         self.0.insert(number, (reply, Vec::new()));
     }
 
-    /// Takes one line; what belongs to no request is dropped.
+    /// Takes one line. Drops it if it belongs to no request.
     fn take(&mut self, line: &str) {
         let Some((number, words)) = line.split_once(' ') else { return };
         let Ok(number) = number.parse::<u64>() else { return };
@@ -144,7 +144,7 @@ impl Waiting {
                 "ok" => Ok(Answer { lines, words: rest.to_owned() }),
                 _ => Err(DiskFault::parse(rest)),
             };
-            // A caller that gave up needs no answer.
+            // The caller may have given up.
             let _ = reply.send(answer);
         } else if let Some((_, lines)) = self.0.get_mut(&number)
             && lines.len() < MAX_LINES
@@ -154,7 +154,7 @@ impl Waiting {
     }
 }
 
-/// Cuts what arrives into lines.
+/// Splits the received bytes into lines.
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,

@@ -1,10 +1,10 @@
-//! Disks: file systems of a fixed size for the workspaces, which is what makes their quota hard.
+//! Disks: file systems of a fixed size for the workspaces, which make their quota hard.
 //!
-//! A disk is an ext4 image in a file of one engine volume. A helper container makes and attaches them, and
-//! the engine mounts them as the sandboxes' volumes, so that its socket is all we need. What would be easy
-//! to get wrong: a loop device's number means nothing, it is another disk's as soon as it is let go of. So a
-//! device is only ever named through a link, the link is only there while the helper holds the device, and
-//! [`Attached::release`] says whether it did so all the time.
+//! A disk is an ext4 image in a file of one engine volume. A helper container creates and attaches disks, and the
+//! engine mounts them as the sandboxes' volumes. So the daemon needs only the engine's socket. The number of a loop
+//! device identifies nothing: it is another disk's as soon as the device is released. So a device is only ever
+//! named through a link. The link exists only while the helper holds the device, and [`Attached::release`] reports
+//! whether the helper held it all the time.
 
 mod attached;
 mod helper;
@@ -34,31 +34,31 @@ use super::labels::INSTANCE;
 use super::{DiskFault, Engine, Error};
 use sandboxd_model::{Disk, UidSlot, limits};
 
-/// Tells the volume of disks.
+/// Label of the volume of disks.
 const LABEL: &str = "sandboxd.disks";
 
-/// How often it is asked again whether a disk is let go of.
+/// Interval between checks whether a disk was released.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How much of the pool a disk takes.
+/// A disk in the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskUse {
     /// Its name.
     pub name: String,
-    /// What its image takes of the pool, in bytes.
+    /// Space that its image takes in the pool, in bytes.
     pub allocated_bytes: u64,
     /// Whether a device is attached to it, mounted or not.
     pub attached: bool,
-    /// Whether it was ever mounted, so that it may have somebody's files.
+    /// Whether it was ever mounted, so that it may contain files of a sandbox.
     pub used: bool,
 }
 
-/// Room in the file system that all disks' images are in.
+/// Space in the file system of the disks' images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// What may still be written, in bytes.
+    /// Free space in bytes.
     pub free_bytes: u64,
-    /// All of it, in bytes.
+    /// Total space in bytes.
     pub total_bytes: u64,
 }
 
@@ -73,14 +73,14 @@ struct Shared {
     engine: Engine,
     setup: DisksSetup,
     mountpoint: String,
-    /// Replaced by an empty one when its link is broken; whoever comes first then starts a helper.
+    /// Replaced with an empty cell when the link is broken. The next request then starts a helper.
     helper: Mutex<Arc<OnceCell<Arc<Link>>>>,
     closed: AtomicBool,
 }
 
 impl Engine {
-    /// Starts the helper and proves that disks work here: one is made, attached, mounted by the engine and
-    /// removed. The error says which of these does not.
+    /// Starts the helper and proves that disks work on this engine: it creates a disk, attaches it, lets the engine
+    /// mount it, and removes it. The error says which step failed.
     pub async fn open_disks(&self, image: &str, agent_volume: &str) -> Result<Disks, Error> {
         let volume = VolumeCreateRequest {
             name: Some(disks_name(&self.instance)),
@@ -109,7 +109,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Tries whether disks work here and leaves nothing but the agent's volume, which every daemon shares.
+    /// Tries whether disks work on this engine. Leaves nothing except the agent's volume, which all daemons share.
     pub async fn try_disks(&self, image: &str, agent_program: &Path) -> Result<(), Error> {
         let tried = async {
             let agent_volume = self.ensure_agent_volume(agent_program, None, image).await?;
@@ -120,7 +120,7 @@ impl Engine {
         tried.and(self.remove_trial().await)
     }
 
-    /// Removes what [`Self::try_disks`] made, also where it was cut off. Only for an instance that has nothing
+    /// Removes what [`Self::try_disks`] created, also after an interruption. Only for an instance that has nothing
     /// else.
     pub async fn remove_trial(&self) -> Result<(), Error> {
         let name = disks_name(&self.instance);
@@ -134,7 +134,7 @@ impl Engine {
 }
 
 impl Disks {
-    /// Makes a disk of `mib` MiB. One whose maker gave up is in [`Disks::list`] and nobody's.
+    /// Creates a disk of `mib` MiB. If the caller gives up, the disk is in [`Disks::list`] without an owner.
     pub async fn make(&self, mib: u32) -> Result<Disk, Error> {
         self.make_named(random_name(), mib).await
     }
@@ -145,13 +145,13 @@ impl Disks {
         Disk::new(&name, &answer.words).map_err(|_| not_understood(call, &name))
     }
 
-    /// Attaches a device to the disk, so that the engine can mount it. A disk that was never mounted gets
-    /// its directories' owner now.
+    /// Attaches a device to the disk, so that the engine can mount it. Sets the owner of the directories if the
+    /// disk was never mounted.
     pub async fn attach(&self, disk: &Disk, owner: UidSlot) -> Result<Attached, Error> {
         let call = "attach disk";
         let name = disk.name();
         let link = self.link().await?;
-        // First, so that a caller that gives up in between leaves nothing attached.
+        // First, so that a caller that gives up meanwhile leaves nothing attached.
         let attached = Attached::by(Arc::clone(&link), name);
         let words = format!("attach {name} {} {}", disk.uuid(), owner.uid());
         match link.ask(call, limits::DISK_ATTACH, &words).await? {
@@ -163,17 +163,17 @@ impl Disks {
         }
     }
 
-    /// Deletes the disk; done as well where there is none. One that a sandbox just let go of is waited for.
+    /// Deletes the disk. Idempotent: succeeds if there is none. Waits for a disk that a sandbox has just released.
     pub async fn remove(&self, name: &str) -> Result<(), Error> {
         if !Disk::is_name(name) {
-            // None of ours has such a name.
+            // No disk has such a name.
             return Ok(());
         }
         let deadline = Instant::now() + limits::DISK_RELEASE;
         let words = format!("remove {name}");
         loop {
             match self.ask("remove disk", limits::DISK_CALL, name, &words).await {
-                // The kernel takes a mount down a moment after its last process.
+                // The kernel removes a mount a moment after its last process.
                 Err(Error::Disk { source: DiskFault::Busy, .. }) if Instant::now() < deadline => {
                     sleep(POLL).await;
                 }
@@ -182,7 +182,7 @@ impl Disks {
         }
     }
 
-    /// All disks there are, whoever has them.
+    /// All disks, whatever their owner.
     pub async fn list(&self) -> Result<Vec<DiskUse>, Error> {
         let call = "list disks";
         let answer = self.ask(call, limits::DISK_CALL, "", "list").await?;
@@ -190,7 +190,7 @@ impl Disks {
         uses.collect()
     }
 
-    /// Room for disks to grow into.
+    /// Space into which the disks can grow.
     pub async fn space(&self) -> Result<Space, Error> {
         let call = "ask for space";
         let answer = self.ask(call, limits::DISK_CALL, "", "space").await?;
@@ -200,12 +200,12 @@ impl Disks {
         numbers.ok_or_else(|| not_understood(call, ""))
     }
 
-    /// Where the engine finds the disk while it is attached: what its volume's `device` is.
+    /// The path on the engine's machine of an attached disk: the `device` of its volume.
     pub fn device(&self, disk: &Disk) -> String {
         format!("{}/{}.dev", self.shared.mountpoint, disk.name())
     }
 
-    /// Ends the helper and waits until it is gone; nothing can be asked afterwards. Mounted disks stay.
+    /// Ends the helper and waits until it is gone. Further requests fail. Mounted disks stay.
     pub async fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         let engine = &self.shared.engine;
@@ -225,7 +225,7 @@ impl Disks {
         answer.map_err(|source| Error::Disk { call, name: name.to_owned(), source })
     }
 
-    /// The helper, started if there is none.
+    /// The helper. Starts it if there is none.
     async fn link(&self) -> Result<Arc<Link>, Error> {
         let shared = &self.shared;
         if shared.closed.load(Ordering::Relaxed) {
@@ -247,7 +247,7 @@ fn parse_use(line: &str) -> Option<DiskUse> {
     let words: Vec<&str> = line.split(' ').collect();
     let (name, bytes, attached, used) = match words[..] {
         ["disk", name, bytes, attached, used] => (name, bytes, attached, used),
-        // An older agent does not tell; there may be files in it.
+        // An older agent does not report whether the disk was used; it may contain files.
         ["disk", name, bytes, attached] => (name, bytes, attached, "true"),
         _ => return None,
     };
@@ -256,7 +256,7 @@ fn parse_use(line: &str) -> Option<DiskUse> {
         name: name.to_owned(),
         allocated_bytes: bytes.parse().ok()?,
         attached: attached.parse().ok()?,
-        // A proof is mounted and has nobody's files.
+        // The probe's disk was mounted and contains no files of a sandbox.
         used: used.parse::<bool>().ok()? && !name.starts_with(PROBE_PREFIX),
     })
 }

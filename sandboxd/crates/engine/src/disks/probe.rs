@@ -1,4 +1,4 @@
-//! The proof that disks work on this engine: one is made and the engine mounts it.
+//! The proof that disks work on this engine: a disk is created and the engine mounts it.
 
 use std::collections::HashMap;
 
@@ -14,16 +14,16 @@ use crate::{Engine, Error};
 use sandboxd_model::layout::{LOCAL_DIR, VOLUME_DIR};
 use sandboxd_model::{UidSlot, limits};
 
-/// Size of the disk of the proof.
+/// Size of the probe's disk.
 const PROBE_MIB: u32 = 16;
 
 impl Disks {
-    /// Makes, attaches, mounts, lets go of and removes a disk. Whatever fails, nothing is left but what the
-    /// next proof removes.
+    /// Creates, attaches, mounts, releases and removes a disk. After a failure, only what the next proof removes is
+    /// left.
     pub(super) async fn prove(&self) -> Result<(), Error> {
         let engine = &self.shared.engine;
         let name = probe_name(&engine.instance);
-        // One of a start that was cut off.
+        // Left by a start that was interrupted.
         engine.remove_probe(&name).await?;
         let disk = self.make_named(random_probe_name(), PROBE_MIB).await?;
         let mounted = async {
@@ -43,7 +43,7 @@ impl Disks {
 }
 
 impl Engine {
-    /// Lets the engine look for a directory that only the disk has. The container is never started.
+    /// Lets the engine look up a directory that only the disk has. The container is never started.
     async fn mount_probe(&self, name: &str, image: &str, device: String) -> Result<(), Error> {
         let labels = HashMap::from([(INSTANCE.to_owned(), self.instance.id().to_owned())]);
         let mount = Mount {
@@ -73,7 +73,7 @@ impl Engine {
         let options = CreateContainerOptions { name: Some(name.into()), ..Default::default() };
         let create = self.docker.create_container(Some(options), body);
         self.call("create disk's probe", limits::ENGINE_CALL, create).await?;
-        // An image may have a workspace; none has this.
+        // An image may contain a workspace, but not this directory.
         let look = ContainerArchiveInfoOptions { path: LOCAL_DIR.into() };
         let look = self.docker.get_container_archive_info(name, Some(look));
         self.call("mount disk", limits::ENGINE_CALL, look).await.map(drop)

@@ -1,4 +1,4 @@
-//! A few disks made ahead, so that a create does not wait for one.
+//! A few disks created ahead, so that a create does not wait for one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use super::Disks;
 use crate::Error;
 use sandboxd_model::Disk;
 
-/// Disks that are kept ready.
+/// Number of disks that are kept ready.
 const READY: usize = 2;
 
-/// How long a create gets the machine for itself before the disk it took is replaced.
+/// Pause before a disk that was taken is replaced, so that a create has the machine for itself.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a disk that could not be made is left alone.
+/// Pause after a disk could not be created.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Disks of one size, made ahead by a task that ends with this.
+/// Disks of one size, created ahead by a task that ends with the pool.
 #[derive(Debug)]
 pub struct DiskPool {
     disks: Disks,
@@ -38,7 +38,7 @@ struct Stock {
 }
 
 impl DiskPool {
-    /// Begins to make disks of `mib` MiB. Those of a pool before this one are nobody's and to be removed.
+    /// Starts to create disks of `mib` MiB. Disks of an earlier pool have no owner and must be removed.
     pub fn new(disks: Disks, mib: u32) -> Self {
         let stock = Arc::new(Stock::default());
         let end = CancellationToken::new();
@@ -48,7 +48,7 @@ impl DiskPool {
         Self { disks, mib, stock, _filling: filling }
     }
 
-    /// A disk of `mib` MiB: one that is ready, or one made now.
+    /// Takes a disk of `mib` MiB: one that is ready, or a new one.
     pub async fn take(&self, mib: u32) -> Result<Disk, Error> {
         let ready = if mib == self.mib { self.stock.lock().pop_front() } else { None };
         match ready {
@@ -60,7 +60,7 @@ impl DiskPool {
         }
     }
 
-    /// Names of those that wait to be taken, which no sweep may remove.
+    /// Names of the disks that are ready, which no sweep may remove.
     pub fn names(&self) -> Vec<String> {
         self.stock.lock().iter().map(|disk| disk.name().to_owned()).collect()
     }

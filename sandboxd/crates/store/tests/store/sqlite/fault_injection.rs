@@ -16,7 +16,7 @@ pub(crate) async fn execute(conn: &mut SqliteConnection, statement: &'static str
     sqlx::raw_sql(statement).execute(conn).await.unwrap();
 }
 
-/// Files that nobody can write, not even root, until this is dropped.
+/// Files that no user can write, not even root, until this is dropped.
 pub(crate) struct Immutable(Vec<PathBuf>);
 
 impl Immutable {
