@@ -73,8 +73,10 @@ fn main() -> ExitCode {
 
 async fn run() -> ExitCode {
     let args = Args::parse();
-    let names = std::env::vars().map(|(name, _)| name).collect();
-    let (config, report) = Config::load(|name| std::env::var(name).ok(), names);
+    // A value that is no Unicode is most likely a fault of the setting, which the setting's own check reports.
+    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let (config, report) = Config::load(variable, names);
     let done = match (args.verb, config) {
         (Verb::CheckConfig, config) => cli::check_config(&config, &report).map_err(Into::into),
         (Verb::Completions { shell }, _) => cli::completions(shell, &mut Args::command()).map_err(Into::into),
@@ -97,6 +99,9 @@ async fn run() -> ExitCode {
         (Verb::BuildImage, Ok(config)) => build_image(config).await,
     };
     done.unwrap_or_else(|error| {
+        if cli::is_broken_pipe(&error) {
+            return ExitCode::from(cli::exit_code::of_signal(SignalKind::pipe().as_raw_value()));
+        }
         explain(&error);
         ExitCode::from(cli::exit_code_of(&error))
     })

@@ -1,6 +1,6 @@
 //! `sandboxd inspect`: everything that the API reports of a sandbox.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use super::{DaemonArgs, sandboxes};
@@ -16,16 +16,21 @@ pub struct InspectArgs {
     names: Vec<String>,
 }
 
-/// Prints the sandboxes in the order in which they are named; an error if one does not exist.
+/// Prints the sandboxes that exist, in the order in which they are named, and then an error for each of the others.
 pub async fn inspect(args: InspectArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
-    let mut found = Vec::new();
+    let explain = |error| args.daemon.explain(error, config);
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
     for name in &args.names {
-        let sandbox = sandboxes::named(&client, &args.daemon, name, config).await?;
-        // A list leaves out usage and posture.
-        let whole = client.get(&sandbox.sandbox_id).await;
-        found.push(whole.map_err(|error| args.daemon.explain(error, config))?);
+        match sandboxes::find(&client, name).await.map_err(explain)? {
+            // A list leaves out usage and posture.
+            Some(sandbox) => found.push(client.get(&sandbox.sandbox_id).await.map_err(explain)?),
+            None => missing.push(name),
+        }
     }
     super::write_json(&mut io::stdout().lock(), &serde_json::json!({ "sandboxes": found }))?;
-    Ok(ExitCode::SUCCESS)
+    for name in &missing {
+        writeln!(io::stderr(), "sandboxd: {}", sandboxes::missing(name))?;
+    }
+    Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

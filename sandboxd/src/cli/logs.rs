@@ -1,6 +1,5 @@
 //! `sandboxd logs`: what a command of a sandbox wrote, on the caller's terminal.
 
-use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -66,7 +65,7 @@ pub async fn logs(args: LogsArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     let end = match print(records).await {
         // Whoever read it has enough.
-        Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
+        Err(error) if output::is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
         end => end.map_err(|error| match error.downcast::<Error>() {
             Ok(error) => gone(error, &command),
             Err(error) => error,
@@ -102,8 +101,4 @@ fn gone(error: Error, command: &CommandId) -> anyhow::Error {
         return anyhow::Error::new(error).context(words);
     }
     error.into()
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -40,6 +40,7 @@ pub use exec::{ExecArgs, exec};
 pub use inspect::{InspectArgs, inspect};
 pub use logs::{LogsArgs, logs};
 pub use network::{NetworkArgs, network};
+pub use output::is_broken_pipe;
 pub use preview::{PreviewArgs, preview};
 pub use prune::{PruneArgs, prune};
 pub use ps::{PsArgs, ps};

@@ -9,7 +9,7 @@ use sandbox_api::sandbox::Network;
 use super::{DaemonArgs, sandboxes, text};
 use crate::config::Config;
 
-/// Show or change what a sandbox may reach
+/// Show or change what a sandbox may reach; hosts given with --allow replace the current list
 #[derive(Debug, Clone, clap::Args)]
 pub struct NetworkArgs {
     #[command(flatten)]

@@ -26,3 +26,8 @@ fn write_to(out: &mut impl Write, output: &Output) -> anyhow::Result<()> {
     }
     Ok(out.flush()?)
 }
+
+/// Whether an error is that the reader of our own output has closed its end. A broken connection is another error.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -59,6 +59,10 @@ pub(super) async fn named(
     config: &Config,
 ) -> anyhow::Result<Sandbox> {
     let found = find(client, name).await.map_err(|error| daemon.explain(error, config))?;
-    let missing = || format!("there is no sandbox {}; `sandboxd ps` lists them", text::printable(name));
-    found.ok_or_else(|| anyhow::anyhow!(missing()))
+    found.ok_or_else(|| anyhow::anyhow!(missing(name)))
+}
+
+/// What to say of a name that no sandbox has.
+pub(super) fn missing(name: &str) -> String {
+    format!("there is no sandbox {}; `sandboxd ps` lists them", text::printable(name))
 }
