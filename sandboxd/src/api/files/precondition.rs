@@ -40,9 +40,14 @@ pub(super) fn is_match(headers: &HeaderMap, etag: Option<&str>) -> bool {
 }
 
 fn one<'a>(headers: &'a HeaderMap, field: &str, name: &str) -> Result<Option<&'a str>, FieldError> {
-    let Some(value) = headers.get(name) else {
+    let mut lines = headers.get_all(name).iter();
+    let Some(value) = lines.next() else {
         return Ok(None);
     };
+    // Several lines are one list (section 5.3), and a list is refused.
+    if lines.next().is_some() {
+        return Err(FieldError::new(field, "must be one header line with `*` or one etag"));
+    }
     let text = value.to_str().ok().map(str::trim).filter(|text| !text.is_empty() && !text.contains(','));
     text.map(Some).ok_or_else(|| FieldError::new(field, "must be `*` or one etag"))
 }
@@ -143,6 +148,12 @@ mod tests {
             assert_eq!(of("if-match", malformed), Err("if-match".into()), "{malformed}");
         }
         assert_eq!(of("if-none-match", "\"a\""), Err("if-none-match".into()));
+        let mut lines = headers("if-match", "\"a\"");
+        lines.append(IF_MATCH, HeaderValue::from_static("\"b\""));
+        assert_eq!(of_write(&lines).map_err(|fault| fault.field), Err("if-match".into()));
+        let mut lines = headers("if-none-match", "*");
+        lines.append(IF_NONE_MATCH, HeaderValue::from_static("*"));
+        assert_eq!(of_write(&lines).map_err(|fault| fault.field), Err("if-none-match".into()));
     }
 
     #[test]
