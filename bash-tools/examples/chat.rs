@@ -53,9 +53,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/api/admin/access", access_route(gates.clone()))
         .layer(BashToolsLayer::new(gates))
         .with_state(app);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    // Not 3000, where `make up` and `make up-native` have their chat.
+    let address = process_environment("CHAT_EXAMPLE_BIND").unwrap_or_else(|| "127.0.0.1:3100".to_owned());
+    let listener = tokio::net::TcpListener::bind(&address).await.map_err(|error| {
+        format!("cannot listen on {address}: {error}; set CHAT_EXAMPLE_BIND to another address")
+    })?;
+    let address = listener.local_addr()?;
     println!(
-        "curl -iN http://127.0.0.1:3000/api/bash/42 -H 'content-type: application/json' -d '{{\"command\":\"for i in 1 2 3; do echo $i; sleep 1; done\"}}'"
+        "curl -iN http://{address}/api/bash/42 -H 'content-type: application/json' -d '{{\"command\":\"for i in 1 2 3; do echo $i; sleep 1; done\"}}'"
     );
     axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
