@@ -8,7 +8,7 @@
 //! - [`egress`]: outbound connections of sandboxes
 //! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: state that outlives the daemon
 //! - [`model`]: values and their checks
-//! - [`cli`]: commands for people; [`telemetry`]: logging; [`metrics`]: counters
+//! - [`program`]: arguments, settings, exit codes; [`cli`]: commands for people; [`telemetry`]: logging; [`metrics`]: counters
 //!
 //! Only [`run`] creates them and connects them.
 
@@ -17,6 +17,7 @@ pub mod cli;
 pub mod config;
 mod memory;
 pub mod preview;
+pub mod program;
 pub mod service;
 pub mod state_dir;
 pub mod telemetry;
@@ -35,6 +36,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use rustix::fs::{FlockOperation, flock};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -91,7 +93,17 @@ pub enum Error {
 }
 
 /// Serves the API on `listener` until `shutdown`. Sandboxes keep running, and the next start restores them.
-pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
+///
+/// Boxed, because the code of an async function is generated in the crate that polls it: each test would compile the daemon.
+pub fn run(
+    config: Config,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, Result<(), Error>> {
+    Box::pin(serve(config, listener, shutdown))
+}
+
+async fn serve(config: Config, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let instance = Arc::new(state_dir.instance()?);
     let token = match &config.admin_token {

@@ -1,30 +1,38 @@
 # shellcheck shell=bash
 # Builds the programs.
 #
-# What may surprise: the agent is built for a named target even where that is this machine's own, because only then do
-# the flags of a static program not reach build scripts and macros, which cannot be static.
+# What may surprise: cargo chooses the features of the dependencies by the packages named, so they are named for more than
+# what is built. With other features it would compile most dependencies again. The chat comes alone and last, because its
+# TLS, which sandboxd does without, takes a minute.
+
+# So that both share one build of their dependencies.
+readonly DAEMON_PACKAGES=(-p sandbox-agent -p sandboxd)
 
 build_agent() {
-  local triple target built place
-  triple=$(rustc -vV | sed -n 's/^host: //p')
-  target=$(target_dir)
-  # The other variable would win over this one.
-  env -u CARGO_ENCODED_RUSTFLAGS RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static" \
-    cargo build -p sandbox-agent --profile agent --target "$triple"
-  built=$target/$triple/agent/sandbox-agent
-  # Beside the daemon, where it looks for it; the daemon of the tests is a debug build.
-  for place in release debug; do
-    install_when_changed "$built" "$target/$place/sandbox-agent"
-  done
+  build_release "${DAEMON_PACKAGES[@]}" --bin sandbox-agent
+  place_agent
 }
 
 build_daemon() {
-  cargo build --release -p sandboxd
+  build_release "${DAEMON_PACKAGES[@]}" --bin sandbox-agent --bin sandboxd
+  place_agent
 }
 
-# The daemon and the chat, after the page, which is in it. Both at once: one after the other, cargo would build what they share twice.
-build_daemon_and_chat() {
-  cargo build --release -p sandboxd -p chat
+build_chat() {
+  build_release "${DAEMON_PACKAGES[@]}" -p chat --bin chat
+}
+
+build_release() {
+  RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/lib/rustc-static-agent cargo build --release "$@"
+}
+
+# Where the tests look for it, and beside the daemon of the tests. A plain `cargo build` never writes to the first.
+place_agent() {
+  local target place
+  target=$(target_dir)
+  for place in agent debug; do
+    install_when_changed "$target/release/sandbox-agent" "$target/$place/sandbox-agent"
+  done
 }
 
 # Without the tools for its page the chat is built all the same, and says that it has none. Needs lib/web.sh.
@@ -32,7 +40,7 @@ build_web() {
   if ensure_page_tools; then
     build_page || give_up "the chat's page could not be built; the lines above say why"
   else
-    warn "going on without the chat's page"
+    warn "the chat is built without its page"
   fi
 }
 

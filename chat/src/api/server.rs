@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use futures::future::BoxFuture;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -43,7 +44,13 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 impl Api {
     /// Serves until `stop`, then ends the turns and waits a limited time for requests to finish.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+    ///
+    /// Boxed, because the code of an async function is generated in the crate that polls it, and the program's own is small.
+    pub fn serve(self, listener: TcpListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.accept(listener, stop))
+    }
+
+    async fn accept(self, listener: TcpListener, stop: CancellationToken) {
         let (connections, limit) = (TaskTracker::new(), ConnectionLimit::new(MAX_CONNECTIONS));
         let router = self.clone().router();
         loop {

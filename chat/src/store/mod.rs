@@ -10,8 +10,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::SqlitePool;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{SqlSafeStr, SqlitePool};
 
 use self::change::Writer;
 pub use self::chats::{Chat, ChatPage, NewTurn, Removal};
@@ -56,7 +57,28 @@ impl Store {
             .foreign_keys(true)
             .busy_timeout(BUSY);
         let pool = SqlitePoolOptions::new().max_connections(READERS).connect_with(options.clone()).await?;
-        sqlx::migrate!().run(&pool).await?;
+        migrations().run(&pool).await?;
         Ok(Self { pool, writer: Writer::new(options) })
+    }
+}
+
+/// The files in `migrations`. Databases have a checksum of each, so they never change.
+fn migrations() -> Migrator {
+    let chats = include_str!("../../migrations/0001_chats.sql").into_sql_str();
+    Migrator::with_migrations(vec![Migration::new(1, "chats".into(), MigrationType::Simple, chats, false)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_migrations_is_listed() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+        let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let found: Vec<_> = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        let migrations = migrations();
+        assert_eq!(migrations.iter().map(|migration| migration.sql.as_str()).collect::<Vec<_>>(), found);
     }
 }

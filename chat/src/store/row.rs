@@ -1,12 +1,12 @@
 //! Converts rows to values.
 
 use jiff::Timestamp;
-use sqlx::FromRow;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row};
 
 use super::{Chat, Error};
 use crate::turn::{Message, Role};
 
-#[derive(FromRow)]
 pub(super) struct ChatRow {
     id: String,
     title: String,
@@ -15,11 +15,28 @@ pub(super) struct ChatRow {
     updated_at: i64,
 }
 
-#[derive(FromRow)]
 pub(super) struct MessageRow {
     id: String,
     role: String,
     parts: String,
+}
+
+impl FromRow<'_, SqliteRow> for ChatRow {
+    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            title: row.try_get("title")?,
+            model: row.try_get("model")?,
+            created_at: row.try_get("created_at")?,
+            updated_at: row.try_get("updated_at")?,
+        })
+    }
+}
+
+impl FromRow<'_, SqliteRow> for MessageRow {
+    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self { id: row.try_get("id")?, role: row.try_get("role")?, parts: row.try_get("parts")? })
+    }
 }
 
 impl From<ChatRow> for Chat {

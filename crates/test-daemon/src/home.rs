@@ -135,8 +135,7 @@ pub fn agent_program() -> PathBuf {
     if let Some(path) = std::env::var_os("SANDBOXD_AGENT_PATH") {
         return path.into();
     }
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let path = programs().parent().unwrap().join(target).join("agent/sandbox-agent");
+    let path = programs().parent().unwrap().join("agent/sandbox-agent");
     assert!(path.exists(), "no agent at {}: run `make agent` first", path.display());
     path
 }

@@ -166,9 +166,8 @@ pub(crate) async fn remove_container(docker: &Docker, name: &str) {
 }
 
 pub(crate) fn agent_program() -> PathBuf {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let path = Path::new(env!("CARGO_BIN_EXE_sandboxd")).ancestors().nth(2).unwrap().join(target);
-    let path = path.join("agent/sandbox-agent");
+    let path =
+        Path::new(env!("CARGO_BIN_EXE_sandboxd")).ancestors().nth(2).unwrap().join("agent/sandbox-agent");
     assert!(path.exists(), "no agent at {}: run `make agent` first", path.display());
     path
 }

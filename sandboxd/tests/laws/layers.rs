@@ -7,7 +7,7 @@ use crate::paths::parts_used;
 
 /// A part of `sandboxd/src`, and the parts and crates of the daemon that it may use. A line for a module of a part
 /// replaces the part's own line there.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("config", &["model"]),
     ("state_dir", &["model", "store"]),
     ("telemetry", &[]),
@@ -20,7 +20,8 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("cli/doctor", &["config", "engine", "model", "state_dir"]),
     // It changes what the database says of the engine, which must happen while no daemon runs.
     ("cli/accept_engine", &["config", "engine", "state_dir", "store"]),
-    ("main", &["cli", "config", "engine", "model", "service", "state_dir", "store", "telemetry"]),
+    ("program", &["cli", "config", "engine", "model", "service", "state_dir", "store", "telemetry"]),
+    ("main", &["program"]),
 ];
 
 pub(crate) fn sources(dir: &Path, found: &mut Vec<PathBuf>) {

@@ -1,14 +1,30 @@
 //! The schema and its versions.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{Row, SqliteConnection};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{Row, SqlSafeStr, SqliteConnection};
 
 use super::error::from_sqlite;
 use crate::Error;
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
+/// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
+/// of each, so they never change.
+const FILES: [(&str, &str); 5] = [
+    ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
+    ("links", include_str!("../../migrations/0002_links.sql")),
+    ("network", include_str!("../../migrations/0003_network.sql")),
+    ("request digest", include_str!("../../migrations/0004_request_digest.sql")),
+    ("identity", include_str!("../../migrations/0005_identity.sql")),
+];
+
+static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let migrations = (1..).zip(FILES).map(|(version, (name, statements))| {
+        Migration::new(version, name.into(), MigrationType::Simple, statements.into_sql_str(), false)
+    });
+    Migrator::with_migrations(migrations.collect())
+});
 
 /// Checks the database and brings its schema up to date.
 pub(super) async fn prepare(conn: &mut SqliteConnection, path: &Path) -> Result<(), Error> {
@@ -56,5 +72,26 @@ fn from_migration(path: &Path, error: MigrateError) -> Error {
             }
         }
         other => Error::Schema { path: path.to_owned(), source: Box::new(other) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_migrations_is_listed_in_order() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+        let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let listed = MIGRATIONS.iter().map(|migration| {
+            let name = migration.description.replace(' ', "_");
+            (format!("{:04}_{name}.sql", migration.version), migration.sql.as_str().to_owned())
+        });
+        let found = files.iter().map(|file| {
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(file).unwrap())
+        });
+        assert_eq!(listed.collect::<Vec<_>>(), found.collect::<Vec<_>>());
     }
 }
