@@ -4,6 +4,9 @@
 # What may surprise: sourcing this file changes into the checkout and reads its `.env`, or the file that STACK_ENV_FILE names
 # in its place.
 
+# The script that was called, for those that start over.
+this_script=$(realpath -- "$0")
+readonly this_script
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit
 
 # dockerd and debootstrap live in sbin, which an ordinary user's PATH often lacks.

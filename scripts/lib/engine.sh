@@ -63,7 +63,7 @@ ensure_engine() {
     # A package starts its service by itself, but only where there is something that manages services.
     engine_runs || start_engine
   fi
-  say "waiting for the Docker engine at $(engine_address)"
+  say "  waiting for the Docker engine at $(engine_address)"
   holds_within "$ENGINE_START_SECONDS" engine_has_begun || true
   if engine_shuts_us_out; then start_over_with_engine_group "$@"; fi
   engine_answers || give_up "no Docker engine answers at $(engine_address).$(engine_last_words)"
@@ -75,14 +75,20 @@ engine_runs() {
   pid=$(cat /var/run/docker.pid 2>/dev/null) && [[ -d /proc/$pid ]]
 }
 
+# One per line.
+missing_engine_packages() {
+  echo docker.io
+  # A package of its own in newer distributions.
+  if offers_package docker-cli; then echo docker-cli; fi
+  # Where the kernel has AppArmor, no container starts without the program that loads the profiles.
+  [[ $(cat /sys/module/apparmor/parameters/enabled 2>/dev/null) != Y ]] || has apparmor_parser || echo apparmor
+}
+
 ensure_engine_program() {
-  local packages=(docker.io)
+  local packages
   if has dockerd; then return; fi
   if can_be_root; then refresh_package_lists; fi
-  # A package of its own in newer distributions.
-  if offers_package docker-cli; then packages+=(docker-cli); fi
-  # Where the kernel has AppArmor, no container starts without the program that loads the profiles.
-  [[ $(cat /sys/module/apparmor/parameters/enabled 2>/dev/null) != Y ]] || has apparmor_parser || packages+=(apparmor)
+  mapfile -t packages < <(missing_engine_packages)
   install_packages "${packages[@]}" || give_up "no Docker engine answers at $(engine_address), and none is installed."
 }
 
@@ -90,10 +96,10 @@ start_engine() {
   can_be_root || give_up "no Docker engine answers at $(engine_address), and this user cannot start it.
 Type, as root: systemctl start docker      (or, without systemd: dockerd)"
   if [[ -d /run/systemd/system ]]; then
-    say "starting the Docker engine: systemctl start docker"
+    say "  starting the Docker engine: systemctl start docker"
     as_root systemctl start docker || warn "systemctl could not start docker; see: journalctl -u docker"
   else
-    say "starting the Docker engine: dockerd, with its log in $ENGINE_LOG"
+    say "  starting the Docker engine: dockerd, with its log in $ENGINE_LOG"
     # A session of its own, so that it outlives this terminal. The log is cut: what counts is this start.
     # shellcheck disable=SC2016 # the inner shell expands it
     engine_pid=$(as_root bash -c 'setsid dockerd >"$0" 2>&1 </dev/null & echo $!' "$ENGINE_LOG")
@@ -127,9 +133,9 @@ start_over_with_engine_group() {
 and log in again. (Members of this group can become root.)"
   [[ -z ${STARTED_WITH_ENGINE_GROUP-} ]] || give_up "the engine's socket $engine_socket cannot be used. $advice"
   can_be_root || give_up "this user may not use the Docker engine at $(engine_address). $advice"
-  warn "this user may not use the Docker engine; going on with the group $name for this run. $advice"
+  [[ -n ${ENGINE_GROUP_QUIETLY-} ]] || warn "this user may not use the Docker engine; this run gets the group $name. $advice"
   exec sudo --preserve-env setpriv --reuid="$EUID" --regid="$(id -g)" --groups="$(id -G | tr ' ' ,),$group" \
-    env STARTED_WITH_ENGINE_GROUP=yes PATH="$PATH" HOME="$HOME" "$0" "$@"
+    env STARTED_WITH_ENGINE_GROUP=yes PATH="$PATH" HOME="$HOME" "$this_script" "$@"
 }
 
 # The docker command, for those who cannot do with curl, speaking to the same engine.

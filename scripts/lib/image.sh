@@ -45,15 +45,44 @@ build_image() {
   env "${certificates[@]}" "${sandboxd:?}" build-image || give_up "the sandbox image could not be built; the lines above say why. To try again: make image"
 }
 
+# The same with the docker command alone, while the daemon is still being compiled: the image that sandboxd would build on
+# this base. `sandboxd build-image` is the other way.
+build_image_on() {
+  local base=$1 image=${SANDBOXD_IMAGE:-$DEFAULT_IMAGE} context=$RUN_DIR/sandbox-image certificates checksum
+  certificates=$(build_certificates)
+  checksum=$(sha256sum sandbox-images/node24/Dockerfile)
+  rm -rf -- "$context"
+  cp -r -- sandbox-images/node24 "$context"
+  [[ -z $certificates ]] || cp -- "$certificates" "$context/build-ca/ca.crt"
+  # The caller's umask may be strict.
+  chmod -R u=rwX,go=rX "$context"
+  BUILDKIT_PROGRESS=plain docker build --build-arg BASE_IMAGE="$base" --force-rm \
+    --label "org.opencontainers.image.revision=${checksum%% *}" --tag "$image" "$context" || return
+  rm -rf -- "$context"
+}
+
+# The file of certificates for the build: that of SANDBOXD_BUILD_CA, as this machine sees it, or this machine's own.
+build_certificates() {
+  local file=${SANDBOXD_BUILD_CA:-$MACHINE_CERTIFICATES}
+  file=${file/#\/etc\/sandboxd\/certs\//docker\/certs\/}
+  [[ ! -r $file ]] || echo "$file"
+}
+
 # Only a machine that reaches no container registry needs these, and only the build finds out, so it goes on without.
 ensure_image_tools() {
   local missing=()
-  if ((EUID == 0)); then
-    has debootstrap || missing+=(debootstrap)
-  else
-    has mmdebstrap || missing+=(mmdebstrap uidmap)
-  fi
-  [[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || missing+=(debian-archive-keyring)
+  mapfile -t missing < <(missing_image_tools)
   ((${#missing[@]} == 0)) || install_packages "${missing[@]}" \
-    || warn "going on; they are needed only where no container registry can be reached"
+    || warn "these packages are needed only where no container registry can be reached; continuing without them"
+}
+
+# The packages that make Debian and that this machine lacks, one per line.
+missing_image_tools() {
+  if ((EUID == 0)); then
+    has mmdebstrap || has debootstrap || echo mmdebstrap
+  else
+    has mmdebstrap || echo mmdebstrap
+    has newuidmap || echo uidmap
+  fi
+  [[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || echo debian-archive-keyring
 }

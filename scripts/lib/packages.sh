@@ -4,6 +4,8 @@
 # What may surprise: nothing installed is ever removed to make room; where apt would do that, the person decides. And
 # packages that are only recommended stay out, so whoever needs one names it.
 
+readonly PACKAGES_LOG=$RUN_DIR/packages.log
+
 can_be_root() {
   ((EUID == 0)) && return
   has sudo || return 1
@@ -29,12 +31,13 @@ install_packages() {
     warn "packages are missing, and this user can become root neither directly nor by sudo. $advice"
     return 1
   fi
-  say "installing $*"
   refresh_package_lists
+  say "  installing $*"
   # On a machine that has just been set up, its own upgrades often hold the lock for a while.
   as_root env DEBIAN_FRONTEND=noninteractive apt-get --option DPkg::Lock::Timeout=180 \
-    install --quiet --yes --no-install-recommends --no-remove "$@" || {
-    warn "apt-get could not install all of this. $advice"
+    install --quiet --yes --no-install-recommends --no-remove "$@" >>"$PACKAGES_LOG" 2>&1 || {
+    tail -n 10 "$PACKAGES_LOG" >&2
+    warn "apt-get could not install all of this; its log is $PWD/$PACKAGES_LOG. $advice"
     return 1
   }
 }
@@ -64,9 +67,12 @@ install_from_backports() {
 
 refresh_package_lists() {
   [[ -z ${package_lists_are_fresh-} ]] || return 0
-  package_lists_are_fresh=yes
-  as_root apt-get --option DPkg::Lock::Timeout=180 update --quiet \
-    || warn "the package lists could not all be refreshed; trying with what is there"
+  # Also for the script started over with the engine's group.
+  export package_lists_are_fresh=yes
+  make_run_dir
+  say "  refreshing the package lists"
+  as_root apt-get --option DPkg::Lock::Timeout=180 update --quiet >"$PACKAGES_LOG" 2>&1 \
+    || warn "the package lists could not all be refreshed ($PWD/$PACKAGES_LOG); trying with what is there"
 }
 
 # Whether the distribution has the package.
@@ -77,8 +83,16 @@ offers_package() {
 # What every target needs: to download, to link, and to link the agent statically.
 ensure_build_tools() {
   local missing=()
-  has curl || missing+=(curl)
-  compgen -G '/etc/ssl/certs/*' >/dev/null || missing+=(ca-certificates)
-  has cc && [[ -e $(cc -print-file-name=libc.a) ]] || missing+=(build-essential)
+  mapfile -t missing < <(missing_download_tools && missing_compiler)
   ((${#missing[@]} == 0)) || install_packages "${missing[@]}" || exit 1
+}
+
+# The packages that downloads need and this machine lacks, one per line.
+missing_download_tools() {
+  has curl || echo curl
+  compgen -G '/etc/ssl/certs/*' >/dev/null || echo ca-certificates
+}
+
+missing_compiler() {
+  has cc && [[ -e $(cc -print-file-name=libc.a) ]] || echo build-essential
 }

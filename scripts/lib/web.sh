@@ -4,22 +4,38 @@
 # npm is only run if the list of packages has changed since the last time, so a second build needs no network.
 
 readonly PAGE=chat/web
+# What the packages of the page ask for.
+readonly PAGE_NODE=20.19.0
+# Node of our own, where the machine has none or an old one.
+readonly OWN_NODE=$RUN_DIR/node
 
-# Whether there is what builds pages, now or after it was installed.
+# Whether there is what builds pages, now or after it was fetched.
 ensure_page_tools() {
-  has npm || install_packages nodejs npm || return 1
+  if has_page_tools; then return; fi
+  PATH=$PWD/$OWN_NODE/bin:$PATH
+  if has_page_tools; then return; fi
+  make_run_dir
+  say "fetching Node for the chat's page into $PWD/$OWN_NODE"
+  MAKE_BASE_DOWNLOADS=$PWD/$RUN_DIR/downloads sandbox-images/make-base --node "$OWN_NODE" || return
+  has_page_tools
+}
+
+has_page_tools() {
+  has npm && has node && node_is_new_enough
+}
+
+node_is_new_enough() {
   local version
-  version=$(node -p 'process.versions.node')
-  if [[ $(printf '%s\n' 20.19.0 "$version" | sort -V | head -n 1) != 20.19.0 ]]; then
-    warn "the chat's page is built with Node 20.19 or newer, and this is $version"
-    return 1
-  fi
+  version=$(node -p 'process.versions.node') \
+    && [[ $(printf '%s\n' "$PAGE_NODE" "$version" | sort -V | head -n 1) == "$PAGE_NODE" ]]
 }
 
 install_page_packages() {
   local stamp=$PAGE/node_modules/.stamp
   cmp --silent "$PAGE/package-lock.json" "$stamp" && return
-  npm --prefix "$PAGE" ci --no-audit --no-fund --no-update-notifier || return
+  # Node trusts the authorities that it was built with; behind a proxy that intercepts TLS, only the machine's do.
+  NODE_EXTRA_CA_CERTS=${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt} \
+    npm --prefix "$PAGE" ci --no-audit --no-fund --no-update-notifier || return
   cp -- "$PAGE/package-lock.json" "$stamp"
 }
 
