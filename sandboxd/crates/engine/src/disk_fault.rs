@@ -6,16 +6,16 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DiskFault {
     /// The disk does not exist, or was not attached by this helper, which has then been replaced.
-    #[error("the disk does not exist")]
+    #[error("it does not exist")]
     Absent,
     /// The file system has another UUID than expected, or the disk's link was changed.
-    #[error("the disk has another file system than expected: {0}")]
+    #[error("it has another file system than expected: {0}")]
     Mismatch(String),
     /// The disk is mounted or attached.
-    #[error("the disk is in use")]
+    #[error("it is in use")]
     Busy,
     /// The file system of the pool is full.
-    #[error("no space left for the disk: {0}")]
+    #[error("no space left for it: {0}")]
     Full(String),
     /// The kernel has no free loop device.
     #[error("no free loop device: {0}")]

@@ -363,7 +363,7 @@ fn the_engines_own_words_stay_in_the_log() {
         (disk(DiskFault::Busy), "unavailable {} the workspace's disk cannot be used: it is in use"),
         (
             disk(DiskFault::Full("m".into())),
-            "insufficient_storage {} the workspace's disk cannot be used: no room is left for it: m",
+            "insufficient_storage {} the workspace's disk cannot be used: no space left for it: m",
         ),
     ]);
 }
