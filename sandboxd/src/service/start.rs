@@ -45,7 +45,7 @@ impl Service {
         self.ownership.claim_engine().await?;
         let prepared = self.lifecycle.prepare(&mut done.transport).await?;
         // `/v1/ready` publishes this text, and docs/operations.md lists it.
-        self.lifecycle.set_waiting_for("sandboxes of before");
+        self.lifecycle.set_waiting_for("sandboxes");
         if !done.restored {
             let restored = self.lifecycle.restore_all().await;
             // Also for the sandboxes that were restored before an error.
