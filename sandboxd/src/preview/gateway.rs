@@ -12,26 +12,17 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use listen::slot::ConnectionSlot;
 use listen::unread::{self, TrackedBody};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::admission::{Admission, Admitted, Authenticator, ListenerScope};
 use super::body::{self, PreviewBody};
 use super::pages::{self, PreviewError};
+use super::upgrade::{self, Held};
 use super::upstream::{self, Upstream};
-use super::{cookies, credentials, upgrade};
+use super::{cookies, credentials};
 use crate::model::preview::LinkEnd;
 use crate::model::{AdminToken, Refusal, Resource};
 use crate::service::{self, Link, Service};
-
-/// Resources of a connection. An upgraded connection keeps them, so that it counts against the limit of visitors until it
-/// closes.
-pub(super) struct Held {
-    pub(super) _permit: Arc<OwnedSemaphorePermit>,
-    /// Cancelled when the listener closes.
-    pub(super) stopping: CancellationToken,
-}
 
 /// Forwards requests to sandboxes.
 pub(super) struct Gateway {

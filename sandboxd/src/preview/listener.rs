@@ -13,7 +13,8 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::admission::ListenerScope;
-use super::gateway::{Gateway, Held};
+use super::gateway::Gateway;
+use super::upgrade::Held;
 use crate::model::limits;
 use listen::ConnectionLimit;
 use listen::serve::Bounds;

@@ -8,13 +8,22 @@ use std::task::{Context, Poll};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::gateway::Held;
 use crate::service::{Link, PreviewActivity};
 
 /// Bytes in each direction between a read and a write.
 const COPY_BYTES: usize = 64 * 1024;
+
+/// Resources of a connection. An upgraded connection keeps them, so that it counts against the limit of visitors until it
+/// closes.
+pub(super) struct Held {
+    pub(super) _permit: Arc<OwnedSemaphorePermit>,
+    /// Cancelled when the listener closes.
+    pub(super) stopping: CancellationToken,
+}
 
 /// Carries bytes between a visitor and a server until either closes the connection, the link ends, or the listener closes.
 pub(super) async fn carry(

@@ -11,11 +11,8 @@ use std::time::Duration;
 use sandbox_api::port::LinkStyle;
 use sandbox_api::{LinkId, SandboxId};
 use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::listeners::{LinkListener, PortUse};
-use crate::model::limits;
 use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
 use crate::service::clock::now_ms;
 
@@ -99,8 +96,8 @@ impl Link {
         self.end.get().map(|(_, at_ms)| *at_ms)
     }
 
-    fn finish(&self, end: LinkEnd, at_ms: i64) {
-        // The first reason is kept.
+    /// Ends the link. The first reason counts.
+    pub(super) fn finish(&self, end: LinkEnd, at_ms: i64) {
         let _ = self.end.set((end, at_ms));
         self.ended.cancel();
     }
@@ -116,14 +113,11 @@ pub struct LinkRequest {
 }
 
 /// All links.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LinkIndex {
     index: Mutex<Index>,
     /// Locked while a link is created, so that concurrent requests do not create two default links.
     pub(super) creation: tokio::sync::Mutex<()>,
-    port_use: Mutex<PortUse>,
-    pub(super) listener_sender: mpsc::Sender<LinkListener>,
-    pub(super) listener_receiver: Mutex<Option<mpsc::Receiver<LinkListener>>>,
 }
 
 #[derive(Debug, Default)]
@@ -132,33 +126,9 @@ struct Index {
     by_token: HashMap<[u8; 32], LinkId>,
 }
 
-impl Default for LinkIndex {
-    fn default() -> Self {
-        let (listener_sender, receiver) = mpsc::channel(limits::MAX_PENDING_LISTENERS);
-        Self {
-            index: Mutex::default(),
-            creation: tokio::sync::Mutex::default(),
-            port_use: Mutex::default(),
-            listener_sender,
-            listener_receiver: Mutex::new(Some(receiver)),
-        }
-    }
-}
-
 impl LinkIndex {
     fn lock(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn port_use(&self) -> MutexGuard<'_, PortUse> {
-        self.port_use.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn finish(&self, link: &Link, end: LinkEnd, at_ms: i64) {
-        link.finish(end, at_ms);
-        if let Some(port) = link.record.own_port {
-            self.port_use().record(port);
-        }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Link>> {

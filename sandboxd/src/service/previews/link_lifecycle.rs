@@ -119,7 +119,7 @@ impl Previews {
                 self.store
                     .end_links(std::slice::from_ref(&link.record().id), LinkEnd::Revoked, now_ms())
                     .await?;
-                self.links.finish(&link, LinkEnd::Revoked, now_ms());
+                self.finish(&link, LinkEnd::Revoked, now_ms());
                 Ok(())
             }
             Err(Error::Refused(Refusal::NotFound(Resource::Link))) => Ok(()),
@@ -142,7 +142,7 @@ impl Previews {
         let mut all = self.links.all();
         all.sort_by_key(|link| link.ended_at_ms().unwrap_or(link.record().created_at_ms));
         for port in all.iter().filter_map(|link| link.record().own_port) {
-            self.links.port_use().record(port);
+            self.listeners.record_use(port);
         }
         let lost = |link: &&Arc<Link>| {
             link.end().is_none() && self.lifecycle.registered(&link.record().sandbox).is_none()
@@ -171,7 +171,7 @@ impl Previews {
         }
         let at_ms = now_ms();
         for link in links {
-            self.links.finish(link, end, at_ms);
+            self.finish(link, end, at_ms);
         }
         let ids: Vec<LinkId> = links.iter().map(|link| link.record().id.clone()).collect();
         // If this fails, the next start ends them again, because their sandbox is gone or they have expired.
@@ -202,6 +202,13 @@ impl Previews {
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "could not remove old links");
             }
+        }
+    }
+
+    fn finish(&self, link: &Link, end: LinkEnd, at_ms: i64) {
+        link.finish(end, at_ms);
+        if let Some(port) = link.record().own_port {
+            self.listeners.record_use(port);
         }
     }
 }

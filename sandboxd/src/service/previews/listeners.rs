@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -31,14 +31,13 @@ pub struct LinkListener {
 
 /// Order in which ports were last used. It is counted instead of timed, because two may be used in one millisecond.
 #[derive(Debug, Default)]
-pub(super) struct PortUse {
+struct PortUse {
     last: HashMap<u16, u64>,
     count: u64,
 }
 
 impl PortUse {
-    /// Records that a link uses the port now, or used it until now.
-    pub(super) fn record(&mut self, port: u16) {
+    fn record(&mut self, port: u16) {
         self.count += 1;
         self.last.insert(port, self.count);
     }
@@ -55,10 +54,36 @@ impl PortUse {
     }
 }
 
+/// The listeners of all links: when each port was last used, and the listeners that the gateway does not serve yet.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    port_use: Mutex<PortUse>,
+    sender: mpsc::Sender<LinkListener>,
+    receiver: Mutex<Option<mpsc::Receiver<LinkListener>>>,
+}
+
+impl Default for Listeners {
+    fn default() -> Self {
+        let (sender, receiver) = mpsc::channel(limits::MAX_PENDING_LISTENERS);
+        Self { port_use: Mutex::default(), sender, receiver: Mutex::new(Some(receiver)) }
+    }
+}
+
+impl Listeners {
+    /// Records that a link uses the port now, or used it until now.
+    pub(super) fn record_use(&self, port: u16) {
+        self.port_use().record(port);
+    }
+
+    fn port_use(&self) -> MutexGuard<'_, PortUse> {
+        self.port_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Previews {
     /// Returns the receiver of new listeners. Only the first caller gets it, because there is one gateway.
     pub fn listeners(&self) -> Option<mpsc::Receiver<LinkListener>> {
-        self.links.listener_receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.listeners.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Binds the ports of links that have their own port and no listener for it.
@@ -79,7 +104,7 @@ impl Previews {
     pub(super) async fn serve(&self, link: &Arc<Link>, listener: TcpListener) {
         link.has_listener.store(true, Ordering::Relaxed);
         // Fails only if the gateway has stopped. Then no link is served any more.
-        let _ = self.links.listener_sender.send(LinkListener { link: Arc::clone(link), listener }).await;
+        let _ = self.listeners.sender.send(LinkListener { link: Arc::clone(link), listener }).await;
     }
 
     /// Binds the free port of the range that was used longest ago. If none is free, takes the port of an ended link.
@@ -103,11 +128,11 @@ impl Previews {
             .filter(|link| link.end().is_none())
             .filter_map(|link| link.record().own_port)
             .collect();
-        let ports = self.links.port_use().in_order(self.setup.preview.link_ports.clone());
+        let ports = self.listeners.port_use().in_order(self.setup.preview.link_ports.clone());
         for port in ports.into_iter().filter(|port| !promised.contains(port)) {
             let address = SocketAddr::new(self.setup.preview.bind.ip(), port);
             if let Ok(listener) = TcpListener::bind(address).await {
-                self.links.port_use().record(port);
+                self.listeners.record_use(port);
                 return Some(listener);
             }
         }
@@ -123,7 +148,7 @@ impl Previews {
                 && link.ended_at_ms().is_some()
         };
         let oldest = {
-            let port_use = self.links.port_use();
+            let port_use = self.listeners.port_use();
             all.iter()
                 .filter(is_kept)
                 .min_by_key(|link| link.record().own_port.map(|port| port_use.last_of(port)))

@@ -19,6 +19,7 @@ use sandbox_api::SandboxId;
 use self::link::LinkIndex;
 pub use self::link::{Link, LinkRequest};
 pub use self::listeners::LinkListener;
+use self::listeners::Listeners;
 use self::publish::Publications;
 use super::egress::Egress;
 use super::lifecycle::{Activity, Attachments, InUseMark, Lifecycle};
@@ -72,6 +73,7 @@ pub struct Previews {
     metrics: Arc<Metrics>,
     tasks: Tasks,
     links: LinkIndex,
+    listeners: Listeners,
     publications: Publications,
 }
 
@@ -101,6 +103,7 @@ impl Previews {
             metrics: Arc::clone(&context.metrics),
             tasks: context.tasks.clone(),
             links: LinkIndex::default(),
+            listeners: Listeners::default(),
             publications: Publications::default(),
         });
         let attachments: Arc<dyn Attachments> = previews.clone();
