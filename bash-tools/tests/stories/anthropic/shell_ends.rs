@@ -104,7 +104,7 @@ async fn a_state_that_is_too_large_is_reported(fixture: &Fixture) {
     let tools = fixture.tools("1");
     write(&tools, &[("x=1", "")]).await;
     let reported = shell(&tools, "x=2; y=$(printf %01100000d 0)").await;
-    assert!(reported.exit_code == 0 && reported.stderr.contains("more than 1048576 bytes"), "{reported:?}");
+    assert!(reported.exit_code == 0 && reported.stderr.contains("larger than 1048576 bytes"), "{reported:?}");
     write(&tools, &[("echo $x", "1\n")]).await;
     run(&tools, "rm -rf .remcochat; echo >.remcochat").await;
     let reported = shell(&tools, "x=2; echo ran").await;
