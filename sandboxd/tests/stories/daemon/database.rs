@@ -107,7 +107,7 @@ async fn a_corrupt_database_stops_the_start_and_can_be_moved_away() {
     assert!(said.contains("schema 4711") && said.contains("move the database away"), "{said}");
     std::fs::write(state.join("sandboxd.db"), "no database ".repeat(2000)).unwrap();
     let said = refusal(&home).await;
-    assert!(said.contains("sandboxd.db") && said.contains("taken back from the engine's labels"), "{said}");
+    assert!(said.contains("sandboxd.db") && said.contains("restored from the engine's labels"), "{said}");
     assert_eq!(objects_of(&home).await, before, "a daemon that does not start changes nothing");
 
     move_away(&state);
