@@ -51,7 +51,7 @@ async fn state(daemon: &Daemon, sandbox: &SandboxId) -> Option<SandboxState> {
 fn is_reported<T: std::fmt::Debug>(what: &str, answer: Result<T, Error>) {
     let error = answer.expect_err(what);
     assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{what}: {error:?}");
-    assert!(error.to_string().contains("no loop device"), "{what}: {error}");
+    assert!(error.to_string().contains("no free loop device"), "{what}: {error}");
 }
 
 async fn create(daemon: &Daemon, key: &str) -> Result<SandboxId, Error> {
