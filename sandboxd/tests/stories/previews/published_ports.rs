@@ -218,7 +218,7 @@ async fn is_there(container: &str) -> bool {
 /// The daemon's directory for the publishers' sockets.
 fn sockets_dir(daemon: &Daemon) -> PathBuf {
     let instance = daemon.home.instance().unwrap();
-    daemon.home.path().join("run").join(instance.id()).join("socket_dirs")
+    daemon.home.path().join("run").join(instance.id()).join("doors")
 }
 
 /// The number of directories for publisher sockets.
