@@ -15,6 +15,9 @@ import zlib
 import schemathesis
 import urllib3.util.connection
 from jsonschema import Draft202012Validator
+from schemathesis.core import NotSet
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation import GenerationMode
 from schemathesis.generation.meta import TestPhase
 
 URL = os.environ["SANDBOXD_URL"]
@@ -87,7 +90,8 @@ def dice(text):
 @schemathesis.hook
 def before_call(context, case, kwargs):
     case.headers["connection"] = "close"
-    leave_out_headers(case.headers)
+    leave_out_headers(case)
+    accept_missing_body(case)
     name_what_is_there(case.operation.label, case.path_parameters or {})
     if case.operation.label == "POST /v1/sandboxes" and isinstance(case.body, dict):
         key = case.body.get("sessionKey")
@@ -106,10 +110,31 @@ def before_call(context, case, kwargs):
         case.headers["accept"] = NDJSON
 
 
-def leave_out_headers(headers):
+def accept_missing_body(case):
+    """A request without its optional body is legal, and the fuzzer takes it for a broken one."""
+    body = case.operation.definition.raw.get("requestBody")
+    if body is not None and not body.get("required") and isinstance(case.body, NotSet):
+        take_for_valid(case.meta, ParameterLocation.BODY)
+
+
+def leave_out_headers(case):
     """A second token beside the right one, made up by the document's other scheme; and null, which no header can be."""
-    for name in [name for name, value in headers.items() if name.lower() == "authorization" or value == "null"]:
+    headers = case.headers
+    unwanted = [name for name, value in headers.items() if name.lower() == "authorization" or value == "null"]
+    for name in unwanted:
         del headers[name]
+    if unwanted:
+        take_for_valid(case.meta, ParameterLocation.HEADER)
+
+
+def take_for_valid(meta, location):
+    """That part of the request is valid after all, and so is the request if its other parts are."""
+    if meta is None:
+        return
+    if location in meta.components:
+        meta.components[location].mode = GenerationMode.POSITIVE
+    if not any(part.mode.is_negative for part in meta.components.values()):
+        meta.generation.mode = GenerationMode.POSITIVE
 
 
 def give_own_ids(commands):
