@@ -72,7 +72,7 @@ pub struct ApiParts {
     pub settings: Settings,
     /// Settings of the tools, if the file has any.
     pub configured: Option<BashTools>,
-    /// Decide who has tools.
+    /// Rules that decide which requests may use tools.
     pub gates: Gates,
     /// The tools, if they can be enabled.
     pub tools: Option<App>,

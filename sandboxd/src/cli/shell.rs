@@ -73,7 +73,7 @@ pub async fn shell(args: ShellArgs, config: &Config) -> anyhow::Result<ExitCode>
     match left? {
         Left::Ended(code) | Left::Asked(code) => Ok(ExitCode::from(code)),
         Left::Detached => {
-            writeln!(io::stderr(), "\nsandboxd: left; the terminal goes on")?;
+            writeln!(io::stderr(), "\nsandboxd: left; the terminal keeps running")?;
             Ok(ExitCode::SUCCESS)
         }
         Left::Broken(error) => {

@@ -47,7 +47,7 @@ exec node victim.js"#;
 const ATTACK: &str = r#"
 const reported = [];
 const attempt = async (what, act) => {
-  const silence = new Promise((resolve) => setTimeout(resolve, 20000, 'silence'));
+  const silence = new Promise((resolve) => setTimeout(resolve, 5000, 'silence'));
   const came = await Promise.race([act(), silence]).catch((error) => 'refused: ' + error.name);
   reported.push(what + ': ' + came);
 };
@@ -93,7 +93,7 @@ await attempt('a form', async () => {
 await attempt('window', async () => {
   const opened = window.open(TARGET);
   try {
-    for (let tries = 0; tries < 200; tries++) {
+    for (let tries = 0; tries < 80; tries++) {
       await new Promise((resolve) => setTimeout(resolve, 50));
       // The new window still belongs to this page while it is empty.
       const shown = opened.location.href !== 'about:blank' && opened.document.body?.innerText;

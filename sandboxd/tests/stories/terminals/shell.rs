@@ -125,7 +125,7 @@ async fn a_user_types_detaches_reattaches_and_ends() {
     user.wait_for("30 90\r\n").await;
     user.type_keys("\x1d").await;
     assert_eq!(user.exit_code().await, Some(0));
-    user.wait_for("the terminal goes on").await;
+    user.wait_for("the terminal keeps running").await;
     assert!(user.is_restored());
 
     let mut user = UserTerminal::start(&daemon.home, &daemon.base, &["chat:1"]);
