@@ -90,8 +90,7 @@ def dice(text):
 @schemathesis.hook
 def before_call(context, case, kwargs):
     case.headers["connection"] = "close"
-    leave_out_headers(case)
-    accept_missing_body(case)
+    leave_out_headers(case.headers)
     name_what_is_there(case.operation.label, case.path_parameters or {})
     if case.operation.label == "POST /v1/sandboxes" and isinstance(case.body, dict):
         key = case.body.get("sessionKey")
@@ -108,33 +107,29 @@ def before_call(context, case, kwargs):
     is_linked = case.meta is not None and case.meta.phase.name is TestPhase.STATEFUL
     if case.operation.label == START and not is_linked and dice(repr(case.body)) > 1:
         case.headers["accept"] = NDJSON
+    accept_missing_body(case)
+
+
+def leave_out_headers(headers):
+    """A second token beside the right one, made up by the document's other scheme; and null, which no header can be."""
+    for name, value in list(headers.items()):
+        if name.lower() == "authorization" or value == "null":
+            del headers[name]
 
 
 def accept_missing_body(case):
-    """A request without its optional body is legal, and the fuzzer takes it for a broken one."""
+    """A request without its optional body is legal, and the fuzzer takes it for a broken one.
+
+    Last of all: reading `case.meta` judges again each part that was changed, and this is about that judgment.
+    """
     body = case.operation.definition.raw.get("requestBody")
-    if body is not None and not body.get("required") and isinstance(case.body, NotSet):
-        take_for_valid(case.meta, ParameterLocation.BODY)
-
-
-def leave_out_headers(case):
-    """A second token beside the right one, made up by the document's other scheme; and null, which no header can be."""
-    headers = case.headers
-    unwanted = [name for name, value in headers.items() if name.lower() == "authorization" or value == "null"]
-    for name in unwanted:
-        del headers[name]
-    if unwanted:
-        take_for_valid(case.meta, ParameterLocation.HEADER)
-
-
-def take_for_valid(meta, location):
-    """That part of the request is valid after all, and so is the request if its other parts are."""
-    if meta is None:
+    if body is None or body.get("required") or not isinstance(case.body, NotSet):
         return
-    if location in meta.components:
-        meta.components[location].mode = GenerationMode.POSITIVE
-    if not any(part.mode.is_negative for part in meta.components.values()):
-        meta.generation.mode = GenerationMode.POSITIVE
+    parts = case.meta.components if case.meta is not None else {}
+    if ParameterLocation.BODY in parts:
+        parts[ParameterLocation.BODY].mode = GenerationMode.POSITIVE
+    if parts and not any(part.mode.is_negative for part in parts.values()):
+        case.meta.generation.mode = GenerationMode.POSITIVE
 
 
 def give_own_ids(commands):
