@@ -1,6 +1,6 @@
-# The image of the chat, of a program that was built on this machine, for machines that reach no container registry. The context is a
-# directory that `make up` fills (scripts/lib/stack.sh), and the base is what docker/make-base makes. The steps are those of
-# Dockerfile. Each program has a file of its own, because the older builder makes every stage up to its target.
+# The image of the chat with a program that was built on this machine, for machines that reach no container registry. `make up`
+# fills the build context (scripts/lib/stack.sh), and docker/make-base builds the base. The steps are the same as in
+# Dockerfile. Each program has its own file, because the older builder builds every stage up to its target.
 
 ARG BASE_IMAGE=sandboxd-base:trixie
 
@@ -8,7 +8,7 @@ FROM ${BASE_IMAGE}
 COPY answers /usr/local/bin/answers
 COPY chat /usr/bin/sandboxd-chat
 COPY config.toml /etc/sandboxd-chat/config.toml
-# A volume that is new takes owner and mode from here.
+# A new volume takes its owner and mode from this directory.
 RUN ldd /usr/bin/sandboxd-chat >/dev/null \
  && echo 'chat:x:10001:10001:chat:/var/lib/sandboxd-chat:/usr/sbin/nologin' >> /etc/passwd \
  && echo 'chat:x:10001:' >> /etc/group \

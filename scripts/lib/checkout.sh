@@ -1,20 +1,19 @@
 # shellcheck shell=bash
-# Where the checkout keeps its things, its settings, and how the scripts speak to a person.
+# The checkout's directories and settings, and the functions that print messages.
 #
-# What may surprise: sourcing this file changes into the checkout and reads its `.env`, or the file that STACK_ENV_FILE names
-# in its place.
+# Note: sourcing this file changes into the checkout and reads its `.env`. STACK_ENV_FILE names another file to read instead.
 
-# The script that was called, for those that start over.
+# The script that was called. Scripts that restart themselves need it.
 this_script=$(realpath -- "$0")
 readonly this_script
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit
 
-# dockerd and debootstrap live in sbin, which an ordinary user's PATH often lacks.
+# dockerd and debootstrap are in sbin, which is often not on an ordinary user's PATH.
 PATH=$PATH:/usr/sbin:/sbin
 
 readonly ENV_FILE=${STACK_ENV_FILE:-.env}
 
-# What the scripts keep between two runs: logs, process ids, test reports.
+# Files that the scripts keep between runs: logs, process ids, test reports.
 readonly RUN_DIR=.run
 
 say() {
@@ -25,7 +24,7 @@ warn() {
   printf 'note: %s\n' "$*" >&2
 }
 
-# Ends the script. The first line says what is wrong, the others what to do about it.
+# Prints an error and ends the script. The first line says what is wrong, the other lines say what to do.
 give_up() {
   printf '\nerror: %s\n' "$*" >&2
   exit 1
@@ -35,8 +34,17 @@ has() {
   command -v "$1" >/dev/null 2>&1
 }
 
-# Calls a command until it succeeds, for so many seconds.
-holds_within() {
+# Closes the descriptors that the scripts open. A process that outlives the script calls it, so that a pipe from the script
+# ends with the script.
+close_own_descriptors() {
+  local descriptor
+  for descriptor in "${terminal-}" "${lock-}"; do
+    [[ -z $descriptor ]] || exec {descriptor}>&-
+  done
+}
+
+# Repeats a command until it succeeds. Fails after this number of seconds.
+succeeds_within() {
   local end=$((SECONDS + $1))
   shift
   until "$@"; do
@@ -45,14 +53,14 @@ holds_within() {
   done
 }
 
-# The log shows session keys, so the directory is nobody else's.
+# The logs contain session keys, so other users cannot read the directory.
 make_run_dir() {
   (umask 077 && mkdir -p "$RUN_DIR")
   [[ -O $RUN_DIR && -w $RUN_DIR ]] || give_up "$PWD/$RUN_DIR belongs to another user, who ran \`make\` here before.
 Run \`make down\` as that user, then: sudo rm -r $PWD/$RUN_DIR"
 }
 
-# The file is read as docker compose reads it, not run: a variable that is set already wins over it.
+# Reads the file as docker compose does, without running it. A variable that is already set takes precedence over the file.
 read_env_file() {
   local line name value
   [[ -r $ENV_FILE ]] || return 0

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# The Docker engine: where it is, whether it answers, installing and starting it.
+# The Docker engine: finding, installing and starting it.
 #
-# What may surprise: the engine is asked by curl, because the docker command need not be installed; and an engine is
-# only ever started at the system's socket, never where a setting names another address.
+# Note: requests to the engine use curl, because the docker command may not be installed. An engine is started only at the
+# system's socket, never at an address from a setting.
 
 readonly SYSTEM_SOCKET=/var/run/docker.sock
 readonly ENGINE_LOG=/var/log/dockerd.log
@@ -12,7 +12,7 @@ engine_socket=
 engine_url=
 engine_pid=
 
-# The order is sandboxd's own.
+# Looks in the same order as sandboxd.
 find_engine() {
   local candidate
   engine_socket=${SANDBOXD_DOCKER_SOCKET-}
@@ -50,37 +50,36 @@ engine_answers() {
   [[ $(engine_get _ping 2>/dev/null) == OK ]]
 }
 
-# Makes sure that an engine answers. It may start the calling script over, so it is called early, with the script's own
-# arguments.
+# Makes sure that an engine responds. It may restart the calling script, so call it early, with the script's own arguments.
 ensure_engine() {
   find_engine
-  if engine_shuts_us_out; then start_over_with_engine_group "$@"; fi
+  if engine_denies_access; then restart_with_engine_group "$@"; fi
   if engine_answers; then return; fi
   [[ $engine_socket == "$SYSTEM_SOCKET" || $engine_socket == /run/docker.sock ]] || give_up \
-    "no Docker engine answers at $(engine_address). Start it, or name another one in SANDBOXD_DOCKER_SOCKET or DOCKER_HOST."
+    "no Docker engine responds at $(engine_address). Start it, or set SANDBOXD_DOCKER_SOCKET or DOCKER_HOST to another one."
   if ! engine_runs; then
     ensure_engine_program
-    # A package starts its service by itself, but only where there is something that manages services.
+    # The package starts the service itself, but only on a machine with a service manager.
     engine_runs || start_engine
   fi
   say "  waiting for the Docker engine at $(engine_address)"
-  holds_within "$ENGINE_START_SECONDS" engine_has_begun || true
-  if engine_shuts_us_out; then start_over_with_engine_group "$@"; fi
-  engine_answers || give_up "no Docker engine answers at $(engine_address).$(engine_last_words)"
+  succeeds_within "$ENGINE_START_SECONDS" engine_has_started || true
+  if engine_denies_access; then restart_with_engine_group "$@"; fi
+  engine_answers || give_up "no Docker engine responds at $(engine_address).$(last_lines_of_engine_log)"
 }
 
-# dockerd's own record of its process id. It may be there before the engine answers.
+# Checks the process id that dockerd records. It may be recorded before the engine responds.
 engine_runs() {
   local pid
   pid=$(cat /var/run/docker.pid 2>/dev/null) && [[ -d /proc/$pid ]]
 }
 
-# One per line.
+# The packages of the engine, one per line.
 missing_engine_packages() {
   echo docker.io
-  # A package of its own in newer distributions.
+  # A separate package in newer distributions.
   if offers_package docker-cli; then echo docker-cli; fi
-  # Where the kernel has AppArmor, no container starts without the program that loads the profiles.
+  # If the kernel uses AppArmor, no container starts without the program that loads the profiles.
   [[ $(cat /sys/module/apparmor/parameters/enabled 2>/dev/null) != Y ]] || has apparmor_parser || echo apparmor
 }
 
@@ -89,29 +88,29 @@ ensure_engine_program() {
   if has dockerd; then return; fi
   if can_be_root; then refresh_package_lists; fi
   mapfile -t packages < <(missing_engine_packages)
-  install_packages "${packages[@]}" || give_up "no Docker engine answers at $(engine_address), and none is installed."
+  install_packages "${packages[@]}" || give_up "no Docker engine responds at $(engine_address), and none is installed."
 }
 
 start_engine() {
-  can_be_root || give_up "no Docker engine answers at $(engine_address), and this user cannot start it.
-Type, as root: systemctl start docker      (or, without systemd: dockerd)"
+  can_be_root || give_up "no Docker engine responds at $(engine_address), and this user cannot start it.
+Run as root: systemctl start docker      (or, without systemd: dockerd)"
   if [[ -d /run/systemd/system ]]; then
     say "  starting the Docker engine: systemctl start docker"
     as_root systemctl start docker || warn "systemctl could not start docker; see: journalctl -u docker"
   else
-    say "  starting the Docker engine: dockerd, with its log in $ENGINE_LOG"
-    # A session of its own, so that it outlives this terminal. The log is cut: what counts is this start.
+    say "  starting the Docker engine: dockerd, log in $ENGINE_LOG"
+    # The engine has its own session and outlives this terminal. The log is truncated, so it shows this start only.
     # shellcheck disable=SC2016 # the inner shell expands it
-    engine_pid=$(as_root bash -c 'setsid dockerd >"$0" 2>&1 </dev/null & echo $!' "$ENGINE_LOG")
+    engine_pid=$(close_own_descriptors && as_root bash -c 'setsid dockerd >"$0" 2>&1 </dev/null & echo $!' "$ENGINE_LOG")
   fi
 }
 
-# Or has ended again.
-engine_has_begun() {
-  engine_answers || engine_shuts_us_out || [[ -n $engine_pid && ! -d /proc/$engine_pid ]]
+# Also true if the engine has already ended.
+engine_has_started() {
+  engine_answers || engine_denies_access || [[ -n $engine_pid && ! -d /proc/$engine_pid ]]
 }
 
-engine_last_words() {
+last_lines_of_engine_log() {
   if [[ -n $engine_pid ]]; then
     printf ' The last lines of %s:\n%s' "$ENGINE_LOG" "$(tail -n 15 "$ENGINE_LOG")"
   elif [[ -d /run/systemd/system ]]; then
@@ -119,32 +118,32 @@ engine_last_words() {
   fi
 }
 
-engine_shuts_us_out() {
+engine_denies_access() {
   [[ -S $engine_socket && ! -w $engine_socket ]]
 }
 
-# Whoever may use the engine is as good as root, so nobody is put into its group for good without having typed that.
-# A person who can become root lends this one run the group.
-start_over_with_engine_group() {
+# Access to the engine equals root, so the script never adds a user to the engine's group. A user who can become root gets
+# the group for this run only.
+restart_with_engine_group() {
   local group name advice
   group=$(stat --dereference --format %g "$engine_socket")
   name=$(stat --dereference --format %G "$engine_socket")
-  advice="To have it always, type, as root: usermod -aG $name $(id -un)
+  advice="To allow it permanently, run as root: usermod -aG $name $(id -un)
 and log in again. (Members of this group can become root.)"
   [[ -z ${STARTED_WITH_ENGINE_GROUP-} ]] || give_up "the engine's socket $engine_socket cannot be used. $advice"
-  can_be_root || give_up "this user may not use the Docker engine at $(engine_address). $advice"
-  [[ -n ${ENGINE_GROUP_QUIETLY-} ]] || warn "this user may not use the Docker engine; this run gets the group $name. $advice"
+  can_be_root || give_up "this user is not allowed to use the Docker engine at $(engine_address). $advice"
+  [[ -n ${ENGINE_GROUP_QUIETLY-} ]] || warn "this user is not allowed to use the Docker engine; this run uses the group $name. $advice"
   exec sudo --preserve-env setpriv --reuid="$EUID" --regid="$(id -g)" --groups="$(id -G | tr ' ' ,),$group" \
     env STARTED_WITH_ENGINE_GROUP=yes PATH="$PATH" HOME="$HOME" "$this_script" "$@"
 }
 
-# The docker command, for those who cannot do with curl, speaking to the same engine.
+# Makes sure that the docker command exists and uses the same engine, for scripts that need more than curl.
 ensure_docker_command() {
   DOCKER_HOST=$(engine_address)
   export DOCKER_HOST
   if has docker; then return; fi
   if can_be_root; then refresh_package_lists; fi
-  # Older distributions have it only in docker.io, which would bring a second engine.
+  # Older distributions have it only in docker.io, which would install a second engine.
   { offers_package docker-cli && install_packages docker-cli; } \
     || give_up "the docker command is missing, which the image's smoke test needs. Install Docker's command line client."
 }

@@ -51,7 +51,7 @@ start_fuzzed_daemon() {
     exec setsid "$sandboxd" serve
   ) </dev/null >"$FUZZ_LOG" 2>&1 &
   fuzz_pid=$!
-  holds_within "$READY_SECONDS" fuzzed_daemon_is_ready_or_gone
+  succeeds_within "$READY_SECONDS" fuzzed_daemon_is_ready_or_gone
   fuzzed_daemon_is_ready || give_up "the daemon to be fuzzed does not serve. Its log, $FUZZ_LOG:
 $(tail -n 20 "$FUZZ_LOG")"
 }
@@ -100,11 +100,11 @@ clean_after_fuzz() {
   local instance
   trap '' HUP INT TERM
   if [[ -n $fuzz_pid ]] && kill -TERM "$fuzz_pid" 2>/dev/null; then
-    holds_within "$STOP_SECONDS" fuzzed_daemon_is_gone || kill -KILL "$fuzz_pid" || true
+    succeeds_within "$STOP_SECONDS" fuzzed_daemon_is_gone || kill -KILL "$fuzz_pid" || true
   fi
   for instance in "$fuzz_home"/run/*/; do
     instance=$(basename "$instance")
-    if [[ $instance != '*' ]]; then holds_within "$STOP_SECONDS" remove_instance "$instance" || true; fi
+    if [[ $instance != '*' ]]; then succeeds_within "$STOP_SECONDS" remove_instance "$instance" || true; fi
   done
   if [[ -n $fuzz_home ]]; then rm -rf -- "$fuzz_home"; fi
 }

@@ -1,10 +1,9 @@
 # shellcheck shell=bash
-# gVisor: installing it, what it is started with, and registering it with the engine.
+# gVisor: its installation, its arguments, and its registration with the engine.
 #
-# What may surprise: Debian 12 has a version under which a current `ls` fails, so that of its backports is installed; the
-# engine learns of a runtime by a signal and is never started again for it, because others may be using it; and a version
-# from before 2023 gets other arguments, because it has neither the fast platform nor a count of processes that fits the
-# engine's limits.
+# Note: a current `ls` fails under the version in Debian 12, so the version from the backports is installed. A signal makes
+# the engine read its configuration again; the engine is never restarted for it, because others may be using it. A version
+# from before 2023 gets different arguments: it has no fast platform, and its process count does not fit the engine's limits.
 
 readonly GVISOR_NAME=runsc
 readonly ENGINE_CONFIG=/etc/docker/daemon.json
@@ -15,7 +14,7 @@ gvisor_is_installed() {
   has runsc
 }
 
-# Installs it if it is missing, or too old and this user may install another one. Fails where there is none afterwards.
+# Installs gVisor if it is missing, or if it is too old and this user can install packages. Fails if there is still none.
 ensure_gvisor() {
   if gvisor_is_installed && gvisor_is_current; then return; fi
   install_gvisor || gvisor_is_installed
@@ -32,13 +31,12 @@ install_gvisor() {
   fi
 }
 
-# The first versions with the systrap platform are also the first under which a current `ls` works: older ones refuse a
-# flag it gives to statx(2).
+# Versions with the systrap platform can also run a current `ls`. Older ones reject a flag that it passes to statx(2).
 gvisor_is_current() {
   [[ $(runsc flags 2>&1) == *systrap* ]]
 }
 
-# `host-uds` lets the agent dial the one socket that is mounted; of networks a sandbox has none.
+# `host-uds` lets the agent connect to the one mounted socket. A sandbox has no network.
 gvisor_arguments() {
   local common='"--network=none", "--host-uds=open"'
   if gvisor_is_current; then
@@ -52,34 +50,34 @@ gvisor_is_registered() {
   [[ $(engine_get info) == *"\"$GVISOR_NAME\":{"* ]]
 }
 
-# What the engine's settings must hold, as a person would add it.
+# The entry for the engine's configuration, in the form in which a user can add it.
 gvisor_entry() {
   printf '{ "runtimes": { "%s": { "path": "%s", "runtimeArgs": %s } } }' \
     "$GVISOR_NAME" "$(command -v runsc)" "$(gvisor_arguments)"
 }
 
-# Makes the engine know it, keeping whatever else its settings hold. Whoever registered it before decides its arguments.
+# Registers gVisor with the engine and keeps the engine's other settings. An existing registration keeps its arguments.
 ensure_gvisor_registered() {
   local advice
   if gvisor_is_registered; then return; fi
-  advice="Add to $ENGINE_CONFIG of the engine's machine:
+  advice="Add to $ENGINE_CONFIG on the engine's machine:
   $(gvisor_entry)
-and then, as root: kill -HUP \$(cat $ENGINE_PID)      (or: systemctl reload docker)"
+and then run as root: kill -HUP \$(cat $ENGINE_PID)      (or: systemctl reload docker)"
   [[ $engine_socket == "$SYSTEM_SOCKET" || $engine_socket == /run/docker.sock ]] && engine_runs && can_be_root \
-    || give_up "the engine at $(engine_address) does not know gVisor, and this user cannot tell it. $advice"
-  has jq || has python3 || install_packages jq || give_up "neither jq nor python3 is there to edit a settings file. $advice"
+    || give_up "gVisor is not registered with the engine at $(engine_address), and this user cannot register it. $advice"
+  has jq || has python3 || install_packages jq || give_up "editing the engine's configuration needs jq or python3. $advice"
   say "registering $GVISOR_NAME with the engine, in $ENGINE_CONFIG"
   write_engine_config || give_up "$ENGINE_CONFIG could not be changed. $advice"
   reload_engine
-  holds_within "$RELOAD_SECONDS" gvisor_is_registered || {
+  succeeds_within "$RELOAD_SECONDS" gvisor_is_registered || {
     restore_engine_config
-    give_up "the engine did not take the runtime over, so $ENGINE_CONFIG is as it was. Its log says why.
-Where dockerd was started with --add-runtime, add it there instead. $advice"
+    give_up "the engine did not register the runtime; see its log. $ENGINE_CONFIG is restored.
+If dockerd was started with --add-runtime, add the runtime there instead. $advice"
   }
   as_root rm -f -- "$ENGINE_CONFIG.before-gvisor"
 }
 
-# In place of the old file only when it is whole, which stays beside it until the engine has taken the new one.
+# Replaces the configuration with a complete new file. The old one is kept next to it until the engine has loaded the new one.
 write_engine_config() {
   local old='{}' merged
   as_root mkdir -p "${ENGINE_CONFIG%/*}"
@@ -94,7 +92,7 @@ write_engine_config() {
   as_root mv -- "$ENGINE_CONFIG.new" "$ENGINE_CONFIG"
 }
 
-# Two JSON objects as one: `runtimes` of both, and all the rest of the first.
+# Merges two JSON objects: the `runtimes` of both, and everything else of the first.
 merged_settings() {
   if has jq; then
     jq --argjson entry "$2" '.runtimes += $entry.runtimes' <<<"$1"
@@ -121,14 +119,14 @@ reload_engine() {
 }
 
 gvisor_advice() {
-  echo "Type, as root: apt-get install runsc      (in Debian 12, from its backports:
+  echo "Run as root: apt-get install runsc      (in Debian 12, from its backports:
   echo 'deb http://deb.debian.org/debian bookworm-backports main' >/etc/apt/sources.list.d/backports.list
   apt-get update && apt-get install -t bookworm-backports runsc)"
 }
 
-# All stories that begin a daemon with a sandbox, but those about what no runtime can change: the settings, the command
-# line, the database, hosts and bodies of requests. Under the version of Debian 12 itself `ls` fails, which most stories
-# use, so what is left there is commands, their output and their end, and a daemon that is killed.
+# All stories that start a daemon with a sandbox, except those that do not depend on the runtime: settings, command line,
+# database, hosts and bodies of requests. Under Debian 12's own version `ls` fails, which most stories use. The stories that
+# remain there cover commands, their output and exit, and a killed daemon.
 gvisor_stories() {
   local everywhere='test(over_the_socket) + test(/^commands::output::/) + test(/^daemon::process::/)
     + test(/^lifecycle::sandboxes::/)'
@@ -142,16 +140,16 @@ gvisor_stories() {
   fi
 }
 
-# The stage of a test run. It counts for itself.
+# A stage of a test run. It reports its own counts.
 run_gvisor_stories() {
   local report=target/nextest/gvisor/junit.xml status=0
   ensure_gvisor_registered
   if ! gvisor_is_current; then
-    warn "$(runsc --version | head -n 1) is too old for programs of the image, such as ls; only a part of the stories runs.
+    warn "$(runsc --version | head -n 1) is too old for some programs of the image, such as ls; only some of the stories run.
 $(gvisor_advice)"
   fi
   rm -f -- "$report"
-  # Of the whole workspace, because that is how `make test` has built them.
+  # For the whole workspace, because `make test` has built them that way.
   SANDBOXD_TEST_RUNTIME=$GVISOR_NAME cargo nextest run --workspace --test stories --profile gvisor \
     --filterset "package(sandboxd) & ($(gvisor_stories))" || status=$?
   if ((status == 0)) || [[ -e $report ]]; then count_junit "$report"; fi

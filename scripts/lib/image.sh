@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# The sandbox image: whether the engine has it, and building it.
+# The sandbox image: whether it is current, and building it.
 #
 # Needs lib/daemon.sh for the settings, lib/engine.sh and lib/packages.sh.
 
-# What an image of ours is called. Under another name it is the operator's, and stays as it is.
+# The name of the project's own image. An image with another name belongs to the operator and is not rebuilt.
 readonly DEFAULT_IMAGE=remcochat-sandbox:node24
-# What this machine trusts, in Debian's place. The build reaches PyPI and the npm registry through HTTPS, and behind a proxy
-# that intercepts TLS only the machine knows the proxy's certificate.
+# The certificate authorities of this machine, at Debian's path. The build reaches PyPI and the npm registry by HTTPS. Behind
+# a proxy that intercepts TLS, only the machine has the proxy's certificate.
 readonly MACHINE_CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
 
 ensure_image() {
@@ -14,20 +14,20 @@ ensure_image() {
   image=$(setting SANDBOXD_IMAGE)
   if found=$(engine_get "images/$image/json"); then
     if image_is_current "$image" "$found"; then return; fi
-    say "$image was built from another Dockerfile than this checkout's"
+    say "$image was built from a different Dockerfile"
   fi
   autobuild_is_off=$(setting SANDBOXD_DISABLE_AUTOBUILD)
   if [[ ${autobuild_is_off,,} =~ ^(1|true|yes|on)$ && -n $found ]]; then
-    warn "SANDBOXD_DISABLE_AUTOBUILD forbids building it anew. To do it anyway: make image"
+    warn "SANDBOXD_DISABLE_AUTOBUILD is set, so it is not rebuilt. To rebuild it: make image"
     return
   fi
   [[ ! ${autobuild_is_off,,} =~ ^(1|true|yes|on)$ ]] || give_up \
-    "the image $image is missing, and SANDBOXD_DISABLE_AUTOBUILD forbids building it. To build it anyway: make image"
+    "the image $image is missing, and SANDBOXD_DISABLE_AUTOBUILD is set. To build it: make image"
   build_image
 }
 
-# Whether an image, told as the engine's JSON, was built from this checkout. sandboxd labels what it builds with the
-# Dockerfile's checksum (sandboxd/crates/engine/src/image.rs).
+# Whether an image was built from this checkout, by the engine's JSON description of it. sandboxd labels its images with the
+# checksum of the Dockerfile (sandboxd/crates/engine/src/image.rs).
 image_is_current() {
   local image=$1 json=$2 checksum
   [[ $image == "$DEFAULT_IMAGE" ]] || return 0
@@ -41,12 +41,12 @@ build_image() {
   if [[ $(setting SANDBOXD_BUILD_CA) == - && -r $MACHINE_CERTIFICATES ]]; then
     certificates=("SANDBOXD_BUILD_CA=$MACHINE_CERTIFICATES")
   fi
-  say "building the sandbox image $(setting SANDBOXD_IMAGE); this takes a few minutes, once"
-  env "${certificates[@]}" "${sandboxd:?}" build-image || give_up "the sandbox image could not be built; the lines above say why. To try again: make image"
+  say "building the sandbox image $(setting SANDBOXD_IMAGE); the first build takes a few minutes"
+  env "${certificates[@]}" "${sandboxd:?}" build-image || give_up "the sandbox image could not be built; see the lines above. To try again: make image"
 }
 
-# The same with the docker command alone, while the daemon is still being compiled: the image that sandboxd would build on
-# this base. `sandboxd build-image` is the other way.
+# Builds the image on this base with the docker command, while the daemon is still being compiled. The result is the same as
+# that of `sandboxd build-image`.
 build_image_on() {
   local base=$1 image=${SANDBOXD_IMAGE:-$DEFAULT_IMAGE} context=$RUN_DIR/sandbox-image certificates checksum
   certificates=$(build_certificates)
@@ -54,29 +54,30 @@ build_image_on() {
   rm -rf -- "$context"
   cp -r -- sandbox-images/node24 "$context"
   [[ -z $certificates ]] || cp -- "$certificates" "$context/build-ca/ca.crt"
-  # The caller's umask may be strict.
+  # The files are readable in the image even if the caller's umask is strict.
   chmod -R u=rwX,go=rX "$context"
   BUILDKIT_PROGRESS=plain docker build --build-arg BASE_IMAGE="$base" --force-rm \
     --label "org.opencontainers.image.revision=${checksum%% *}" --tag "$image" "$context" || return
   rm -rf -- "$context"
 }
 
-# The file of certificates for the build: that of SANDBOXD_BUILD_CA, as this machine sees it, or this machine's own.
+# Prints the certificate file for the build: SANDBOXD_BUILD_CA, with its path on this machine, or this machine's own file.
 build_certificates() {
   local file=${SANDBOXD_BUILD_CA:-$MACHINE_CERTIFICATES}
   file=${file/#\/etc\/sandboxd\/certs\//docker\/certs\/}
   [[ ! -r $file ]] || echo "$file"
 }
 
-# Only a machine that reaches no container registry needs these, and only the build finds out, so it goes on without.
+# Only a machine without access to a container registry needs these packages, and only the build detects that. So a failed
+# installation is not an error.
 ensure_image_tools() {
   local missing=()
   mapfile -t missing < <(missing_image_tools)
   ((${#missing[@]} == 0)) || install_packages "${missing[@]}" \
-    || warn "these packages are needed only where no container registry can be reached; continuing without them"
+    || warn "these packages are needed only if no container registry can be reached; continuing without them"
 }
 
-# The packages that make Debian and that this machine lacks, one per line.
+# The missing packages for building a Debian base image, one per line.
 missing_image_tools() {
   if ((EUID == 0)); then
     has mmdebstrap || has debootstrap || echo mmdebstrap

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# What is on the engine, and what is there now that was not there before.
+# Lists the objects on the engine and finds leaked ones: objects that were created since an earlier list.
 #
-# What may surprise: nearly whatever appeared counts, ours or not, because a volume without a name or a label is the
-# likeliest leak and nothing would tell it as ours. Only what belongs to a daemon that had something there before is
-# left out: the tests' daemons are all new ones.
+# Note: nearly every new object counts, whether or not the project created it. The most likely leak is a volume without a name
+# or a label, which nothing identifies as the project's. Only objects of a daemon that had objects before are skipped: the
+# daemons of the tests are always new.
 
-# Removals that were asked for may still be under way.
+# Removals may still be in progress.
 readonly SETTLE_SECONDS=15
 
-# One line each: kind, id, name, and the instance of the daemon that made it.
+# Prints one line per object: kind, id, name, and the instance of the daemon that created it.
 engine_objects() {
   local instance='{{or (.Label "sandboxd.instance") "-"}}'
   docker ps --all --no-trunc --format "container {{.ID}} {{.Names}} $instance"
@@ -17,10 +17,10 @@ engine_objects() {
   loop_devices
 }
 
-# The loop devices with a workspace's disk. Whose it is, its volume says, as long as there is one.
+# Prints the loop devices of workspace disks. The disk's volume names the owner, as long as the volume exists.
 loop_devices() {
   local owners file disk device
-  # A volume of another daemon may go between the two looks.
+  # A volume of another daemon may be removed between the two commands.
   owners=$(docker volume ls --quiet --filter label=sandboxd.instance \
     | xargs --no-run-if-empty docker volume inspect \
       --format '{{index .Options "device"}} {{index .Labels "sandboxd.instance"}}' 2>/dev/null) || true
@@ -35,22 +35,22 @@ loop_devices() {
   done
 }
 
-# Lists what appeared since the list in this file was made.
+# Lists the objects that were created after the list in this file.
 appeared_since() {
   awk 'NR == FNR { known[$2]; if ($4 != "-") others[$4]; next }
     !($2 in known) && !($4 in others)' "$1" <(engine_objects)
 }
 
-# Fails, and names it, where something appeared and stays.
+# Fails and names the objects if new objects remain.
 check_for_leaks() {
   local before=$1 leaked
   remove_unused_agent_volumes "$before"
-  if holds_within "$SETTLE_SECONDS" nothing_appeared_since "$before"; then
-    say "no container, volume, network or loop device was left behind"
+  if succeeds_within "$SETTLE_SECONDS" nothing_appeared_since "$before"; then
+    say "no container, volume, network or loop device is left over"
     return
   fi
   leaked=$(appeared_since "$before")
-  say "left behind on the engine:"
+  say "left over on the engine:"
   say_objects "$leaked"
   return 1
 }
@@ -61,7 +61,7 @@ nothing_appeared_since() {
 
 say_objects() {
   cut -d ' ' -f 1,3 <<<"$1"
-  say "Unless another program made it meanwhile, remove it:"
+  say "Unless another program created these objects meanwhile, remove them:"
   awk '
     $1 == "container" { print "  docker rm --force --volumes " $3 }
     $1 == "volume" { print "  docker volume rm " $3 }
@@ -69,8 +69,8 @@ say_objects() {
     $1 == "loop" { print "  losetup --detach " $3 }' <<<"$1"
 }
 
-# The agent's program stays on the engine in one volume for each of its versions. Those in the list are left alone: a
-# daemon without a sandbox uses its volume only with the next one.
+# Removes unused volumes with the agent's program, of which the engine keeps one for each version. Volumes in the list are
+# kept: a daemon without sandboxes uses its volume again for the next sandbox.
 remove_unused_agent_volumes() {
   local before=${1:-/dev/null} volume
   for volume in $(docker volume ls --quiet --filter dangling=true --filter name=sandboxd-agent-); do
@@ -80,7 +80,7 @@ remove_unused_agent_volumes() {
   done
 }
 
-# Removes what a daemon of a test has on the engine, and tells whether that was all.
+# Removes the objects of a test's daemon from the engine. Fails if some remain.
 remove_instance() {
   local label=label=sandboxd.instance=$1
   docker ps --all --quiet --filter "$label" | xargs --no-run-if-empty docker rm --force --volumes >/dev/null 2>&1

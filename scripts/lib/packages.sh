@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Installs what is missing from the distribution, where this user may.
+# Installs missing packages of the distribution, if this user is allowed to.
 #
-# What may surprise: nothing installed is ever removed to make room; where apt would do that, the person decides. And
-# packages that are only recommended stay out, so whoever needs one names it.
+# Note: no installed package is ever removed. If apt would remove one, the installation fails and the user decides.
+# Recommended packages are not installed; a script that needs one names it.
 
 readonly PACKAGES_LOG=$RUN_DIR/packages.log
 
@@ -20,74 +20,74 @@ as_root() {
   fi
 }
 
-# Fails, after saying what to type, where the packages cannot be installed.
+# Installs packages. If that is not possible, prints the command to run and fails.
 install_packages() {
-  local advice="Type, as root: apt-get install $*"
+  local advice="Run as root: apt-get install $*"
   if ! has apt-get; then
-    warn "this machine has no apt-get. Install what these Debian packages hold: $*"
+    warn "this machine has no apt-get. Install the equivalents of these Debian packages: $*"
     return 1
   fi
   if ! can_be_root; then
-    warn "packages are missing, and this user can become root neither directly nor by sudo. $advice"
+    warn "packages are missing, and this user is not root and has no sudo. $advice"
     return 1
   fi
   refresh_package_lists
   say "  installing $*"
-  # On a machine that has just been set up, its own upgrades often hold the lock for a while.
+  # On a new machine, automatic upgrades often hold the lock for a while.
   as_root env DEBIAN_FRONTEND=noninteractive apt-get --option DPkg::Lock::Timeout=180 \
     install --quiet --yes --no-install-recommends --no-remove "$@" >>"$PACKAGES_LOG" 2>&1 || {
     tail -n 10 "$PACKAGES_LOG" >&2
-    warn "apt-get could not install all of this; its log is $PWD/$PACKAGES_LOG. $advice"
+    warn "apt-get could not install these packages: $*. Log: $PWD/$PACKAGES_LOG. $advice"
     return 1
   }
 }
 
-# Installs packages that need no others, from the backports of this Debian release, which only this call uses: the
-# machine's own sources and lists of packages stay as they are.
+# Installs packages without dependencies from the backports of this Debian release. The backports are configured for this call
+# only: the machine's own package sources and lists do not change.
 install_from_backports() {
-  local suite place status=0
+  local suite apt_dir status=0
   has apt-get && can_be_root || return 1
   # shellcheck disable=SC1091 # the machine's
   suite=$(. /etc/os-release && echo "$VERSION_CODENAME-backports")
   say "installing $* from $suite"
-  place=$(mktemp --directory)
-  # apt fetches as a user of its own.
-  chmod 755 "$place"
-  mkdir -p "$place"/{sources,lists/partial,cache/archives/partial}
+  apt_dir=$(mktemp --directory)
+  # apt downloads as its own user.
+  chmod 755 "$apt_dir"
+  mkdir -p "$apt_dir"/{sources,lists/partial,cache/archives/partial}
   printf '%s\n' 'Types: deb' "URIs: ${DEBIAN_MIRROR:-http://deb.debian.org/debian}" "Suites: $suite" 'Components: main' \
-    'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg' >"$place/sources/backports.sources"
+    'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg' >"$apt_dir/sources/backports.sources"
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get --quiet --option DPkg::Lock::Timeout=180
-    --option Dir::Etc::sourcelist=/dev/null --option "Dir::Etc::sourceparts=$place/sources"
-    --option "Dir::State::lists=$place/lists" --option "Dir::Cache=$place/cache")
+    --option Dir::Etc::sourcelist=/dev/null --option "Dir::Etc::sourceparts=$apt_dir/sources"
+    --option "Dir::State::lists=$apt_dir/lists" --option "Dir::Cache=$apt_dir/cache")
   as_root "${apt[@]}" update && as_root "${apt[@]}" install --yes --no-install-recommends --no-remove --target-release "$suite" "$@" \
     || status=1
-  as_root rm -rf -- "$place"
+  as_root rm -rf -- "$apt_dir"
   return "$status"
 }
 
 refresh_package_lists() {
   [[ -z ${package_lists_are_fresh-} ]] || return 0
-  # Also for the script started over with the engine's group.
+  # Also valid for the script after its restart with the engine's group.
   export package_lists_are_fresh=yes
   make_run_dir
   say "  refreshing the package lists"
   as_root apt-get --option DPkg::Lock::Timeout=180 update --quiet >"$PACKAGES_LOG" 2>&1 \
-    || warn "the package lists could not all be refreshed ($PWD/$PACKAGES_LOG); trying with what is there"
+    || warn "not all package lists could be refreshed (see $PWD/$PACKAGES_LOG); continuing with the existing ones"
 }
 
-# Whether the distribution has the package.
+# Whether the distribution offers the package.
 offers_package() {
   has apt-cache && [[ $(apt-cache policy "$1") == *Candidate:\ [!\(]* ]]
 }
 
-# What every target needs: to download, to link, and to link the agent statically.
+# Installs the tools that every target needs: for downloads, for linking, and for linking the agent statically.
 ensure_build_tools() {
   local missing=()
   mapfile -t missing < <(missing_download_tools && missing_compiler)
   ((${#missing[@]} == 0)) || install_packages "${missing[@]}" || exit 1
 }
 
-# The packages that downloads need and this machine lacks, one per line.
+# The missing packages for downloads, one per line.
 missing_download_tools() {
   has curl || echo curl
   compgen -G '/etc/ssl/certs/*' >/dev/null || echo ca-certificates

@@ -1,22 +1,22 @@
 # shellcheck shell=bash
-# The stages of a test run: how long each took, what it found, and the sum.
+# The stages of a test run: the duration and the counts of each, and the totals.
 #
-# What may surprise: a stage that counts nothing is one check itself, so that the sum shows a failure whenever the run
-# failed; and a failed stage does not keep the next from running.
+# Note: a stage that reports no counts is one check, so that the totals show every failure. The next stage runs even if one
+# fails.
 
 stage_lines=()
 passed_sum=0
 failed_sum=0
 stage_counts=
 
-# Runs a command as the stage of this name. The command may tell its counts to `count`.
+# Runs a command as the stage of this name. The command may report its counts with `count`.
 stage() {
   local name=$1 begin=$SECONDS status counts
   shift
   printf '\n--- %s\n' "$name"
   stage_counts=$RUN_DIR/stage-counts
   rm -f -- "$stage_counts"
-  # In a condition, bash would not end the stage at its first failing line.
+  # Not in a condition, because there bash would ignore `set -e` and not end the stage at its first failing line.
   set +e
   (
     set -e
@@ -28,12 +28,12 @@ stage() {
   record_stage "$name" $((SECONDS - begin)) "$status" "${counts:-0 0}"
 }
 
-# Called by the command of a stage: so many passed, so many failed.
+# Reports the counts of a stage: passed, failed.
 count() {
   echo "$1 $2" >"$stage_counts"
 }
 
-# The same, read from a report of nextest.
+# Reports the counts from a report of nextest.
 count_junit() {
   local suites pattern=' tests="([0-9]+)".* failures="([0-9]+)".* errors="([0-9]+)"'
   suites=$(grep -m 1 '<testsuites ' "$1")
@@ -58,7 +58,7 @@ any_stage_failed() {
   ((failed_sum > 0))
 }
 
-# The last thing a run prints. Its last line is for programs too.
+# Prints the end of a run's output. Programs read its last line too.
 report_stages() {
   printf '\n--- summary\n'
   printf '%s\n' "${stage_lines[@]}"

@@ -1,27 +1,28 @@
 # shellcheck shell=bash
-# The steps of `make up`: each has a number, a title and a log, and begins as soon as the steps that it needs are done.
+# The steps of `make up` and `make up-native`. Each has a number, a title and a log, and starts as soon as the steps that it
+# needs are done.
 #
-# What may surprise: a step runs in a subshell, so the variables that it sets are lost when it ends. It has no terminal
-# either: whatever asks for a password belongs in front of the steps.
+# Note: a step runs in a subshell, so the variables that it sets are lost when it ends. It has no terminal: commands that ask
+# for a password have to run before the steps.
 
 readonly STEP_LOGS=$RUN_DIR/up
-# How often the steps that run report how far they are.
+# The interval of the progress lines for running steps.
 readonly STEP_REPORT_SECONDS=15
 
-# Kept when the script starts over with the engine's group (lib/engine.sh).
+# Exported, so that it is kept when the script restarts with the engine's group (lib/engine.sh).
 export STEPS_BEGAN_AT=${STEPS_BEGAN_AT:-$(date +%s)}
 
-# In the order of their numbers.
+# Ordered by step number.
 step_names=()
 declare -A step_titles=() step_needs=() step_commands=() step_states=() step_pids=() step_starts=()
 
-# Minutes and seconds since the script began.
+# Prints the minutes and seconds since the script or a step started.
 clock() {
   local seconds=$(($(date +%s) - ${1:-$STEPS_BEGAN_AT}))
   printf '%d:%02d' $((seconds / 60)) $((seconds % 60))
 }
 
-# A line for the person at the terminal, also from within a step.
+# Prints a line on the terminal, also from within a step.
 tell() {
   printf '[%s] %s\n' "$(clock)" "$*" >&"$terminal"
 }
@@ -44,7 +45,7 @@ step_label() {
   echo "step $number of ${#step_names[@]}: ${step_titles[$1]}"
 }
 
-# Runs a step of this name in this shell and with this terminal.
+# Runs the step of this name in this shell and with this terminal.
 run_step_here() {
   local name=$1
   tell "$(step_label "$name")"
@@ -52,12 +53,12 @@ run_step_here() {
   step_states[$name]=done
 }
 
-# Runs all other steps to their end. The first one that fails ends the script.
+# Runs all other steps. The first one that fails ends the script.
 run_steps() {
   local name reported=$SECONDS
   rm -rf -- "$STEP_LOGS"
   mkdir -p "$STEP_LOGS"
-  # In its log, cargo says how far it is only when it is told to.
+  # By default, cargo writes no progress to a log.
   export CARGO_TERM_PROGRESS_WHEN=always CARGO_TERM_PROGRESS_WIDTH=100
   trap stop_steps EXIT
   trap 'exit 129' HUP
@@ -66,7 +67,7 @@ run_steps() {
   until all_steps_are_done; do
     for name in "${step_names[@]}"; do
       case ${step_states[$name]} in
-        waiting) ! needs_are_met "$name" || begin_step "$name" ;;
+        waiting) ! needs_are_met "$name" || start_step "$name" ;;
         running) ! step_has_ended "$name" || end_step "$name" ;;
       esac
     done
@@ -93,14 +94,14 @@ needs_are_met() {
   done
 }
 
-begin_step() {
+start_step() {
   local name=$1
   tell "$(step_label "$name")"
   step_states[$name]=running step_starts[$name]=$(date +%s)
-  # A process group of its own, so that the step can be stopped with all it has started.
+  # The step gets its own process group, so that it can be stopped with all its processes.
   set -m
   {
-    # In a condition, bash would not end the step at its first failing line.
+    # Not in a condition, because there bash would ignore `set -e` and not end the step at its first failing line.
     set +e
     (
       set -e
@@ -113,7 +114,7 @@ begin_step() {
   step_pids[$name]=$!
 }
 
-# Also if it was killed, and has no status.
+# Also true for a step that was killed and has no status.
 step_has_ended() {
   [[ -s $STEP_LOGS/$1.status ]] || ! kill -0 "${step_pids[$1]}" 2>/dev/null
 }
@@ -122,6 +123,7 @@ end_step() {
   local name=$1 status
   status=$(cat "$STEP_LOGS/$name.status" 2>/dev/null) || status=137
   wait "${step_pids[$name]}" 2>/dev/null || true
+  tell_notes "$name"
   step_states[$name]=done
   if [[ $status == 0 ]]; then
     tell "$(step_label "$name"): done in $(clock "${step_starts[$name]}")"
@@ -131,6 +133,14 @@ end_step() {
   give_up "$(step_label "$name") failed after $(clock "${step_starts[$name]}"). The end of its log, $PWD/$STEP_LOGS/$name.log:
 
 $(tr '\r' '\n' <"$STEP_LOGS/$name.log" | grep -v '^ *Building \[' | tail -n 20)"
+}
+
+# Shows the notes in the step's log on the terminal, because a user does not read the log of a successful step.
+tell_notes() {
+  local line
+  while IFS= read -r line; do
+    tell "$line"
+  done < <(grep -a '^note: ' "$STEP_LOGS/$1.log" || true)
 }
 
 report_running_steps() {
@@ -143,7 +153,7 @@ report_running_steps() {
   [[ -z $line ]] || tell "  $line"
 }
 
-# "212 of 481", by the last line of the log in which cargo or docker says so.
+# Prints "212 of 481", from the last progress line of cargo or docker in the log.
 step_progress() {
   local found
   found=$(tr '\r' '\n' <"$STEP_LOGS/$1.log" \
@@ -153,7 +163,7 @@ step_progress() {
   echo "${found/\// of }"
 }
 
-# Called however the script ends.
+# Stops the running steps. Called at every exit of the script while steps run.
 stop_steps() {
   local status=$? name
   # A second Ctrl-C must not leave a step behind.

@@ -1,21 +1,21 @@
 # shellcheck shell=bash
 # Builds and checks the chat's page.
 #
-# npm is only run if the list of packages has changed since the last time, so a second build needs no network.
+# npm runs only if the list of packages has changed since the last run, so a second build needs no network.
 
 readonly PAGE=chat/web
-# What the packages of the page ask for.
+# The version of Node that the packages of the page need.
 readonly PAGE_NODE=20.19.0
-# Node of our own, where the machine has none or an old one.
+# A copy of Node for machines that have none or an older one.
 readonly OWN_NODE=$RUN_DIR/node
 
-# Whether there is what builds pages, now or after it was fetched.
+# Makes sure that Node and npm are available. Downloads Node if necessary.
 ensure_page_tools() {
   if has_page_tools; then return; fi
   PATH=$PWD/$OWN_NODE/bin:$PATH
   if has_page_tools; then return; fi
   make_run_dir
-  say "fetching Node for the chat's page into $PWD/$OWN_NODE"
+  say "downloading Node for the chat's page into $PWD/$OWN_NODE"
   MAKE_BASE_DOWNLOADS=$PWD/$RUN_DIR/downloads sandbox-images/make-base --node "$OWN_NODE" || return
   has_page_tools
 }
@@ -33,16 +33,16 @@ node_is_new_enough() {
 install_page_packages() {
   local stamp=$PAGE/node_modules/.stamp
   cmp --silent "$PAGE/package-lock.json" "$stamp" && return
-  # Node trusts the authorities that it was built with; behind a proxy that intercepts TLS, only the machine's do.
+  # Node trusts its built-in certificate authorities. Behind a proxy that intercepts TLS, only the machine's authorities work.
   NODE_EXTRA_CA_CERTS=${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt} \
     npm --prefix "$PAGE" ci --no-audit --no-fund --no-update-notifier || return
   cp -- "$PAGE/package-lock.json" "$stamp"
 }
 
-# A page that is built anew makes cargo compile the chat anew, so it is only built if what it is built from has changed.
+# Builds the page if one of its source files has changed. A rebuilt page makes cargo recompile the chat.
 build_page() {
   local stamp=$PAGE/node_modules/.built-from sources
-  # The callers ask for the status, and then bash does not end at the first failure.
+  # The callers check the status, so bash does not end the function at the first failure.
   install_page_packages || return
   sources=$(page_sources) || return
   [[ -e $PAGE/dist/index.html && -e $stamp && $(<"$stamp") == "$sources" ]] && return
@@ -51,7 +51,7 @@ build_page() {
   printf '%s\n' "$sources" >"$stamp"
 }
 
-# A checksum of every file that the page is built from, and of their names.
+# Prints a checksum of the names and contents of all files that the page is built from.
 page_sources() {
   (cd -- "$PAGE" && find . \( -path ./node_modules -o -path ./dist -o -path ./shots \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum) \
     | sha256sum
@@ -60,7 +60,7 @@ page_sources() {
 check_page() {
   local step
   install_page_packages
-  # Its own build may be of other sources than the last one for the chat.
+  # This build may have other sources than the last build for the chat.
   rm -f -- "$PAGE/node_modules/.built-from"
   for step in check lint test build smoke; do
     say "the page: $step"

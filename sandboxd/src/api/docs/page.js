@@ -1,7 +1,7 @@
-// An address that was opened with a password in it cannot be fetched from, so its parts without one are used.
+// If the page's URL contains a password, fetch rejects it. So the document's URL is built without user name and password.
 const document_url = new URL("openapi.json", location.origin + location.pathname);
 
-// The badge of Swagger UI's own validator would be fetched from elsewhere, so there is none.
+// Swagger UI's validator badge would be loaded from another site, so it is disabled.
 SwaggerUIBundle({
   dom_id: "#ui",
   url: document_url.href,
