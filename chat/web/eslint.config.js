@@ -11,7 +11,7 @@ export default tseslint.config(
     extends: [...tseslint.configs.strictTypeChecked, ...tseslint.configs.stylisticTypeChecked],
     languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
     rules: {
-      // Event handlers start work and do not wait for it; the work reports its own failure.
+      // Event handlers start work without waiting for it; the work reports its own failure.
       "@typescript-eslint/no-misused-promises": ["error", { checksVoidReturn: { attributes: false } }],
       "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
@@ -19,7 +19,7 @@ export default tseslint.config(
       "max-lines": ["error", 250],
     },
   },
-  // All wording stands in one file, however long it gets.
+  // All texts are in one file, regardless of its length.
   { files: ["src/texts.ts"], rules: { "max-lines": "off" } },
   { files: ["src/**/*.{ts,tsx}"], extends: [reactHooks.configs.flat.recommended] },
   { files: ["dev/**/*.mjs", "e2e/**/*.mjs", "eslint.config.js"], languageOptions: { globals: { ...globals.node, ...globals.browser } } },

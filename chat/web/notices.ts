@@ -1,17 +1,17 @@
-// Writes dist/THIRD-PARTY-NOTICES.txt: whose work the page carries, and under which licence. Vite itself finds the packages of
-// the scripts; what a style sheet brings (the font) is found here. A package whose licence is not on the list, or that
-// has no text of it, fails the build.
+// Writes dist/THIRD-PARTY-NOTICES.txt: the packages in the page and their licences. Vite finds the packages of the
+// scripts; packages of style sheets (the font) are found here. The build fails if a package's licence is not on the
+// list or has no text.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Plugin } from "vite";
 
-/** Each allows what we do: to pass it on in a program under MIT, with its notice. */
+/** Each licence permits distribution in a program under MIT, with its notice. */
 const ALLOWED = new Set(["MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "Apache-2.0", "OFL-1.1"]);
 
-/** Packages that leave their licence's text out, and the one of the same repository that has it. */
+/** Packages without the text of their licence, and the package of the same repository that has it. */
 const SAME_AS: Record<string, string> = { "@ai-sdk/provider-utils": "ai" };
 
-/** What Vite is told to write and this takes away again. */
+/** Written by Vite and removed again by this plugin. */
 export const FOUND = "licences.json";
 const NOTICES = "THIRD-PARTY-NOTICES.txt";
 
@@ -33,7 +33,7 @@ export function notices(): Plugin {
         packages.forEach((one) => borrow(one, packages));
         const wrong = packages.flatMap(objectionsTo);
         if (wrong.length > 0) this.error(wrong.join("\n"));
-        // eslint-disable-next-line @typescript-eslint/no-dynamic-delete -- it is how a bundle is told to leave a file out
+        // eslint-disable-next-line @typescript-eslint/no-dynamic-delete -- removes a file from the bundle
         delete bundle[FOUND];
         this.emitFile({ type: "asset", fileName: NOTICES, source: textOf(packages) });
       },
@@ -54,7 +54,7 @@ export function objectionsTo({ name, identifier, text }: Package): string[] {
   ];
 }
 
-/** The packages that files outside of the scripts are from. */
+/** The packages of files that are not scripts. */
 function packagesOf(files: string[]): Package[] {
   const folders = files.filter((file) => file.includes("node_modules/")).map((file) => folderOf(dirname(file)));
   return [...new Set(folders)].map((folder) => {
@@ -68,7 +68,7 @@ function folderOf(folder: string): string {
   return existsSync(join(folder, "package.json")) ? folder : folderOf(dirname(folder));
 }
 
-/** ASCII stays as it is; a mark at the beginning tells browsers that the rest is UTF-8. */
+/** ASCII is unchanged; a byte order mark at the beginning declares the rest as UTF-8. */
 export function textOf(packages: Package[]): string {
   const sorted = packages.toSorted((a, b) => a.name.localeCompare(b.name, "en"));
   const head = `The chat's page carries ${sorted.length} packages of others. Each stands here with its licence.\n`;

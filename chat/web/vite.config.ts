@@ -1,5 +1,6 @@
-// Builds the page into dist/, which the chat server embeds. Two things follow from the server's content security
-// policy: nothing may be inlined as a data: URL (fonts), and no module-preload polyfill may be written into the HTML.
+// Builds the page into dist/, which the chat server embeds. The server's content security policy has two
+// consequences: nothing may be inlined as a data: URL (fonts), and no module-preload polyfill may be written into the
+// HTML.
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 import { FOUND, notices } from "./notices.ts";
@@ -20,7 +21,7 @@ export default defineConfig({
     environment: "jsdom",
     include: ["src/**/*.test.{ts,tsx}", "*.test.ts", "dev/*.test.mjs"],
     setupFiles: ["src/test-setup.ts"],
-    // One jsdom for all: making one for each file takes longer than the tests.
+    // One jsdom for all files: creating one for each takes longer than the tests.
     isolate: false,
     maxWorkers: 1,
   },

@@ -1,4 +1,4 @@
-// Debian's Chromium under puppeteer-core, with an ear for everything the page's policy refuses.
+// Debian's Chromium with puppeteer-core. Records everything that the page's policy rejects.
 import { spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import puppeteer from "puppeteer-core";
@@ -16,7 +16,7 @@ export function startBrowser() {
   });
 }
 
-/** A page of its own storage; what goes wrong on it is put into `troubles`. */
+/** A page with its own storage; its errors are added to `troubles`. */
 export async function openPage(browser, { width = 1280, height = 800, dark = false, phone = false, troubles = [], before } = {}) {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
@@ -42,7 +42,10 @@ export async function say(page, text) {
   await page.keyboard.press("Enter");
 }
 
-/** Clicks it once it is there, enabled and at rest: a drawer that slides in has nowhere to be clicked at. */
+/**
+ * Clicks an element when it exists, is enabled and does not move: a drawer that slides in has no fixed position to
+ * click at.
+ */
 export async function press(page, selector) {
   await page.locator(selector).setTimeout(15_000).click();
 }
@@ -53,11 +56,11 @@ export async function textOf(page, id) {
 
 const AXE = await readFile(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
-/** What an accessibility audit objects to, a line each. */
+/** The findings of an accessibility audit, one line each. */
 export async function audit(page) {
   await page.evaluate(AXE);
   return page.evaluate(async () => {
-    // Something half faded in has no contrast to speak of.
+    // An element that is fading in has no final contrast.
     const moving = document.getAnimations().filter((one) => one.effect?.getTiming().iterations !== Infinity);
     await Promise.allSettled(moving.map((one) => one.finished));
     const { violations } = await window.axe.run(document, { iframes: false });

@@ -1,15 +1,15 @@
-// A stand-in for the chat server, for working on the page and for dev/smoke.mjs: serves dist/ under the server's own
-// content security policy and answers its routes from memory. It is a development tool and never part of a release.
+// A mock of the chat server, for developing the page and for dev/smoke.mjs: serves dist/ with the server's content security
+// policy and answers its routes from memory. It is a development tool and never part of a release.
 //   node dev/mock.mjs            http://127.0.0.1:3001, a model connected
 //   MOCK_MODELS=0                no model
-//   MOCK_TOKEN=secret            LAN mode: everything but a right token is refused
+//   MOCK_TOKEN=secret            LAN mode: requests without the correct token are rejected
 //   PORT=3001  PREVIEW_PORT=3002
-// What /bash and the model can do is listed in dev/mock/script.mjs.
+// dev/mock/script.mjs lists the commands for /bash and the model.
 import { createServer } from "node:http";
-import { api, weatherReport } from "./mock/api.mjs";
+import { api, changeConditions } from "./mock/api.mjs";
 import { page } from "./mock/page.mjs";
 
-// Started by a test, it ends with it.
+// If a test started the mock, it ends with the test.
 if (process.env.MOCK_CHILD) process.stdin.on("end", () => process.exit()).resume();
 
 const port = Number(process.env.PORT ?? 3001);
@@ -18,7 +18,7 @@ const previewPort = Number(process.env.PREVIEW_PORT ?? 3002);
 createServer(async (request, response) => {
   try {
     const url = new URL(request.url, "http://mock");
-    if (url.pathname === "/mock") await weatherReport(request, response);
+    if (url.pathname === "/mock") await changeConditions(request, response);
     else if (url.pathname.startsWith("/api/")) await api(request, response, url);
     else await page(response, url);
   } catch (thrown) {
@@ -28,7 +28,7 @@ createServer(async (request, response) => {
   }
 }).listen(port, "127.0.0.1", () => console.log(`mock chat on http://127.0.0.1:${port}`));
 
-// The "server in the sandbox": another origin, with scripts that try to reach out.
+// The "server in the sandbox": another origin, with scripts that try to access the page.
 createServer((_, response) => {
   response.writeHead(200, { "content-type": "text/html" });
   response.end(`<!doctype html><title>Preview</title><style>body{font:16px system-ui;display:grid;place-content:center;height:100vh;margin:0;background:linear-gradient(135deg,#e0f0ed,#f6efe2)}</style>

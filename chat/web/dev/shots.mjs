@@ -1,4 +1,4 @@
-// Pictures of the page in its states, into the folder named: node dev/shots.mjs /tmp/shots
+// Saves screenshots of the page's states into a folder: node dev/shots.mjs /tmp/shots
 import { mkdir } from "node:fs/promises";
 import { at, openPage, say, startBrowser, startMock } from "./browser.mjs";
 

@@ -1,6 +1,6 @@
-// Walks through the built page in headless Chromium, against the mock and under the server's policy:
+// Tests the built page in headless Chromium, with the mock and the server's policy:
 //   npm run build && npm run smoke
-// Each step is a sentence; a refusal by the policy or an error on the console fails the run.
+// A policy violation or an error on the console fails the run.
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,7 +40,7 @@ function check(condition, what) {
   if (!condition) throw new Error(what);
 }
 
-async function weather(url, change) {
+async function setConditions(url, change) {
   await fetch(`${url}/mock`, { method: "POST", body: JSON.stringify(change) });
 }
 
@@ -52,7 +52,7 @@ await step("the page's first script is small", {}, bare.url, async (page) => {
   check(scripts.length > 0 && bytes < 250_000, `${bytes} bytes`);
 });
 
-await step("a command streams before it ends, and says how it ended", {}, bare.url, async (page) => {
+await step("a command streams before it ends, and shows its exit code", {}, bare.url, async (page) => {
   await say(page, "/bash x");
   await until("first output", () => page.$(at("tool:stdout")));
   check(await page.$(at("tool:running")), "it should still run when the first output is there");
@@ -70,7 +70,7 @@ await step("a reload keeps the chat", {}, bare.url, async (page) => {
   check((await textOf(page, "tool:exit")) === "exit 3", "exit 3");
 });
 
-await step("stop ends a command and shows what the server kept", {}, bare.url, async (page) => {
+await step("stop ends a command and shows the stored output", {}, bare.url, async (page) => {
   await say(page, "/bash flood");
   await until("truncation", () => page.$(at("tool:truncated")));
   const started = Date.now();
@@ -80,7 +80,7 @@ await step("stop ends a command and shows what the server kept", {}, bare.url, a
   console.log(`      stopped and settled in ${Date.now() - started} ms`);
 });
 
-await step(`1 MB/s for ${FLOOD_SECONDS} s leaves the page quick`, {}, bare.url, async (page) => {
+await step(`1 MB/s for ${FLOOD_SECONDS} s leaves the page responsive`, {}, bare.url, async (page) => {
   await page.evaluate(() => {
     window.__long = [];
     new PerformanceObserver((list) => window.__long.push(...list.getEntries().map((entry) => entry.duration))).observe({ type: "longtask" });
@@ -100,7 +100,7 @@ await step(`1 MB/s for ${FLOOD_SECONDS} s leaves the page quick`, {}, bare.url, 
   check(long.reduce((a, b) => a + b, 0) < FLOOD_SECONDS * 1000 * 0.2, "long tasks take more than a fifth of the time");
 });
 
-await step("output that would be HTML stays text", {}, bare.url, async (page) => {
+await step("output with HTML is shown as text", {}, bare.url, async (page) => {
   await say(page, "/bash xss");
   await until("exit", () => page.$(at("tool:exit")));
   check((await textOf(page, "tool:stdout")).includes("<script>"), "shown as text");
@@ -116,7 +116,7 @@ await step("a model's answer shows cards, markdown and a preview", {}, mock.url,
   check(await page.$(at("tool:readFile")) && await page.$(at("tool:writeFile")), "file cards");
   await until("code in colour", () => page.$(".code-block .hljs-keyword"));
   check((await page.$$(".markdown img, .markdown script")).length === 0, "no image, no script");
-  check((await page.$$eval(".markdown a", (links) => links.every((link) => /^https?:/.test(link.href) && link.rel === "noopener noreferrer" && link.target === "_blank"))), "only harmless links");
+  check((await page.$$eval(".markdown a", (links) => links.every((link) => /^https?:/.test(link.href) && link.rel === "noopener noreferrer" && link.target === "_blank"))), "only safe links");
 });
 
 await step("a message is edited, and answered again", {}, bare.url, async (page) => {
@@ -140,7 +140,7 @@ await step("a message is edited, and answered again", {}, bare.url, async (page)
   check((await count("message:user")) === 1 && (await count("message:assistant")) === 1, "the server keeps the same");
 });
 
-await step("a second window follows an answer, and a chat goes on in the background", {}, bare.url, async (page) => {
+await step("a second window follows an answer, and a chat continues in the background", {}, bare.url, async (page) => {
   await say(page, "/bash flood");
   await until("output", () => page.$(at("tool:truncated")));
   const address = page.url();
@@ -157,22 +157,22 @@ await step("a second window follows an answer, and a chat goes on in the backgro
   await second.browserContext().close();
 });
 
-await step("a refused message comes back into the composer", {}, bare.url, async (page) => {
+await step("a rejected message returns to the composer", {}, bare.url, async (page) => {
   await say(page, "what is this?");
   await until("failure", () => page.$(at("chat:failure")));
   check((await page.$eval(at("composer:input"), (field) => field.value)) === "what is this?", "the text is kept");
 });
 
-await step("a connection that breaks is told", {}, bare.url, async (page) => {
+await step("a lost connection is reported", {}, bare.url, async (page) => {
   await say(page, "/bash break");
   await until("failure", () => page.$(at("chat:failure")), 20_000);
 });
 
-await step("tools that are away are told, and come back by themselves", {}, bare.url, async (page) => {
-  await weather(bare.url, { toolsDown: true });
+await step("unavailable tools are reported, and recover by themselves", {}, bare.url, async (page) => {
+  await setConditions(bare.url, { toolsDown: true });
   await page.reload();
   await until("banner", () => page.$(at("banner:error")));
-  await weather(bare.url, { toolsDown: false });
+  await setConditions(bare.url, { toolsDown: false });
   await until("no banner", async () => !(await page.$(at("banner:error"))), 20_000);
 });
 
@@ -193,7 +193,7 @@ await step("files are listed, opened and uploaded", {}, bare.url, async (page) =
   await until("the new row", () => page.$(`${at("file:row")}[data-path="up.txt"]`));
 });
 
-await step("the sandbox is shown, and a refused host can be allowed", {}, bare.url, async (page) => {
+await step("the sandbox is shown, and a denied host can be allowed", {}, bare.url, async (page) => {
   await say(page, "/bash x");
   await until("exit", () => page.$(at("tool:exit")));
   await press(page, at("panel:session"));
@@ -204,7 +204,7 @@ await step("the sandbox is shown, and a refused host can be allowed", {}, bare.u
   await until("parked", () => page.$(`${at("session:state")}[data-state=parked]`));
 });
 
-await step("a token is refused, then taken", {}, lan.url, async (page) => {
+await step("a wrong token is rejected, the correct one is accepted", {}, lan.url, async (page) => {
   await press(page, at("lan-admin:open"));
   await page.type(at("bash-tools:lan-admin-token"), "wrong");
   await press(page, at("lan-admin:save"));
@@ -218,13 +218,13 @@ await step("a token is refused, then taken", {}, lan.url, async (page) => {
   await until("exit", () => page.$(at("tool:exit")));
 });
 
-await step("a token in the address is taken and removed", {}, `${lan.url}/#token=right-token`, async (page) => {
+await step("a token in the URL is stored and removed", {}, `${lan.url}/#token=right-token`, async (page) => {
   await until("the composer", () => page.$(at("composer:input")));
   check(!page.url().includes("token"), "the address is clean");
 });
 
-await step("plain http on a LAN, which is no secure context, is enough", {}, bare.url.replace("127.0.0.1", "chat.lan"), async (page) => {
-  check(!(await page.evaluate(() => window.isSecureContext)), "this should be no secure context");
+await step("plain http on a LAN, which is not a secure context, works", {}, bare.url.replace("127.0.0.1", "chat.lan"), async (page) => {
+  check(!(await page.evaluate(() => window.isSecureContext)), "this should not be a secure context");
   await say(page, "/bash x");
   await until("exit", () => page.$(at("tool:exit")));
   await press(page, "[aria-label='Copy stdout']");
@@ -234,7 +234,7 @@ await step("plain http on a LAN, which is no secure context, is enough", {}, bar
   await until("copied in a dialog", () => page.$("dialog [aria-label='Copied']"));
 });
 
-await step("a temporary chat works and is stored nowhere", {}, bare.url, async (page) => {
+await step("a temporary chat works and is not stored", {}, bare.url, async (page) => {
   await press(page, `${at("chat:temporary")}:not(:disabled)`);
   await until("its title", async () => (await page.$eval(".top-title", (title) => title.textContent)).includes("Temporary"));
   await say(page, "/bash x");
@@ -258,7 +258,7 @@ await step("chats are renamed and deleted", {}, bare.url, async (page) => {
   await until("gone", async () => !(await page.$(row)));
 });
 
-await step("a phone's width is enough", { width: 360, height: 740, phone: true }, mock.url, async (page) => {
+await step("the page works at phone width", { width: 360, height: 740, phone: true }, mock.url, async (page) => {
   const fits = () => page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth && [...document.querySelectorAll(".transcript, .empty")].every((box) => box.scrollWidth <= box.clientWidth));
   await page.waitForSelector(at("composer:input"));
   check(await fits(), "the empty page fits");
@@ -275,7 +275,7 @@ await step("a phone's width is enough", { width: 360, height: 740, phone: true }
   await until("drawer closed", async () => !(await page.$("dialog[open]")));
 });
 
-await step("the keyboard is enough", {}, mock.url, async (page) => {
+await step("the page works with the keyboard only", {}, mock.url, async (page) => {
   await page.waitForSelector(at("composer:input"));
   await page.keyboard.down("Control");
   await page.keyboard.press("k");
@@ -288,7 +288,7 @@ await step("the keyboard is enough", {}, mock.url, async (page) => {
   const top = () => page.$eval(".transcript", (box) => box.scrollTop);
   const before = await top();
   await page.keyboard.press("PageUp");
-  check(before === 0 || (await until("it scrolls", async () => (await top()) < before)), "the messages are turned over");
+  check(before === 0 || (await until("it scrolls", async () => (await top()) < before)), "the messages are scrolled");
   await page.keyboard.press("PageDown");
   await page.keyboard.press("ArrowUp");
   check((await page.$eval(at("composer:input"), (field) => field.value)) === "/bash wc -l src/*", "the last message comes back");

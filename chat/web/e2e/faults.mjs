@@ -1,5 +1,5 @@
-// The page while something behind it is away. Cables between them are pulled out and put back at the board:
-//   node e2e/faults.mjs <page> <board> <model's server> <where pictures go>
+// The page while a server behind it is down. The board disconnects and reconnects the cables between them:
+//   node e2e/faults.mjs <page> <board> <model server> <folder for screenshots>
 import { at, press, say, textOf, until } from "../dev/browser.mjs";
 import { check, draft, last, pause, stories, texts } from "./stories.mjs";
 
@@ -7,9 +7,9 @@ const [server, board, model, pictures] = process.argv.slice(2);
 const turn = async (cable, way) => check((await fetch(`${board}/${cable}/${way}`, { method: "POST" })).ok, `${cable} ${way}`);
 const allIn = async () => {
   for (const cable of ["daemon", "model", "chat"]) await turn(cable, "in");
-  // The server believes its last look at sandboxd for five seconds.
+  // The server caches its check of sandboxd for five seconds.
   await until("the server knows", async () => {
-    // A connection that was kept from before is broken.
+    // A connection that was kept open is broken.
     const app = await fetch(`${server}/api/app`).catch(() => null);
     return app?.ok && (await app.json()).tools.enabled;
   });
@@ -23,7 +23,7 @@ const sends = async (page, text, wanted) => {
   await until(`"${wanted}"`, async () => (await last(page, "tool:stdout"))?.includes(wanted), 40_000);
 };
 
-await step("a command that is lost with its sandboxd says so and keeps what it wrote", {}, server, async (page) => {
+await step("a command that is lost with its sandboxd reports it and keeps its output", {}, server, async (page) => {
   await say(page, "/bash echo begun; sleep 100");
   await until("output", async () => (await last(page, "tool:stdout"))?.includes("begun"), 30_000);
   await turn("daemon", "out");
@@ -34,20 +34,20 @@ await step("a command that is lost with its sandboxd says so and keeps what it w
   await banner(page);
   check(/sandboxd .*Check that it runs/.test(await textOf(page, "banner:error")), `what to do: ${await textOf(page, "banner:error")}`);
   await shot(page, "away-sandboxd");
-  // Another sandboxd, which knows nothing of the chat's sandbox.
+  // Another sandboxd, which does not know the chat's sandbox.
   await turn("daemon", "other");
   await noBanner(page);
   await sends(page, "/bash echo again", "again");
 });
 
-await step("a command for a sandboxd that is away is told so, and is run again when it is back", {}, server, async (page) => {
+await step("a command reports that sandboxd is down, and can be run again later", {}, server, async (page) => {
   await sends(page, "/bash touch here.txt; echo before", "before");
   await press(page, at("panel:files"));
   await until("its file", () => page.$(`${at("file:row")}[data-path="here.txt"]`));
   await turn("daemon", "out");
   await press(page, `${at("files:panel")} [aria-label=Refresh]`);
   const refused = () => page.$(`${at("files:panel")} [role=alert]`);
-  await until("that the files cannot be read", refused);
+  await until("the error of the files panel", refused);
   await banner(page);
   await say(page, "/bash echo after");
   const alert = await until("an error in its card", () => page.$(`${at("tool:bash")} [role=alert]`), 30_000);
@@ -61,7 +61,7 @@ await step("a command for a sandboxd that is away is told so, and is run again w
   check((await texts(page, "message:user")).length === 2, "each message once");
 });
 
-await step("a model's server that is away is named, and asked again", {}, server, async (page) => {
+await step("a model server that is down is named, and the request can be retried", {}, server, async (page) => {
   await turn("model", "out");
   await say(page, "Are you there?");
   const said = await failure(page);
@@ -69,23 +69,23 @@ await step("a model's server that is away is named, and asked again", {}, server
   await shot(page, "away-model");
   await page.reload();
   await until("the question", () => page.$(at("message:user")));
-  await until("that it has no answer", () => page.$(at("chat:unanswered")));
+  await until("the note that there is no answer", () => page.$(at("chat:unanswered")));
   check((await textOf(page, "message:failed")).includes(new URL(model).host), "and why");
   await turn("model", "in");
   await press(page, at("chat:again"));
   await until("the answer", async () => (await last(page, "message:assistant"))?.includes("Back again"));
   check((await texts(page, "message:user")).length === 1 && (await texts(page, "message:assistant")).length === 1, "one question, one answer");
-  check(!(await page.$(at("chat:failure"))) && !(await page.$(at("chat:unanswered"))), "nothing is amiss any more");
+  check(!(await page.$(at("chat:failure"))) && !(await page.$(at("chat:unanswered"))), "no failure is shown any more");
 });
 
-await step("the chat server is away in the middle of an answer", {}, server, async (page) => {
+await step("the chat server stops in the middle of an answer", {}, server, async (page) => {
   await say(page, "Answer in full");
   await until("half of it", async () => (await last(page, "message:assistant"))?.includes("Half an answer"));
   await turn("chat", "out");
   await banner(page);
   await failure(page);
   await say(page, "And now?");
-  await until("it is taken back", async () => (await draft(page)) === "And now?");
+  await until("the text is back in the composer", async () => (await draft(page)) === "And now?");
   check((await textOf(page, "banner:error")).includes("chat server"), await textOf(page, "banner:error"));
   await shot(page, "away-chat");
   await pause(3000);
@@ -99,18 +99,18 @@ await step("the chat server is away in the middle of an answer", {}, server, asy
   check((await texts(page, "message:user")).length === 2, "each question once");
 });
 
-await step("a page that is opened while the chat server is away comes when it is back", {}, server, async (page) => {
+await step("a page that is opened while the chat server is down loads later", {}, server, async (page) => {
   await sends(page, "/bash echo kept", "kept");
   const address = page.url();
   await press(page, at("chat:new"));
   await until("the empty page", () => page.$(".examples"));
   await turn("chat", "out");
   await say(page, "/bash echo later");
-  await until("it is taken back", async () => (await draft(page)) === "/bash echo later");
+  await until("the text is back in the composer", async () => (await draft(page)) === "/bash echo later");
   check((await failure(page)).includes("not sent"), "it says so");
   await turn("chat", "in");
   await noBanner(page);
-  await until("the failure goes as well", async () => !(await page.$(at("chat:failure"))));
+  await until("the failure disappears", async () => !(await page.$(at("chat:failure"))));
   await page.goto(address);
   await until("the chat", async () => (await last(page, "tool:stdout"))?.includes("kept"));
 });

@@ -1,12 +1,12 @@
-// A minute of a command that writes a megabyte a second: the page must stay quick, and be told in few updates.
-//   node e2e/flood.mjs <server> <where pictures go>
+// A command that writes a megabyte per second for a minute: the page must stay responsive and get only a few updates.
+//   node e2e/flood.mjs <server> <folder for screenshots>
 import { at, say, textOf, until } from "../dev/browser.mjs";
 import { check, exit, pause, stories } from "./stories.mjs";
 
 const [server, pictures] = process.argv.slice(2);
 const SECONDS = 60;
 const BYTES = SECONDS * 1_000_000;
-/** Numbered lines of 100 bytes with colours in them, 1000 of them each tenth of a second, whatever the machine does. */
+/** Numbered lines of 100 bytes with colours, 1000 lines every tenth of a second, regardless of the machine's speed. */
 const FLOOD = `python3 -c '
 import sys, time
 begun = time.monotonic()
@@ -17,7 +17,7 @@ for tenth in range(${SECONDS * 10}):
     time.sleep(max(0, begun + (tenth + 1) / 10 - time.monotonic()))
 '`;
 
-/** Before the page's own scripts: hears long tasks, slow keys, and each update on the stream. */
+/** Runs before the page's scripts: records long tasks, slow keys, and each update on the stream. */
 function listen() {
   window.__long = [];
   window.__keys = [];
@@ -45,18 +45,18 @@ function listen() {
 
 const { step, finish } = await stories(pictures);
 
-await step("a minute of flood leaves the page quick", { before: listen }, server, async (page) => {
+await step("the page stays responsive during a minute of output", { before: listen }, server, async (page) => {
   await say(page, "/bash true");
   await exit(page);
   await page.evaluate(() => { for (const end = performance.now() + 120; performance.now() < end;); });
-  await until("the ear for long tasks hears one", () => page.evaluate(() => window.__long.length > 0));
+  await until("the observer reports a long task", () => page.evaluate(() => window.__long.length > 0));
   const heap = async () => {
     const devtools = await page.createCDPSession();
     await devtools.send("HeapProfiler.collectGarbage");
     await devtools.detach();
     return (await page.metrics()).JSHeapUsedSize / 1e6;
   };
-  // The composer takes a long text in at once; what is measured is what comes after.
+  // The composer accepts a long text at once; the measurement covers the keys after it.
   await page.$eval(at("composer:input"), (field, text) => {
     Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set.call(field, text);
     field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -92,7 +92,7 @@ await step("a minute of flood leaves the page quick", { before: listen }, server
   check(cut > BYTES * 0.95, `only ${cut} of ${BYTES} characters came through`);
   check(updates.length <= 8 * seconds + 2, `${updates.length} updates in ${seconds} s`);
   check(updates.length >= 2 * seconds, `only ${updates.length} updates in ${seconds} s`);
-  // One key may wait for whatever else the machine does; a page that is slow lets all of them wait.
+  // A single key may be delayed by other work on the machine; in a slow page, all keys are delayed.
   check(usual < 150 && slow < 500, `half of the keys waited ${usual} ms, one of ten ${slow} ms`);
   check(sum < seconds * 1000 * 0.1, `long tasks took ${sum} ms of ${seconds} s`);
   check(after - before < 15, `the heap grew from ${before} to ${after} MB`);

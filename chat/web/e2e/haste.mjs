@@ -1,5 +1,5 @@
-// What people do in haste, and with two windows:
-//   node e2e/haste.mjs <server> <where pictures go>
+// Quick repeated input, and two windows with the same chat:
+//   node e2e/haste.mjs <server> <folder for screenshots>
 import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ await step("an example that is clicked twice runs once", {}, server, async (page
   check((await texts(page, "message:user")).length === 1, "one message is kept");
 });
 
-await step("Enter that is pressed twice sends once", {}, server, async (page) => {
+await step("pressing Enter twice sends once", {}, server, async (page) => {
   await page.waitForSelector(at("composer:input"));
   await page.type(at("composer:input"), "/bash echo once");
   await page.$eval(at("composer:input"), (field) => {
@@ -39,7 +39,7 @@ await step("Enter that is pressed twice sends once", {}, server, async (page) =>
   check((await draft(page)) === "", "an empty composer");
 });
 
-await step("two windows on one chat see the same, and neither loses a text", {}, server, async (page) => {
+await step("two windows show the same chat, and neither loses a text", {}, server, async (page) => {
   await runs(page, "/bash echo first", "first");
   await idle(page);
   const troubles = [];
@@ -49,7 +49,7 @@ await step("two windows on one chat see the same, and neither loses a text", {},
   await say(page, "/bash sleep 3; echo from the one");
   await until("it runs", () => page.$(at("tool:running")));
   await say(second, "/bash echo from the other");
-  await until("it is told to wait", async () => (await draft(second)) === "/bash echo from the other");
+  await until("the second window must wait", async () => (await draft(second)) === "/bash echo from the other");
   await shows(second, "from the one");
   check((await draft(second)) === "/bash echo from the other", "its text is kept");
   await until("it may send", () => second.$(`${at("composer:send")}:not(:disabled)`));
@@ -82,14 +82,14 @@ await step("a tab that is closed in the middle of a command ends it", {}, server
   await second.close();
   await page.goto(address);
   await exit(page);
-  // The exit code is what the server made of it; whether it runs is only seen where it ran.
+  // The exit code is set by the server; only the sandbox shows whether the command is still running.
   await idle(page);
   await say(page, "/bash cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '987[.]75'; echo counted");
   await shows(page, "counted");
   check((await last(page, "tool:stdout")).startsWith("0\n"), `it runs no more: ${await last(page, "tool:stdout")}`);
 });
 
-await step("an answer that comes late does not replace the chat in view", {}, server, async (page) => {
+await step("a late response does not replace the chat in view", {}, server, async (page) => {
   await runs(page, "/bash echo slow one", "slow one");
   const slow = chatOf(page);
   await press(page, at("chat:new"));
@@ -115,7 +115,7 @@ await step("an answer that comes late does not replace the chat in view", {}, se
   await shows(page, "slow one");
 });
 
-await step("a hundred megabytes come up, with their progress, or are called back", {}, server, async (page) => {
+await step("an upload of a hundred megabytes shows its progress and can be cancelled", {}, server, async (page) => {
   const folder = await mkdtemp(join(tmpdir(), "e2e"));
   for (const [name, size] of [["large.bin", 100 * 1024 * 1024], ["larger.bin", 100 * 1024 * 1024 + 1]]) {
     const file = await open(join(folder, name), "w");
@@ -124,7 +124,7 @@ await step("a hundred megabytes come up, with their progress, or are called back
   }
   await runs(page, "/bash echo ready", "ready");
   await press(page, at("panel:files"));
-  const input = await until("a place for files", () => page.$(at("files:upload")));
+  const input = await until("the file input", () => page.$(at("files:upload")));
   const devtools = await page.createCDPSession();
   await devtools.send("Network.enable");
   const speed = (bytes) => devtools.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: bytes });
@@ -143,22 +143,22 @@ await step("a hundred megabytes come up, with their progress, or are called back
   await until("all of it", () => page.$(`${at("file:row")}[data-path="large.bin"]`), 60_000);
   console.log(`      100 MiB in ${Date.now() - begun} ms`);
   await input.uploadFile(join(folder, "larger.bin"));
-  await until("one byte more is refused", async () => (await page.$(".upload-error")) && (await page.$eval(".upload-error", (one) => one.textContent)).includes("100 MiB"));
+  await until("a file that is too large is rejected", async () => (await page.$(".upload-error")) && (await page.$eval(".upload-error", (one) => one.textContent)).includes("100 MiB"));
   await press(page, "[aria-label='Dismiss']");
-  // It waits behind one that is slow, and is gone from the disk when its turn comes.
+  // The file waits behind a slow one, and is removed from the disk before its turn.
   await speed(20e6);
   await writeFile(join(folder, "gone.txt"), "x".repeat(1000));
   await input.uploadFile(join(folder, "large.bin"), join(folder, "gone.txt"));
   await until("both of them", async () => (await page.$$(".uploads li")).length === 2);
   await rm(join(folder, "gone.txt"));
   await speed(-1);
-  await until("that it cannot be read", async () => (await page.$(".upload-error")) && (await page.$eval(".upload-error", (one) => one.textContent)).includes("could not be read"), 30_000);
-  check(!(await page.$(at("banner:error"))), "the server is not blamed");
+  await until("the error of the unreadable file", async () => (await page.$(".upload-error")) && (await page.$eval(".upload-error", (one) => one.textContent)).includes("could not be read"), 30_000);
+  check(!(await page.$(at("banner:error"))), "no server error is shown");
   await runs(page, "/bash stat -c %s large.bin; ls -A", "104857600");
   check(!(await last(page, "tool:stdout")).includes("larger"), await last(page, "tool:stdout"));
 });
 
-await step("a long chat stays light", {}, server, async (page) => {
+await step("a long chat stays responsive", {}, server, async (page) => {
   await runs(page, "/bash echo ready", "ready");
   const chat = chatOf(page);
   const once = (at) => page.evaluate(async ([id, text, number]) => {

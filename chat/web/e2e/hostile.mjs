@@ -1,5 +1,5 @@
-// What a sandbox, a model or a person with bad intentions may put before the page:
-//   node e2e/hostile.mjs <server with a scripted model> <where pictures go>
+// Hostile content from a sandbox, a model or a user:
+//   node e2e/hostile.mjs <server with a scripted model> <folder for screenshots>
 import { at, press, say, textOf, until } from "../dev/browser.mjs";
 import { check, exit, last, pause, stories, texts } from "./stories.mjs";
 
@@ -8,10 +8,10 @@ const { step, finish, shot } = await stories(pictures);
 const ATTACK = "<img src=x onerror=window.__xss=1><script>window.__xss=1</script>";
 const SHORT = "<img src=x onerror=window.__xss=1>";
 const chatOf = (page) => new URL(page.url()).pathname.split("/").at(-1);
-/** Nothing on the page was made of what came from outside. */
+/** No element on the page was created from outside content. */
 const noMarkup = async (page) => check(await page.evaluate(() => document.querySelectorAll("img[onerror], [onload], script:not([src]), iframe[srcdoc], a[href^='javascript' i], a[href^='data' i], a[href^='vbscript' i]").length === 0), "markup from outside");
 
-await step("output and names of files stay text", {}, server, async (page) => {
+await step("output and file names are shown as text", {}, server, async (page) => {
   const sequences = "\\033]8;;javascript:window.__xss=1\\033\\\\click\\033]8;;\\033\\\\ \\033]0;title\\007 \\033]52;c;eA==\\007";
   await say(page, `/bash printf '%s\\n' '${ATTACK}'; printf '%s\\n' '${ATTACK}' >&2; printf '${sequences}\\n'; mkdir '${SHORT}'; printf '%s' '${ATTACK}' | tee evil.html evil.svg >evil.png; touch '${SHORT}/x' "$(printf 'invoice\\342\\200\\256fdp.sh')" "$(printf 'two\\nlines')" "$(printf '\\360\\237\\246\\200 crab.txt')"`);
   await exit(page);
@@ -22,7 +22,7 @@ await step("output and names of files stay text", {}, server, async (page) => {
   const names = () => page.$$eval(`${at("file:row")} .file-open .clip`, (all) => all.map((one) => one.textContent));
   await until("the names", async () => (await names()).some((name) => name.includes("<img")));
   const all = (await names()).join("|");
-  check(!/[\u202a-\u202e\u2066-\u2069\n]/.test(all) && all.includes("fdp.sh"), `no name may turn around what is read: ${JSON.stringify(all)}`);
+  check(!/[\u202a-\u202e\u2066-\u2069\n]/.test(all) && all.includes("fdp.sh"), `no name may contain bidi control characters: ${JSON.stringify(all)}`);
   check(all.includes("🦀 crab.txt"), all);
   await shot(page, "odd-names");
   for (const [name, wanted] of [["evil.html", "<script>"], ["evil.svg", "<script>"]]) {
@@ -31,12 +31,12 @@ await step("output and names of files stay text", {}, server, async (page) => {
     await press(page, "[aria-label='Back to the list']");
   }
   await press(page, `${at("file:row")}[data-path="evil.png"] .file-open`);
-  await until("a picture that is none", () => page.$(at("file:broken")));
+  await until("an invalid image", () => page.$(at("file:broken")));
   await press(page, "[aria-label='Back to the list']");
   await press(page, `${at("file:row")}[data-path="${SHORT}"] .file-open`);
   await until("the folder", async () => (await page.$eval(".crumbs", (one) => one.textContent)).includes("<img"));
   await noMarkup(page);
-  // Opened by its address, a file is something to save and never a page of the chat's own origin.
+  // When a file is opened by its URL, the browser saves it. It is never a page of the chat's own origin.
   const head = await page.evaluate(async (id) => {
     const response = await fetch(`/api/chats/${id}/files/content?path=evil.html`);
     return [response.headers.get("content-disposition"), response.headers.get("content-type"), response.headers.get("content-security-policy")].join(" ");
@@ -44,9 +44,9 @@ await step("output and names of files stay text", {}, server, async (page) => {
   check(head.startsWith("attachment") && head.includes("default-src 'none'"), head);
 });
 
-await step("what a model says and calls stays text", {}, server, async (page) => {
+await step("a model's answers and tool calls are shown as text", {}, server, async (page) => {
   await say(page, ATTACK);
-  await until("the model's words", async () => (await last(page, "message:assistant"))?.includes("harmless"), 60_000);
+  await until("the model's answer", async () => (await last(page, "message:assistant"))?.includes("harmless"), 60_000);
   for (const toggle of await page.$$("[aria-label='Show output']")) await toggle.click();
   await pause(200);
   await noMarkup(page);
@@ -66,7 +66,7 @@ await step("what a model says and calls stays text", {}, server, async (page) =>
 await step("a page in the preview stays in its frame", { expected: /Unsafe attempt to initiate navigation/ }, server, async (page) => {
   await say(page, "Show me a page");
   const frame = await until("the preview", () => page.$(at("preview:frame")), 60_000);
-  await until("that it tried everything", async () => {
+  await until("the preview has tried everything", async () => {
     const inside = await frame.contentFrame();
     return (await inside?.$eval("body", (body) => body.textContent).catch(() => ""))?.includes("done");
   }, 30_000);
@@ -75,7 +75,7 @@ await step("a page in the preview stays in its frame", { expected: /Unsafe attem
   check(await page.$(at("composer:input")), "the page is still there");
 });
 
-await step("a title stays text wherever it stands", {}, server, async (page) => {
+await step("a title is always shown as text", {}, server, async (page) => {
   await say(page, "/bash true");
   await exit(page);
   const id = chatOf(page);
@@ -88,7 +88,7 @@ await step("a title stays text wherever it stands", {}, server, async (page) => 
   if (status === 200) {
     check((await page.$eval(`${row} .clip`, (one) => one.textContent)).includes("<img"), "in the list");
     check((await page.title()).includes("<img"), await page.title());
-    check(!(await page.title()).includes("\u202e") && !(await page.$eval(`${row} .clip`, (one) => one.textContent)).includes("\u202e"), "nothing turns it around");
+    check(!(await page.title()).includes("\u202e") && !(await page.$eval(`${row} .clip`, (one) => one.textContent)).includes("\u202e"), "it contains no bidi control characters");
   }
   await page.hover(row);
   await press(page, `${row} .menu .icon-button`);

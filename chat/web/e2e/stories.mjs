@@ -1,9 +1,9 @@
-// What all stories in the browser share. A refusal by the policy, an error on the console or a script from the outside that
-// ran fails a step.
+// Shared parts of all browser stories. A step fails if the policy rejects something, if the console shows an error,
+// or if a script from outside ran.
 import { join } from "node:path";
 import { at, openPage, startBrowser, until } from "../dev/browser.mjs";
 
-/** `reset` runs before each step, so that one that failed does not fail the next. */
+/** `reset` runs before each step, so that a failed step does not make the next one fail. */
 export async function stories(pictures, reset = async () => {}) {
   const browser = await startBrowser();
   let failed = 0;
@@ -33,7 +33,7 @@ export async function stories(pictures, reset = async () => {}) {
     }
   }
 
-  /** A picture in the middle of a step, to be looked at. */
+  /** Saves a screenshot in the middle of a step, for inspection. */
   const shot = (page, name) => page.screenshot({ path: join(pictures, `${name}.png`) });
 
   async function finish() {

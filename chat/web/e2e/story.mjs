@@ -1,6 +1,6 @@
-// The page in headless Chromium, with the chat server and its sandboxes behind it. `cargo nextest run -p chat browser` starts all of that:
-//   node e2e/story.mjs <server with a scripted model> <server that wants a token> <server with a list of hosts> <token> <where pictures go>
-// Each step is a sentence; a refusal by the policy or an error on the console fails the run.
+// The page in headless Chromium, with the real chat server and its sandboxes. `cargo nextest run -p chat browser` starts them:
+//   node e2e/story.mjs <server with a scripted model> <server with a token> <server with a list of hosts> <token> <folder for screenshots>
+// A policy violation or an error on the console fails the run.
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ await step("a command streams before it ends", {}, local, async (page) => {
   check((await textOf(page, "tool:stdout")).includes("two"), "a reload keeps it");
 });
 
-await step("whose work the page carries stands beside it", {}, local, async (page) => {
+await step("the page links to its third-party notices", {}, local, async (page) => {
   const link = await until("the link", () => page.$(at("notices")));
   const address = await link.evaluate((one) => one.href);
   const response = await fetch(address);
@@ -31,14 +31,14 @@ await step("whose work the page carries stands beside it", {}, local, async (pag
   for (const name of ["react-dom", "@fontsource-variable/inter", "Permission is hereby granted", "SIL OPEN FONT LICENSE"]) check(text.includes(name), name);
 });
 
-await step("a long output says how much of it is not there", {}, local, async (page) => {
+await step("a long output shows how much of it is missing", {}, local, async (page) => {
   await say(page, "/bash seq 1 20000");
   await exit(page);
   check((await textOf(page, "tool:truncated")).match(/9\d,\d{3}/), await textOf(page, "tool:truncated"));
   check((await textOf(page, "tool:stdout")).includes("20000"), "the end of it");
 });
 
-await step("a stopped command ends and keeps what it said", {}, local, async (page) => {
+await step("a stopped command ends and keeps its output", {}, local, async (page) => {
   await say(page, "/bash echo begun; sleep 100; echo never");
   await until("its output", async () => (await page.$(at("tool:stdout"))) && (await textOf(page, "tool:stdout")).includes("begun"), 30_000);
   await press(page, at("composer:stop"));
@@ -50,13 +50,13 @@ await step("a stopped command ends and keeps what it said", {}, local, async (pa
 await step("a model writes a page, serves it and shows it", {}, local, async (page) => {
   await say(page, "Build a page and show it to me");
   const frame = await until("the preview", () => page.$(at("preview:frame")), 60_000);
-  // Until the server listens, a page of the gateway's own is there, which tries again by itself.
+  // Until the server listens, the gateway shows its own page, which reloads by itself.
   await until("the page in it", async () => {
     const inside = await frame.contentFrame();
     return (await inside?.$eval("h1", (one) => one.textContent).catch(() => undefined)) === "Made by a model";
   }, 30_000);
   for (const id of ["tool:writeFile", "tool:bash"]) check(await page.$(at(id)), `a card of ${id}`);
-  await until("its last words", async () => (await page.$(at("message:assistant"))) && (await last(page, "message:assistant")).includes("There it is"));
+  await until("the end of the answer", async () => (await page.$(at("message:assistant"))) && (await last(page, "message:assistant")).includes("There it is"));
 });
 
 await step("chats do not see each other's files", {}, local, async (page) => {
@@ -69,23 +69,23 @@ await step("chats do not see each other's files", {}, local, async (page) => {
   check((await last(page, "tool:stdout")).trim() === "listed", await last(page, "tool:stdout"));
 });
 
-await step("files come up and are seen", {}, local, async (page) => {
+await step("files are uploaded and shown", {}, local, async (page) => {
   const file = join(await mkdtemp(join(tmpdir(), "e2e")), "brought.txt");
   await writeFile(file, "from outside");
   await say(page, "/bash true");
   await exit(page);
   await press(page, at("panel:files"));
-  const input = await until("a place for files", () => page.$(at("files:upload")));
+  const input = await until("the file input", () => page.$(at("files:upload")));
   await input.uploadFile(file);
   await until("the file", () => page.$(`${at("file:row")}[data-path="brought.txt"]`));
   await say(page, "/bash cat brought.txt");
-  await until("what is in it", async () => (await last(page, "tool:stdout"))?.includes("from outside"), 30_000);
+  await until("the file's content", async () => (await last(page, "tool:stdout"))?.includes("from outside"), 30_000);
   const chat = new URL(page.url()).pathname.split("/").at(-1);
   const down = await page.evaluate(async (id) => (await fetch(`/api/chats/${id}/files/content?path=brought.txt`)).text(), chat);
   check(down === "from outside", down);
 });
 
-await step("the shield tells what a sandbox may reach, and a refused host is allowed", {}, listed, async (page) => {
+await step("the isolation panel shows the network policy, and a denied host can be allowed", {}, listed, async (page) => {
   const asked = "/bash curl -sm 5 -o /dev/null -w '<%{http_code}>' http://host.invalid/";
   await say(page, asked);
   await exit(page);
@@ -94,16 +94,16 @@ await step("the shield tells what a sandbox may reach, and a refused host is all
   const shield = () => page.$eval(".posture", (one) => one.textContent).catch(() => "");
   await until("the policy", async () => (await shield()).includes("only the allowed hosts"));
   check(!(await shield()).includes("Network: none"), await shield());
-  await until("the refused host", async () => (await last(page, "network:denial"))?.includes("host.invalid:80"));
+  await until("the denied host", async () => (await last(page, "network:denial"))?.includes("host.invalid:80"));
   await press(page, at("network:allow"));
-  await until("that it is allowed", async () => (await last(page, "network:allowed"))?.includes("host.invalid"));
-  check(!(await page.$(at("network:denial"))), "it is refused no more");
+  await until("the allowed host", async () => (await last(page, "network:allowed"))?.includes("host.invalid"));
+  check(!(await page.$(at("network:denial"))), "it is no longer denied");
   await say(page, asked);
   await until("the second answer", async () => (await page.$$(at("tool:exit"))).length === 2, 30_000);
   check(!(await last(page, "tool:stdout")).includes("<403>"), await last(page, "tool:stdout"));
 });
 
-await step("nothing that a sandbox says is run", {}, local, async (page) => {
+await step("no output of a sandbox is executed", {}, local, async (page) => {
   const attack = "<img src=x onerror=window.__xss=1><script>window.__xss=1</script>";
   await say(page, `/bash printf '%s\\n' '${attack}'; printf '%s\\n' '${attack}' >&2; touch '<img src=x onerror=window.__xss=1>'`);
   await exit(page);
@@ -111,15 +111,15 @@ await step("nothing that a sandbox says is run", {}, local, async (page) => {
   await press(page, at("panel:files"));
   await until("the file's name", async () => (await page.$$eval(at("file:row"), (all) => all.map((one) => one.textContent).join())).includes("<img"));
   await say(page, "Attack me");
-  await until("the model's words", async () => (await page.$$(at("message:assistant"))).length >= 2 && (await last(page, "message:assistant")).includes("harmless"));
+  await until("the model's answer", async () => (await page.$$(at("message:assistant"))).length >= 2 && (await last(page, "message:assistant")).includes("harmless"));
 });
 
-await step("a token is asked for, refused and taken", {}, lan, async (page) => {
+await step("a token is requested, rejected and accepted", {}, lan, async (page) => {
   const field = at("bash-tools:lan-admin-token");
   await until("the dialog", async () => (await page.$(field)) ?? (await page.click(at("lan-admin:open")).catch(() => {}), null));
   await page.type(field, "a-wrong-token-of-more-than-32-characters");
   await press(page, at("lan-admin:save"));
-  await until("it is refused", async () => (await page.$(at("lan-admin:status"))) && (await textOf(page, "lan-admin:status")).includes("denied"));
+  await until("the token is rejected", async () => (await page.$(at("lan-admin:status"))) && (await textOf(page, "lan-admin:status")).includes("denied"));
   if (!(await page.$(field))) await press(page, at("lan-admin:open"));
   await page.$eval(field, (input) => input.select());
   await page.type(field, token);
@@ -130,7 +130,7 @@ await step("a token is asked for, refused and taken", {}, lan, async (page) => {
   check((await textOf(page, "tool:stdout")).includes("let in"), "with the token it runs");
 });
 
-await step("it is of use on a narrow screen", { width: 360, height: 740, phone: true }, local, async (page) => {
+await step("the page works on a narrow screen", { width: 360, height: 740, phone: true }, local, async (page) => {
   await say(page, `/bash echo ${"wide".repeat(60)}`);
   await exit(page);
   const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);

@@ -16,7 +16,7 @@ import "./styles/tokens.css";
 import "./styles/base.css";
 import "./ui/ui.css";
 
-// The token leaves the address bar before anything is drawn or asked.
+// The token is removed from the address bar before anything is rendered or requested.
 takeTokenFromAddress();
 applyTheme();
 loadToken();
@@ -25,7 +25,7 @@ onUnauthorized(() => {
   void refreshServer();
 });
 watchHistory();
-// A file dropped beside every target would otherwise be opened in place of the page.
+// Without this, a file dropped outside every target would replace the page.
 for (const type of ["dragover", "drop"]) window.addEventListener(type, (event) => event.preventDefault());
 watchServer();
 if (useAccess.getState().token) void checkToken();

@@ -1,4 +1,4 @@
-// jsdom knows <dialog> only as an element; the tests need its two verbs.
+// jsdom implements <dialog> only as an element; the tests need its two methods.
 import { cleanup } from "@testing-library/react";
 import { afterEach } from "vitest";
 

@@ -1,6 +1,6 @@
 // POST /api/chat: the UI message stream, scripted.
 import { randomUUID } from "node:crypto";
-import { chatOf, sandboxOf, weather } from "./state.mjs";
+import { chatOf, sandboxOf, conditions } from "./state.mjs";
 import { ANSWER, PAGE, pause, runCommand } from "./script.mjs";
 
 const previewPort = Number(process.env.PREVIEW_PORT ?? 3002);
@@ -18,7 +18,7 @@ export async function answer(request, response, body, temporary) {
   response.writeHead(200, {
     "content-type": "text/event-stream",
     "x-vercel-ai-ui-message-stream": "v1",
-    "x-remcochat-bash-tools-enabled": weather.toolsDown ? "0" : "1",
+    "x-remcochat-bash-tools-enabled": conditions.toolsDown ? "0" : "1",
     "x-remcochat-bash-tools": "bash,readFile,writeFile,sandboxUrl",
     "cache-control": "no-store",
   });
@@ -46,7 +46,7 @@ export async function answer(request, response, body, temporary) {
 async function oneCommand(stream, command) {
   stream.send({ type: "start-step" });
   stream.message.parts.push({ type: "step-start" });
-  if (command.startsWith("model-error")) return stream.send({ type: "error", errorText: "The model broke off in mid-answer." });
+  if (command.startsWith("model-error")) return stream.send({ type: "error", errorText: "The model stopped in the middle of its answer." });
   if (command.startsWith("break")) {
     stream.send({ type: "tool-input-available", toolCallId: "c", toolName: "bash", input: { command } });
     await pause(300);
@@ -66,7 +66,7 @@ async function bash(stream, command) {
   stream.send({ type: "data-sandbox", data: { state: "ready", text: "" }, transient: true });
   sandboxOf(stream.chatId);
   if (command.startsWith("error")) {
-    Object.assign(part, { state: "output-error", errorText: "The sandbox went away before the command started." });
+    Object.assign(part, { state: "output-error", errorText: "The sandbox was lost before the command started." });
     return stream.send({ type: "tool-output-error", toolCallId, errorText: part.errorText });
   }
   for await (const output of runCommand(command, stream.stopped)) {
@@ -101,7 +101,7 @@ async function say(stream, text, kind = "text") {
 async function scripted(stream) {
   stream.send({ type: "start-step" });
   stream.message.parts.push({ type: "step-start" });
-  await say(stream, "The person wants to see something. I will look around first.", "reasoning");
+  await say(stream, "The user wants to see something. I will look around first.", "reasoning");
   await say(stream, "I will look around first.");
   await bash(stream, "ls -la && cat README.md");
   await tool(stream, "readFile", { path: "src/main.rs", offset: 1, limit: 40 }, { content: 'fn main() {\n    println!("hello");\n}\n', notice: "3 lines" });

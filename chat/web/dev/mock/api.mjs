@@ -1,15 +1,15 @@
-// The server's routes, answered from memory. Refusals are the server's too.
+// The server's routes, answered from memory, with the server's errors.
 import { randomUUID } from "node:crypto";
 import { answer } from "./answer.mjs";
 import { allowHost, content, files, look, network, park, removeFile, removeSandbox, writeFile } from "./sandbox.mjs";
-import { chats, sandboxes, tickets, token, weather } from "./state.mjs";
+import { chats, sandboxes, tickets, token, conditions } from "./state.mjs";
 
 const models = process.env.MOCK_MODELS === "0" ? [] : [
   { id: "local/qwen3", name: "qwen3", provider: "openai" },
   { id: "anthropic/claude", name: "claude", provider: "anthropic" },
 ];
 
-/** Every route that the mock answers, by `METHOD /path`. Only routes of the server may be here: routes.test.mjs compares. */
+/** Every route of the mock, by `METHOD /path`. Only routes of the server are allowed: routes.test.mjs compares them. */
 export const routes = {
   "GET /api/health": ({ reply }) => reply(200, { ok: true, version: "0.1.0" }),
   "GET /api/app": ({ reply, mayUse }) => reply(200, appInfo(mayUse)),
@@ -42,7 +42,7 @@ export const routes = {
   "PUT /api/chats/{id}/files/content": ({ request, reply, id, url }) => writeFile(request, reply, id, url),
 };
 
-/** What anybody may ask, as of the server. */
+/** The routes that are open to all clients, as in the server. */
 const OPEN = /^GET \/api\/(health|app|admin\/access)$/;
 const OF_TOOLS = /^\S+ \/api\/chats\/\{id\}\/./;
 
@@ -58,26 +58,26 @@ export async function api(request, response, url) {
   const route = `${request.method} ${id ? `/api/chats/{id}${rest}` : url.pathname}`;
   const answers = Object.hasOwn(routes, route) ? routes[route] : undefined;
 
-  if (!mayUse && !OPEN.test(route)) return refuse(401, "unauthorized", "Give the admin token of this server.");
-  if (!answers) return refuse(404, "not_found", "There is no such address.");
-  if (OF_TOOLS.test(route) && weather.toolsDown) return refuse(403, "tools_disabled", "sandboxd does not answer.");
+  if (!mayUse && !OPEN.test(route)) return refuse(401, "unauthorized", "Enter the admin token of this server.");
+  if (!answers) return refuse(404, "not_found", "The route does not exist.");
+  if (OF_TOOLS.test(route) && conditions.toolsDown) return refuse(403, "tools_disabled", "sandboxd does not respond.");
   const chat = chats.get(id);
   const ticket = request.headers["x-chat-ticket"];
-  if (id && !chat && ticket === undefined) return refuse(404, "not_found", "There is no such chat.");
+  if (id && !chat && ticket === undefined) return refuse(404, "not_found", "The chat does not exist.");
   return answers({ request, response, url, reply, refuse, given, mayUse, id, chat, ticket });
 }
 
-/** Changes the weather, which is the mock's own and no route of the server's. */
-export async function weatherReport(request, response) {
-  Object.assign(weather, JSON.parse(await read(request)));
-  response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(weather));
+/** Changes the simulated conditions. This route exists only in the mock. */
+export async function changeConditions(request, response) {
+  Object.assign(conditions, JSON.parse(await read(request)));
+  response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(conditions));
 }
 
 async function say({ request, response, refuse, ticket }) {
   const body = JSON.parse(await read(request));
   const text = body.messages.at(-1).parts.map((part) => part.text ?? "").join("");
   if (models.length === 0 && !/^\s*(\/bash\s|bash:)/.test(text)) return refuse(422, "no_model", "No model is connected. Commands work: start with /bash.");
-  if (chats.get(body.id)?.running) return refuse(409, "busy", "This chat is being answered already.");
+  if (chats.get(body.id)?.running) return refuse(409, "busy", "This chat is already being answered.");
   return answer(request, response, body, ticket !== undefined);
 }
 
@@ -94,12 +94,12 @@ function summary({ id, title, createdAt, updatedAt, model }) {
 }
 
 function appInfo(mayUse) {
-  const reason = weather.toolsDown ? "sandboxd does not answer at http://127.0.0.1:8080." : null;
+  const reason = conditions.toolsDown ? "sandboxd does not respond at http://127.0.0.1:8080." : null;
   return {
     version: "0.1.0",
     access: token ? "lan" : "localhost",
     mayUse,
-    tools: { enabled: mayUse && !weather.toolsDown, reason, isPassing: weather.toolsDown, provider: "docker", ports: [3000], commandTimeoutMs: 30_000, maxStdoutChars: 12_000, maxStderrChars: 12_000 },
+    tools: { enabled: mayUse && !conditions.toolsDown, reason, isPassing: conditions.toolsDown, provider: "docker", ports: [3000], commandTimeoutMs: 30_000, maxStdoutChars: 12_000, maxStderrChars: 12_000 },
     models,
     defaultModel: models[0]?.id ?? null,
     limits: { messageChars: 100_000, commandChars: 8_000, uploadBytes: 104_857_600 },

@@ -1,4 +1,4 @@
-// dist/ under the policy the chat server sends.
+// Serves dist/ with the policy that the chat server sends.
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 

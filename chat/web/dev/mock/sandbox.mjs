@@ -20,7 +20,7 @@ export function files(reply, id, url) {
 
 export function content(response, refuse, id, url) {
   const body = sandboxes.get(id)?.files.get(url.searchParams.get("path"));
-  if (!body) return refuse(404, "not_found", "There is no such file.");
+  if (!body) return refuse(404, "not_found", "The file does not exist.");
   response.writeHead(200, { "content-type": "application/octet-stream", "content-disposition": "attachment", "x-content-type-options": "nosniff" });
   response.end(body);
 }
@@ -63,7 +63,7 @@ export function network(reply, id) {
 
 export async function allowHost(request, reply, refuse, id) {
   const box = sandboxes.get(id);
-  if (!box) return refuse(404, "not_found", "There is no such sandbox.");
+  if (!box) return refuse(404, "not_found", "The sandbox does not exist.");
   let text = "";
   for await (const chunk of request) text += chunk;
   const { host } = JSON.parse(text);

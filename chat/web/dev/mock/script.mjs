@@ -1,10 +1,10 @@
-// What the mock can do. As /bash commands:
-//   x, anything     echoes the command in colours, a line every 150 ms, exit 0
+// The mock's commands. With /bash:
+//   x, any text     echoes the command in colours, a line every 150 ms, exit 0
 //   flood           1 MB/s of coloured output until it is stopped, eight updates a second, with truncation
 //   progress        a progress bar drawn with \r
 //   fail | timeout | kill | missing     exit codes 3, 124, 137, 127
-//   xss             output that would like to be HTML
-//   error           the tool fails; break: the connection breaks; model-error: the stream says error
+//   xss             output that contains HTML
+//   error           the tool fails; break: the connection breaks; model-error: the stream reports an error
 // With a model, any other text gets a scripted answer: text, bash, writeFile, sandboxUrl, text.
 
 const ESC = "\x1b[";
@@ -14,7 +14,7 @@ export function pause(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Yields outputs; the last has an exit code. `stopped()` says that the browser has gone. */
+/** Yields outputs; the last has an exit code. `stopped()` returns whether the browser has disconnected. */
 export async function* runCommand(command, stopped) {
   const out = { stdout: "", stderr: "", exitCode: -1 };
   const name = command.trim().split(/\s+/)[0];
@@ -77,7 +77,7 @@ export const ANSWER = `Here is what I found. The workspace has **two** source fi
 
 \`\`\`rust
 fn main() {
-    // Count, then say so.
+    // Count first, then report.
     let lines = std::fs::read_to_string("notes.txt").map_or(0, |text| text.lines().count());
     println!("{lines} lines");
 }

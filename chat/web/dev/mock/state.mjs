@@ -1,4 +1,4 @@
-// What the mock remembers: chats, tickets, files and a sandbox per chat.
+// The mock's state: chats, tickets, files and a sandbox per chat.
 import { randomUUID } from "node:crypto";
 
 export const chats = new Map();
@@ -6,8 +6,8 @@ export const tickets = new Map();
 export const sandboxes = new Map();
 
 export const token = process.env.MOCK_TOKEN ?? "";
-/** Flipped through POST /mock, to play a sandboxd that is away. */
-export const weather = { toolsDown: false };
+/** Changed with POST /mock, to simulate a sandboxd that is down. */
+export const conditions = { toolsDown: false };
 
 export function chatOf(id) {
   let chat = chats.get(id);

@@ -4,7 +4,7 @@ import { texts } from "../texts";
 import { IconButton } from "../ui/IconButton";
 import { openTokenDialog, useAccess } from "./store";
 
-/** Shown where a token matters: in LAN mode, and whenever this page may not use the server. */
+/** Shown if a token matters: in LAN mode, and whenever this page is not allowed to use the server. */
 export function TokenButton() {
   const info = useServer((server) => server.info);
   const { token, check } = useAccess();

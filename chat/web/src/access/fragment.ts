@@ -1,4 +1,4 @@
-// A link may carry the token after `#token=`, which browsers never send to a server. It is taken for this tab and
+// A link may contain the token after `#token=`, which browsers never send to a server. It is stored for this tab and
 // removed from the address bar and the history entry before anything else happens.
 import { writeToken } from "./storage";
 

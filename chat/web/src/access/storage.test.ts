@@ -12,22 +12,22 @@ beforeEach(() => {
 });
 
 describe("the LAN token", () => {
-  it("is kept for the tab, trimmed, and nowhere else", () => {
+  it("is stored for the tab only, trimmed", () => {
     writeToken("  secret ", false);
     expect([sessionStorage.getItem(SESSION), localStorage.getItem(BROWSER)]).toEqual(["secret", null]);
   });
-  it("moves to the browser when it is to be remembered", () => {
+  it("moves to the browser's storage if it is to be remembered", () => {
     writeToken("secret", false);
     writeToken("secret", true);
     expect([sessionStorage.getItem(SESSION), localStorage.getItem(BROWSER)]).toEqual([null, "secret"]);
     expect(readToken()).toEqual({ token: "secret", remembered: true });
   });
-  it("is read from the tab first", () => {
+  it("is read from the tab's storage first", () => {
     localStorage.setItem(BROWSER, "old");
     sessionStorage.setItem(SESSION, "new");
     expect(readToken()).toEqual({ token: "new", remembered: false });
   });
-  it("is cleared from both places when it is empty", () => {
+  it("is removed from both stores when it is empty", () => {
     localStorage.setItem(BROWSER, "a");
     sessionStorage.setItem(SESSION, "b");
     writeToken("  ", true);
@@ -35,7 +35,7 @@ describe("the LAN token", () => {
   });
 });
 
-describe("where a browser refuses storage", () => {
+describe("without browser storage", () => {
   it("the token lasts as long as the page", () => {
     const refuse = () => {
       throw new DOMException("Access is denied for this document.", "SecurityError");
@@ -55,13 +55,13 @@ describe("where a browser refuses storage", () => {
 });
 
 describe("a token in the address", () => {
-  it("is taken for the tab and removed, the rest of the fragment stays", () => {
+  it("is stored for the tab and removed, and the rest of the fragment is kept", () => {
     history.replaceState(null, "", "/c/abc?x=1#token=from-link&tab=2");
     takeTokenFromAddress();
     expect(readToken()).toEqual({ token: "from-link", remembered: false });
     expect(location.pathname + location.search + location.hash).toBe("/c/abc?x=1#tab=2");
   });
-  it("that is empty is removed and forgets nothing", () => {
+  it("is removed without any effect if it is empty", () => {
     writeToken("kept", false);
     history.replaceState(null, "", "/#token=");
     takeTokenFromAddress();

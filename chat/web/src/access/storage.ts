@@ -1,10 +1,10 @@
-// Where the LAN token is kept: for this tab, or for this browser when the person says so. Never both.
+// Stores the LAN token: for this tab, or for this browser if the user chooses that. Never both.
 const SESSION_KEY = "remcochat:lanAdminToken:session";
 const BROWSER_KEY = "remcochat:lanAdminToken";
 
 export type KeptToken = { token: string; remembered: boolean };
 
-/** Where the browser refuses to keep it, it lasts as long as the page. */
+/** If the browser denies storage, the token lasts as long as the page. */
 let unkept = "";
 
 export function readToken(): KeptToken {
@@ -14,7 +14,7 @@ export function readToken(): KeptToken {
   return browser ? { token: browser, remembered: true } : { token: unkept, remembered: false };
 }
 
-/** An empty token clears both places. */
+/** An empty token clears both stores. */
 export function writeToken(raw: string, remember: boolean): KeptToken {
   const token = raw.trim();
   const inSession = set(() => window.sessionStorage, SESSION_KEY, remember ? "" : token);
@@ -23,7 +23,7 @@ export function writeToken(raw: string, remember: boolean): KeptToken {
   return { token, remembered: remember && token !== "" };
 }
 
-// Where storage is refused altogether, already looking for it fails.
+// If storage is disabled, even accessing the property throws.
 function get(storage: () => Storage, key: string): string {
   try {
     return storage().getItem(key)?.trim() ?? "";

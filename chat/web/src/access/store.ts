@@ -1,4 +1,4 @@
-// The LAN token and what the server last said of it.
+// The LAN token and the server's last verdict on it.
 import { create } from "zustand";
 import { getAdminAccess } from "../api/chats";
 import { setAdminToken } from "../api/credentials";
@@ -54,7 +54,7 @@ export function closeTokenDialog(): void {
   useAccess.setState({ dialogOpen: false });
 }
 
-/** Only the two values the contract knows are kept. */
+/** Only the two values of the contract are kept. */
 export function sawToolsHeader(value: string | null): void {
   if (value === "0" || value === "1") useAccess.setState({ lastHeader: value });
 }

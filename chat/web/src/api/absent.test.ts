@@ -7,13 +7,13 @@ const answers = (status: number) =>
 
 afterEach(() => vi.unstubAllGlobals());
 
-it("takes a chat that is not there for one without a sandbox", async () => {
+it("treats a missing chat as one without a sandbox", async () => {
   answers(404);
   expect(await getSandbox("new")).toMatchObject({ state: "none", sandboxId: null });
   expect(await listFiles("new", "", null)).toEqual({ path: "", entries: [], nextCursor: null, sandbox: false });
 });
 
-it("tells every other failure, and a folder that is gone", async () => {
+it("reports every other failure, and a missing folder", async () => {
   answers(404);
   await expect(listFiles("new", "folder", null)).rejects.toMatchObject({ status: 404 });
   answers(503);

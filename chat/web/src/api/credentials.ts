@@ -1,5 +1,5 @@
-// The two secrets the page sends: the LAN token, if the person gave one, and the ticket of each temporary chat.
-// They live here in memory; where the token outlives the page is the business of `access/`.
+// The two secrets that the page sends: the LAN token, if the user entered one, and the ticket of each temporary chat.
+// They are kept in memory here; `access/` stores the token beyond the page.
 
 let adminToken = "";
 let wanted = true;
@@ -9,7 +9,7 @@ export function setAdminToken(token: string): void {
   adminToken = token;
 }
 
-/** A server that lets in its own machine alone has no use for the token, and so does not get it. */
+/** A server that allows only its own machine does not need the token, so it is not sent. */
 export function wantToken(lan: boolean): void {
   wanted = lan;
 }

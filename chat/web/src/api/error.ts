@@ -1,4 +1,4 @@
-// What a request that failed says to the person. `message` is the server's own sentence where it sent one.
+// The error of a failed request. `message` is the server's sentence, if it sent one.
 import { texts } from "../texts";
 
 export class ApiError extends Error {
@@ -13,7 +13,7 @@ export class ApiError extends Error {
     super(message);
   }
 
-  /** Nothing answered: the server is away or the network is. */
+  /** No response: the server or the network is down. */
   get unreachable(): boolean {
     return this.code === "unreachable";
   }
@@ -28,7 +28,10 @@ export async function errorOf(response: Response): Promise<ApiError> {
   return new ApiError(response.status, code, sentence, Number.isFinite(retryAfter) ? retryAfter : null);
 }
 
-/** Whether there is nothing of that kind. A chat whose first message is still on its way is not there yet either. */
+/**
+ * Whether the requested object does not exist. A chat whose first message is still being sent does not exist yet
+ * either.
+ */
 export function isNotFound(thrown: unknown): boolean {
   return thrown instanceof ApiError && thrown.status === 404;
 }
@@ -37,12 +40,15 @@ export function unreachable(): ApiError {
   return new ApiError(0, "unreachable", texts.errors.unreachable);
 }
 
-/** The sentence to show for whatever was thrown. */
+/** The sentence to show for any thrown value. */
 export function sentenceOf(thrown: unknown): string {
   return thrown instanceof Error && thrown.message ? asSentence(thrown.message) : texts.errors.unknown;
 }
 
-/** The server's words begin small, because its log puts others before them. A name in code stays as it is. */
+/**
+ * The server's messages start in lower case, because its log puts text before them. A name in code is not
+ * capitalised.
+ */
 export function asSentence(words: string): string {
   const first = words.split(/\s/, 1)[0] ?? "";
   const begun = /^[a-z][a-z']*$/.test(first) && first !== "sandboxd" ? words.charAt(0).toUpperCase() + words.slice(1) : words;

@@ -1,4 +1,4 @@
-// A chat's files. Uploads go through XMLHttpRequest, the only way a browser tells how much of a body is sent.
+// A chat's files. Uploads use XMLHttpRequest, because it is the only API that reports upload progress.
 import { chatPath } from "./chats";
 import { credentialHeaders } from "./credentials";
 import { ApiError, isNotFound, isRecord, unreachable } from "./error";
@@ -10,7 +10,7 @@ export function listFiles(chatId: string, path: string, cursor: string | null): 
   const query = new URLSearchParams({ path });
   if (cursor) query.set("cursor", cursor);
   return requestJson<FilePage>(`${chatPath(chatId)}/files?${query.toString()}`, { chatId }).catch((thrown: unknown) => {
-    // A chat that is not there has no sandbox.
+    // A chat that does not exist has no sandbox.
     if (path === "" && isNotFound(thrown)) return { path, entries: [], nextCursor: null, sandbox: false };
     throw thrown;
   });
@@ -28,7 +28,7 @@ export function fetchContent(chatId: string, path: string, signal?: AbortSignal)
   return request(contentPath(chatId, path), signal ? { chatId, signal } : { chatId });
 }
 
-/** True when a plain link would be refused, because the file needs a header that only a fetch can send. */
+/** True if a plain link would be rejected, because the file needs a header that only fetch can send. */
 export function needsHeaders(chatId: string): boolean {
   return Object.keys(credentialHeaders(chatId)).length > 0;
 }
@@ -50,7 +50,7 @@ export function uploadFile(chatId: string, path: string, file: File, onProgress:
   return { done, cancel: () => xhr.abort() };
 }
 
-/** A folder that was dropped, or a file that went meanwhile, breaks a request just as a server that is away does. */
+/** A dropped folder, or a file that was removed meanwhile, fails in the same way as an unreachable server. */
 function whyBroken(file: File): Promise<ApiError> {
   const unreadable = () => new ApiError(0, "unreadable", texts.files.unreadable);
   return file.slice(0, 1).arrayBuffer().then(unreachable, unreadable);
@@ -64,7 +64,7 @@ function refusalOf(xhr: XMLHttpRequest): ApiError {
       return new ApiError(xhr.status, String(body["code"]), body["error"]);
     }
   } catch {
-    // Not our server's JSON: the status alone must do.
+    // Not JSON from the chat server: only the status is known.
   }
   return new ApiError(xhr.status, `status_${xhr.status}`, texts.errors.status(xhr.status));
 }

@@ -1,4 +1,5 @@
-// One door to the server: credentials go on, errors come back as ApiError, and a 401 is told to whoever listens.
+// All requests to the server: they carry the credentials, throw ApiError on failure, and report a 401 to the
+// listener.
 import { credentialHeaders } from "./credentials";
 import { errorOf, unreachable } from "./error";
 
@@ -6,7 +7,7 @@ export type RequestOptions = {
   method?: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
   /** Sent as JSON. */
   json?: unknown;
-  /** The chat whose ticket must go along, if it is a temporary one. */
+  /** The chat whose ticket is sent, if it is a temporary one. */
   chatId?: string;
   signal?: AbortSignal;
 };
@@ -14,7 +15,7 @@ export type RequestOptions = {
 type Unauthorized = () => void;
 let unauthorized: Unauthorized = () => undefined;
 
-/** The token dialog listens here; there is one listener for the page. */
+/** The token dialog listens here; the page has one listener. */
 export function onUnauthorized(listener: Unauthorized): void {
   unauthorized = listener;
 }
@@ -35,12 +36,12 @@ export async function requestJson<T>(path: string, options: RequestOptions = {})
   return (await response.json()) as T;
 }
 
-/** A missing or wrong token is told to whoever listens, however the request was sent. */
+/** Reports a missing or wrong token to the listener, for any kind of request. */
 export function noteRefusal(status: number): void {
   if (status === 401) unauthorized();
 }
 
-/** Like fetch, but a refusal is thrown. An abort stays the DOMException it is. */
+/** Like fetch, but throws an error response. An abort remains a DOMException. */
 export async function send(path: string, init: RequestInit): Promise<Response> {
   let response: Response;
   try {

@@ -18,7 +18,7 @@ const NONE: SandboxInfo = {
   posture: null,
 };
 
-/** A chat that is not there has no sandbox. */
+/** A chat that does not exist has no sandbox. */
 export function getSandbox(chatId: string): Promise<SandboxInfo> {
   return requestJson<SandboxInfo>(`${chatPath(chatId)}/sandbox`, { chatId }).catch((thrown: unknown) => {
     if (isNotFound(thrown)) return NONE;

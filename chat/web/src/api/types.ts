@@ -1,13 +1,13 @@
-// The JSON the chat server speaks. Field names are the wire's; times are RFC 3339 strings.
+// The JSON of the chat server. Field names are those of the wire; times are RFC 3339 strings.
 import type { UIMessage } from "ai";
 
 export type Model = { id: string; name: string; provider: "openai" | "anthropic" };
 
 export type Tools = {
   enabled: boolean;
-  /** Why tools cannot be used now: a sentence for people. */
+  /** Why tools cannot be used now: a readable sentence. */
   reason: string | null;
-  /** Whether they may come back by themselves: sandboxd does not answer. */
+  /** Whether they may recover by themselves, because sandboxd does not respond. */
   isPassing: boolean;
   provider: "docker" | "vercel" | null;
   ports: number[];
@@ -19,7 +19,7 @@ export type Tools = {
 export type AppInfo = {
   version: string;
   access: "localhost" | "lan" | null;
-  /** This request passes the access policy, so chats may be listed and written. */
+  /** Whether this request passes the access policy, so that chats can be listed and written. */
   mayUse: boolean;
   tools: Tools;
   models: Model[];
@@ -42,11 +42,11 @@ export type AdminAccess = {
   reason: AccessReason;
 };
 
-/** The first two are transient: they reach the page while an answer streams and are never stored. */
+/** The first two are transient: they are sent while an answer streams and are never stored. */
 export type DataParts = {
   chat: { id: string; title: string };
   sandbox: { state: "opening" | "seeding" | "ready" | "failed"; text: string };
-  /** Only in stored answers: why it ended before its end. */
+  /** Only in stored answers: why the answer is incomplete. */
   failed: { text: string };
 };
 
@@ -95,7 +95,7 @@ export type SandboxInfo = {
   runningCommands: number | null;
   expiresAt: string | null;
   lastActiveAt: string | null;
-  /** What it may reach. Null if its provider has no policies. */
+  /** The network policy. Null if the provider has no policies. */
   network: NetworkPolicy | null;
   posture: Posture | null;
 };
@@ -112,7 +112,7 @@ export type FilePage = {
   path: string;
   entries: FileEntry[];
   nextCursor: string | null;
-  /** False when the chat has no sandbox yet, and so no files. */
+  /** False if the chat has no sandbox yet, and therefore no files. */
   sandbox?: boolean;
 };
 
@@ -127,6 +127,6 @@ export type DenialReason =
   | "nameMismatch"
   | "invalid"
   | "limit";
-/** `entry` is what to allow; null where that would not help. */
+/** `entry` is the host to allow; null if that would have no effect. */
 export type Denial = { host: string; port: number; count: number; lastAt: string; reason: DenialReason; entry: string | null };
 export type NetworkInfo = NetworkPolicy & { denials: Denial[] };

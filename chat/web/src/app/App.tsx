@@ -22,7 +22,7 @@ import { setDrawer, usePanel } from "./panel";
 import { go, useRoute } from "./route";
 import "./app.css";
 
-/** While something runs, whoever waits for it should soon see why nothing comes. */
+/** While a command or an answer runs, the user should soon see why nothing arrives. */
 const GLANCE_EVERY_MS = 4000;
 
 export function App() {
@@ -108,7 +108,7 @@ function useChatsWhileAllowed(): void {
     if (mayUse === false) forgetChats();
     if (!mayUse || away) return;
     void loadChats();
-    // A chat that could not be opened while the server was away, or before there was a token, may be opened now.
+    // A chat that could not be opened while the server was down, or before there was a token, may open now.
     forgetFailed();
     const look = () => {
       if (document.visibilityState !== "visible") return;

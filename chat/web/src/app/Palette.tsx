@@ -1,4 +1,5 @@
-// Chats and actions by name. The field keeps the focus; the arrows move the choice, as in a combobox.
+// Search for chats and actions by name. The field keeps the focus; the arrow keys move the selection, as in a
+// combobox.
 import { type KeyboardEvent, type ReactNode, useEffect, useId, useState } from "react";
 import { Box, FolderOpen, Ghost, MessageSquare, SquarePen, SunMoon } from "lucide-react";
 import { useChats } from "../chats/store";

@@ -1,4 +1,4 @@
-// The frame of a side panel: beside the chat on a wide screen, a sheet from below on a phone.
+// The frame of a side panel: next to the chat on a wide screen, a bottom sheet on a phone.
 import { X } from "lucide-react";
 import type { ReactNode } from "react";
 import { texts } from "../texts";

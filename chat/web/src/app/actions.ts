@@ -1,4 +1,4 @@
-// What the sidebar, the palette and the keyboard can all do.
+// Actions that the sidebar, the palette and the keyboard share.
 import { sentenceOf } from "../api/error";
 import { beginTemporary, endTemporary, forgetConversation, useConversations } from "../chat/conversations";
 import { remove } from "../chats/store";

@@ -1,4 +1,4 @@
-// Keys that work anywhere on the page.
+// Keyboard shortcuts of the whole page.
 import { useEffect } from "react";
 import { useConversations } from "../chat/conversations";
 import { liveOf } from "../chat/live";
@@ -29,7 +29,7 @@ function onKey(event: KeyboardEvent): void {
   }
 }
 
-/** From the composer, where the focus usually is, the messages are turned over, not the one line that is written. */
+/** In the composer, which usually has the focus, the keys scroll the messages instead of the single-line field. */
 function scroll(event: KeyboardEvent, way: -1 | 1): void {
   const field = event.target;
   if (!(field instanceof HTMLTextAreaElement) || field.scrollHeight > field.clientHeight + 1) return;
@@ -39,7 +39,7 @@ function scroll(event: KeyboardEvent, way: -1 | 1): void {
   box.scrollBy({ top: way * box.clientHeight * 0.85 });
 }
 
-/** Esc stops the answer of the chat in view, unless a dialog or a menu is what it closes. */
+/** Esc stops the answer of the chat in view, unless it closes a dialog or a menu. */
 function stopHere(): void {
   const { route } = useRoute.getState();
   const { entries, draftId } = useConversations.getState();

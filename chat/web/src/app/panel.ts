@@ -1,4 +1,4 @@
-// What is open around the chat. On a phone the list of chats is a drawer and a panel is a sheet.
+// The panels around the chat. On a phone, the list of chats is a drawer and a panel is a sheet.
 import { create } from "zustand";
 
 export type PanelName = "files" | "session";
@@ -22,7 +22,7 @@ export function toggleSidebar(): void {
   try {
     localStorage.setItem(SIDEBAR_KEY, usePanel.getState().sidebar ? "open" : "closed");
   } catch {
-    // Storage is off: the choice holds until the page closes.
+    // Storage is not available: the choice lasts until the page closes.
   }
 }
 

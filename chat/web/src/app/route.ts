@@ -1,5 +1,5 @@
-// Where the person is: `/` for a new chat, `/c/<id>` for a stored one. A temporary chat has no address of its own,
-// because a reload could not bring it back.
+// The page's routes: `/` for a new chat, `/c/<id>` for a stored one. A temporary chat has no URL, because a reload
+// could not restore it.
 import { create } from "zustand";
 
 export type Route = { name: "home" } | { name: "chat"; id: string } | { name: "temporary"; id: string };
@@ -17,7 +17,7 @@ export function pathOf(route: Route): string {
   return route.name === "chat" ? `/c/${route.id}` : "/";
 }
 
-// After a reload the temporary chat of the history entry is gone, so the first look sees only the path.
+// After a reload, the temporary chat of the history entry no longer exists, so the first read uses only the path.
 export const useRoute = create<{ route: Route }>(() => ({ route: routeOf(window.location.pathname, null) }));
 
 export function go(route: Route, how: "push" | "replace" = "push"): void {

@@ -1,4 +1,4 @@
-// One chat on the screen: its messages, the composer, and beside them its files or its sandbox.
+// One chat: its messages, the composer, and next to them its files or its sandbox.
 import { useChat } from "@ai-sdk/react";
 import { useCallback, useMemo, useRef } from "react";
 import type { ChatMessage } from "../api/types";
@@ -20,7 +20,7 @@ import { Transcript } from "./Transcript";
 import { isFailed, isUnanswered } from "./words";
 import "./chat.css";
 
-/** At most this often the page is drawn anew while an answer arrives. */
+/** The minimum interval between renders while an answer arrives. */
 const THROTTLE_MS = 80;
 
 export function ChatView({ conversation }: { conversation: Conversation }) {
@@ -72,7 +72,7 @@ function Panel({ panel, chatId, begun, turn }: { panel: PanelName | null; chatId
   }
 }
 
-/** Grows whenever a tool has done something, which is when files and sandbox are worth a new look. */
+/** Increases with each finished tool call, so that files and sandbox are refreshed. */
 function countFinished(messages: ChatMessage[]): number {
   let count = 0;
   for (const message of messages) {

@@ -1,4 +1,4 @@
-// Where the person writes. Enter sends, Shift+Enter breaks the line, the arrows walk through what was sent before.
+// The input field. Enter sends, Shift+Enter starts a new line, the arrow keys go through earlier messages.
 import { ArrowUp, Square, SquareTerminal } from "lucide-react";
 import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import type { ChatMessage } from "../api/types";
@@ -20,7 +20,7 @@ export function Composer({ chatId, live, messages, onSend, onStop }: Props) {
   const recall = useRecall(messages);
   useAutoHeight(field, text);
   useEffect(() => {
-    // On a touch screen the focus would bring up the keyboard.
+    // On a touch screen, the focus would open the keyboard.
     if (window.matchMedia("(pointer: fine)").matches) field.current?.focus();
   }, [chatId]);
 
@@ -34,7 +34,7 @@ export function Composer({ chatId, live, messages, onSend, onStop }: Props) {
   const change = (next: string) => setDraft(chatId, next);
   const send = () => {
     if (!maySend) return;
-    // Emptied first: a send that is refused at once puts the text back.
+    // Cleared first: a send that fails at once restores the text.
     change("");
     onSend(text.trim());
     recall.reset();
@@ -99,7 +99,7 @@ export function Composer({ chatId, live, messages, onSend, onStop }: Props) {
   );
 }
 
-/** Walks back through the person's own messages, as a shell does, from an empty field or while walking. */
+/** Goes back through the user's own messages, like a shell, from an empty field or after a previous step. */
 function useRecall(messages: ChatMessage[]) {
   const [steps, setSteps] = useState(0);
   const sent = messages.filter((message) => message.role === "user").map(textOf).reverse();

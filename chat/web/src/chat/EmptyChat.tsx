@@ -6,7 +6,7 @@ import { setDraft } from "./drafts";
 
 type Props = { chatId: string; temporary: boolean; onSend: (text: string) => void };
 
-/** A chat before its first message: what this is, what to try, and how to connect a model if none is. */
+/** A chat before its first message: an explanation, examples, and how to connect a model if there is none. */
 export function EmptyChat({ chatId, temporary, onSend }: Props) {
   const info = useServer((server) => server.info);
   const noModel = info?.models.length === 0;

@@ -6,7 +6,7 @@ import type { Live } from "./live";
 const live = (change: Partial<Live>): Live => ({ running: false, settling: false, elsewhere: false, sandbox: null, failure: null, ...change });
 const failure = { sentence: "The model's answer broke off.", during: "answer" as const, code: null };
 
-it("says what failed, and asks again", () => {
+it("shows the failure, and retries", () => {
   const again = vi.fn();
   render(<Failure live={live({ failure })} unanswered={false} told={false} onAgain={again} />);
   expect(screen.getByTestId("chat:failure").textContent).toContain("broke off");
@@ -14,14 +14,14 @@ it("says what failed, and asks again", () => {
   expect(again).toHaveBeenCalledOnce();
 });
 
-it("does not say twice what the answer says itself, but still asks again", () => {
+it("does not repeat a failure that the answer shows, but still retries", () => {
   render(<Failure live={live({ failure })} unanswered={false} told onAgain={vi.fn()} />);
   expect(screen.queryByTestId("chat:failure")).toBeNull();
   expect(screen.getByTestId("chat:unanswered").textContent).toContain("not complete");
   expect(screen.getByTestId("chat:again")).toBeTruthy();
 });
 
-it("is silent while an answer is under way, and when all is well", () => {
+it("shows nothing while an answer is in progress or without a failure", () => {
   const { container, rerender } = render(<Failure live={live({ running: true, failure })} unanswered told={false} onAgain={vi.fn()} />);
   expect(container.textContent).toBe("");
   rerender(<Failure live={live({})} unanswered={false} told={false} onAgain={vi.fn()} />);

@@ -5,14 +5,14 @@ import type { Live } from "./live";
 
 type Props = {
   live: Live;
-  /** The last message is the person's own. */
+  /** The last message is the user's. */
   unanswered: boolean;
-  /** The last message says itself what went wrong. */
+  /** The last message states itself what went wrong. */
   told: boolean;
   onAgain: () => void;
 };
 
-/** The last failure of this chat, above the composer, with what can be done about it. */
+/** The last failure of this chat, above the composer, with the possible actions. */
 export function Failure({ live, unanswered, told, onAgain }: Props) {
   if (live.elsewhere) return <p className="note column" role="status">{texts.composer.elsewhere}</p>;
   const { failure } = live;
@@ -30,7 +30,7 @@ export function Failure({ live, unanswered, told, onAgain }: Props) {
   );
 }
 
-/** What went wrong was before this page; the answer says it itself where anything is known of it. */
+/** The failure happened before this page was opened; if its reason is known, the answer states it. */
 function Unanswered({ sentence, onAgain }: Pick<Props, "onAgain"> & { sentence: string }) {
   return (
     <div className="note failure column" role="status" data-testid="chat:unanswered">

@@ -1,4 +1,4 @@
-// One message. Drawn again only when it changed: while an answer arrives that is the last one alone.
+// One message. It is rendered again only if it has changed: while an answer arrives, only the last one.
 import { Pencil, RotateCw } from "lucide-react";
 import { memo, useState } from "react";
 import { asSentence } from "../api/error";
@@ -20,7 +20,7 @@ type Props = {
   live: boolean;
   latest: boolean;
   progress: string | null;
-  /** Nothing is under way, so a message may be changed or answered again. */
+  /** Nothing is in progress, so a message can be edited or answered again. */
   idle: boolean;
   onStop: (() => void) | null;
   onEdit: (messageId: string, text: string) => void;

@@ -3,7 +3,7 @@ import { useServer } from "../server/store";
 import { texts } from "../texts";
 import { chooseModel, modelFor, useModelChoice } from "./model";
 
-/** With one model there is nothing to pick, so it is only named; with none there is nothing here. */
+/** With one model, only its name is shown; without models, nothing is shown. */
 export function ModelPicker({ chatId }: { chatId: string }) {
   const info = useServer((server) => server.info);
   const choices = useModelChoice();

@@ -1,7 +1,7 @@
 import { texts } from "../texts";
 import { Markdown } from "../markdown/Markdown";
 
-/** What the model thought before it spoke: there for whoever wants it. */
+/** The model's reasoning before its answer, shown on demand. */
 export function Reasoning({ text, growing }: { text: string; growing: boolean }) {
   if (!text.trim()) return growing ? <p className="waiting">{texts.message.thinking}…</p> : null;
   return (

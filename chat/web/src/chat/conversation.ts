@@ -1,6 +1,6 @@
-// One chat in this page: the SDK's Chat plus what it leaves open. A send that the server refused is taken back, so
-// that the text is not lost; an answer that was stopped or cut off is read again from the server, which knows its end,
-// and if that is away too, as soon as it is back.
+// One chat in this page: the SDK's Chat with additional error handling. If the server rejects a message, the text
+// returns to the composer, so that it is not lost. An answer that was stopped or interrupted is read again from the
+// server, which knows how it ended; if the server is down too, this happens as soon as it responds again.
 import { Chat } from "@ai-sdk/react";
 import { getChat } from "../api/chats";
 import { ApiError, sentenceOf } from "../api/error";
@@ -18,9 +18,9 @@ import { renewed } from "./renewed";
 import { transportFor } from "./transport";
 
 const FOLLOW_EVERY_MS = 1500;
-/** A stopped command is killed within a second or so; after this many looks we show what there is. */
+/** A stopped command is killed within about a second; after this many attempts, the current state is shown. */
 const SETTLE_TRIES_MS = [150, 300, 600, 1200, 2400, 4800];
-/** Refusals of a send that mean nothing more once the server and its tools are back. */
+/** Error codes of a send that are obsolete once the server and its tools respond again. */
 const PASSING_CODES: readonly (string | null)[] = ["unreachable", "tools_disabled", "unavailable"];
 
 export class Conversation {
@@ -28,9 +28,9 @@ export class Conversation {
   private before: ChatMessage[] = [];
   private sent = "";
   private began = false;
-  /** Grows with each thing that the person sends. */
+  /** Increases with each message that the user sends. */
   private turn = 0;
-  /** What is shown may be older than what the server has. */
+  /** The displayed messages may be older than the server's. */
   private stale = false;
   private following = false;
   private closed = false;
@@ -70,14 +70,14 @@ export class Conversation {
     return this.run("", () => this.chat.regenerate(messageId === undefined ? options : { messageId, ...options }));
   }
 
-  /** Leaves the request; the server takes that as the word to stop. */
+  /** Aborts the request; the server then stops the answer. */
   async stop(): Promise<void> {
     if (!liveOf(this.id).running) return;
     if (!this.temporary) setLive(this.id, { settling: true });
     await this.chat.stop();
   }
 
-  /** Another window is receiving this chat's answer: reads along until it ends, also past a time when the server is away. */
+  /** Another window is receiving this chat's answer: polls until it ends, even if the server is down meanwhile. */
   async follow(): Promise<void> {
     if (this.following) return;
     this.following = true;
@@ -91,14 +91,14 @@ export class Conversation {
     setLive(this.id, { elsewhere: false });
   }
 
-  /** Another window may have gone on with this chat meanwhile. */
+  /** Another window may have continued this chat meanwhile. */
   async refresh(): Promise<void> {
     if (this.temporary || this.chat.messages.length === 0 || isTaken(this.id)) return;
     const running = await this.reload().catch(() => false);
     if (running && !isTaken(this.id)) void this.follow();
   }
 
-  /** The server or its tools were away and have come back. */
+  /** The server or its tools were down and respond again. */
   serverIsBack(): void {
     const { failure } = liveOf(this.id);
     if (failure?.during === "sending" && PASSING_CODES.includes(failure.code)) setLive(this.id, { failure: null });
@@ -107,13 +107,13 @@ export class Conversation {
     void this.settle(false);
   }
 
-  /** Nobody looks at it any more. */
+  /** The chat is no longer shown. */
   close(): void {
     this.closed = true;
   }
 
   private async run(text: string, request: () => Promise<void>): Promise<void> {
-    // In haste a button is pressed twice before the page shows that it was pressed.
+    // A user may press a button twice before the page shows the first press.
     if (isTaken(this.id)) {
       if (text && text !== this.sent) this.giveBack(text);
       return;
@@ -143,7 +143,7 @@ export class Conversation {
   }
 
   private fail(error: Error): void {
-    // The connection broke: what to do about that is decided when the SDK has finished with it.
+    // The connection was lost: it is handled when the SDK has finished with the request.
     if (this.began && isBroken(error)) return;
     const during = this.began ? "answer" : "sending";
     if (!this.began) {
@@ -173,7 +173,7 @@ export class Conversation {
     else void loadChats();
   }
 
-  /** Stopped before the server answered at all: as if it had not been sent. */
+  /** Stopped before the server responded: handled as if it had not been sent. */
   private takeBack(): void {
     this.chat.messages = this.before;
     this.giveBack(this.sent);
@@ -196,7 +196,7 @@ export class Conversation {
     if (!this.stale) void loadChats();
   }
 
-  /** Where the server itself is away there is no use in trying: it is read again when that is back. */
+  /** If the server itself is down, there are no attempts: the chat is read when the server responds again. */
   private async isWorthAnotherTry(thrown: unknown): Promise<boolean> {
     if (!isUnreachable(thrown)) return true;
     await refreshServer();
@@ -204,23 +204,23 @@ export class Conversation {
     return !this.stale;
   }
 
-  /** Takes over what the server has; true while it is still answering. */
+  /** Adopts the server's messages; returns true while the server is still answering. */
   private async reload(): Promise<boolean> {
     const { turn } = this;
     const stored = await getChat(this.id);
-    // What was asked for before the person went on is no news any more.
+    // A response to a request from before the user's next message is outdated.
     const late = liveOf(this.id).running || turn !== this.turn;
     if (!late) this.chat.messages = renewed(this.chat.messages, stored.messages);
     return stored.running;
   }
 }
 
-/** Where the page knows better what that means for what was written. */
+/** Codes for which the page has a better sentence, which says what happened to the user's text. */
 const OWN_WORDS: Readonly<Record<string, string>> = { busy: texts.errors.busy, unreachable: texts.errors.notSent };
 
 const CUT = { sentence: texts.errors.cut, during: "answer" as const, code: null };
 
-/** Nothing may be sent now: an answer is under way, here or in another window. */
+/** Nothing can be sent now: an answer is in progress, here or in another window. */
 function isTaken(id: string): boolean {
   const { running, settling, elsewhere } = liveOf(id);
   return running || settling || elsewhere;
@@ -230,13 +230,13 @@ function isUnreachable(thrown: unknown): boolean {
   return thrown instanceof ApiError && thrown.unreachable;
 }
 
-/** The tool itself failed, or broke off under a command. */
+/** The tool itself failed, or its connection was lost during a command. */
 function isBrokenCall(part: Part): boolean {
   const call = toolCall(part);
   return call !== null && (call.error !== null || bashOutput(call.output)?.exitCode === LOST);
 }
 
-/** How the SDK tells a connection that broke from an error that was told. */
+/** The SDK reports a lost connection in this way, unlike an error that the server sent. */
 function isBroken(error: Error): boolean {
   return error instanceof TypeError && /fetch|network/i.test(error.message);
 }

@@ -1,4 +1,4 @@
-// The chats this page holds open, so that an answer goes on while the person looks at another one.
+// The chats that this page keeps open, so that an answer continues while the user views another chat.
 import { create } from "zustand";
 import { getChat, openTemporary } from "../api/chats";
 import { forgetTicket, setTicket } from "../api/credentials";
@@ -11,7 +11,7 @@ import { newId } from "./ids";
 import { liveOf } from "./live";
 import { noteModel } from "./model";
 
-/** Idle stored chats beyond this many are let go; they are read again when they are opened. */
+/** Idle stored chats beyond this number are closed; they are read again when they are opened. */
 const MAX_OPEN = 12;
 
 export type Entry =
@@ -30,7 +30,7 @@ useServer.subscribe((now, before) => {
   }
 });
 
-/** The chat behind the empty page. It becomes a stored one with its first message. */
+/** The chat of the empty page. It becomes a stored chat with its first message. */
 export function draftConversation(): string {
   const { draftId } = useConversations.getState();
   if (draftId) return draftId;
@@ -70,7 +70,7 @@ export async function beginTemporary(): Promise<void> {
   go({ name: "temporary", id });
 }
 
-/** Ends a temporary chat. Its sandbox would go by itself in time; asking makes it go now. */
+/** Ends a temporary chat. Its sandbox would expire in time; this request removes it now. */
 export async function endTemporary(id: string): Promise<void> {
   const entry = useConversations.getState().entries[id];
   if (entry?.state === "ready") await entry.conversation.stop();
@@ -87,13 +87,13 @@ export function forgetConversation(id: string): void {
   });
 }
 
-/** The page has come into view, perhaps from another window with the same chat. */
+/** The page has become visible. Another window may have changed the chat. */
 export function refreshInView(id: string | null): void {
   const entry = id === null ? undefined : useConversations.getState().entries[id];
   if (entry?.state === "ready") void entry.conversation.refresh();
 }
 
-/** After a new token everything that failed for want of one may be asked again. */
+/** After a new token, everything that failed without one is requested again. */
 export function forgetFailed(): void {
   useConversations.setState(({ entries }) => ({
     entries: Object.fromEntries(Object.entries(entries).filter(([, entry]) => entry.state !== "failed")),

@@ -1,4 +1,4 @@
-// What stands in each chat's composer. It outlives a change of chats, and a send that failed puts its text back.
+// The text in each chat's composer. It is kept when the user changes the chat, and a failed send restores its text.
 import { create } from "zustand";
 
 const useDrafts = create<{ drafts: Record<string, string> }>(() => ({ drafts: {} }));

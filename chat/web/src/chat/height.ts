@@ -1,6 +1,6 @@
 import { type RefObject, useLayoutEffect } from "react";
 
-/** A text field as tall as its text; the style sheet sets the most. */
+/** Makes a text field as tall as its text; the style sheet sets the maximum. */
 export function useAutoHeight(ref: RefObject<HTMLTextAreaElement | null>, text: string): void {
   useLayoutEffect(() => {
     const field = ref.current;

@@ -1,10 +1,13 @@
-// What is known of a chat only while the page is open: its running state, its sandbox's progress, its last failure.
+// The state of a chat that exists only while the page is open: running, the sandbox's progress, the last failure.
 import { create } from "zustand";
 import type { DataParts } from "../api/types";
 
 export type Failure = {
   sentence: string;
-  /** "sending": the server took nothing, and the text is back in the composer. "answer": it broke off on the way. */
+  /**
+   * "sending": the server did not accept the message, and the text is back in the composer. "answer": the answer was
+   * interrupted.
+   */
   during: "sending" | "answer";
   code: string | null;
 };
@@ -12,9 +15,9 @@ export type Failure = {
 export type Live = {
   /** This page is receiving the answer. */
   running: boolean;
-  /** The answer was stopped or lost, and the server is asked how it ended. */
+  /** The answer was stopped or lost, and the page requests its end from the server. */
   settling: boolean;
-  /** Another page receives the answer. */
+  /** Another page is receiving the answer. */
   elsewhere: boolean;
   sandbox: DataParts["sandbox"] | null;
   failure: Failure | null;

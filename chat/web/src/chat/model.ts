@@ -1,5 +1,5 @@
-// Which model answers: what was chosen for this chat, else what the chat was last answered by, else the last choice,
-// else the server's default.
+// The model that answers: the one selected for this chat, otherwise the one of the chat's last answer, otherwise the
+// last selection, otherwise the server's default.
 import { create } from "zustand";
 import type { AppInfo } from "../api/types";
 
@@ -13,20 +13,20 @@ export function chooseModel(chatId: string, model: string): void {
   try {
     localStorage.setItem(KEY, model);
   } catch {
-    // Storage is off: the choice holds until the page closes.
+    // Storage is not available: the choice lasts until the page closes.
   }
 }
 
-/** The chat came from the server with the model that answered last. */
+/** The server returned the chat with the model of its last answer. */
 export function noteModel(chatId: string, model: string | null): void {
   if (model) useModelChoice.setState(({ byChat }) => ({ byChat: { [chatId]: model, ...byChat } }));
 }
 
-/** A model that is no longer connected is passed over. */
+/** A model that is no longer connected is skipped. */
 export function modelFor(chatId: string, info: AppInfo | null, choices: Choices): string | undefined {
   const connected = info?.models.map((model) => model.id) ?? [];
-  const wishes = [choices.byChat[chatId], choices.last, info?.defaultModel, connected[0]];
-  return wishes.find((wish): wish is string => typeof wish === "string" && connected.includes(wish));
+  const candidates = [choices.byChat[chatId], choices.last, info?.defaultModel, connected[0]];
+  return candidates.find((model): model is string => typeof model === "string" && connected.includes(model));
 }
 
 function readLast(): string | null {

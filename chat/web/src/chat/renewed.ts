@@ -1,6 +1,9 @@
 import type { ChatMessage } from "../api/types";
 
-/** What the server has, with every message that did not change as the very object it was, so that it is not drawn anew. */
+/**
+ * The server's messages, in which each unchanged message is the same object as before, so that it is not rendered
+ * again.
+ */
 export function renewed(before: ChatMessage[], stored: ChatMessage[]): ChatMessage[] {
   const known = new Map(before.map((message) => [message.id, message]));
   const messages = stored.map((message) => {

@@ -17,13 +17,13 @@ afterEach(() => {
 });
 
 describe("the body", () => {
-  it("carries the last message only, and no empty fields", () => {
+  it("contains only the last message, and no empty fields", () => {
     expect(bodyOf(outgoing, false)).toEqual({ id: "c", trigger: "submit-message", messages: [message("2", "b")] });
   });
-  it("carries everything for a temporary chat", () => {
+  it("contains all messages of a temporary chat", () => {
     expect(bodyOf(outgoing, true)["messages"]).toHaveLength(2);
   });
-  it("names the message that is answered again, and the model", () => {
+  it("contains the message that is answered again, and the model", () => {
     const body = bodyOf({ ...outgoing, trigger: "regenerate-message", messageId: "m", model: "local/x" }, false);
     expect(body).toMatchObject({ trigger: "regenerate-message", messageId: "m", model: "local/x" });
   });
@@ -38,7 +38,7 @@ describe("a request", () => {
     return { done, fetcher, begun };
   };
 
-  it("carries the token and the ticket, and notes whether tools were on", async () => {
+  it("sends the token and the ticket, and records whether tools were enabled", async () => {
     setAdminToken("secret");
     setTicket("tmp_1", "ticket");
     const { done, fetcher, begun } = send(new Response("data: [DONE]\n\n", { headers: { "x-remcochat-bash-tools-enabled": "1" } }));
@@ -55,7 +55,7 @@ describe("a request", () => {
     expect(useAccess.getState().lastHeader).toBe("1");
   });
 
-  it("carries no token where the server lets in its own machine alone", async () => {
+  it("sends no token to a server that allows only its own machine", async () => {
     setAdminToken("secret");
     wantToken(false);
     const { done, fetcher } = send(new Response("data: [DONE]\n\n"));
@@ -63,14 +63,14 @@ describe("a request", () => {
     expect(new Headers(fetcher.mock.calls[0]?.[1].headers).get("x-remcochat-admin-token")).toBeNull();
   });
 
-  it("that is refused says why, in the server's words", async () => {
+  it("throws the server's message if it is rejected", async () => {
     const { done, begun } = send(Response.json({ error: "No model is connected.", code: "no_model" }, { status: 422 }));
     await expect(done).rejects.toMatchObject(new ApiError(422, "no_model", "No model is connected."));
     expect(begun).not.toHaveBeenCalled();
   });
 });
 
-it("makes ids the server takes", () => {
+it("creates ids that the server accepts", () => {
   expect(newId()).toMatch(/^[A-Za-z0-9_-]{22}$/);
   expect(newId()).not.toBe(newId());
 });

@@ -1,4 +1,5 @@
-// How a message travels: the AI SDK's transport, with our credentials, our errors and a note of what came back.
+// The AI SDK's transport for messages, with the page's credentials and errors, and a record of the response's
+// headers.
 import { DefaultChatTransport } from "ai";
 import { credentialHeaders } from "../api/credentials";
 import { send } from "../api/http";
@@ -13,7 +14,10 @@ export type Outgoing = {
   model: string | undefined;
 };
 
-/** The server keeps the history of a stored chat, so only its last message goes out; a temporary one goes whole. */
+/**
+ * The server keeps the history of a stored chat, so only the last message is sent; a temporary chat sends all
+ * messages.
+ */
 export function bodyOf(outgoing: Outgoing, temporary: boolean): Record<string, unknown> {
   const { messages, messageId, model, ...rest } = outgoing;
   return {

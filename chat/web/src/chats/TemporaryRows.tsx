@@ -6,7 +6,7 @@ import { useConversations } from "../chat/conversations";
 import { texts } from "../texts";
 import { IconButton } from "../ui/IconButton";
 
-/** The temporary chats of this page. They are in no list of the server's. */
+/** The temporary chats of this page. The server does not list them. */
 export function TemporaryRows() {
   const entries = useConversations((state) => state.entries);
   const route = useRoute((at) => at.route);

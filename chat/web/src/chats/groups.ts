@@ -1,4 +1,4 @@
-// Chats under the day they were last changed on, as people look for them.
+// Groups chats by the day of their last change.
 import type { ChatSummary } from "../api/types";
 import { texts } from "../texts";
 
@@ -6,7 +6,7 @@ export type Group = { name: string; chats: ChatSummary[] };
 
 const DAY_MS = 86_400_000;
 
-/** Expects the newest first and keeps that order. */
+/** Expects the newest chat first and keeps that order. */
 export function groupsOf(chats: ChatSummary[], now = new Date()): Group[] {
   const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
   const groups: Group[] = [];

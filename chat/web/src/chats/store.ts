@@ -37,7 +37,7 @@ export function forgetChats(): void {
   useChats.setState(EMPTY);
 }
 
-/** A chat was begun or its title became known: shown at once, before the list is asked for again. */
+/** A chat was created or its title became known: shown at once, before the list is requested again. */
 export function noteChat(id: string, change: { title?: string }): void {
   useChats.setState(({ chats }) => {
     const now = new Date().toISOString();
@@ -58,7 +58,7 @@ export async function remove(id: string): Promise<void> {
 
 type Listed = Pick<Chats, "chats" | "nextCursor">;
 
-/** A first page replaces what it covers; pages that were loaded below it stay where they are. */
+/** A first page replaces the chats that it covers; pages loaded after it are kept. */
 export function joined(before: Listed, page: ChatPage, first: boolean): Listed {
   const fresh = new Set(page.chats.map((chat) => chat.id));
   const others = before.chats.filter((chat) => !fresh.has(chat.id));

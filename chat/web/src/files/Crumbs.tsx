@@ -2,7 +2,7 @@ import { ChevronRight } from "lucide-react";
 import { texts } from "../texts";
 import { plainName } from "../ui/names";
 
-/** The way down to a folder; each step leads back. */
+/** The path of a folder; each part is a link to that folder. */
 export function Crumbs({ path, onGo }: { path: string; onGo: (path: string) => void }) {
   const steps = path.split("/").filter(Boolean);
   return (

@@ -74,7 +74,7 @@ function ContentView({ content, entry }: { content: Content; entry: FileEntry })
   }
 }
 
-/** What is called a picture need not be one. */
+/** A file with the name of an image may not be one. */
 function Picture({ url, name }: { url: string; name: string }) {
   const [broken, setBroken] = useState(false);
   if (broken) return <p className="panel-note" data-testid="file:broken">{texts.files.broken}</p>;

@@ -1,5 +1,5 @@
-// A chat's files: one folder at a time, opened, fetched, added by drag or button, removed. It looks again whenever a
-// tool has done something.
+// A chat's files, one folder at a time: open, download, upload by drag or button, delete. The list is refreshed after
+// each tool call.
 import { RefreshCw, Upload } from "lucide-react";
 import { useRef, useState } from "react";
 import type { FileEntry } from "../api/types";

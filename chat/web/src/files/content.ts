@@ -1,4 +1,4 @@
-// Reads a file for showing: text as text, never as HTML; four kinds of image as a picture; anything else not at all.
+// Reads a file for display: text as text, never as HTML; four image types as images; anything else is not displayed.
 import { fetchContent } from "../api/files";
 
 export const MAX_TEXT_BYTES = 256 * 1024;
@@ -27,7 +27,7 @@ export async function readContent(chatId: string, path: string, size: number | n
   if (type !== null && (size ?? 0) > MAX_IMAGE_BYTES) return { kind: "bigImage" };
   const response = await fetchContent(chatId, path, signal);
   if (type !== null) {
-    // The kind is ours to say, not the sandbox's: a blob called image/png is never run as a page.
+    // The page decides the type, not the sandbox: a blob of type image/png is never run as a page.
     const blob = new Blob([await response.arrayBuffer()], { type });
     return { kind: "image", url: URL.createObjectURL(blob) };
   }
@@ -55,7 +55,7 @@ async function firstBytes(response: Response, limit: number): Promise<{ bytes: U
 export function textOf(bytes: Uint8Array, clipped: boolean): Content {
   if (bytes.includes(0)) return { kind: "binary" };
   try {
-    // `stream` forgives a character that the cut went through, and nothing else.
+    // With `stream`, only a character that the limit has cut is accepted as incomplete.
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: clipped });
     return { kind: "text", text, clipped };
   } catch {

@@ -1,5 +1,5 @@
-// Saves a file. A plain link streams to disk, but cannot carry the token or a temporary chat's ticket; with one of
-// those the file goes through memory first.
+// Saves a file. A plain link streams to disk, but cannot send the token or a temporary chat's ticket. If one of those
+// is needed, the file is first loaded into memory.
 import { contentPath, fetchContent, needsHeaders } from "../api/files";
 import type { FileEntry } from "../api/types";
 
@@ -11,7 +11,7 @@ export async function download(chatId: string, entry: Pick<FileEntry, "name" | "
   const response = await fetchContent(chatId, entry.path);
   const url = URL.createObjectURL(await response.blob());
   save(url, entry.name);
-  // The browser has to have begun reading before the address may go.
+  // The browser must have started reading before the URL is revoked.
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 

@@ -1,4 +1,5 @@
-// Files dragged from the desktop onto an element. Handlers stop where they are used, so a panel inside the chat wins.
+// Files dragged from the desktop onto an element. An event stops at the first handler, so a panel inside the chat
+// takes precedence.
 import { type DragEvent, useRef, useState } from "react";
 
 export function useDrop(onFiles: (files: File[]) => void) {

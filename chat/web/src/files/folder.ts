@@ -1,4 +1,4 @@
-// The entries of one folder, page by page. A newer look wins over an older one that answers late.
+// The entries of one folder, page by page. A newer request takes precedence over an older one with a late response.
 import { useCallback, useEffect, useRef, useState } from "react";
 import { sentenceOf } from "../api/error";
 import { listFiles } from "../api/files";
@@ -8,7 +8,7 @@ import { isAway, suspect, useServer } from "../server/store";
 type Folder = {
   entries: FileEntry[];
   nextCursor: string | null;
-  /** False when the chat has no sandbox yet. */
+  /** False if the chat has no sandbox yet. */
   sandbox: boolean;
   loading: boolean;
   error: string | null;
@@ -49,7 +49,7 @@ export function useFolder(chatId: string, path: string, begun: boolean, turn: nu
       setFolder(EMPTY);
     };
   }, [chatId, path]);
-  // Also when the server or its tools come back.
+  // Also when the server or its tools recover.
   useEffect(() => {
     if (begun) void load(null);
   }, [load, begun, turn, away]);

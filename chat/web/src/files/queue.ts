@@ -1,4 +1,4 @@
-// Files on their way up, one after the other, each with its progress. They go on while the panel is closed.
+// Uploads, one after the other, each with its progress. They continue while the panel is closed.
 import { create } from "zustand";
 import { sentenceOf } from "../api/error";
 import { type Upload, uploadFile } from "../api/files";
@@ -19,7 +19,7 @@ export type UploadJob = {
 
 type Work = { file: File; path: string; running: Upload | null };
 
-/** `finished` grows with each file that has arrived, which is when a folder is worth a new look. */
+/** `finished` increases with each completed upload, so that folders know when to refresh. */
 export const useUploads = create<{ jobs: UploadJob[]; finished: number }>(() => ({ jobs: [], finished: 0 }));
 
 const work = new Map<number, Work>();
@@ -39,7 +39,7 @@ export function addUploads(chatId: string, folder: string, files: File[]): void 
   if (!busy) void sendAll();
 }
 
-/** Stops a running upload, or takes away a failed or waiting one. */
+/** Cancels a running upload, or removes a failed or waiting one. */
 export function dropUpload(id: number): void {
   work.get(id)?.running?.cancel();
   forget(id);

@@ -1,5 +1,5 @@
-// Code in colour. The highlighter is large, so it is fetched when the first code appears; until then the code stands
-// there plain. It gives a tree, not HTML, so nothing in the code can become markup.
+// Highlighted code. The highlighter is large, so it is loaded when the first code appears; until then the code is
+// shown without colours. It returns a tree, not HTML, so nothing in the code can become markup.
 import { type ReactNode, useEffect, useState } from "react";
 import { plainText } from "../ui/names";
 

@@ -1,5 +1,5 @@
-// A model’s text as markdown. It is hostile too: no HTML gets through, addresses pass two lists of harmless schemes, and
-// pictures become links (loading one would tell its server who reads what).
+// A model's text as markdown. It is untrusted: HTML is not rendered, URLs must pass two lists of safe schemes, and
+// images become links, because loading one would tell its server who reads what.
 import { memo, useMemo } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import rehypeSanitize from "rehype-sanitize";
@@ -9,12 +9,12 @@ import { blocksOf } from "./blocks";
 import { CodeBlock } from "./CodeBlock";
 import "./markdown.css";
 
-/** Reading this much takes some tens of milliseconds. */
+/** Parsing this much text takes some tens of milliseconds. */
 const MAX_WHOLE_CHARS = 10_000;
 
 export function Markdown({ text, growing }: { text: string; growing: boolean }) {
-  // While the text grows only its last block changes, and only that is read again. Whole, a block may also refer to what
-  // another one defines; a long text is not read a second time for that.
+  // While the text grows, only its last block changes and is parsed again. In the finished text, a block may also
+  // refer to a definition in another block; a long text is not parsed a second time for that.
   const inBlocks = growing || text.length > MAX_WHOLE_CHARS;
   const blocks = useMemo(() => (inBlocks ? blocksOf(text) : [text]), [text, inBlocks]);
   return (

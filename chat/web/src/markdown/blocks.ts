@@ -1,5 +1,6 @@
-// Cuts growing markdown where a new block surely begins: after an empty line outside a code fence, at a line that does
-// not belong to a list or quote. Cutting too seldom costs a little time; cutting wrongly would change the picture.
+// Splits growing markdown where a new block certainly starts: after an empty line outside a code fence, at a line
+// that does not belong to a list or quote. Too few splits cost a little time; a wrong split would change the
+// rendering.
 
 export function blocksOf(text: string): string[] {
   const blocks: string[] = [];
@@ -23,7 +24,7 @@ function startsBlock(line: string): boolean {
   return /^\S/.test(line) && !/^([-*+>]|\d+[.)])\s/.test(line);
 }
 
-/** Nothing is gained by a block of empty lines. */
+/** Skips blocks that contain only empty lines. */
 function isEmpty(block: string[]): boolean {
   return block.every((line) => line.trim() === "");
 }

@@ -5,10 +5,10 @@ import { Fragment, jsx, jsxs } from "react/jsx-runtime";
 
 const lowlight = createLowlight(common);
 
-/** Longer code is left plain: colouring it would hold up the page. */
+/** Longer code is not highlighted, because highlighting it would block the page. */
 const MAX_CHARS = 60_000;
 
-/** A language nobody knows leaves the code as it is. */
+/** Code in an unknown language is not highlighted. */
 export function highlight(code: string, language: string): ReactNode {
   const name = language.toLowerCase();
   if (code.length > MAX_CHARS || !lowlight.registered(name)) return code;

@@ -3,7 +3,7 @@ import { texts } from "../texts";
 import { useNow } from "../ui/now";
 import { refreshServer, toolsAway, useServer } from "./store";
 
-/** Says that the server or its tools are away, and goes by itself when they are back. */
+/** Reports that the server or its tools are down, and disappears when they respond again. */
 export function Banner() {
   const { info, error, nextTryAt } = useServer();
   const sentence = error ?? (info && toolsAway(info) ? texts.errors.toolsAway : null);

@@ -1,5 +1,5 @@
-// What the server says of itself, asked now and then while the page is in view, and again while something is wrong: at
-// once on the person's word, otherwise after 1, 2, 4 … seconds, and whenever the page comes back into view.
+// The server's status. It is polled while the page is in view. While something is wrong, it is polled again: at once
+// on the user's request, otherwise after 1, 2, 4 … seconds, and whenever the page becomes visible again.
 import { create } from "zustand";
 import { getApp } from "../api/chats";
 import { wantToken } from "../api/credentials";
@@ -8,16 +8,16 @@ import type { AppInfo } from "../api/types";
 
 const FIRST_WAIT_S = 1;
 const MAX_WAIT_S = 10;
-/** For so long the server believes its last look at sandboxd, and a little longer. */
+/** The server caches its check of sandboxd for this long; this adds a small margin. */
 const SERVER_LOOKS_EVERY_MS = 5500;
-/** While all is well. */
+/** The poll interval while everything works. */
 const LOOK_EVERY_MS = 20_000;
 
 type Server = {
   info: AppInfo | null;
-  /** Why the last question got no answer. */
+  /** Why the last poll failed. */
   error: string | null;
-  /** When it is asked again, as Date.now(); null while all is well. */
+  /** The time of the next poll, as Date.now(); null while everything works. */
   nextTryAt: number | null;
 };
 
@@ -27,7 +27,7 @@ let waitSeconds = FIRST_WAIT_S;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let asking: Promise<void> | null = null;
 
-/** Callers at the same time share one question. */
+/** Concurrent callers share one request. */
 export function refreshServer(): Promise<void> {
   asking ??= ask().finally(() => {
     asking = null;
@@ -44,30 +44,30 @@ export function watchServer(): void {
   setInterval(glance, LOOK_EVERY_MS);
 }
 
-/** Looks, unless a look is due anyway or nobody would see what it finds. */
+/** Polls, unless a poll is already scheduled or the page is hidden. */
 export function glance(): void {
   if (document.visibilityState === "visible" && useServer.getState().nextTryAt === null) void refreshServer();
 }
 
-/** Something just failed that suggests the server or its tools are away: look now, not at the next turn. */
+/** A failure suggests that the server or its tools are down: poll now, not at the next interval. */
 export function suspect(thrown: unknown): void {
   if (thrown instanceof ApiError && (thrown.unreachable || thrown.status === 503 || thrown.code === "tools_disabled")) {
     void refreshServer();
   }
 }
 
-/** A tool failed. Its sandboxd may be away, which the server notices when it next looks. */
+/** A tool failed. Its sandboxd may be down, which the server detects at its next check. */
 export function suspectTools(): void {
   void refreshServer();
   setTimeout(glance, SERVER_LOOKS_EVERY_MS);
 }
 
-/** Tools whose sandboxd does not answer may come back by themselves; tools that were switched off will not. */
+/** Tools whose sandboxd does not respond may recover by themselves; disabled tools will not. */
 export function toolsAway(info: AppInfo): boolean {
   return info.mayUse && info.tools.isPassing;
 }
 
-/** The server does not answer, or its tools do not. */
+/** The server or its tools do not respond. */
 export function isAway({ info, error }: Pick<Server, "info" | "error"> = useServer.getState()): boolean {
   return error !== null || (info !== null && toolsAway(info));
 }
@@ -88,7 +88,7 @@ async function ask(): Promise<void> {
 
 function later(): void {
   timer = setTimeout(() => {
-    // Only waiting makes the next wait longer; a look that the person asked for does not.
+    // Only automatic polls increase the next delay; a poll on the user's request does not.
     waitSeconds = Math.min(waitSeconds * 2, MAX_WAIT_S);
     void refreshServer();
   }, waitSeconds * 1000);

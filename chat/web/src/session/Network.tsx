@@ -6,7 +6,7 @@ import { texts } from "../texts";
 import { Button } from "../ui/Button";
 import { ago } from "../ui/format";
 
-/** Connections the sandbox was refused. Where a list of hosts holds, one can be added here. */
+/** Connections of the sandbox that were denied. If there is a list of allowed hosts, a host can be added here. */
 export function Network({ chatId, turn }: { chatId: string; turn: number }) {
   const [info, setInfo] = useState<NetworkInfo | null>(null);
   const [error, setError] = useState<string | null>(null);
@@ -15,7 +15,7 @@ export function Network({ chatId, turn }: { chatId: string; turn: number }) {
     getNetwork(chatId).then(
       (answer) => here && setInfo(answer),
       (thrown: unknown) => {
-        // A provider without this page of the book answers 404, which is no failure.
+        // A provider without this endpoint responds with 404, which is not an error.
         if (here && !isNotFound(thrown)) setError(sentenceOf(thrown));
       },
     );
@@ -56,7 +56,7 @@ export function Network({ chatId, turn }: { chatId: string; turn: number }) {
   );
 }
 
-/** Waits for its answer, so that a second click adds nothing twice. */
+/** Waits for the response, so that a second click does not add the host twice. */
 function AllowButton({ entry, onAllow }: { entry: string | null; onAllow: (entry: string) => Promise<void> }) {
   const [busy, setBusy] = useState(false);
   if (entry === null) return null;

@@ -2,7 +2,7 @@ import { ShieldAlert, ShieldCheck } from "lucide-react";
 import type { NetworkMode, Posture as PostureInfo } from "../api/types";
 import { texts } from "../texts";
 
-/** What was really applied, in plain words: a check where it holds, a warning where it does not. */
+/** The isolation that was really applied, in plain words: a check mark if a measure is active, a warning if it is not. */
 export function Posture({ posture, network }: { posture: PostureInfo; network: NetworkMode | null }) {
   return (
     <section className="posture">
@@ -21,7 +21,10 @@ export function Posture({ posture, network }: { posture: PostureInfo; network: N
 
 export type PostureLine = { good: boolean; text: string };
 
-/** `network` is the policy. The container itself has no network interface, whatever may be reached through sandboxd. */
+/**
+ * `network` is the policy. The container itself has no network interface, even if hosts are reachable through
+ * sandboxd.
+ */
 export function linesOf(posture: PostureInfo, network: NetworkMode | null): PostureLine[] {
   const t = texts.session;
   const none = posture.capabilities.length === 0;

@@ -1,5 +1,4 @@
-// A chat's sandbox: how it stands, what it uses, how it is walled off, what it was refused; and its two ends, parking
-// and deletion.
+// A chat's sandbox: its state, usage, isolation and denied connections, with the actions park and delete.
 import { RefreshCw } from "lucide-react";
 import { useState } from "react";
 import { deleteSandbox, parkSandbox } from "../api/sandbox";

@@ -2,7 +2,7 @@ import type { SandboxInfo } from "../api/types";
 import { texts } from "../texts";
 import { bytes } from "../ui/format";
 
-/** What the sandbox uses of what it may. A bar turns warm near its end. */
+/** The sandbox's usage and limits. A bar changes its colour near the limit. */
 export function Usage({ info }: { info: SandboxInfo }) {
   const { usage, limits } = info;
   if (!usage) return null;

@@ -1,4 +1,4 @@
-// Runs of text as spans: palette colours by class, so that a theme can choose them; exact colours by style.
+// Renders runs of text as spans: palette colours by class, so that themes can set them; exact colours by style.
 import type { CSSProperties } from "react";
 import { type Color, type Pen, PLAIN } from "./pen";
 import type { Block } from "./screen";
@@ -36,7 +36,10 @@ function looks(pen: Pen): Looks {
   return result;
 }
 
-/** Programs choose exact colours for a dark screen; on our panes they are moved a little towards the ink. */
+/**
+ * Programs choose exact colours for a dark screen; on the page's panes they are blended slightly with the text
+ * colour.
+ */
 function readable(color: Color): string {
   return `light-dark(color-mix(in oklab, ${color} 58%, black), color-mix(in oklab, ${color} 88%, white))`;
 }

@@ -1,4 +1,4 @@
-// Shows output as a terminal left it. Blocks of lines are drawn apart, so that appending redraws only the last one.
+// Shows terminal output. Blocks of lines are rendered separately, so that appending re-renders only the last one.
 import { memo, useMemo, useRef } from "react";
 import { useStickToEnd } from "../ui/stick";
 import { Pieces } from "./Pieces";
@@ -8,7 +8,7 @@ import "./terminal.css";
 type Props = {
   output: string;
   label: string;
-  /** While it runs, the end is kept in view until the reader scrolls away. */
+  /** While it runs, the end stays in view until the reader scrolls away. */
   live: boolean;
   tone?: "stdout" | "stderr";
   tall?: boolean;

@@ -1,5 +1,5 @@
-// One line under the cursor. Nearly every line is only appended to, so it is kept as runs; the first time something
-// moves the cursor back (\r, \b) it becomes a row of cells that can be overwritten.
+// One line of output. Nearly every line is only appended to, so it is stored as runs. When something first moves the
+// cursor back (\r, \b), it becomes a row of cells that can be overwritten.
 import { type Pen, PLAIN } from "./pen";
 
 export type Run = { text: string; pen: Pen };
@@ -7,7 +7,7 @@ export type Run = { text: string; pen: Pen };
 type Cell = { char: string; pen: Pen };
 const BLANK: Cell = { char: " ", pen: PLAIN };
 
-/** A cursor may be sent this far to the right of the text; farther is nonsense. */
+/** The maximum distance of the cursor to the right of the text. */
 const MAX_COLUMN = 1000;
 
 export class Line {
@@ -29,7 +29,7 @@ export class Line {
     this.moveTo(0);
   }
 
-  /** Columns relative to where the cursor stands. */
+  /** Columns relative to the cursor. */
   move(by: number): void {
     const { length } = this.asCells();
     this.moveTo(Math.min(this.cursor + by, Math.max(length, MAX_COLUMN)));

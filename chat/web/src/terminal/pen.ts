@@ -1,7 +1,7 @@
-// The pen a terminal writes with: colours and decorations as SGR sequences (ECMA-48 8.3.117) leave them.
-// Pens are interned, so two runs of text in the same style share one object and compare by identity.
+// The style that a terminal writes with: the colours and decorations that SGR sequences set (ECMA-48 8.3.117). Pens
+// are interned, so two runs of text in the same style share one object and compare by identity.
 
-/** "0".."15" is a colour of the theme's palette; "#rrggbb" is that very colour. */
+/** "0".."15" is a colour of the theme's palette; "#rrggbb" is an exact colour. */
 export type Color = string;
 
 export type Pen = Readonly<{
@@ -14,7 +14,7 @@ export type Pen = Readonly<{
   strike: boolean;
   reverse: boolean;
   hidden: boolean;
-  /** Where an OSC 8 link leads; only http and https get this far. */
+  /** The target of an OSC 8 link; only http and https are accepted. */
   href: string | null;
 }>;
 
@@ -31,7 +31,7 @@ export const PLAIN: Pen = Object.freeze({
   href: null,
 });
 
-/** Output may name millions of colours; past this many pens the table starts anew. */
+/** Output may contain millions of colours; at this number of pens the table is cleared. */
 const MAX_PENS = 4096;
 const pens = new Map<string, Pen>();
 

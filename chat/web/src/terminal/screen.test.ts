@@ -6,13 +6,13 @@ const runs = (output: string) => readScreen(output).flat();
 const textOf = (output: string) => runs(output).map(({ text }) => text).join("");
 
 describe("plain text", () => {
-  it("stays as it is", () => {
+  it("is unchanged", () => {
     expect(textOf("a\n\tb <script>\n")).toBe("a\n\tb <script>\n");
   });
-  it("has nothing in it that turns around what is read", () => {
+  it("contains no bidi control characters", () => {
     expect(textOf("rm \u202eoto")).toBe("rm ‹U+202E›oto");
   });
-  it("is cut into blocks of lines that keep their place while text is appended", () => {
+  it("is split into blocks of lines that stay the same while text is appended", () => {
     const many = "x\n".repeat(LINES_PER_BLOCK * 2 + 1);
     expect(readScreen(many)).toHaveLength(3);
     expect(readScreen(`${many}more`)[0]).toEqual(readScreen(many)[0]);
@@ -20,24 +20,24 @@ describe("plain text", () => {
 });
 
 describe("colours", () => {
-  it("reads the sixteen, the 256 and true colour", () => {
+  it("supports 16 colours, 256 colours and true colour", () => {
     const [a, b, c, d] = runs(`${ESC}[31ma${ESC}[95mb${ESC}[38;5;208mc${ESC}[48;2;1;2;3md`);
     expect([a?.pen.fg, b?.pen.fg, c?.pen.fg, d?.pen.bg]).toEqual(["1", "13", "#ff8700", "#010203"]);
   });
-  it("reads colons as parts of one attribute", () => {
+  it("accepts colons within one attribute", () => {
     const [a] = runs(`${ESC}[38:2::255:128:0;4:3ma`);
     expect(a?.pen).toMatchObject({ fg: "#ff8000", underline: true });
   });
-  it("goes back to plain on a reset and keeps a style over lines", () => {
+  it("clears the style on a reset and keeps it across lines", () => {
     expect(runs(`${ESC}[1mone\ntwo${ESC}[0m!`).map(({ text, pen }) => [text, pen.bold])).toEqual([
       ["one\ntwo", true],
       ["!", false],
     ]);
   });
-  it("ignores numbers that are no colour", () => {
+  it("ignores invalid colour numbers", () => {
     expect(runs(`${ESC}[38;5;999ma`)[0]?.pen.fg).toBeNull();
   });
-  it("gives up colours, not text, when there are too many of them", () => {
+  it("drops colours, not text, when there are too many of them", () => {
     const many = Array.from({ length: 9000 }, (_, n) => `${ESC}[38;5;${n % 250}mx`).join("");
     const hostile = `${many}\n`.repeat(LINES_PER_BLOCK);
     expect(runs(hostile).length).toBeLessThan(10);
@@ -46,34 +46,34 @@ describe("colours", () => {
 });
 
 describe("the cursor within a line", () => {
-  it("overwrites after a carriage return, as progress bars do", () => {
+  it("overwrites after a carriage return, as in progress bars", () => {
     expect(textOf(" 10%\r 20%\r100%\ndone")).toBe("100%\ndone");
   });
-  it("leaves what a shorter text does not cover", () => {
+  it("keeps the rest of the line after a shorter text", () => {
     expect(textOf("abcdef\rXY")).toBe("XYcdef");
   });
-  it("erases in the line", () => {
+  it("erases within the line", () => {
     expect(textOf(`abcdef\rXY${ESC}[K`)).toBe("XY");
     expect(textOf(`abc${ESC}[2K\rz`)).toBe("z");
   });
-  it("goes back one with a backspace", () => {
+  it("moves back by one with a backspace", () => {
     expect(textOf("12\b3")).toBe("13");
   });
-  it("reads \\r\\n as a line end", () => {
+  it("treats \\r\\n as a line end", () => {
     expect(textOf("a\r\nb\r\n")).toBe("a\nb\n");
   });
 });
 
 describe("everything else", () => {
-  it("is taken out", () => {
+  it("is removed", () => {
     expect(textOf(`a${ESC}[2J${ESC}[5;5H${ESC}]0;title\u0007b${ESC}Pq#0${ESC}\\c${ESC}(B\u0000\u0007d`)).toBe("abcd");
     expect(textOf(`a\u009b31mb\u009d0;t\u009cc`)).toBe("abc");
   });
-  it("does not show half a sequence at the end", () => {
+  it("does not show an incomplete sequence at the end", () => {
     expect(textOf(`ok${ESC}[3`)).toBe("ok");
     expect(textOf(`ok${ESC}`)).toBe("ok");
   });
-  it("lets an unfinished OSC swallow its own line only", () => {
+  it("removes only its own line with an unfinished OSC", () => {
     expect(textOf(`${ESC}]52;c;AAAA\nnext`)).toBe("\nnext");
   });
 });

@@ -1,24 +1,24 @@
-// Reads a command's output as a terminal would, as far as a page can: colours, \r, \b, erase-in-line and moves within
-// the line. Everything else (cursor addressing, titles, clipboard, device queries, …) is taken out and does nothing.
-// The bytes come from inside a container, so every pattern here is linear and every count has a bound.
+// Interprets a command's output like a terminal, as far as a page can: colours, \r, \b, erase-in-line and moves
+// within the line. Everything else (cursor addressing, titles, clipboard, device queries, …) is removed and has no
+// effect. The output comes from inside a container, so every pattern here is linear and every count has a limit.
 import { plainText } from "../ui/names";
 import { Line, type Run } from "./line";
 import { type Pen, PLAIN, withLink } from "./pen";
 import { applySgr } from "./sgr";
 
-/** Only the tail of longer text is shown; the server keeps far less. */
+/** Only the end of longer text is shown; the server keeps far less. */
 export const MAX_CHARS = 256 * 1024;
-/** After this many styled runs the earlier ones lose their colours, so that the page stays quick. */
+/** Beyond this number of styled runs, earlier ones lose their colours, so that the page stays responsive. */
 const MAX_STYLED_RUNS = 4000;
 export const LINES_PER_BLOCK = 50;
 
-/** A stretch of whole lines, each closed by "\n" but perhaps the last. Blocks are drawn and remembered separately. */
+/** A group of whole lines. Each ends with "\n", except possibly the last. Blocks are rendered and cached separately. */
 export type Block = Run[];
 
 // CSI (or the start of one at the end of the text) | OSC, up to BEL, ST or the end of its line | DCS, SOS, PM, APC |
-// other escapes | lone control characters, of which C1 CSI and OSC are rewritten before.
+// other escapes | single control characters, of which C1 CSI and OSC are replaced before.
 const CONTROL =
-  // eslint-disable-next-line no-control-regex -- control characters are what it looks for
+  // eslint-disable-next-line no-control-regex -- the pattern matches control characters
   /\x1b\[([0-?]*)[ -/]*([@-~]|$)|\x1b\]([^\x07\x1b\n]*)(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b\n]*(?:\x1b\\)?|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f]|\n/g;
 
 export function readScreen(output: string): Block[] {

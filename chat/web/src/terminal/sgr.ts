@@ -1,12 +1,12 @@
-// Select Graphic Rendition: turns the numbers of one `ESC [ … m` into the next pen.
+// Select Graphic Rendition: applies the numbers of one `ESC [ … m` to a pen.
 import { type Color, intern, type Pen, PLAIN } from "./pen";
 
-/** One sequence rarely holds ten numbers; the rest of a longer one is ignored. */
+/** A sequence rarely has ten numbers; the rest of a longer one is ignored. */
 const MAX_PARAMETERS = 32;
 
 type Draft = { -readonly [K in keyof Pen]: Pen[K] };
 
-/** `parameters` is what stands between `ESC [` and `m`, for example `1;38;5;208`. */
+/** `parameters` is the text between `ESC [` and `m`, for example `1;38;5;208`. */
 export function applySgr(pen: Pen, parameters: string): Pen {
   const numbers = numbersOf(parameters);
   const draft: Draft = { ...pen };
@@ -23,7 +23,7 @@ export function applySgr(pen: Pen, parameters: string): Pen {
   return intern(draft);
 }
 
-/** Colons join the parts of one attribute (`38:2::r:g:b`, `4:3`); an empty colour space between them is dropped. */
+/** Colons separate the parts of one attribute (`38:2::r:g:b`, `4:3`); an empty colour space between them is dropped. */
 function numbersOf(parameters: string): number[] {
   const plain = parameters.replace(/([34]8:2):[0-9]*:(?=\d+:\d+:\d+)/g, "$1:").replace(/\b4:[0-5]/g, underlineCode);
   return plain.split(/[;:]/, MAX_PARAMETERS).map((part) => (part === "" ? 0 : Number(part)));
@@ -83,6 +83,6 @@ function applyDecoration(draft: Draft, code: number): void {
     case 29: draft.strike = false; break;
     case 39: draft.fg = null; break;
     case 49: draft.bg = null; break;
-    // Blinking, fonts and frames are left out on purpose.
+    // Blinking, fonts and frames are ignored on purpose.
   }
 }

@@ -16,7 +16,7 @@ import { type BashOutput, field, RUNNING, type ToolCall } from "./part";
 import { Streams } from "./Streams";
 
 const HEAD_CHARS = 140;
-/** A finished card of an older message with more lines than this starts folded. */
+/** A finished card of an older message with more lines than this is initially collapsed. */
 const FOLD_LINES = 24;
 const NOTHING: BashOutput = { stdout: "", stderr: "", exitCode: RUNNING, stdoutTruncatedChars: 0, stderrTruncatedChars: 0 };
 
@@ -86,13 +86,13 @@ function Foot({ output, lost }: { output: BashOutput; lost: boolean }) {
   return meaning === null ? null : <p className="card-note">{meaning}</p>;
 }
 
-/** One line of it, from which a reader can tell what it is. */
+/** One line of the command, enough to recognise it. */
 function headOf(command: string): string {
   const line = command.trim().replace(/\s*\n\s*/g, " ↵ ");
   return plainName(line.length > HEAD_CHARS ? `${line.slice(0, HEAD_CHARS)}…` : line);
 }
 
-/** The header clips a long command, so it is shown whole above its output. */
+/** The header clips a long command, so the full command is shown above its output. */
 function needsWhole(command: string): boolean {
   return command.includes("\n") || command.length > 72;
 }

@@ -1,4 +1,4 @@
-// The frame every tool shares: what it is, on what, how it stands, and a body that can be folded away.
+// The frame that all tools share: the name, the subject, the state, and a body that can be collapsed.
 import { ChevronDown } from "lucide-react";
 import { type ReactNode, useId, useState } from "react";
 import { texts } from "../texts";
@@ -9,13 +9,13 @@ type Props = {
   kind: string;
   icon: ReactNode;
   title: ReactNode;
-  /** The whole of a clipped title. */
+  /** The full text of a clipped title. */
   hint?: string;
   badges: ReactNode;
   actions?: ReactNode;
   children?: ReactNode;
   startOpen?: boolean;
-  /** Forces the body open, as while something runs. */
+  /** Keeps the body open, for example while a command runs. */
   keepOpen?: boolean;
   tone?: "bad" | undefined;
   state?: "running" | "ok" | "error";
@@ -23,7 +23,7 @@ type Props = {
 
 export function Card({ kind, icon, title, hint, badges, actions, children, startOpen = true, keepOpen = false, tone, state }: Props) {
   const [chosen, setChosen] = useState<boolean | null>(null);
-  // What went wrong is never folded away unasked, also when it went wrong after the card was drawn.
+  // A failure is never collapsed automatically, even if it happens after the card was rendered.
   const open = chosen ?? (startOpen || tone === "bad");
   const bodyId = useId();
   const shown = (open || keepOpen) && Boolean(children);

@@ -1,4 +1,4 @@
-// Reading and writing one file: the path, how much of it, and its text on demand.
+// Reading and writing one file: the path, the size, and the text on demand.
 import { FilePen, FileText } from "lucide-react";
 import { CodeText } from "../markdown/CodeText";
 import { texts } from "../texts";
@@ -9,7 +9,7 @@ import { field, numberField, type ToolCall } from "./part";
 
 type Props = { call: ToolCall; live: boolean; latest: boolean };
 
-/** Text beyond this is shown without colours, so that a large file costs little. */
+/** Longer text is shown without colours, so that a large file renders quickly. */
 const MAX_COLOURED_CHARS = 40_000;
 
 export function ReadFileCard({ call, live }: Props) {

@@ -10,7 +10,7 @@ import { Streams } from "./Streams";
 
 type Props = { command: string; badges: ReactNode; output: BashOutput; running: boolean; onStop: (() => void) | null; onClose: () => void };
 
-/** One command with room to read. It follows along while the command runs. */
+/** The output of one command in a large dialog. It is updated while the command runs. */
 export function FullOutput({ command, badges, output, running, onStop, onClose }: Props) {
   return (
     <Dialog title={texts.tools.full} kind="wide" onClose={onClose} testId="tool:full-output">

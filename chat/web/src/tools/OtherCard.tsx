@@ -5,7 +5,7 @@ import type { ToolCall } from "./part";
 
 const MAX_JSON_CHARS = 20_000;
 
-/** A tool this page has no card for: its input and output as JSON. */
+/** A tool without its own card: its input and output as JSON. */
 export function OtherCard({ call, live }: { call: ToolCall; live: boolean }) {
   const running = call.output === undefined && call.error === null;
   return (

@@ -1,5 +1,5 @@
-// A server inside the sandbox, shown here. The page in the frame is hostile: it gets a sandboxed frame without a
-// referrer, and never one of our own origin, where `allow-same-origin` would hand it this page.
+// Shows a server that runs inside the sandbox. The page in the frame is untrusted: it gets a sandboxed frame without
+// a referrer, and never one of the page's own origin, where `allow-same-origin` would give it access to this page.
 import { ExternalLink, Globe, Maximize2, Minimize2, RotateCw } from "lucide-react";
 import { useState } from "react";
 import { texts } from "../texts";

@@ -1,5 +1,5 @@
-// The two output panes of a command, each of which can be folded away. What the server did not keep is said above the
-// pane, where it is missing.
+// The two output panes of a command, which can be collapsed. A note above a pane states how much output the server
+// did not keep, because that part is missing at the beginning.
 import { ChevronDown, Scissors } from "lucide-react";
 import { useId, useState } from "react";
 import { Terminal } from "../terminal/Terminal";
@@ -14,7 +14,7 @@ export function Streams({ output, running, progress = null, tall = false }: Prop
   if (!stdout && !stderr) {
     return <p className="card-note quiet">{running ? (progress ?? texts.tools.waiting) : texts.tools.empty}</p>;
   }
-  // Both places are kept from the first output on, so that the later one does not push the earlier one away.
+  // Both panes are reserved from the first output on, so that the later one does not move the earlier one.
   return (
     <>
       <Stream name="stdout" text={stdout} truncated={stdoutTruncatedChars} copyLabel={texts.tools.copyStdout} running={running} tall={tall} />

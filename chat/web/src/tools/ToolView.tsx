@@ -6,13 +6,13 @@ import { PreviewCard } from "./PreviewCard";
 
 export type ToolViewProps = {
   call: ToolCall;
-  /** The answer this call belongs to is arriving now. */
+  /** The answer of this call is arriving now. */
   live: boolean;
-  /** It is part of the last message. */
+  /** The call is part of the last message. */
   latest: boolean;
-  /** What its sandbox is doing before the command can start. */
+  /** The state of its sandbox before the command can start. */
   progress: string | null;
-  /** Null when the answer is not this page's to stop. */
+  /** Null if this page cannot stop the answer. */
   onStop: (() => void) | null;
 };
 

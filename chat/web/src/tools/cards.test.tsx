@@ -12,7 +12,7 @@ function show(change: Partial<ToolCall>, live = false, onStop: (() => void) | nu
 }
 
 describe("a bash card", () => {
-  it("runs while the code is -1 and the answer arrives, and can be stopped", () => {
+  it("is running while the code is -1 and the answer arrives, and can be stopped", () => {
     const stop = vi.fn();
     show({ output: output({ exitCode: RUNNING, stdout: "so far" }) }, true, stop);
     expect(screen.getByTestId("tool:running")).toBeTruthy();
@@ -21,7 +21,7 @@ describe("a bash card", () => {
     fireEvent.click(screen.getByTestId("tool:stop"));
     expect(stop).toHaveBeenCalledOnce();
   });
-  it("that never ended is not shown as running", () => {
+  it("is not shown as running if it never ended", () => {
     show({ output: output({ exitCode: RUNNING }) });
     expect(screen.queryByTestId("tool:running")).toBeNull();
     expect(screen.getByText("stopped")).toBeTruthy();
@@ -31,11 +31,11 @@ describe("a bash card", () => {
     expect(screen.getByTestId("tool:exit").textContent).toBe("exit 124");
     expect(screen.getByText(/took longer than allowed \(30 s\)/)).toBeTruthy();
   });
-  it("says how much is missing, per stream", () => {
+  it("shows how much is missing, per stream", () => {
     show({ output: output({ stdout: "tail", stdoutTruncatedChars: 12_345, stderr: "e", stderrTruncatedChars: 1 }) });
     expect(screen.getAllByTestId("tool:truncated").map((one) => one.textContent)).toEqual(["12,345 earlier characters not kept", "1 earlier character not kept"]);
   });
-  it("keeps what was on the screen when the tool fails", () => {
+  it("keeps the displayed output when the tool fails", () => {
     const part = { id: "kept", output: output({ exitCode: RUNNING, stdout: "so far" }) };
     const { rerender } = render(<ToolView call={call(part)} live latest progress={null} onStop={null} />);
     rerender(<ToolView call={call({ id: "kept", error: "The sandbox went away." })} live latest progress={null} onStop={null} />);
@@ -43,17 +43,17 @@ describe("a bash card", () => {
     expect(screen.getByTestId("tool:stdout").textContent).toBe("so far");
     expect(screen.queryByTestId("tool:running")).toBeNull();
   });
-  it("can fold each stream away, and says which one is empty", () => {
+  it("can collapse each stream, and shows which one is empty", () => {
     show({ output: output({ stdout: "out" }) });
     expect(screen.getByText("(empty)").textContent).toBe("stderr (empty)");
     fireEvent.click(screen.getByLabelText("Hide stdout"));
     expect(screen.getByTestId("tool:stdout").closest("[hidden]")).not.toBeNull();
   });
-  it("says so when the tool itself failed", () => {
+  it("shows a failure of the tool itself", () => {
     show({ error: "The sandbox went away." });
     expect(screen.getByRole("alert").textContent).toBe("The sandbox went away.");
   });
-  it("lives through output of another shape", () => {
+  it("accepts output of another shape", () => {
     show({ output: "nonsense", input: 7 });
     expect(screen.getByTestId("tool:bash")).toBeTruthy();
   });
@@ -61,17 +61,17 @@ describe("a bash card", () => {
 
 describe("a preview card", () => {
   const preview = (url: string) => show({ name: "sandboxUrl", input: { port: 3000 }, output: { url } });
-  it("frames another origin, walled off", () => {
+  it("frames another origin, sandboxed", () => {
     const frame = preview("http://127.0.0.1:49152/").querySelector("iframe");
     expect(frame?.getAttribute("sandbox")).toBe("allow-scripts allow-forms allow-same-origin allow-popups allow-modals allow-downloads");
     expect(frame?.getAttribute("referrerpolicy")).toBe("no-referrer");
   });
-  it("never frames our own origin", () => {
+  it("never frames its own origin", () => {
     const card = preview(`${location.origin}/c/x`);
     expect(card.querySelector("iframe")).toBeNull();
     expect(card.querySelector("a[target=_blank]")).not.toBeNull();
   });
-  it("takes no address that is not the web's", () => {
+  it("accepts only web addresses", () => {
     const card = preview("javascript:alert(1)");
     expect(card.querySelector("iframe, a")).toBeNull();
     expect(webAddress("file:///etc/passwd")).toBeNull();
@@ -92,17 +92,17 @@ describe("other cards", () => {
   });
 });
 
-describe("what a part says", () => {
-  it("is finished with a result, but not with a running one", () => {
+describe("a part", () => {
+  it("has ended with a final result, but not with a running one", () => {
     expect(isFinished(call({ output: output({ exitCode: RUNNING }) }))).toBe(false);
     expect(isFinished(call({ output: output({}) }))).toBe(true);
     expect(isFinished(call({ error: "x" }))).toBe(true);
     expect(isFinished(call({}))).toBe(false);
   });
-  it("takes a missing code for running and counts only whole characters", () => {
+  it("treats a missing code as running and counts only whole characters", () => {
     expect(bashOutput({ stdout: 1, stdoutTruncatedChars: -4 })).toEqual({ stdout: "", stderr: "", exitCode: RUNNING, stdoutTruncatedChars: 0, stderrTruncatedChars: 0 });
   });
-  it("colours by who ended it", () => {
+  it("has a tone for each kind of end", () => {
     expect([0, 1, 124, 137, 255].map(exitTone)).toEqual(["ok", "bad", "warn", "warn", "bad"]);
     expect(exitMeaning(1, 1000)).toBeNull();
   });

@@ -1,16 +1,17 @@
-// How long a call has run, as this page saw it. Kept by call, so that a card drawn anew does not start from zero.
+// The duration of a call as observed by this page. It is stored per call, so that a re-created card does not start
+// from zero.
 import { useEffect } from "react";
 import { create } from "zustand";
 import { useNow } from "../ui/now";
 
 type Span = { from: number; to: number | null };
 
-/** Older calls are forgotten; their cards then show no time. */
+/** Older calls are removed; their cards then show no time. */
 const MAX_KEPT = 500;
 
 const useSpans = create<{ spans: Record<string, Span> }>(() => ({ spans: {} }));
 
-/** Milliseconds; null for a call that this page did not see running. */
+/** Milliseconds; null for a call that did not run while this page was open. */
 export function useElapsed(callId: string, running: boolean): number | null {
   const span = useSpans(({ spans }) => spans[callId]);
   const now = useNow(running, 200);

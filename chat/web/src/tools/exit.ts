@@ -1,10 +1,10 @@
-// What an exit code says, and how loudly.
+// The meaning and severity of an exit code.
 import { texts } from "../texts";
 import { duration } from "../ui/format";
 
 export type Tone = "ok" | "warn" | "bad";
 
-/** Ended from outside or by time is a warning; a program's own failure is bad. */
+/** Ended by a signal or a time limit: a warning. A program's own failure: an error. */
 const FROM_OUTSIDE: readonly number[] = [124, 130, 137, 143];
 
 export function exitTone(code: number): Tone {
@@ -12,7 +12,7 @@ export function exitTone(code: number): Tone {
   return FROM_OUTSIDE.includes(code) ? "warn" : "bad";
 }
 
-/** A sentence for the codes that have a meaning of their own; null for the rest. */
+/** A sentence for the codes with a fixed meaning; null for all others. */
 export function exitMeaning(code: number, timeoutMs: number): string | null {
   return texts.tools.exits[code]?.(duration(timeoutMs)) ?? null;
 }

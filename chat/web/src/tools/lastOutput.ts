@@ -1,12 +1,13 @@
-// What a command had written when its tool failed. The stream replaces a call's output by its error, and what was on the
-// screen a moment ago would be gone. Kept for calls that this page saw running; a server keeps none of it.
+// The last output of a command whose tool failed. The stream replaces a call's output with its error, and the
+// displayed output would disappear. It is kept for calls that ran while this page was open; the server does not keep
+// it.
 import { useEffect } from "react";
 import { bashOutput, type BashOutput, type ToolCall } from "./part";
 
 const MAX_KEPT = 50;
 const kept = new Map<string, BashOutput>();
 
-/** The output, or where there is none any more the last one there was. */
+/** The output, or the last one if the call no longer has any. */
 export function useLastOutput({ id, output }: ToolCall): BashOutput | null {
   useEffect(() => {
     const now = bashOutput(output);

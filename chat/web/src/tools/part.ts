@@ -1,5 +1,5 @@
-// A tool part as the cards read it. Its output was made inside a container and its input by a model, so nothing is
-// believed of either: what has another shape than the contract's is shown as plain JSON instead.
+// A tool part as the cards read it. The output comes from inside a container and the input from a model, so neither
+// is trusted: values with another shape than the contract's are shown as plain JSON.
 import { getToolName, isToolUIPart } from "ai";
 import { asSentence, isRecord } from "../api/error";
 import type { ChatMessage } from "../api/types";
@@ -11,10 +11,10 @@ export type ToolCall = {
   id: string;
   name: string;
   input: unknown;
-  /** Undefined until there is one. While a command runs there is a preliminary one. */
+  /** Undefined until there is an output. While a command runs, it is preliminary. */
   output: unknown;
   error: string | null;
-  /** The input is still being written by the model. */
+  /** The model is still writing the input. */
   calling: boolean;
 };
 
@@ -35,17 +35,17 @@ function errorOf(part: Part & { state?: string; errorText?: string }): string | 
   return part.state === "output-error" ? asSentence(part.errorText ?? texts.errors.unknown) : null;
 }
 
-/** The call has its end: a result or an error. For `bash` a result with exit code -1 is not yet one. */
+/** The call has ended with a result or an error. For `bash`, a result with exit code -1 is not the end. */
 export function isFinished(call: ToolCall): boolean {
   if (call.error !== null) return true;
   if (call.output === undefined) return false;
   return call.name !== "bash" || bashOutput(call.output)?.exitCode !== RUNNING;
 }
 
-/** The exit code of a command that still runs. */
+/** The exit code of a command that is still running. */
 export const RUNNING = -1;
 
-/** The exit code of a command whose sandbox was lost, as ssh has it; a program may also end with it by itself. */
+/** The exit code of a command whose sandbox was lost, as in ssh; a program may also exit with it. */
 export const LOST = 255;
 
 export type BashOutput = {
@@ -84,7 +84,7 @@ function natural(value: unknown): number {
   return typeof value === "number" && value > 0 ? Math.floor(value) : 0;
 }
 
-/** A web address to show, or null when it is something else (javascript:, file:, nonsense). */
+/** A web address to show, or null if it is anything else (javascript:, file:, invalid). */
 export function webAddress(url: string): URL | null {
   if (!URL.canParse(url)) return null;
   const parsed = new URL(url);

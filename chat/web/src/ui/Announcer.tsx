@@ -3,7 +3,7 @@ import { texts } from "../texts";
 import { dismissComplaint, useAnnouncement } from "./announce";
 import { IconButton } from "./IconButton";
 
-/** Two fields in turn, so that the same sentence said twice is also read twice. */
+/** Two fields that alternate, so that a repeated sentence is also read twice. */
 export function Announcer() {
   const { text, turn, complaint } = useAnnouncement();
   return (

@@ -6,7 +6,7 @@ import { Dialog } from "./Dialog";
 
 type Props = { title: string; text: string; action: string; run: () => Promise<void>; onClose: () => void };
 
-/** Asks before something is lost. It stays open with the reason when the deed fails. */
+/** Asks for confirmation before a deletion. If the action fails, the dialog stays open and shows the reason. */
 export function Confirm({ title, text, action, run, onClose }: Props) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string | null>(null);

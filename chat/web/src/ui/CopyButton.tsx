@@ -9,7 +9,7 @@ const FEEDBACK_MS = 1500;
 
 type Props = { text: string | (() => string); label?: string; className?: string };
 
-/** `text` may be a function, for text that is costly to make. */
+/** `text` may be a function, for text that is expensive to compute. */
 export function CopyButton({ text, label = texts.copy, className = "" }: Props) {
   const [copied, setCopied] = useState(false);
   useEffect(() => {

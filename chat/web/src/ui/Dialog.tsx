@@ -1,5 +1,5 @@
-// A modal window on the browser's own <dialog>: it keeps the focus inside, makes the rest inert, closes on Esc and
-// gives the focus back. Rendered only while open.
+// A modal window based on the browser's <dialog>: it keeps the focus inside, makes the rest inert, closes on Esc and
+// restores the focus. Rendered only while open.
 import { X } from "lucide-react";
 import { type ReactNode, useEffect, useId, useRef } from "react";
 import { texts } from "../texts";
@@ -9,9 +9,9 @@ type Props = {
   title: string;
   onClose: () => void;
   children: ReactNode;
-  /** `sheet` comes from below on a phone, `drawer` from the side. */
+  /** `sheet` opens from the bottom on a phone, `drawer` from the side. */
   kind?: "window" | "wide" | "sheet" | "drawer" | "palette";
-  /** The title is spoken, not shown. */
+  /** The title is read by screen readers, but not shown. */
   bare?: boolean;
   testId?: string;
 };
@@ -23,7 +23,7 @@ export function Dialog({ title, onClose, children, kind = "window", bare = false
     const dialog = ref.current;
     const before = document.activeElement;
     if (dialog && !dialog.open) dialog.showModal();
-    // showModal looks for the autofocus attribute, which React does not write.
+    // showModal uses the autofocus attribute, which React does not render.
     dialog?.querySelector<HTMLElement>("[data-focus]")?.focus();
     return () => {
       dialog?.close();
@@ -41,7 +41,7 @@ export function Dialog({ title, onClose, children, kind = "window", bare = false
         onClose();
       }}
       onClose={() => {
-        // A browser may close it without asking (Esc twice); it must not stay open in our books.
+        // The browser may close the dialog without asking (Esc twice); the state must follow.
         if (!ref.current?.open) onClose();
       }}
       onClick={(event) => {

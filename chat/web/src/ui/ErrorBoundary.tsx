@@ -1,4 +1,4 @@
-// Catches what breaks while drawing, so that one bad part does not take the page with it.
+// Catches rendering errors, so that one broken part does not break the whole page.
 import { Component, type ReactNode } from "react";
 
 type Props = { children: ReactNode; fallback: ReactNode };

@@ -1,4 +1,4 @@
-/** The sign of the house: a prompt in a box. */
+/** The logo: a prompt in a box. */
 export function Mark({ small = false }: { small?: boolean }) {
   return (
     <svg className={small ? "mark mark-small" : "mark"} viewBox="0 0 32 32" aria-hidden focusable="false">

@@ -1,4 +1,4 @@
-// A small menu behind a button: arrows move, Esc and a click elsewhere close it.
+// A small menu behind a button: the arrow keys move, Esc and a click outside close it.
 import { MoreHorizontal } from "lucide-react";
 import { type KeyboardEvent, type ReactNode, useEffect, useRef, useState } from "react";
 import { IconButton } from "./IconButton";

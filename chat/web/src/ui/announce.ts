@@ -1,5 +1,5 @@
-// What is said to people who listen instead of look, with one polite voice for the whole page; and what went wrong in
-// passing, which everybody should see for a moment.
+// Announcements for screen readers, in one polite region for the whole page, and transient error messages that are
+// visible to everyone for a moment.
 import { create } from "zustand";
 
 const SHOWN_MS = 6000;
@@ -16,7 +16,7 @@ export function announce(text: string): void {
   useAnnouncement.setState(({ turn }) => ({ text, turn: turn + 1 }));
 }
 
-/** For a failure that has no better place to be shown. */
+/** For a failure that is not shown anywhere else. */
 export function complain(complaint: string): void {
   clearTimeout(timer);
   useAnnouncement.setState({ complaint });

@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Readable numbers and times.
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
@@ -32,7 +32,7 @@ const STEPS: [limitSeconds: number, unit: Intl.RelativeTimeFormatUnit, seconds: 
 
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
-/** "5 minutes ago", "in 2 hours"; an unreadable time is shown as it is. */
+/** "5 minutes ago", "in 2 hours"; an invalid time is returned unchanged. */
 export function ago(time: string, now = Date.now()): string {
   const at = Date.parse(time);
   if (Number.isNaN(at)) return time;

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** A window of phone width: side panels become drawers and sheets. The same number stands in app.css. */
+/** A window of phone width: side panels become drawers and sheets. app.css has the same number. */
 const query = "(max-width: 860px)";
 
 function subscribe(update: () => void): () => void {

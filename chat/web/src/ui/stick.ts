@@ -1,14 +1,15 @@
-// Keeps a scrolling box at its end while things are added, until the reader scrolls up; at the end it takes hold again.
+// Keeps a scrolling box at its end while content is added, until the reader scrolls up. Scrolling to the end resumes
+// it.
 import { type RefObject, useEffect, useLayoutEffect, useRef } from "react";
 
-/** So near to the end counts as being there. */
+/** A position this close to the end counts as the end. */
 const NEAR_PX = 32;
 
 function isAtEnd(box: HTMLElement): boolean {
   return box.scrollHeight - box.scrollTop - box.clientHeight <= NEAR_PX;
 }
 
-/** For a box whose content is `content`: after each change of it the end is shown, if the reader was there. */
+/** For a box with the content `content`: scrolls to the end after each change, if the reader was at the end. */
 export function useStickToEnd(ref: RefObject<HTMLElement | null>, live: boolean, content: unknown): void {
   const held = useRef(true);
   useEffect(() => {
@@ -26,7 +27,7 @@ export function useStickToEnd(ref: RefObject<HTMLElement | null>, live: boolean,
   }, [ref, live, content]);
 }
 
-/** For the page of messages, which also grows by itself (images, frames): watches the size of the content. */
+/** For the list of messages, which also grows by itself (images, frames): observes the size of the content. */
 export class PageEnd {
   private held = true;
   private lastTop: number;
@@ -55,7 +56,7 @@ export class PageEnd {
     this.box.removeEventListener("scroll", this.scrolled);
   }
 
-  // Only a move upwards lets go: the box also scrolls when its content shrinks or grows.
+  // Only an upward scroll releases it: the box also scrolls when its content shrinks or grows.
   private readonly scrolled = () => {
     const { box } = this;
     if (isAtEnd(box)) this.held = true;

@@ -1,4 +1,5 @@
-// Light, dark or as the system says. The choice is kept in this browser; no choice means the system's.
+// Light, dark or the system's theme. The choice is stored in this browser; without a choice, the system's theme
+// applies.
 import { create } from "zustand";
 
 export type Theme = "system" | "light" | "dark";
@@ -17,7 +18,7 @@ function setTheme(theme: Theme): void {
     if (theme === "system") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, theme);
   } catch {
-    // Storage is off: the choice holds until the page closes.
+    // Storage is not available: the choice lasts until the page closes.
   }
   applyTheme(theme);
   useTheme.setState({ theme });
