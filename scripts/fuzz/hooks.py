@@ -1,7 +1,7 @@
 """What schemathesis cannot know: ids of things that are there, and what a stream is.
 
 A made-up id is only ever answered by a 404, so most of them are replaced by that of a live sandbox or command just
-before the request is sent. What was deleted meanwhile is made anew, so that deletes are fuzzed as deeply as the rest.
+before the request is sent. Deleted ones are created again, so that deletes are fuzzed as deeply as the rest.
 """
 
 import itertools
@@ -39,7 +39,7 @@ from_answers = set()
 
 
 def connect_from_everywhere(address, *args, connect=urllib3.util.connection.create_connection, **options):
-    """Each connection from an address of its own: one that is wrong about the token too often is told to wait."""
+    """Each connection has its own address, because an address with too many wrong tokens has to wait."""
     high, low = divmod(next(numbers), 250)
     options["source_address"] = (f"127.2.{high % 250}.{low + 1}", 0)
     return connect(address, *args, **options)
@@ -61,25 +61,25 @@ def live_sandbox(label):
 
 
 def live_terminal(sandbox):
-    wish = {"cmd": "sleep", "args": ["5"]}
-    return ask(f"/v1/sandboxes/{sandbox}/terminals", wish)["terminalId"]
+    request = {"cmd": "sleep", "args": ["5"]}
+    return ask(f"/v1/sandboxes/{sandbox}/terminals", request)["terminalId"]
 
 
 def live_command(sandbox, is_ended):
     """One that ended long ago, or one that has just begun and ends soon: some requests wait for the end."""
     if is_ended:
         # No id that the fuzzer would choose: it belongs to this script alone.
-        wish = {"commandId": "cmd_endedLongAgo2f9Kq7Zw", "script": "echo out; echo err >&2; printf '\\377'; exit 3"}
+        request = {"commandId": "cmd_endedLongAgo2f9Kq7Zw", "script": "echo out; echo err >&2; printf '\\377'; exit 3"}
     else:
-        wish = {"commandId": f"cmd_justBegun2f9Kq7Zw{next(numbers):012}", "script": "echo begun; sleep 0.5", "detached": True}
+        request = {"commandId": f"cmd_justBegun2f9Kq7Zw{next(numbers):012}", "script": "echo begun; sleep 0.5", "detached": True}
     path = f"/v1/sandboxes/{sandbox}/commands"
     try:
-        return ask(path, wish)["commandId"]
+        return ask(path, request)["commandId"]
     except urllib.error.HTTPError as error:
         if error.code != 409:
             raise
     # The fuzzer learned the id from an answer and gave it to a command of its own first.
-    return ask(path, wish | {"commandId": f"cmd_anotherOne2f9Kq7Zw{next(numbers):012}"})["commandId"]
+    return ask(path, request | {"commandId": f"cmd_anotherOne2f9Kq7Zw{next(numbers):012}"})["commandId"]
 
 
 def dice(text):

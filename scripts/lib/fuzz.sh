@@ -23,7 +23,7 @@ run_fuzz() (
   fuzz "$1"
 )
 
-# A virtual environment, made anew when other versions are wanted.
+# Creates the virtual environment, or recreates it if other versions are needed.
 ensure_fuzzer() {
   local wanted=scripts/fuzz/requirements.txt
   fuzz_venv=$(target_dir)/fuzz-venv
