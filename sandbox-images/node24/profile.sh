@@ -1,8 +1,8 @@
-# Gives a login shell the PATH it was started with. /etc/profile sets one for the whole system, so that what npm and
-# pip install for the sandbox's user would not be found, nor what a caller put on the PATH. The kernel still shows the
-# environment that the shell was started with. Written for every POSIX shell: this is read by sh, dash and bash.
+# Restores the PATH with which a login shell was started. /etc/profile sets a system-wide PATH, which lacks the programs that
+# npm and pip install for the sandbox's user, and the caller's additions. The kernel still has the environment with which the
+# shell was started. This file works in every POSIX shell, because sh, dash and bash read it.
 if [ -n "${BASH_VERSION-}" ] && [ -r "/proc/$$/environ" ]; then
-  # Without a subprocess: this runs for each command.
+  # Without a subprocess, because this runs for each command.
   while IFS= read -r -d '' sandbox_entry; do
     case $sandbox_entry in
       PATH=*) PATH=${sandbox_entry#PATH=} ;;
