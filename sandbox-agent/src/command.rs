@@ -14,15 +14,15 @@ use agent_protocol::v1;
 use bytes::Bytes;
 use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::timeout_at;
+use tokio::time::{self, timeout_at};
 
 use crate::limits::{
     ALL_LOGS_BYTES, LOG_BYTES, REPEATED_LOG_BYTES, SMALL_LOG_BYTES, STATUS_ARG_BYTES, STATUS_ARGS,
 };
-use crate::log_position::PrimaryReader;
 use crate::mark::Mark;
 use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
+use crate::primary_reader::PrimaryReader;
 use crate::stdin::Stdin;
 use crate::termination;
 
@@ -192,6 +192,27 @@ impl Command {
         }
     }
 
+    /// Stops waiting for a first reader that did not come in time, or at once if memory for logs is short. Otherwise
+    /// returns the time until which it is expected.
+    fn check_first_reader(&self, state: &mut State, is_short: bool) -> Option<time::Instant> {
+        let PrimaryReader::Expected { until } = state.primary_reader else {
+            return None;
+        };
+        if !is_short && time::Instant::now() < until {
+            return Some(until);
+        }
+        self.release_position(state);
+        None
+    }
+
+    /// Releases the primary reader's position. The log no longer keeps what that reader has not read.
+    pub(crate) fn release_position(&self, state: &mut State) {
+        state.primary_reader = PrimaryReader::Absent;
+        let before = state.log.cost();
+        state.log.release_anchor();
+        self.budget.adjust(before, state.log.cost());
+    }
+
     /// Returns the sequence number of the next record to be written.
     pub(crate) fn next_seq(&self) -> u64 {
         self.lock().log.next_seq()
@@ -259,7 +280,7 @@ impl Command {
 
     /// Whether no reader needs the output any more. An expected reader does not count until it connects.
     pub(crate) fn is_discardable(&self) -> bool {
-        matches!(self.lock().primary_reader, PrimaryReader::Absent | PrimaryReader::Expected { .. })
+        !self.lock().primary_reader.has_position()
     }
 
     /// Allows to discard the output when memory is short, after that of commands that ended earlier.
@@ -273,7 +294,7 @@ impl Command {
     /// Discards the output and keeps the end. Does nothing while a reader still needs the output.
     pub(crate) fn discard_output(&self) {
         let mut state = self.lock();
-        if matches!(state.primary_reader, PrimaryReader::Reading(_) | PrimaryReader::Reserved(_)) {
+        if state.primary_reader.has_position() {
             return;
         }
         state.primary_reader = PrimaryReader::Absent;

@@ -12,20 +12,7 @@ use tokio::time::Instant;
 
 use crate::command::{Command, State};
 use crate::limits::{READER_ABSENCE, READER_HOLD};
-
-/// The primary reader of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PrimaryReader {
-    Absent,
-    /// No reader has connected yet. Expires by itself.
-    Expected {
-        until: Instant,
-    },
-    /// A reader is connected. The number distinguishes reads and reservations.
-    Reading(u64),
-    /// The position is reserved for a limited time.
-    Reserved(u64),
-}
+use crate::primary_reader::PrimaryReader;
 
 /// Position of a connected reader. Dropping it means that the reader disconnected.
 #[derive(Debug)]
@@ -102,9 +89,7 @@ impl Command {
     /// position.
     pub(crate) fn reader_left(self: &Arc<Self>, reader: u64, comes_back: bool) {
         let mut state = self.lock();
-        let has_position =
-            matches!(state.primary_reader, PrimaryReader::Reading(_) | PrimaryReader::Reserved(_));
-        if has_position && reader != 0 && reader == state.reader {
+        if state.primary_reader.has_position() && reader != 0 && reader == state.reader {
             self.reserve(&mut state, if comes_back { READER_HOLD } else { READER_ABSENCE });
         }
     }
@@ -122,33 +107,13 @@ impl Command {
         });
     }
 
-    /// Stops waiting for a first reader that did not come in time, or at once if memory for logs is short. Otherwise
-    /// returns the time until which it is expected.
-    pub(crate) fn check_first_reader(&self, state: &mut State, is_short: bool) -> Option<Instant> {
-        let PrimaryReader::Expected { until } = state.primary_reader else {
-            return None;
-        };
-        if !is_short && Instant::now() < until {
-            return Some(until);
-        }
-        self.release(state);
-        None
-    }
-
     fn stop_waiting_for(&self, expected: PrimaryReader) {
         let mut state = self.lock();
         if state.primary_reader == expected {
-            self.release(&mut state);
+            self.release_position(&mut state);
             drop(state);
             self.made_room.notify_waiters();
         }
-    }
-
-    fn release(&self, state: &mut State) {
-        state.primary_reader = PrimaryReader::Absent;
-        let before = state.log.cost();
-        state.log.release_anchor();
-        self.budget.adjust(before, state.log.cost());
     }
 }
 

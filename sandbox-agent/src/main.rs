@@ -7,7 +7,7 @@
 //! - [`connection`]: the connection to sandboxd; [`rpc`]: the calls that it serves
 //! - [`commands`], [`registry`], [`command`], [`spawn`], [`posix_spawn`], [`supervisor`]: starting and following a
 //!   command
-//! - [`capture`], [`output`], [`log_position`], [`follow`]: its output
+//! - [`capture`], [`output`], [`primary_reader`], [`log_position`], [`follow`]: its output
 //! - [`stdin`], [`stdin_writer`], [`read_only`]: its input, and the read-only workspace
 //! - [`termination`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`proc_protection`]: its end
 //! - [`terminals`]: interactive programs with a screen
@@ -32,6 +32,7 @@ mod members;
 mod oom;
 mod output;
 mod posix_spawn;
+mod primary_reader;
 mod proc_protection;
 mod read_only;
 mod reaper;
