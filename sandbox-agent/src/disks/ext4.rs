@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use super::Fault;
+use super::fault::Fault;
 
 /// Position of the superblock, and how much of it is read (Documentation/filesystems/ext4/super.rst).
 const SUPERBLOCK_AT: u64 = 1024;

@@ -9,6 +9,7 @@
 //! ends.
 
 mod ext4;
+mod fault;
 mod loop_device;
 mod pool;
 
@@ -16,8 +17,9 @@ use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use self::fault::Fault;
 use self::pool::{Pool, Use};
 
 /// The first line of output. It shows that the program runs, and its protocol version.
@@ -31,53 +33,6 @@ const WAITING: usize = 64;
 
 /// Maximum length of an error's text in bytes.
 const MAX_ERROR_BYTES: usize = 300;
-
-/// Why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    /// Not a valid request.
-    #[error("not a request")]
-    Unknown,
-    /// There is no such disk, or it is not attached.
-    #[error("no such disk")]
-    Absent,
-    /// It is not the expected file system, or the link was changed.
-    #[error("it is {found}")]
-    Mismatch { found: String },
-    /// The disk is in use.
-    #[error("in use")]
-    Busy,
-    /// The kernel provides no loop device. This never means full storage, whatever the error is named.
-    #[error("{source}")]
-    NoDevice { source: io::Error },
-    /// A step failed.
-    #[error("{step}: {source}")]
-    Io { step: &'static str, source: io::Error },
-    /// A program failed.
-    #[error("{program}: {stderr}")]
-    Program { program: &'static str, stderr: String },
-}
-
-impl Fault {
-    pub(crate) fn io(step: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { step, source }
-    }
-
-    /// Returns its name on the wire.
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Absent => "absent",
-            Self::Mismatch { .. } => "mismatch",
-            Self::Busy => "busy",
-            Self::NoDevice { .. } => "device",
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "full",
-            // Programs report it only as text, and their locale here does not translate it.
-            Self::Program { stderr, .. } if stderr.contains("No space left on device") => "full",
-            Self::Io { .. } | Self::Program { .. } => "failed",
-        }
-    }
-}
 
 /// Serves the disks of `dir` until standard input ends.
 pub(crate) fn serve(dir: &Path) -> io::Result<()> {
@@ -100,7 +55,9 @@ pub(crate) fn serve(dir: &Path) -> io::Result<()> {
 
 fn work(pool: &Pool, waiting: &Mutex<Receiver<String>>) {
     loop {
-        let Ok(line) = lock(waiting).recv() else { return };
+        // A panic while the lock was held leaves no inconsistent state.
+        let received = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(line) = received else { return };
         let (number, request) = line.split_once(' ').unwrap_or((&line, ""));
         let response = match answer(pool, number, request) {
             Ok(words) => write_line(&format_args!("{number} ok{words}")),
@@ -162,11 +119,6 @@ fn one_line(text: &str) -> String {
     text[..cut].replace(['\n', '\r'], " ")
 }
 
-/// A panic while the lock was held leaves no inconsistent state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,15 +142,6 @@ mod tests {
         }
         assert!(matches!(answer(&pool, "1", "release a"), Err(Fault::Absent)));
         assert!(answer(&pool, "1", "remove a").is_ok());
-    }
-
-    #[test]
-    fn a_full_disk_is_distinguished_from_other_failures() {
-        let program = |stderr: &str| Fault::Program { program: "mke2fs", stderr: stderr.into() }.kind();
-        assert_eq!(program("write: No space left on device"), "full");
-        assert_eq!(program("killed"), "failed");
-        assert_eq!(Fault::io("size image")(io::ErrorKind::StorageFull.into()).kind(), "full");
-        assert_eq!(Fault::NoDevice { source: io::ErrorKind::StorageFull.into() }.kind(), "device");
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ext4::{self, SKELETON, Superblock};
+use super::fault::Fault;
 use super::loop_device::{FileId, LoopDevice, Nodes};
-use super::{Fault, lock};
 
 /// Suffixes of the files: a file system, the link to its device, and either of them while it is being created.
 const IMAGE: &str = "img";
@@ -239,4 +239,9 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// A panic while the lock was held leaves no inconsistent state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
