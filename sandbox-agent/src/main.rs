@@ -60,7 +60,6 @@ use tokio::sync::Notify;
 
 use crate::commands::Commands;
 use crate::environment::Settings;
-use crate::files::Workspace;
 use crate::leftovers::Leftovers;
 use crate::reaper::Reaper;
 use crate::rpc::FileService;
@@ -142,7 +141,7 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
         terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
-        files: FileService::new(Arc::new(Workspace::open(&settings.workspace)?)),
+        files: FileService::new(Arc::new(files::open(&settings.workspace)?)),
         tunnels,
         shutdown: Arc::new(Notify::new()),
     };

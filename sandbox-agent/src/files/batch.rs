@@ -19,10 +19,11 @@ use bytes::Bytes;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
 
 use super::dirs::{self, fresh_name};
+use super::info;
 use super::journal::Journal;
 use super::path::{FilePath, invalid, leads_out};
 use super::staging::StagingHandle;
-use super::{Change, Workspace, info};
+use super::workspace::{Change, Workspace};
 use crate::limits::MAX_FILES_PER_WRITE;
 
 /// Mode of a new file if the request names none.

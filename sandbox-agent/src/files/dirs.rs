@@ -6,10 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::{Dir, Permissions, PermissionsExt};
-use rustix::fs::RenameFlags;
+use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
-
-use super::info;
 
 /// Mode that lets the owner of a directory move its contents.
 const OWNER_ONLY: u32 = 0o700;
@@ -25,13 +23,18 @@ pub(super) fn rename_with(
     match rustix::fs::renameat_with(from, from_name, to, to_name, flags) {
         Err(Errno::INVAL | Errno::NOSYS) if flags.contains(RenameFlags::NOREPLACE) => {
             // Other callers are excluded here. A command may interfere, as it may at any other time.
-            if info::exists(to, Path::new(to_name)) {
+            if exists(to, Path::new(to_name)) {
                 return Err(Errno::EXIST.into());
             }
             from.rename(from_name, to, to_name)
         }
         done => Ok(done?),
     }
+}
+
+/// Whether an entry of any kind exists.
+fn exists(dir: &Dir, name: &Path) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 /// A directory can only be moved by a user that may write to it, even by its owner.

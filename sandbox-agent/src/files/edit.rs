@@ -17,7 +17,7 @@ use similar::{Algorithm, ChangeTag, DiffOp, capture_diff_deadline, group_diff_op
 
 use super::batch::Batch;
 use super::path::{FilePath, invalid, to_bytes};
-use super::{Change, Workspace};
+use super::workspace::{Change, Workspace};
 use crate::limits::{MAX_DIFF_BYTES, MAX_DIFF_LINES, MAX_EDIT_BYTES, MAX_EDITS};
 
 /// How long to search for the shortest diff. After that a longer one is used.

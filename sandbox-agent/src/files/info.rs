@@ -6,10 +6,9 @@ use std::path::Path;
 use agent_protocol::fault::Kind;
 use agent_protocol::v1::{self, FileType};
 use cap_std::fs::{Dir, Metadata, MetadataExt, PermissionsExt};
-use rustix::fs::AtFlags;
 
-use super::Workspace;
 use super::path::{FilePath, to_bytes};
+use super::workspace::Workspace;
 
 /// The permission bits of chmod(1).
 const MODE_BITS: u32 = 0o7777;
@@ -81,9 +80,4 @@ pub(super) fn etag_of(dir: &Dir, name: &Path) -> Option<String> {
 
 fn nanoseconds(seconds: i64, rest: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
-}
-
-/// Whether an entry of any kind exists.
-pub(super) fn exists(dir: &Dir, name: &Path) -> bool {
-    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }

@@ -14,12 +14,12 @@ use cap_std::fs::{Dir, Metadata, MetadataExt};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use super::Workspace;
 use super::dirs::{self, fresh_name};
 use super::path::FilePath;
 use super::seam::{self, Step};
 use super::staging::StagingHandle;
 use super::walk::Walk;
+use super::workspace::Workspace;
 
 /// Directory of the workspace for files that a failed change could not put back.
 pub(super) const RECOVERED: &str = ".sandbox-recovered";
@@ -258,6 +258,3 @@ pub(super) fn recover_kept(workspace: &Workspace) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 
+use super::info;
 use super::path::FilePath;
 use super::walk::Walk;
-use super::{Workspace, info};
+use super::workspace::Workspace;
 use crate::limits::{LIST_PAGE_BYTES, MESSAGE_BYTES};
 
 /// Number of names kept beside those of a page: the end of the page before, and one more to know whether more follow.

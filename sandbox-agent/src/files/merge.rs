@@ -7,11 +7,11 @@ use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 use cap_std::fs::Dir;
 
-use super::Workspace;
 use super::journal::Journal;
 use super::path::FilePath;
 use super::staging::StagingHandle;
 use super::walk::Walk;
+use super::workspace::Workspace;
 use crate::limits::MAX_WALK_DEPTH;
 
 /// A running merge. Its caller excludes other changes.

@@ -17,9 +17,9 @@ use flate2::write::GzEncoder;
 use rustix::fs::OFlags;
 use tar::{EntryType, Header};
 
-use super::Workspace;
 use super::path::FilePath;
 use super::walk::{Entry, Walk};
+use super::workspace::Workspace;
 use crate::limits::{MAX_WALK_BYTES, MAX_WALK_DEPTH, MAX_WALK_NAMES, MESSAGE_BYTES};
 
 /// Block size of an archive (tar(5)).

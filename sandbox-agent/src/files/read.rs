@@ -8,8 +8,9 @@ use agent_protocol::v1::{self, read_file_request};
 use bytes::Bytes;
 use cap_std::fs::File;
 
+use super::info;
 use super::path::FilePath;
-use super::{Workspace, info};
+use super::workspace::Workspace;
 use crate::limits::MESSAGE_BYTES;
 
 /// An open file, and the part of it that is still to be sent.

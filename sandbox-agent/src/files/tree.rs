@@ -10,9 +10,10 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::dirs::{fresh_name, make_movable, remove_tree, remove_tree_counting, rename_with};
+use super::info;
 use super::path::{FilePath, invalid};
 use super::seam::{self, Step};
-use super::{Change, Workspace, info};
+use super::workspace::{Change, Workspace};
 
 impl Workspace {
     /// Creates a directory and its missing parents. Returns whether it did not exist.

@@ -21,9 +21,9 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-use super::Workspace;
 use super::path::{FilePath, to_bytes};
 use super::walk::Walk;
+use super::workspace::Workspace;
 use crate::limits::{MAX_WALK_NAMES, MAX_WATCH_EVENTS, MAX_WATCHED_DIRS};
 
 /// Size of the buffer for one read. An event has at most 272 bytes.

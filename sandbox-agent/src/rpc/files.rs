@@ -18,9 +18,9 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::messages::in_messages;
 use super::{Events, Reply, Service, archive};
-use crate::files::Workspace;
 use crate::files::batch::Batch;
 use crate::files::path::invalid;
+use crate::files::workspace::Workspace;
 use crate::limits::{
     HEAVY_TURN, MAX_HEAVY_CALLS, MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MAX_PACKS, MAX_READS, MAX_UNPACKS,
     MAX_WATCHES, MESSAGE_BYTES,

@@ -7,7 +7,7 @@ use cap_std::fs::Dir;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::open_regular;
-use crate::files::Workspace;
+use crate::files::workspace::Workspace;
 use crate::limits::MAX_GITIGNORE_BYTES;
 
 /// The rules of `.gitignore` files, and their size.

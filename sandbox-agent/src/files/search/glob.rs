@@ -4,8 +4,9 @@ use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 
 use super::{Search, globs};
+use crate::files::info;
 use crate::files::path::{FilePath, invalid};
-use crate::files::{Workspace, info};
+use crate::files::workspace::Workspace;
 
 impl Workspace {
     /// Returns the files and directories whose path, relative to `path`, matches the pattern.

@@ -20,9 +20,9 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use rustix::fs::OFlags;
 
 use self::gitignore::IgnoreRules;
-use super::Workspace;
 use super::path::{FilePath, invalid};
 use super::walk::{Entry, Walk};
+use super::workspace::Workspace;
 use crate::limits::{
     MAX_GITIGNORE_BYTES, MAX_PATTERN_BYTES, MAX_PATTERNS, MAX_SEARCH_RESULTS, MAX_SEARCHED_FILES,
     MAX_WALK_NAMES, SEARCH, SEARCH_REPLY_BYTES,

@@ -21,11 +21,11 @@ use agent_protocol::v1;
 use cap_std::fs::{Dir, Permissions, PermissionsExt};
 
 use self::error::{bad_archive, unreadable};
-use super::Workspace;
 use super::archive_input::Input;
 use super::dirs::{self, fresh_name};
 use super::merge::Merge;
 use super::path::FilePath;
+use super::workspace::Workspace;
 
 /// Maximum number of bytes after an archive's end mark. tar(1) pads to 10 KiB, other programs up to this.
 const MAX_TRAILING_BYTES: u64 = 1024 * 1024;

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use agent_protocol::fault::Kind;
+use agent_protocol::v1;
 use bytes::Bytes;
 
-use super::super::batch::Batch;
-use super::super::tests::{Fixture, fixture};
-use super::*;
+use super::batch::Batch;
+use super::journal::RECOVERED;
+use super::seam::{self, Step};
+use super::tests::{Fixture, fixture};
 
 const STAGING: &str = ".sandbox-staging";
 
@@ -194,7 +198,7 @@ fn files_kept_by_an_earlier_agent_are_recovered() {
     fs::create_dir(&staging).unwrap();
     fs::write(staging.join("kept-1"), b"before").unwrap();
     fs::write(staging.join("rubbish"), b"").unwrap();
-    Workspace::open(fixture.dir.path()).unwrap();
+    super::open(fixture.dir.path()).unwrap();
     assert_eq!(recovered(fixture.dir.path()), [("kept-1".to_owned(), b"before".to_vec())]);
     assert_eq!(fs::read_dir(staging).unwrap().count(), 0);
 }
