@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::{Dir, Permissions, PermissionsExt};
-use rustix::fs::{AtFlags, RenameFlags};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 /// Mode that lets the owner of a directory move its contents.
@@ -61,10 +61,17 @@ pub(super) fn open_owned(parent: &Dir, name: &Path) -> io::Result<Dir> {
 
 /// Opens a directory that must not be a link.
 pub(super) fn open_no_follow(parent: &Dir, name: &Path) -> io::Result<Dir> {
-    use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;
     Ok(Dir::from_std_file(std::fs::File::from(fd)))
+}
+
+/// Opens a file of `dir` if it is a regular file.
+pub(super) fn open_regular(dir: &Dir, name: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
+    let file = dir.open_with(name, &options).ok()?;
+    file.metadata().ok().filter(Metadata::is_file).map(|_| file)
 }
 
 /// Removes the directory `name` of `staging` with everything beneath it. Returns the number of removed files and

@@ -6,7 +6,7 @@ use std::path::Path;
 use cap_std::fs::Dir;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::open_regular;
+use crate::files::dirs::open_regular;
 use crate::files::workspace::Workspace;
 use crate::limits::MAX_GITIGNORE_BYTES;
 

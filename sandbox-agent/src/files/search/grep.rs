@@ -12,7 +12,8 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::sinks::Bytes as Lines;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 
-use super::{Search, globs, open_regular};
+use super::{Search, globs};
+use crate::files::dirs::open_regular;
 use crate::files::path::{FilePath, invalid, to_bytes};
 use crate::files::workspace::Workspace;
 use crate::limits::{MAX_PATTERN_BYTES, MAX_SEARCH_LINE_BYTES, SEARCH, SEARCH_HEAP_BYTES};

@@ -15,9 +15,7 @@ use std::time::Instant;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1::Cut;
-use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use rustix::fs::OFlags;
 
 use self::gitignore::IgnoreRules;
 use super::path::{FilePath, invalid};
@@ -162,12 +160,4 @@ fn globs(field: &str, patterns: &[String]) -> Result<GlobSet, Kind> {
         set.add(GlobBuilder::new(pattern).literal_separator(true).build().map_err(bad_glob)?);
     }
     set.build().map_err(bad_glob)
-}
-
-/// Opens a file of `dir` if it is a regular file.
-fn open_regular(dir: &Dir, name: &Path) -> Option<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
-    let file = dir.open_with(name, &options).ok()?;
-    file.metadata().ok().filter(cap_std::fs::Metadata::is_file).map(|_| file)
 }
