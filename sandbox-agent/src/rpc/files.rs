@@ -1,8 +1,4 @@
-//! The workspace's files: decode, call, encode.
-//!
-//! Each call of [`crate::files`] runs on a blocking thread and holds it only while it works. Between two pieces of a
-//! file the thread is free for other calls. Operations that hold a thread for longer share a small number of permits.
-//! So do operations that hold a thread while they wait for their caller.
+//! The workspace's files: decode, call, encode. See [`super::file_service`] for the threads and permits.
 
 use std::sync::Arc;
 
@@ -11,70 +7,15 @@ use agent_protocol::v1::files_server::Files;
 use agent_protocol::v1::{self, Change};
 use bytes::{Buf, Bytes};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::archive;
+use super::file_service::blocking;
 use super::messages::in_messages;
-use super::{Events, Reply, Service, archive};
+use super::service::{Events, Reply, Service};
 use crate::files::batch::Batch;
 use crate::files::path::invalid;
-use crate::files::workspace::Workspace;
-use crate::limits::{
-    HEAVY_TURN, MAX_HEAVY_CALLS, MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MAX_PACKS, MAX_READS, MAX_UNPACKS,
-    MAX_WATCHES, MESSAGE_BYTES,
-};
-
-/// The workspace, and the permits for expensive operations.
-#[derive(Debug, Clone)]
-pub(crate) struct FileService {
-    workspace: Arc<Workspace>,
-    heavy: Arc<Semaphore>,
-    packs: Arc<Semaphore>,
-    unpacks: Arc<Semaphore>,
-    reads: Arc<Semaphore>,
-    watches: Arc<Semaphore>,
-}
-
-impl FileService {
-    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
-        let places = |max| Arc::new(Semaphore::new(max));
-        Self {
-            workspace,
-            heavy: places(MAX_HEAVY_CALLS),
-            packs: places(MAX_PACKS),
-            unpacks: places(MAX_UNPACKS),
-            reads: places(MAX_READS),
-            watches: places(MAX_WATCHES),
-        }
-    }
-
-    pub(crate) fn disk_used_bytes(&self) -> u64 {
-        self.workspace.disk_used_bytes().unwrap_or(0)
-    }
-
-    /// Runs an operation on the workspace on a blocking thread.
-    async fn run<T: Send + 'static>(
-        &self,
-        run: impl FnOnce(&Arc<Workspace>) -> Result<T, Kind> + Send + 'static,
-    ) -> Result<T, Status> {
-        let workspace = Arc::clone(&self.workspace);
-        blocking(move || run(&workspace)).await
-    }
-
-    async fn heavy_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
-        acquire(&self.heavy, "edits and searches at once", MAX_HEAVY_CALLS).await
-    }
-}
-
-/// Acquires one of `max` permits. Fails if none is released in time.
-async fn acquire(of: &Arc<Semaphore>, limit: &str, max: usize) -> Result<OwnedSemaphorePermit, Status> {
-    match timeout(HEAVY_TURN, Arc::clone(of).acquire_owned()).await {
-        Ok(Ok(permit)) => Ok(permit),
-        Ok(Err(_)) | Err(_) => Err(limit_reached(limit, max)),
-    }
-}
+use crate::limits::{MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MESSAGE_BYTES};
 
 #[tonic::async_trait]
 impl Files for Service {
@@ -119,7 +60,7 @@ impl Files for Service {
         if reading.is_over() {
             return Ok(Response::new(stream::iter(first.map(Ok)).boxed()));
         }
-        let permit = acquire(&self.files.reads, "large files read at once", MAX_READS).await?;
+        let permit = self.files.read_permit().await?;
         Ok(Response::new(pieces(first, (reading, permit), |(reading, _)| reading.next())))
     }
 
@@ -188,7 +129,7 @@ impl Files for Service {
 
     async fn pack(&self, request: Request<v1::PackRequest>) -> Reply<Self::PackStream> {
         let request = request.into_inner();
-        let permit = acquire(&self.files.packs, "archives packed at once", MAX_PACKS).await?;
+        let permit = self.files.pack_permit().await?;
         let opened = self.files.run(move |workspace| {
             let mut packing = workspace.pack(&workspace.path(&request.path)?, request.compression())?;
             Ok((packing.next()?.map(chunk), packing))
@@ -200,7 +141,7 @@ impl Files for Service {
     async fn unpack(&self, request: Request<Streaming<v1::UnpackPart>>) -> Reply<v1::UnpackReply> {
         let mut parts = request.into_inner();
         let first = archive::next_part(&mut parts).await?;
-        let permit = acquire(&self.files.unpacks, "archives unpacked at once", MAX_UNPACKS).await?;
+        let permit = self.files.unpack_permit().await?;
         let (sender, received) = archive::channel();
         let path = first.path.clone();
         let unpacked = self.files.run(move |workspace| {
@@ -214,8 +155,7 @@ impl Files for Service {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Reply<Self::WatchStream> {
         let v1::WatchRequest { path, recursive } = request.into_inner();
-        let permit = Arc::clone(&self.files.watches).try_acquire_owned();
-        let permit = permit.map_err(|_| limit_reached("watches at once", MAX_WATCHES))?;
+        let permit = self.files.watch_permit()?;
         let begun = self.files.run(move |workspace| workspace.watch(&workspace.path(&path)?, recursive));
         let (watching, is_complete) = begun.await?;
         let change = |change: Change| v1::WatchEvent { change: change.into(), ..v1::WatchEvent::default() };
@@ -270,17 +210,6 @@ async fn next_part(parts: &mut Streaming<v1::FilePart>) -> Result<v1::FilePart, 
     parts.try_next().await?.ok_or_else(|| to_status(cut_off("files")))
 }
 
-async fn blocking<T: Send + 'static>(
-    run: impl FnOnce() -> Result<T, Kind> + Send + 'static,
-) -> Result<T, Status> {
-    join(spawn_blocking(run)).await
-}
-
-async fn join<T>(task: JoinHandle<Result<T, Kind>>) -> Result<T, Status> {
-    // The panic's message is not passed on, because it may contain a path.
-    task.await.map_err(|_| Status::internal("a task of the agent failed"))?.map_err(to_status)
-}
-
 /// Streams `first` and then the items that `next` reads from `source`.
 fn pieces<S: Send + 'static, T: Send + 'static>(
     first: Option<T>,
@@ -308,8 +237,4 @@ fn in_range(field: &str, value: u32, max: u32) -> Result<usize, Kind> {
 /// The error for a stream that ended before its last part.
 fn cut_off(field: &str) -> Kind {
     invalid(field, "ended in the middle")
-}
-
-fn limit_reached(limit: &str, value: usize) -> Status {
-    to_status(Kind::LimitReached(v1::LimitReached { limit: limit.into(), value: value as u64 }))
 }

@@ -13,7 +13,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use tonic::body::Body;
 
-use super::Service;
+use super::service::Service;
 
 /// A gRPC path is `/<service>/<call>`. A call of an unknown service gets the "unknown call" response of the first
 /// one.

@@ -6,7 +6,7 @@ use agent_protocol::v1::terminals_server::Terminals;
 use futures::StreamExt;
 use tonic::{Request, Response};
 
-use super::{Events, Reply, Service};
+use super::service::{Events, Reply, Service};
 
 #[tonic::async_trait]
 impl Terminals for Service {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Events, Reply, Service};
+use super::service::{Events, Reply, Service};
 use crate::commands::invalid;
 use crate::tunnels::pending::NearEnd;
 use crate::tunnels::relay::relay;
