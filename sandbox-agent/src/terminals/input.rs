@@ -1,4 +1,4 @@
-//! Input to a terminal.
+//! The queue of inputs to a terminal.
 //!
 //! Inputs are written one after the other, so that two clients' inputs do not mix. Each waits a limited time. If the
 //! program does not read, input is rejected instead of buffered.
@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
-use super::terminal::Terminal;
-use crate::limits::{INPUT_WAIT, MAX_WAITING_INPUT_BYTES};
+use crate::limits::MAX_WAITING_INPUT_BYTES;
 
 /// Serializes inputs, and counts the bytes that wait.
 #[derive(Debug, Default)]
@@ -21,41 +20,32 @@ pub(super) struct InputQueue {
     waiting_bytes: AtomicUsize,
 }
 
+/// The right to write an input. The next input waits until it is dropped.
+pub(super) struct Turn<'a> {
+    _order: MutexGuard<'a, ()>,
+    _waiting: Reservation<'a>,
+}
+
 impl InputQueue {
+    /// Waits until the earlier inputs are written. `bytes` is the size of the new one.
+    pub(super) async fn turn(&self, bytes: usize, deadline: Instant) -> Result<Turn<'_>, Kind> {
+        let waiting = self.reserve(bytes)?;
+        let order = timeout_at(deadline, self.order.lock()).await.map_err(|_| not_taken(0))?;
+        Ok(Turn { _order: order, _waiting: waiting })
+    }
+
     fn reserve(&self, bytes: usize) -> Result<Reservation<'_>, Kind> {
         let waiting = Reservation { taken: &self.waiting_bytes, bytes };
         if waiting.taken.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_WAITING_INPUT_BYTES {
-            return Err(Kind::InputNotTaken(v1::InputNotTaken { taken_bytes: 0 }));
+            return Err(not_taken(0));
         }
         Ok(waiting)
     }
 }
 
-impl Terminal {
-    /// Writes `data` after the inputs of others. If the program reads too little, the error says how much was
-    /// written.
-    pub(crate) async fn input(&self, data: &[u8]) -> Result<(), Kind> {
-        let deadline = Instant::now() + INPUT_WAIT;
-        let _waiting = self.input_queue.reserve(data.len())?;
-        let not_taken = |taken: usize| Kind::InputNotTaken(v1::InputNotTaken { taken_bytes: taken as u64 });
-        let _typing = timeout_at(deadline, self.input_queue.order.lock()).await.map_err(|_| not_taken(0))?;
-        let mut taken = 0;
-        while taken < data.len() {
-            let changed = self.changed.notified();
-            let pty = self.pty().ok_or_else(|| self.has_ended())?;
-            let written = tokio::select! {
-                written = timeout_at(deadline, pty.write(&data[taken..])) => written,
-                // The next iteration checks whether the change was the end.
-                () = changed => continue,
-            };
-            match written {
-                Ok(Ok(bytes)) => taken += bytes,
-                Ok(Err(_)) => return Err(self.has_ended()),
-                Err(_) => return Err(not_taken(taken)),
-            }
-        }
-        Ok(())
-    }
+/// The error for an input of which only `bytes` bytes were written.
+pub(super) fn not_taken(bytes: usize) -> Kind {
+    Kind::InputNotTaken(v1::InputNotTaken { taken_bytes: bytes as u64 })
 }
 
 /// Bytes reserved for an input that waits.

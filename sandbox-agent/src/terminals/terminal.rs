@@ -11,13 +11,14 @@ use agent_protocol::fault::Kind;
 use agent_protocol::v1;
 use rustix::process::{Pid, Signal};
 use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::{Instant, timeout_at};
 
 use super::history::History;
-use super::input::InputQueue;
+use super::input::{InputQueue, not_taken};
 use super::pty::Pty;
 use super::screen::{Screen, Size};
 use crate::command::epoch_ms;
-use crate::limits::{MAX_VIEWERS, SCROLLBACK_BYTES, TERMINAL_ARGV_BYTES};
+use crate::limits::{INPUT_WAIT, MAX_VIEWERS, SCROLLBACK_BYTES, TERMINAL_ARGV_BYTES};
 use crate::mark::Mark;
 use crate::members::Owner;
 use crate::spawn::Launch;
@@ -56,7 +57,7 @@ pub(crate) struct Terminal {
     state: Mutex<State>,
     /// Notified of every change that viewers see.
     pub(super) changed: Notify,
-    pub(super) input_queue: InputQueue,
+    input_queue: InputQueue,
     pub(super) viewers: Arc<Semaphore>,
     end_requests: mpsc::UnboundedSender<Signal>,
 }
@@ -118,6 +119,29 @@ impl Terminal {
         state.screen.process(data);
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Writes `data` after the inputs of others. If the program reads too little, the error says how much was
+    /// written.
+    pub(crate) async fn input(&self, data: &[u8]) -> Result<(), Kind> {
+        let deadline = Instant::now() + INPUT_WAIT;
+        let _turn = self.input_queue.turn(data.len(), deadline).await?;
+        let mut taken = 0;
+        while taken < data.len() {
+            let changed = self.changed.notified();
+            let pty = self.pty().ok_or_else(|| self.has_ended())?;
+            let written = tokio::select! {
+                written = timeout_at(deadline, pty.write(&data[taken..])) => written,
+                // The next iteration checks whether the change was the end.
+                () = changed => continue,
+            };
+            match written {
+                Ok(Ok(bytes)) => taken += bytes,
+                Ok(Err(_)) => return Err(self.has_ended()),
+                Err(_) => return Err(not_taken(taken)),
+            }
+        }
+        Ok(())
     }
 
     /// Changes the size. Setting the current size succeeds without notifying anyone.
@@ -205,7 +229,7 @@ impl Terminal {
         self.lock().pty.clone()
     }
 
-    pub(super) fn has_ended(&self) -> Kind {
+    fn has_ended(&self) -> Kind {
         Kind::TerminalEnded(v1::TerminalUnknown { terminal_id: self.spec.id.clone() })
     }
 
