@@ -2,9 +2,10 @@
 //!
 //! Limits their number and decides what they connect to. Inbound, sandboxd names a port. Outbound, processes connect
 //! to the [`proxy`], and their requests are [`pending`] until sandboxd opens the connection. In reading order:
-//! [`relay`] for the bytes, [`listening`] for the open ports; [`pending`], [`refusal`], [`proxy`], [`duplex`] for
-//! outbound connections; [`memory`].
+//! [`relay`] for the bytes, [`listening`] for the open ports; [`pending`], [`refusal`], [`proxy`], [`client`],
+//! [`duplex`] for outbound connections; [`memory`].
 
+mod client;
 mod duplex;
 mod listening;
 mod memory;

@@ -15,8 +15,8 @@ use futures::Stream;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::timeout;
 
+use super::client::Client;
 use super::duplex::DuplexSocket;
-use super::proxy::Client;
 use super::refusal::{Reason, Refusal};
 use crate::limits::{MAX_HOST_BYTES, NO_DAEMON_WAIT, OUTBOUND_OPEN, PROXY_HEAD};
 

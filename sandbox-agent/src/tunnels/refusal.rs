@@ -4,7 +4,6 @@ use agent_protocol::v1::{Refused, RefusedReason};
 use http::StatusCode;
 use hyper::ext::ReasonPhrase;
 
-use super::pending::OutboundTarget;
 use crate::limits::MAX_REFUSAL_BYTES;
 
 /// Reason of a refusal.
@@ -50,9 +49,9 @@ impl Refusal {
         Self { reason, text: (!text.is_empty()).then_some(text) }
     }
 
-    /// Returns one line that says what is wrong and what to do.
-    pub(crate) fn line(&self, target: &OutboundTarget) -> String {
-        self.text.clone().unwrap_or_else(|| format!("{}: {}\n", target.authority(), self.text_of_reason()))
+    /// Returns one line that says what is wrong and what to do. `authority` is the requested host and port.
+    pub(crate) fn line(&self, authority: &str) -> String {
+        self.text.clone().unwrap_or_else(|| format!("{authority}: {}\n", self.text_of_reason()))
     }
 
     fn text_of_reason(&self) -> &'static str {
@@ -122,13 +121,11 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_protocol::v1::Via;
 
     #[test]
     fn a_refusal_is_one_line_of_bounded_length() {
-        let target = OutboundTarget { host: "example.org".into(), port: 443, via: Via::Connect };
         let wire = |text: &str| Refused { reason: RefusedReason::Policy.into(), text: text.into() };
-        let line = |text: &str| Refusal::from_wire(&wire(text)).line(&target);
+        let line = |text: &str| Refusal::from_wire(&wire(text)).line("example.org:443");
         assert_eq!(line("no\r\nway\x1b"), "no  way\n");
         assert_eq!(line(&"ä".repeat(1000)).len(), MAX_REFUSAL_BYTES + 1);
         assert!(line(" ").starts_with("example.org:443: this sandbox's network policy"), "{}", line(" "));

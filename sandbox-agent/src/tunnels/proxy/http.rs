@@ -18,9 +18,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::Client;
 use super::upstream::{self, Upstream};
 use crate::limits::{PROXY_HEAD_BYTES, PROXY_HEADERS, PROXY_REPLY};
+use crate::tunnels::client::Client;
 use crate::tunnels::pending::{NearEnd, OpenConnection, OutboundTarget, PendingConnections};
 use crate::tunnels::refusal::Refusal;
 
@@ -145,7 +145,7 @@ fn attach(connection: OpenConnection, upgraded: hyper::upgrade::Upgraded) {
 }
 
 fn refused(refusal: &Refusal, target: &OutboundTarget) -> ProxyResponse {
-    let mut respond = plain(refusal.status(), refusal.line(target));
+    let mut respond = plain(refusal.status(), refusal.line(&target.authority()));
     respond.extensions_mut().insert(refusal.phrase());
     respond
 }

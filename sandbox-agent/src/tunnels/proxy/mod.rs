@@ -13,18 +13,15 @@ mod tests;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use agent_protocol::MAX_OUTBOUND_TUNNELS;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use super::client::Client;
 use super::pending::PendingConnections;
-use super::relay::Socket;
 use crate::limits::ACCEPT_PAUSE;
 
 /// The first byte of SOCKS5 (RFC 1928, section 3). No HTTP request begins with it.
@@ -67,7 +64,7 @@ async fn accept(listener: TcpListener, pending: Arc<PendingConnections>, permits
         match listener.accept().await {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(serve(Client { stream, _permit: permit }, Arc::clone(&pending)));
+                tokio::spawn(serve(Client::new(stream, permit), Arc::clone(&pending)));
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
@@ -76,62 +73,9 @@ async fn accept(listener: TcpListener, pending: Arc<PendingConnections>, permits
 
 async fn serve(client: Client, pending: Arc<PendingConnections>) {
     let mut first = [0];
-    match timeout(pending.timeouts.head, client.stream.peek(&mut first)).await {
+    match timeout(pending.timeouts.head, client.peek(&mut first)).await {
         Ok(Ok(1)) if first == [SOCKS_5] => socks::serve(client, &pending).await,
         Ok(Ok(1)) => http::serve(client, pending).await,
         _ => {}
-    }
-}
-
-/// A client's connection, with its permit.
-#[derive(Debug)]
-pub(crate) struct Client {
-    stream: TcpStream,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Socket for Client {
-    fn reset(&mut self) {
-        self.stream.reset();
-    }
-}
-
-impl AsyncRead for Client {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Client {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, buffers)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

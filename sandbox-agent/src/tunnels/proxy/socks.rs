@@ -10,8 +10,9 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::{Client, SOCKS_5};
+use super::SOCKS_5;
 use crate::limits::PROXY_REPLY;
+use crate::tunnels::client::Client;
 use crate::tunnels::pending::{NearEnd, OutboundTarget, PendingConnections};
 
 const NO_AUTHENTICATION: u8 = 0;
