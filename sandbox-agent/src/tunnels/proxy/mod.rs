@@ -20,12 +20,10 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use self::socks::SOCKS_5;
 use super::client::Client;
 use super::pending::PendingConnections;
 use crate::limits::ACCEPT_PAUSE;
-
-/// The first byte of SOCKS5 (RFC 1928, section 3). No HTTP request begins with it.
-const SOCKS_5: u8 = 5;
 
 /// The listeners.
 #[derive(Debug)]

@@ -10,10 +10,12 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::SOCKS_5;
 use crate::limits::PROXY_REPLY;
 use crate::tunnels::client::Client;
 use crate::tunnels::pending::{NearEnd, OutboundTarget, PendingConnections};
+
+/// The first byte of SOCKS5 (RFC 1928, section 3). No HTTP request begins with it.
+pub(super) const SOCKS_5: u8 = 5;
 
 const NO_AUTHENTICATION: u8 = 0;
 const NO_ACCEPTABLE_METHOD: u8 = 0xff;
