@@ -48,26 +48,54 @@ pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Every path that a file names outside of its tests and of what it only re-exports. `super` counts from the module of
-/// the file.
-pub(crate) fn paths_of_file(file: &syn::File) -> Vec<Vec<String>> {
+/// A path in a file, with the line on which it stands. `super` counts from the module of the file.
+#[derive(Clone)]
+pub(crate) struct UsedPath {
+    pub(crate) line: usize,
+    pub(crate) path: Vec<String>,
+    /// Whether it is in a `use` that other modules see, and thus only passes a name on.
+    pub(crate) is_re_export: bool,
+}
+
+/// A name that a `use` brings into a module, and the path of what it stands for. Both end with `*` for a glob.
+pub(crate) struct Import {
+    pub(crate) line: usize,
+    pub(crate) name: String,
+    pub(crate) path: Vec<String>,
+}
+
+/// Every path that a file names outside of its tests.
+pub(crate) fn paths_of_file(file: &syn::File) -> Vec<UsedPath> {
     let mut collector = Collector::default();
     collector.visit_file(file);
     collector.found
 }
 
-/// The paths of a `use`, with the names that they get.
-pub(crate) fn names_of_tree(tree: &syn::UseTree) -> Vec<Vec<String>> {
-    fn walk(tree: &syn::UseTree, before: &[String], found: &mut Vec<Vec<String>>) {
-        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
-        match tree {
-            syn::UseTree::Path(path) => walk(&path.tree, &with(&path.ident), found),
-            syn::UseTree::Name(name) if name.ident == "self" => found.push(before.to_vec()),
-            syn::UseTree::Name(name) => found.push(with(&name.ident)),
-            syn::UseTree::Rename(rename) => found.push(with(&rename.rename)),
-            syn::UseTree::Glob(_) => found.push(before.to_vec()),
-            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| walk(tree, before, found)),
-        }
+/// The names that a `use` brings into its module.
+pub(crate) fn imports_of(tree: &syn::UseTree) -> Vec<Import> {
+    fn walk(tree: &syn::UseTree, before: &[String], found: &mut Vec<Import>) {
+        let line = tree.span().start().line;
+        let with = |name: String| [before, &[name]].concat();
+        let import = match tree {
+            syn::UseTree::Path(path) => return walk(&path.tree, &with(path.ident.to_string()), found),
+            syn::UseTree::Group(group) => {
+                return group.items.iter().for_each(|tree| walk(tree, before, found));
+            }
+            syn::UseTree::Name(name) if name.ident == "self" => {
+                Import { line, name: before.last().cloned().unwrap_or_default(), path: before.to_vec() }
+            }
+            syn::UseTree::Name(name) => {
+                Import { line, name: name.ident.to_string(), path: with(name.ident.to_string()) }
+            }
+            syn::UseTree::Rename(rename) if rename.ident == "self" => {
+                Import { line, name: rename.rename.to_string(), path: before.to_vec() }
+            }
+            syn::UseTree::Rename(rename) => {
+                Import { line, name: rename.rename.to_string(), path: with(rename.ident.to_string()) }
+            }
+            syn::UseTree::Glob(_) => Import { line, name: "*".to_owned(), path: with("*".to_owned()) },
+        };
+        found.push(import);
     }
     let mut found = Vec::new();
     walk(tree, &[], &mut found);
@@ -78,26 +106,33 @@ pub(crate) fn names_of_tree(tree: &syn::UseTree) -> Vec<Vec<String>> {
 struct Collector {
     /// How many modules of the file the visitor is in.
     depth: usize,
-    found: Vec<Vec<String>>,
+    found: Vec<UsedPath>,
 }
 
 impl Collector {
     /// Adds a path as the file's own module would write it.
-    fn add(&mut self, path: Vec<String>) {
+    fn add(&mut self, line: usize, path: Vec<String>, is_re_export: bool) {
         let up = path.iter().take_while(|name| *name == "super").count();
-        if up == 0 {
-            self.found.push(path);
-        } else if up > self.depth {
-            self.found.push(path[self.depth..].to_vec());
+        let is_of_file = up == 0 || up > self.depth;
+        if is_of_file {
+            let path = path[up.min(self.depth)..].to_vec();
+            self.found.push(UsedPath { line, path, is_re_export });
         }
     }
 
     fn add_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        for (at, token) in tokens.iter().enumerate() {
+        let mut rest = tokens.as_slice();
+        while let [token, after @ ..] = rest {
+            rest = after;
             match token {
                 TokenTree::Group(group) => self.add_tokens(group.stream()),
-                TokenTree::Ident(_) => self.add(path_from(&tokens[at..])),
+                TokenTree::Ident(ident) => {
+                    let path = path_from(&tokens[tokens.len() - after.len() - 1..]);
+                    // Each further name of the path follows two colons.
+                    rest = &after[3 * (path.len() - 1)..];
+                    self.add(ident.span().start().line, path, false);
+                }
                 _ => {}
             }
         }
@@ -106,13 +141,15 @@ impl Collector {
 
 impl<'ast> Visit<'ast> for Collector {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        if !matches!(item.vis, syn::Visibility::Public(_)) {
-            names_of_tree(&item.tree).into_iter().for_each(|path| self.add(path));
+        let is_re_export = !matches!(item.vis, syn::Visibility::Inherited);
+        for import in imports_of(&item.tree) {
+            self.add(import.line, import.path, is_re_export);
         }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        self.add(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        let names = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.add(path.span().start().line, names, false);
         visit::visit_path(self, path);
     }
 
@@ -125,9 +162,27 @@ impl<'ast> Visit<'ast> for Collector {
         visit::visit_macro(self, item);
     }
 
+    fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            self.add_tokens(list.tokens.clone());
+        }
+    }
+
     fn visit_item(&mut self, item: &'ast syn::Item) {
         if !is_test(attributes_of(item)) {
             visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_impl_item(&mut self, item: &'ast syn::ImplItem) {
+        let attributes = match item {
+            syn::ImplItem::Const(item) => &item.attrs,
+            syn::ImplItem::Fn(item) => &item.attrs,
+            syn::ImplItem::Type(item) => &item.attrs,
+            _ => return visit::visit_impl_item(self, item),
+        };
+        if !is_test(attributes) {
+            visit::visit_impl_item(self, item);
         }
     }
 
@@ -140,9 +195,16 @@ impl<'ast> Visit<'ast> for Collector {
 
 fn attributes_of(item: &syn::Item) -> &[syn::Attribute] {
     match item {
-        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Const(item) => &item.attrs,
+        syn::Item::Enum(item) => &item.attrs,
         syn::Item::Fn(item) => &item.attrs,
         syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Macro(item) => &item.attrs,
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Static(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Trait(item) => &item.attrs,
+        syn::Item::Type(item) => &item.attrs,
         syn::Item::Use(item) => &item.attrs,
         _ => &[],
     }
