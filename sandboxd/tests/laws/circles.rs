@@ -353,13 +353,21 @@ fn a_circle_of_three_is_named_with_its_paths() {
 fn a_name_that_is_passed_on_leads_to_its_module() {
     let found = members_of(&[
         // It needs what it passes on from `one`, and gives all that `all` has.
-        ("lib.rs", "mod all; mod one; mod user; pub use all::*; pub use one::One; fn root(_: One) {}"),
+        (
+            "lib.rs",
+            "mod all; mod called; mod one; mod user; mod variable; \
+             pub use all::*; pub use called::call; pub use one::One; pub use variable::local; \
+             fn root(_: One, local: u8) { call(local); }",
+        ),
         ("all.rs", "pub struct All; use crate::user;"),
         ("one.rs", "use super::root;"),
+        ("called.rs", "use super::root;"),
+        // Its function is not called: `local` is a variable there.
+        ("variable.rs", "use super::root;"),
         // Passing on a neighbor's name is a use of it.
         ("user.rs", "pub use super::All;"),
     ]);
-    assert_eq!(found, ["all user", "crate one"]);
+    assert_eq!(found, ["all user", "crate called one"]);
 }
 
 #[test]

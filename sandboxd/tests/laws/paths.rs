@@ -153,6 +153,22 @@ impl<'ast> Visit<'ast> for Collector {
         visit::visit_path(self, path);
     }
 
+    fn visit_expr_path(&mut self, expression: &'ast syn::ExprPath) {
+        // A single name in lower case that is not called is most likely a variable.
+        if !is_lower_case_name(&expression.path) {
+            visit::visit_expr_path(self, expression);
+        }
+    }
+
+    fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+        if let syn::Expr::Path(function) = &*call.func
+            && is_lower_case_name(&function.path)
+        {
+            visit::visit_expr_path(self, function);
+        }
+        visit::visit_expr_call(self, call);
+    }
+
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {
         // `pub(super)` uses nothing.
     }
@@ -191,6 +207,11 @@ impl<'ast> Visit<'ast> for Collector {
         visit::visit_item_mod(self, item);
         self.depth -= 1;
     }
+}
+
+fn is_lower_case_name(path: &syn::Path) -> bool {
+    path.get_ident()
+        .is_some_and(|name| name.to_string().starts_with(|first: char| first.is_ascii_lowercase()))
 }
 
 fn attributes_of(item: &syn::Item) -> &[syn::Attribute] {
