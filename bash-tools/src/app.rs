@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 
-use crate::builder::AppBuilder;
 use crate::config::{self, Environment, Fault, Location};
 use crate::gates::{Decision, Reason};
 use crate::provider::{
@@ -90,20 +89,6 @@ impl fmt::Debug for SetupError {
 }
 
 impl App {
-    /// Returns a builder for settings in code, without a file or environment variables.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let token = "0123456789abcdef0123456789abcdef";
-    /// let app = bash_tools::App::builder().sandboxd("http://127.0.0.1:8080", token).memory_mb(512).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder() -> AppBuilder {
-        AppBuilder::new()
-    }
-
     /// Creates an app from checked settings and the environment read with them. Must be called within a tokio
     /// runtime. Sends nothing yet, and creates no sandbox before a chat needs one.
     pub fn new(tools: &config::BashTools, environment: &Environment) -> Result<Self, SetupError> {

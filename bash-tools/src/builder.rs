@@ -23,8 +23,24 @@ pub struct AppBuilder {
     environment: Environment,
 }
 
+impl App {
+    /// Returns a builder for settings in code, without a file or environment variables.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let token = "0123456789abcdef0123456789abcdef";
+    /// let app = bash_tools::App::builder().sandboxd("http://127.0.0.1:8080", token).memory_mb(512).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> AppBuilder {
+        AppBuilder::new()
+    }
+}
+
 impl AppBuilder {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let environment = Environment {
             is_switched_on: true,
             admin_token: None,

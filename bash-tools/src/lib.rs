@@ -9,6 +9,7 @@
 
 mod app;
 mod builder;
+mod chat_key;
 pub mod config;
 pub mod gates;
 pub mod provider;

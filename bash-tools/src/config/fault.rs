@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::settings::SECTION;
 use crate::provider::BadCredentials;
 
 /// Maximum number of characters of a value in a message.
@@ -165,12 +166,12 @@ impl Fault {
 
     /// Whether the error makes the switch, or the whole text, unreadable.
     pub(super) fn is_of_the_switch(&self) -> bool {
-        let switch = format!("{}.enabled", super::SECTION);
+        let switch = format!("{SECTION}.enabled");
         match (&self.at, &self.problem) {
             (Location::Text { .. }, _) => true,
             (Location::Key { .. }, Problem::Unknown { nearest }) => nearest.as_ref() == Some(&switch),
             // A value in place of the table hides the switch.
-            (Location::Key { path, .. }, _) => *path == switch || *path == super::SECTION || path == "app",
+            (Location::Key { path, .. }, _) => *path == switch || *path == SECTION || path == "app",
             (Location::Variable { .. }, _) => false,
         }
     }

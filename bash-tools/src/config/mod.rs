@@ -27,9 +27,6 @@ pub use file::{Error, load, path};
 pub use preflight::preflight;
 pub use settings::{Access, BashTools, DockerSettings, GitSeed, Provider, Sandboxes, Seed, UploadSeed};
 
-/// Name of this section in the chat app's file.
-const SECTION: &str = "app.bash_tools";
-
 /// A valid configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {

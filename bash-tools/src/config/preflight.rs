@@ -9,7 +9,7 @@ use secrecy::SecretString;
 
 use super::environment::{self as names, Environment, MIN_TOKEN_CHARS, chars};
 use super::fault::{Fault, Location, Problem};
-use super::settings::{Access, BashTools, DockerSettings, Provider, Seed};
+use super::settings::{Access, BashTools, DockerSettings, Provider, SECTION, Seed};
 use crate::provider::BadCredentials;
 
 /// Reports everything that would keep the tools from working.
@@ -76,6 +76,6 @@ fn no_directory(root: &Path) -> Option<Fault> {
         Ok(_) => ErrorKind::NotADirectory,
         Err(error) => error.kind(),
     };
-    let at = Location::Key { path: format!("{}.project_root", super::SECTION), line: None };
+    let at = Location::Key { path: format!("{SECTION}.project_root"), line: None };
     Some(Fault { at, problem: Problem::NoDirectory { path: root.to_owned(), kind } })
 }

@@ -8,6 +8,9 @@ use url::{Host, Url};
 
 use crate::provider::NetworkPolicy;
 
+/// Name of the section in the chat app's file.
+pub(super) const SECTION: &str = "app.bash_tools";
+
 /// All of `[app.bash_tools]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BashTools {

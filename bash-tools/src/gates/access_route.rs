@@ -8,8 +8,9 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use serde::Serialize;
 
+use super::head::Head;
 use super::token::{self, Verdict};
-use super::{Asked, Gates, locality};
+use super::{Gates, locality};
 use crate::config::Access;
 
 /// Response of the route.
@@ -49,13 +50,13 @@ pub enum AccessReason {
 /// require it from everyone. An address may send ten wrong tokens at once and one more every six seconds. Beyond that
 /// the response is a 429 with `retry-after`.
 pub fn access_route<S: Clone + Send + Sync + 'static>(gates: Gates) -> MethodRouter<S> {
-    get(move |request: Request| async move { answer(&gates, Asked::of(&request)) })
+    get(move |request: Request| async move { answer(&gates, Head::of(&request)) })
 }
 
-fn answer(gates: &Gates, asked: Asked<'_>) -> Response {
-    let report = report(gates, asked);
+fn answer(gates: &Gates, head: Head<'_>) -> Response {
+    let report = report(gates, head);
     let counted = match report.reason {
-        AccessReason::TokenMismatch => gates.0.failures.failed(asked.peer_or_unknown()),
+        AccessReason::TokenMismatch => gates.0.failures.failed(head.peer_or_unknown()),
         _ => Ok(()),
     };
     let no_store = [(CACHE_CONTROL, "no-store")];
@@ -69,10 +70,10 @@ fn answer(gates: &Gates, asked: Asked<'_>) -> Response {
     }
 }
 
-fn report(gates: &Gates, asked: Asked<'_>) -> AccessReport {
+fn report(gates: &Gates, head: Head<'_>) -> AccessReport {
     let state = &gates.0;
-    let is_localhost = locality::check(asked, &state.trusted_proxies).is_ok();
-    let reason = match token::check(asked.headers, state.token.as_ref()) {
+    let is_localhost = locality::check(head, &state.trusted_proxies).is_ok();
+    let reason = match token::check(head.headers, state.token.as_ref()) {
         _ if is_localhost && state.access == Access::Localhost => AccessReason::Localhost,
         Verdict::Right => AccessReason::Allowed,
         Verdict::NoneHere => AccessReason::MissingServerToken,
@@ -82,7 +83,7 @@ fn report(gates: &Gates, asked: Asked<'_>) -> AccessReport {
     AccessReport {
         is_localhost,
         required_configured: state.token.is_some(),
-        token_provided: token::is_given(asked.headers),
+        token_provided: token::is_given(head.headers),
         allowed: matches!(reason, AccessReason::Localhost | AccessReason::Allowed),
         reason,
     }

@@ -8,7 +8,8 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Request, Response};
 use tower::{Layer, Service};
 
-use super::{Asked, Decision, Gates, Soon};
+use super::head::Head;
+use super::{Decision, Gates, Soon};
 
 /// `1` if the request had tools, `0` if not.
 pub const ENABLED_HEADER: HeaderName = HeaderName::from_static("x-remcochat-bash-tools-enabled");
@@ -72,7 +73,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<A>) -> Self::Future {
-        if let Soon::Decided(decision) = self.gates.soon(Asked::of(&request)) {
+        if let Soon::Decided(decision) = self.gates.soon(Head::of(&request)) {
             request.extensions_mut().insert(decision);
             return Either::Left(self.inner.call(request).map_ok(stamp(decision, self.gates.has_ports())));
         }

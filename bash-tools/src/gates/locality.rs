@@ -11,20 +11,21 @@ use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use ipnet::IpNet;
 
 use super::decision::Elsewhere;
-use super::{Asked, forwarded};
+use super::forwarded;
+use super::head::Head;
 
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-pub(super) fn check(asked: Asked<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere> {
-    let peer = asked.peer().ok_or(Elsewhere::NoPeer)?;
+pub(super) fn check(head: Head<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere> {
+    let peer = head.peer().ok_or(Elsewhere::NoPeer)?;
     let is_proxy = is_among(trusted, peer);
     if !is_proxy && !peer.is_loopback() {
         return Err(Elsewhere::Peer);
     }
     let believed = if is_proxy { trusted } else { &[] };
     let mut is_named = false;
-    for chain in forwarded::chains(asked.headers) {
+    for chain in forwarded::chains(head.headers) {
         is_named = true;
         let is_local = chain.is_ok_and(|chain| is_from_here(&chain, believed));
         is_local.then_some(()).ok_or(Elsewhere::Forwarded)?;
@@ -32,8 +33,8 @@ pub(super) fn check(asked: Asked<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere
     if is_proxy && !is_named {
         return Err(Elsewhere::Unnamed);
     }
-    check_host(asked)?;
-    check_page(asked)
+    check_host(head)?;
+    check_page(head)
 }
 
 /// Whether a chain of hops, client first, starts on this machine. The last hop that is not a trusted proxy is the
@@ -52,9 +53,9 @@ fn is_among(ranges: &[IpNet], address: IpAddr) -> bool {
 }
 
 /// A request without a host is not from a browser, so this check does not apply.
-fn check_host(asked: Asked<'_>) -> Result<(), Elsewhere> {
-    let named = asked.headers.get_all(HOST).iter().chain(asked.headers.get_all(FORWARDED_HOST));
-    let is_local = asked.uri.authority().is_none_or(|authority| is_this_machine(authority.as_str()))
+fn check_host(head: Head<'_>) -> Result<(), Elsewhere> {
+    let named = head.headers.get_all(HOST).iter().chain(head.headers.get_all(FORWARDED_HOST));
+    let is_local = head.uri.authority().is_none_or(|authority| is_this_machine(authority.as_str()))
         && named.map(HeaderValue::to_str).all(|host| host.is_ok_and(is_this_machine));
     is_local.then_some(()).ok_or(Elsewhere::Host)
 }
@@ -62,15 +63,15 @@ fn check_host(asked: Asked<'_>) -> Result<(), Elsewhere> {
 /// A page that a sandbox serves is also on this machine, but on another port. Only the app's own pages are accepted.
 /// `Sec-Fetch-Site` is trusted if present, because pages cannot set it. Without it, the page must be of the requested
 /// host.
-fn check_page(asked: Asked<'_>) -> Result<(), Elsewhere> {
-    let mut sites = asked.headers.get_all(FETCH_SITE).iter().peekable();
-    let mut origins = asked.headers.get_all(ORIGIN).iter();
+fn check_page(head: Head<'_>) -> Result<(), Elsewhere> {
+    let mut sites = head.headers.get_all(FETCH_SITE).iter().peekable();
+    let mut origins = head.headers.get_all(ORIGIN).iter();
     let is_own = match sites.peek() {
         Some(_) => {
             sites.all(|site| site == "same-origin" || site == "none")
                 && origins.all(|origin| of_origin(origin).is_some_and(is_this_machine))
         }
-        None => origins.all(|origin| of_origin(origin).is_some_and(|host| is_asked(asked, host))),
+        None => origins.all(|origin| of_origin(origin).is_some_and(|host| is_asked(head, host))),
     };
     is_own.then_some(()).ok_or(Elsewhere::Page)
 }
@@ -81,9 +82,9 @@ fn of_origin(origin: &HeaderValue) -> Option<&str> {
 }
 
 /// Whether a host is the requested one, which is on this machine.
-fn is_asked(asked: Asked<'_>, host: &str) -> bool {
-    let named = asked.headers.get(HOST).and_then(|named| named.to_str().ok());
-    let named = named.or(asked.uri.authority().map(|authority| authority.as_str()));
+fn is_asked(head: Head<'_>, host: &str) -> bool {
+    let named = head.headers.get(HOST).and_then(|named| named.to_str().ok());
+    let named = named.or(head.uri.authority().map(|authority| authority.as_str()));
     is_this_machine(host) && named.is_some_and(|named| named.eq_ignore_ascii_case(host))
 }
 
@@ -114,7 +115,7 @@ mod tests {
             request.headers_mut().append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         let believed: Vec<IpNet> = believed.iter().map(|range| range.parse().unwrap()).collect();
-        check(Asked::of(&request), &believed)
+        check(Head::of(&request), &believed)
     }
 
     #[test]
@@ -125,7 +126,7 @@ mod tests {
         for elsewhere in ["192.168.1.5", "0.0.0.0", "::ffff:10.0.0.1", "fe80::1", "::127.0.0.1", "::"] {
             assert_eq!(verdict(elsewhere, &[], &[]), Err(Elsewhere::Peer), "{elsewhere}");
         }
-        assert_eq!(check(Asked::of(&Request::new(())), &[]), Err(Elsewhere::NoPeer));
+        assert_eq!(check(Head::of(&Request::new(())), &[]), Err(Elsewhere::NoPeer));
     }
 
     #[test]
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(verdict("127.0.0.1", &twice, &[]), Err(Elsewhere::Host));
         let mut absolute = Request::get("http://chat.example/").body(()).unwrap();
         absolute.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
-        assert_eq!(check(Asked::of(&absolute), &[]), Err(Elsewhere::Host));
+        assert_eq!(check(Head::of(&absolute), &[]), Err(Elsewhere::Host));
     }
 
     #[test]

@@ -60,17 +60,16 @@
 mod access_route;
 mod decision;
 mod forwarded;
+mod head;
 mod health;
 mod layer;
 mod locality;
 mod token;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
 use http::request::Parts;
 use ipnet::IpNet;
 use listen::throttle::{Allowance, Throttle};
@@ -81,6 +80,7 @@ pub use access_route::{AccessReason, AccessReport, access_route};
 pub use decision::{Decision, Elsewhere, Reason};
 pub use layer::{BashToolsLayer, BashToolsService, ENABLED_HEADER, TOOLS_HEADER};
 
+use self::head::Head;
 use self::health::Health;
 use self::token::{Token, Verdict};
 use crate::config::{Access, BashTools, Environment};
@@ -155,8 +155,8 @@ impl Gates {
     /// Decides about a request. May wait for a health check of sandboxd: at most 800 ms, and not at all if the last
     /// one is less than 5 s old.
     pub async fn decide(&self, parts: &Parts) -> Decision {
-        let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
-        match self.soon(asked) {
+        let head = Head { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
+        match self.soon(head) {
             Soon::Decided(decision) => decision,
             Soon::IfHealthy => self.last().await,
         }
@@ -165,8 +165,8 @@ impl Gates {
     /// Whether the request passes the access policy alone. A chat app can use it for its own private routes. Without
     /// configured tools, the policy is `localhost`.
     pub fn admits(&self, parts: &Parts) -> bool {
-        let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
-        self.admit(asked).is_ok()
+        let head = Head { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
+        self.admit(head).is_ok()
     }
 
     /// Counts a wrong token of the request's peer, if the access policy requires a token.
@@ -174,10 +174,10 @@ impl Gates {
     /// # Errors
     /// How long to wait after too many wrong tokens. The right token and a missing one are never counted.
     pub fn count_wrong_token(&self, parts: &Parts) -> Result<(), Duration> {
-        let asked = Asked { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
+        let head = Head { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
         let is_asked_for = matches!(self.0.access, Access::Lan);
-        match token::check(asked.headers, self.0.token.as_ref()) {
-            Verdict::Wrong if is_asked_for => self.0.failures.failed(asked.peer_or_unknown()),
+        match token::check(head.headers, self.0.token.as_ref()) {
+            Verdict::Wrong if is_asked_for => self.0.failures.failed(head.peer_or_unknown()),
             _ => Ok(()),
         }
     }
@@ -186,11 +186,11 @@ impl Gates {
         self.0.has_ports
     }
 
-    fn soon(&self, asked: Asked<'_>) -> Soon {
+    fn soon(&self, head: Head<'_>) -> Soon {
         if let Some(reason) = self.0.closed {
             return Soon::Decided(Decision::Disabled(reason));
         }
-        if let Err(reason) = self.admit(asked) {
+        if let Err(reason) = self.admit(head) {
             tracing::debug!("a request has no bash tools: {reason}");
             return Soon::Decided(Decision::Disabled(reason));
         }
@@ -202,10 +202,10 @@ impl Gates {
     }
 
     /// Checks the access policy.
-    fn admit(&self, asked: Asked<'_>) -> Result<(), Reason> {
+    fn admit(&self, head: Head<'_>) -> Result<(), Reason> {
         match self.0.access {
-            Access::Localhost => locality::check(asked, &self.0.trusted_proxies).map_err(Reason::NotLocal),
-            Access::Lan => match token::check(asked.headers, self.0.token.as_ref()) {
+            Access::Localhost => locality::check(head, &self.0.trusted_proxies).map_err(Reason::NotLocal),
+            Access::Lan => match token::check(head.headers, self.0.token.as_ref()) {
                 Verdict::Right => Ok(()),
                 Verdict::NoneHere => Err(Reason::MissingServerToken),
                 Verdict::NoneGiven => Err(Reason::MissingClientToken),
@@ -219,30 +219,5 @@ impl Gates {
             Some(health) if !health.ask().await => Decision::Disabled(Reason::Unhealthy),
             Some(_) | None => Decision::Enabled,
         }
-    }
-}
-
-/// Parts of a request that matter.
-#[derive(Debug, Clone, Copy)]
-struct Asked<'a> {
-    extensions: &'a http::Extensions,
-    uri: &'a http::Uri,
-    headers: &'a http::HeaderMap,
-}
-
-impl<'a> Asked<'a> {
-    fn of<B>(request: &'a Request<B>) -> Self {
-        Self { extensions: request.extensions(), uri: request.uri(), headers: request.headers() }
-    }
-
-    /// Address of the socket's peer. An IPv4 address in IPv6 form is converted.
-    fn peer(self) -> Option<IpAddr> {
-        let ConnectInfo(address) = self.extensions.get::<ConnectInfo<SocketAddr>>()?;
-        Some(address.ip().to_canonical())
-    }
-
-    /// Same, for counting. Requests without a peer address share one counter.
-    fn peer_or_unknown(self) -> IpAddr {
-        self.peer().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
     }
 }

@@ -9,14 +9,12 @@ mod docker;
 mod error;
 mod files;
 mod network;
+mod sandbox_id;
 mod status;
 mod vercel;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde::Serialize;
 
 pub use command::{Command, End, EndReason, Environment, Event, Running};
 pub use docker::{Docker, DockerOptions};
@@ -25,18 +23,14 @@ pub use files::{Content, Download, FileEntry, FileKind, FileList};
 pub use network::{NetworkMode, NetworkPolicy};
 pub use sandbox_api::network::{Denial, DenialReason};
 pub use sandbox_api::sandbox::Posture;
+pub use sandbox_id::SandboxId;
 pub use status::{Limits, SandboxState, Status, Usage};
 pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelOptions};
 
-use crate::session::ChatKey;
+use crate::chat_key::ChatKey;
 
 /// Path of the workspace in every sandbox, of either provider.
 pub const WORKSPACE: &str = "/vercel/sandbox/workspace";
-
-/// Id of a sandbox at its provider. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct SandboxId(Arc<str>);
 
 /// A sandbox that was created or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,23 +143,4 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Removes the sandbox and its files. Safe to repeat.
     async fn delete(&self, sandbox: &SandboxId) -> Result<()>;
-}
-
-impl SandboxId {
-    /// Creates an id from the provider's text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for SandboxId {
-    fn from(id: String) -> Self {
-        Self(id.into())
-    }
-}
-
-impl std::fmt::Display for SandboxId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
 }

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use sandbox_api::sandbox::Posture;
 use serde::Serialize;
 
-use super::{NetworkPolicy, SandboxId};
+use super::network::NetworkPolicy;
+use super::sandbox_id::SandboxId;
 
 /// Status of a sandbox, as far as its provider reports it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

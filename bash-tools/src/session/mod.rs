@@ -5,14 +5,13 @@
 //! provider has lost is replaced once.
 
 mod error;
-mod key;
 mod open;
 mod slot;
 mod slots;
 mod temporary;
 
+pub use crate::chat_key::{BadChatId, ChatKey};
 pub use error::Error;
-pub use key::{BadChatId, ChatKey};
 pub use open::{Lease, SessionLimits, Sessions};
 pub use slot::SessionState;
 pub use temporary::{BadTicket, TemporaryChats};

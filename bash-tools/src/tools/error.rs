@@ -63,3 +63,9 @@ pub enum Error {
         problem: String,
     },
 }
+
+impl Error {
+    pub(super) fn bad_input(field: &'static str, problem: String) -> Self {
+        Self::BadInput { field, problem }
+    }
+}

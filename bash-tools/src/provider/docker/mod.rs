@@ -23,7 +23,7 @@ use super::{
     Command, Content, Denial, Download, End, EndReason, Error, Event, FileList, FilePart, NetworkMode,
     NetworkPolicy, Opened, Provider, Result, Running, SandboxId, Status,
 };
-use crate::session::ChatKey;
+use crate::chat_key::ChatKey;
 
 /// Deadline for unpacking an archive, which may use a slow connection.
 const UNPACK: Duration = Duration::from_secs(15 * 60);

@@ -1,41 +1,16 @@
-//! Starts a command, and ends it with everything it started.
-//!
-//! Vercel ends only a single process. Each command therefore has a mark in its environment, which its children
-//! inherit. Every process with the mark is ended.
+//! Starts a command, and listens to it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Vercel;
-use super::api::Api;
-use super::call::{Call, START, path};
+use super::alive::{Alive, MARK};
 use super::fault::Fault;
-use super::lines::Lines;
 use super::listen::Listener;
-use super::wire::{Kill, StartCommand, millis};
+use super::wire::StartCommand;
 use crate::provider::{Command, Error, Result as Answer, Running, SandboxId, WORKSPACE};
-
-/// Variable for the mark in the environment of a command and its children.
-const MARK: &str = "BASH_TOOLS_COMMAND";
-
-/// Ends all processes with the mark, until none is found several times in a row. A process that is just starting has
-/// no environment for a moment.
-const SWEEP: &str = "empty=0\n\
-    for round in {1..50}; do\n\
-    found=$(grep -lsz -- \"^$1=$2\\$\" /proc/[0-9]*/environ)\n\
-    for file in $found; do empty=-1; pid=${file#/proc/}; kill -KILL \"${pid%/environ}\"; done\n\
-    empty=$((empty + 1))\n\
-    [ $empty -lt 4 ] || exit 0\n\
-    sleep 0.1\n\
-    done 2>/dev/null";
-
-/// Deadline of a sweep.
-const SWEEP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum length of a script.
 const MAX_SCRIPT_BYTES: usize = 1024 * 1024;
@@ -48,9 +23,6 @@ const JOIN: &str = "eval \"set --\n$(printf %s \"$@\")\"";
 
 /// Extra time before Vercel ends a command. It only has to do so if this side cannot.
 const TIMEOUT_SLACK: Duration = Duration::from_secs(5);
-
-/// SIGKILL.
-const KILL: u8 = 9;
 
 impl Vercel {
     /// Runs in its own task. The caller may leave before the id of the command is known, and the command must be
@@ -70,108 +42,17 @@ impl Vercel {
     }
 
     async fn start(&self, sandbox: &SandboxId, command: &Command) -> Result<Listener, Fault> {
-        self.in_session(sandbox, |session| {
+        let begun = self.in_session(sandbox, |session| {
             let mark = Uuid::new_v4().simple().to_string();
             let request = StartCommand::of(command, &mark);
-            let alive =
-                Alive { api: Arc::clone(&self.api), session, id: String::new(), mark, is_over: false };
-            alive.begin(request, command.timeout)
-        })
-        .await
-    }
-}
-
-/// A command that runs or may run. Dropping it ends the command, unless it is over.
-#[derive(Debug)]
-pub(super) struct Alive {
-    pub(super) api: Arc<Api>,
-    session: Arc<str>,
-    /// Empty until known.
-    id: String,
-    mark: String,
-    pub(super) is_over: bool,
-}
-
-impl Alive {
-    async fn begin(mut self, request: StartCommand, limit: Duration) -> Result<Listener, Fault> {
-        let call = Call::post(path(&["sessions", &self.session, "cmd"])).json(&request).within(START);
-        let response = match self.api.send(&call).await {
-            Ok(response) => response,
-            Err(fault) => {
-                self.is_over = !fault.is_uncertain();
-                return Err(fault);
-            }
-        };
-        let mut lines = Lines::of(response);
-        let first = timeout(START, lines.command()).await;
-        self.id = first.unwrap_or(Err(Fault::Deadline { after: START }))?.id;
-        Ok(Listener::new(self, lines, limit))
-    }
-
-    /// Path of the command.
-    pub(super) fn path(&self) -> String {
-        path(&["sessions", &self.session, "cmd", &self.id])
-    }
-
-    /// Ends the command and everything it started, without waiting for the result.
-    pub(super) fn end(&mut self) {
-        // Without a runtime the program is about to exit. Vercel then ends the command at its time limit.
-        let Ok(runtime) = Handle::try_current() else { return };
-        self.is_over = true;
-        let (api, session) = (Arc::clone(&self.api), Arc::clone(&self.session));
-        let (id, mark) = (self.id.clone(), self.mark.clone());
-        runtime.spawn(async move { end(&api, &session, &id, &mark).await });
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.end();
-        }
-    }
-}
-
-/// Both run concurrently, because possibly only one of them works.
-async fn end(api: &Api, session: &str, id: &str, mark: &str) {
-    let kill = async {
-        let kill = Call::post(path(&["sessions", session, "cmd", id, "kill"])).json(&Kill { signal: KILL });
-        if id.is_empty() { Ok(()) } else { api.done(&kill).await }
-    };
-    let arguments = ["-c", SWEEP, "sweep", MARK, mark].map(str::to_owned).to_vec();
-    // Runs as root, because the command may run as root.
-    let sweep = StartCommand { sudo: true, ..StartCommand::bash(arguments, "/", SWEEP_TIMEOUT) };
-    let sweep = Call::post(path(&["sessions", session, "cmd"])).json(&sweep);
-    let (killed, swept) = tokio::join!(kill, api.done(&sweep));
-    warn(id, killed);
-    warn(id, swept);
-}
-
-/// A command that could not be ended ends at its time limit. A missing session or command needs no action.
-fn warn(id: &str, ended: Result<(), Fault>) {
-    if let Err(fault) = ended
-        && !fault.is_not_found()
-        && !fault.is_of_stopped_session()
-    {
-        tracing::warn!(command = id, %fault, "a command could not be ended");
+            Alive::begin(Arc::clone(&self.api), session, mark, request)
+        });
+        let (alive, lines) = begun.await?;
+        Ok(Listener::new(alive, lines, command.timeout))
     }
 }
 
 impl StartCommand {
-    /// A command whose end is not awaited.
-    pub(super) fn bash(args: Vec<String>, cwd: &'static str, timeout: Duration) -> Self {
-        Self {
-            command: "bash",
-            args,
-            cwd,
-            env: BTreeMap::new(),
-            sudo: false,
-            timeout: millis(timeout),
-            wait: false,
-            logs: false,
-        }
-    }
-
     fn of(command: &Command, mark: &str) -> Self {
         let mut args = vec!["-lc".to_owned()];
         if command.script.len() <= MAX_ARGUMENT_BYTES {

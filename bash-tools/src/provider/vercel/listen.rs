@@ -12,8 +12,8 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::alive::Alive;
 use super::call::{ACT, Call};
-use super::command::Alive;
 use super::fault::Fault;
 use super::lines::{Lines, Said};
 use super::wire::{Command, Line, Started};

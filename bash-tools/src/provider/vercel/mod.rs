@@ -7,6 +7,7 @@
 //! Particularities: Vercel responds with 410 for a stopped machine, and nothing was done then. Closing the connection
 //! of a command does not end it. A file can only be read from its start.
 
+mod alive;
 mod api;
 mod call;
 mod command;
@@ -35,7 +36,7 @@ use super::{
     Command, Content, Download, Error, FileList, FilePart, Opened, Provider, Result, Running, SandboxId,
     Status,
 };
-use crate::session::ChatKey;
+use crate::chat_key::ChatKey;
 
 /// Base URL of Vercel's API.
 pub const VERCEL_API: &str = "https://vercel.com/api";

@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 use super::fault::Fault;
 use super::wire::Found;
+use crate::chat_key::ChatKey;
 use crate::provider::SandboxId;
-use crate::session::ChatKey;
 
 /// Maximum length of a name, which is at most Vercel's limit.
 const MAX_NAME_BYTES: usize = 63;

@@ -15,8 +15,8 @@ use super::call::{ACT, Call, LOOK, path};
 use super::fault::Fault;
 use super::name::{id, name_of, parts};
 use super::wire::{Found, MakeDirectory};
+use crate::chat_key::ChatKey;
 use crate::provider::{Limits, Opened, SandboxId, SandboxState, Status, WORKSPACE};
-use crate::session::ChatKey;
 
 /// Maximum time to wait until a stopping sandbox can be woken.
 const STOPPING: Duration = Duration::from_secs(30);

@@ -87,6 +87,22 @@ pub(super) struct StartCommand {
     pub(super) logs: bool,
 }
 
+impl StartCommand {
+    /// A command whose end is not awaited.
+    pub(super) fn bash(args: Vec<String>, cwd: &'static str, timeout: Duration) -> Self {
+        Self {
+            command: "bash",
+            args,
+            cwd,
+            env: BTreeMap::new(),
+            sudo: false,
+            timeout: millis(timeout),
+            wait: false,
+            logs: false,
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub(super) struct Started {
     pub(super) command: Command,

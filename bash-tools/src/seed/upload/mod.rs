@@ -8,10 +8,10 @@
 
 mod archive;
 mod include;
+mod options;
 mod skipped;
 mod survey;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
@@ -20,32 +20,14 @@ use super::workspace::{Planting, Stage};
 use super::{Error, Result};
 use survey::Survey;
 
+pub use options::UploadSeed;
+
 const SETTLE: &str = include_str!("settle.sh");
 
 /// Deadline for moving the files into place, including the wait for another app that does the same.
 const SETTLE_TIME: Duration = Duration::from_secs(120);
 
-/// A directory as seed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UploadSeed {
-    /// Absolute path on this machine. Files that its `.gitignore` files exclude are skipped, even if it is not a
-    /// repository. Secrets and build results are always skipped.
-    pub root: PathBuf,
-    /// Glob that paths relative to the root must match, ignoring case: `**/*`, `src/**`, `**/*.{ts,json}`. `*` does
-    /// not match `/`, `**` does. Braces combine several globs: `{src/**,*.json}`.
-    pub include: String,
-    /// Maximum number of files and links, see [`UploadSeed::MAX_FILES`].
-    pub max_files: usize,
-    /// Maximum size of all files in bytes, see [`UploadSeed::MAX_BYTES`].
-    pub max_bytes: u64,
-}
-
 impl UploadSeed {
-    /// Default maximum number of files.
-    pub const MAX_FILES: usize = 2000;
-    /// Default maximum size: 256 MiB.
-    pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
-
     /// Sends the files into an empty workspace.
     pub(super) async fn seed_workspace(&self, progress: &Planting<'_>) -> Result<()> {
         progress.report("looking for files to upload");

@@ -9,8 +9,8 @@ use ignore::{DirEntry, WalkBuilder};
 use rustix::fs::OFlags;
 
 use super::super::{Error, Result};
-use super::UploadSeed;
 use super::include::Include;
+use super::options::UploadSeed;
 use super::skipped::is_skipped;
 
 /// Maximum number of files and directories that are examined. A root with more is probably a mistake.

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use tokio_util::sync::CancellationToken;
 
-use super::bad;
 use crate::tools::bash::{self, quoted};
-use crate::tools::{Result, Toolkit};
+use crate::tools::{Error, Result, Toolkit};
 
 /// Maximum number of entries.
 const MAX_ENTRIES: usize = 500;
@@ -37,7 +36,7 @@ impl Toolkit {
             }
             _ => {
                 let why = listed.stderr.trim().lines().next_back().unwrap_or("nobody knows why").to_owned();
-                Err(bad("path", format!("names a directory that cannot be looked at: {why}")))
+                Err(Error::bad_input("path", format!("names a directory that cannot be looked at: {why}")))
             }
         }
     }

@@ -97,9 +97,10 @@ impl Toolkit {
         if let Some(entries) = self.entries(path).await? {
             return match range {
                 None => Ok(entries),
-                Some(_) => {
-                    Err(bad("view_range", "is only for files, and the path is a directory".to_owned()))
-                }
+                Some(_) => Err(Error::bad_input(
+                    "view_range",
+                    "is only for files, and the path is a directory".to_owned(),
+                )),
             };
         }
         let (offset, limit) = lines_of(range)?;
@@ -128,7 +129,10 @@ impl Toolkit {
                 ));
             }
         }
-        Err(bad("path", "names a file that changes all the time: nothing was changed".to_owned()))
+        Err(Error::bad_input(
+            "path",
+            "names a file that changes all the time: nothing was changed".to_owned(),
+        ))
     }
 
     async fn load(&self, path: &str) -> Result<FilePart> {
@@ -136,7 +140,7 @@ impl Toolkit {
             |sandbox| async move { Ok(self.provider().read_file(&sandbox, path, 0, MAX_BYTES + 1).await?) };
         let file = self.act(read).await?;
         if file.bytes.len() > MAX_BYTES {
-            return Err(bad(
+            return Err(Error::bad_input(
                 "path",
                 format!("names a file of more than {MAX_BYTES} bytes: use bash (`sed -i`)"),
             ));
@@ -170,21 +174,19 @@ fn turns(chat: impl Hash, path: &str) -> &'static Mutex<()> {
     &TURNS[usize::try_from(hasher.finish() % length).unwrap_or_default()]
 }
 
-fn bad(field: &'static str, problem: String) -> Error {
-    Error::BadInput { field, problem }
-}
-
 fn checked(path: &str) -> Result<&str> {
     match path {
-        "" => Err(bad("path", "must not be empty".to_owned())),
-        _ if path.contains('\0') => Err(bad("path", "must not have NUL characters".to_owned())),
+        "" => Err(Error::bad_input("path", "must not be empty".to_owned())),
+        _ if path.contains('\0') => Err(Error::bad_input("path", "must not have NUL characters".to_owned())),
         _ => Ok(path),
     }
 }
 
 fn lines_of(range: Option<(i64, i64)>) -> Result<(Option<u64>, Option<u64>)> {
     let Some((first, last)) = range else { return Ok((None, None)) };
-    let wrong = || bad("view_range", "must be the first line, from 1, and the last one or -1".to_owned());
+    let wrong = || {
+        Error::bad_input("view_range", "must be the first line, from 1, and the last one or -1".to_owned())
+    };
     let from = u64::try_from(first).ok().filter(|first| *first > 0).ok_or_else(wrong)?;
     match last {
         -1 => Ok((Some(from), None)),
@@ -211,10 +213,11 @@ fn shown(excerpt: &Excerpt) -> String {
 
 fn error_messages_follow_the_editors_documentation(error: Error) -> Error {
     match error {
-        Error::NoLine { path, offset, lines } => {
-            bad("view_range", format!("begins with line {offset}, and {path} has only {lines} lines"))
-        }
-        Error::BadInput { field: "offset", problem } => bad("view_range", problem),
+        Error::NoLine { path, offset, lines } => Error::bad_input(
+            "view_range",
+            format!("begins with line {offset}, and {path} has only {lines} lines"),
+        ),
+        Error::BadInput { field: "offset", problem } => Error::bad_input("view_range", problem),
         other => other,
     }
 }

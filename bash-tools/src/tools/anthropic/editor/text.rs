@@ -6,8 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::bad;
-use crate::tools::Result;
+use crate::tools::{Error, Result};
 
 /// Number of lines shown around a change.
 const AROUND: usize = 4;
@@ -46,7 +45,7 @@ pub(super) fn numbered(text: &str, first: u64) -> String {
 /// Replaces the only occurrence of `old` with `new`.
 pub(super) fn replaced(text: &str, path: &str, old: &str, new: &str) -> Result<Changed> {
     if old.is_empty() {
-        return Err(bad("old_str", "must not be empty".to_owned()));
+        return Err(Error::bad_input("old_str", "must not be empty".to_owned()));
     }
     // A search text with CR is matched as it is in the file.
     if old.contains('\r') && text.contains(old) {
@@ -64,7 +63,7 @@ pub(super) fn inserted(text: &str, path: &str, line: usize, insert: &str) -> Res
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     if line > lines.len() {
         let problem = format!("is {line} and must be 0 to {}, the number of lines of {path}", lines.len());
-        return Err(bad("insert_line", problem));
+        return Err(Error::bad_input("insert_line", problem));
     }
     let (before, behind) = lines.split_at(line);
     let end = if has_cr_lf(text) { "\r\n" } else { "\n" };
@@ -96,14 +95,17 @@ fn line_of(text: &str, at: usize) -> usize {
 fn only_place(text: &str, path: &str, old: &str) -> Result<usize> {
     let slots = places_of(text, old);
     match slots[..] {
-        [] => Err(bad("old_str", format!("did not appear verbatim in {path}: no replacement was performed"))),
+        [] => Err(Error::bad_input(
+            "old_str",
+            format!("did not appear verbatim in {path}: no replacement was performed"),
+        )),
         [at] => Ok(at),
         _ => {
             let lines: Vec<String> = slots.iter().map(|at| line_of(text, *at).to_string()).collect();
             let more = if slots.len() == MAX_PLACES { " and maybe more" } else { "" };
             let (count, lines) = (slots.len(), lines.join(", "));
             let problem = format!("appears {count} times in {path}, in lines {lines}{more}: make it unique");
-            Err(bad("old_str", problem))
+            Err(Error::bad_input("old_str", problem))
         }
     }
 }
