@@ -19,13 +19,9 @@ mod turns;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get};
 use bash_tools::App;
 use bash_tools::config::{BashTools, Provider};
-use bash_tools::gates::{BashToolsLayer, Gates};
+use bash_tools::gates::Gates;
 use bash_tools::session::TemporaryChats;
 
 use self::body::Bodies;
@@ -112,21 +108,5 @@ impl Api {
             Provider::Docker(_) => "docker",
             Provider::Vercel => "vercel",
         })
-    }
-
-    /// Returns the routes. The server adds the peer's address to each request.
-    fn router(self) -> Router {
-        let private =
-            routes::router(routes::private()).layer(from_fn_with_state(self.clone(), guard::check_private));
-        Router::new()
-            .merge(private)
-            .merge(routes::router(routes::open(&self.gates)))
-            .route("/api/{*unknown}", any(|| async { error::Error::NotFound { what: "address" } }))
-            .method_not_allowed_fallback(|| async { error::Error::Method })
-            .fallback(get(page::page))
-            .layer(DefaultBodyLimit::max(body::SHORT_BYTES))
-            .layer(BashToolsLayer::new(self.gates.clone()))
-            .layer(from_fn_with_state(self.clone(), guard::check_all))
-            .with_state(self)
     }
 }

@@ -2,14 +2,15 @@
 //! this list.
 
 use axum::handler::Handler;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{self, MethodFilter, MethodRouter, any, on};
 use axum::{Router, extract::DefaultBodyLimit};
-use bash_tools::gates::{Gates, access_route};
+use bash_tools::gates::{BashToolsLayer, Gates, access_route};
 
-use super::{Api, about, answer, chats, files, sandbox};
+use super::{Api, about, answer, body, chats, error, files, guard, page, sandbox};
 
 /// A method of a path, and its handler.
-pub(super) struct Route {
+struct Route {
     /// Shown in the list of routes.
     #[cfg_attr(not(test), expect(dead_code, reason = "the test of the list reads it"))]
     method: &'static str,
@@ -17,8 +18,25 @@ pub(super) struct Route {
     answer: MethodRouter<Api>,
 }
 
+impl Api {
+    /// Returns the routes. The server adds the peer's address to each request.
+    pub(super) fn router(self) -> Router {
+        let private = router(private()).layer(from_fn_with_state(self.clone(), guard::check_private));
+        Router::new()
+            .merge(private)
+            .merge(router(open(&self.gates)))
+            .route("/api/{*unknown}", any(|| async { error::Error::NotFound { what: "address" } }))
+            .method_not_allowed_fallback(|| async { error::Error::Method })
+            .fallback(routing::get(page::page))
+            .layer(DefaultBodyLimit::max(body::SHORT_BYTES))
+            .layer(BashToolsLayer::new(self.gates.clone()))
+            .layer(from_fn_with_state(self.clone(), guard::check_all))
+            .with_state(self)
+    }
+}
+
 /// Routes that require access to the tools.
-pub(super) fn private() -> Vec<Route> {
+fn private() -> Vec<Route> {
     // A file is streamed and has its own limit.
     let upload = files::put.layer(DefaultBodyLimit::disable());
     vec![
@@ -41,7 +59,7 @@ pub(super) fn private() -> Vec<Route> {
 }
 
 /// Routes for every client.
-pub(super) fn open(gates: &Gates) -> Vec<Route> {
+fn open(gates: &Gates) -> Vec<Route> {
     vec![
         get("/api/health", about::health),
         get("/api/app", about::app),
@@ -50,7 +68,7 @@ pub(super) fn open(gates: &Gates) -> Vec<Route> {
 }
 
 /// Creates a router of these routes.
-pub(super) fn router(routes: Vec<Route>) -> Router<Api> {
+fn router(routes: Vec<Route>) -> Router<Api> {
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.answer))
 }
 

@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::Error;
+use super::error::Error;
 
 /// The writing connection. Cheap to clone.
 #[derive(Debug, Clone)]

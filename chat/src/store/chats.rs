@@ -4,25 +4,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use sqlx::SqliteConnection;
 
+use super::Store;
+use super::chat::Chat;
+use super::error::Error;
 use super::row::{ChatRow, MessageRow, role_name};
-use super::{Error, Store};
 use crate::turn::Message;
-
-/// A chat without its messages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Chat {
-    /// Id that the page chose.
-    pub id: String,
-    /// Title for the list.
-    pub title: String,
-    /// The last model that was used, if any.
-    pub model: Option<String>,
-    /// Time of creation.
-    pub created_at: Timestamp,
-    /// Time of the last message.
-    pub updated_at: Timestamp,
-}
 
 /// A page of chats, the most recently changed first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

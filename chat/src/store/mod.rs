@@ -1,7 +1,9 @@
 //! Stored chats, in one SQLite database in the state directory. The store makes no decisions.
 
 mod change;
+mod chat;
 mod chats;
+mod error;
 #[cfg(test)]
 mod full_disk;
 mod row;
@@ -15,7 +17,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{SqlSafeStr, SqlitePool};
 
 use self::change::Writer;
-pub use self::chats::{Chat, ChatPage, NewTurn, Removal};
+pub use self::chat::Chat;
+pub use self::chats::{ChatPage, NewTurn, Removal};
+pub use self::error::Error;
 
 /// Maximum time that a call waits for another one's write.
 const BUSY: Duration = Duration::from_secs(5);
@@ -29,20 +33,6 @@ pub struct Store {
     /// Reading connections.
     pool: SqlitePool,
     writer: Writer,
-}
-
-/// Errors of the store.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// SQLite failed.
-    #[error("the database of chats cannot be used")]
-    Database(#[from] sqlx::Error),
-    /// The tables have another version.
-    #[error("the database of chats has an unknown version")]
-    Schema(#[from] sqlx::migrate::MigrateError),
-    /// A stored message is invalid.
-    #[error("a message in the database of chats is invalid")]
-    BadMessage(#[from] serde_json::Error),
 }
 
 impl Store {

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row};
 
-use super::{Chat, Error};
+use super::chat::Chat;
+use super::error::Error;
 use crate::turn::{Message, Role};
 
 pub(super) struct ChatRow {

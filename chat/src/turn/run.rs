@@ -55,7 +55,7 @@ impl Turn {
     pub async fn run(self, message_id: String, out: &mut Out) {
         out.say(Chunk::Start { message_id }).await;
         match &self.responder {
-            Responder::Bash(command) => script::run(&self, command, out).await,
+            Responder::Bash(command) => script::run(&self.tools, command, out, &self.cancel).await,
             Responder::Model { client, provider, model, system, definitions, turns } => {
                 let request = Request {
                     model: model.clone(),
