@@ -6,6 +6,7 @@
 
 use std::sync::LazyLock;
 
+use axum::Extension;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
@@ -14,14 +15,15 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
+use super::JSON;
 use super::docs_assets::{self, Asset};
 use super::error::{HttpError, Result};
 use super::openapi::answers::*;
 use super::params::Path;
-use super::{JSON, router};
 
-/// Built on first use. It never changes.
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(router::document);
+/// The OpenAPI document, which the router passes to its route.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Document(pub(super) &'static LazyLock<Bytes>);
 
 /// What the page may load and connect to. No other page may frame it. Swagger UI's style sheet contains images.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -32,8 +34,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// Describes this API as OpenAPI 3.1.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "daemon",
     responses((status = 200, description = "OpenAPI document.", body = Object)))]
-pub(super) async fn document() -> Response {
-    answer(JSON, Bytes::clone(&DOCUMENT))
+pub(super) async fn document(Extension(Document(document)): Extension<Document>) -> Response {
+    answer(JSON, Bytes::clone(document))
 }
 
 /// API documentation.

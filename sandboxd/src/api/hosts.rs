@@ -4,13 +4,14 @@
 //! requests. An IP address cannot be rebound, so any is accepted as a host. A name must be known. A page's origin
 //! must be the daemon's own.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::ApiState;
 use super::error::{ApiError, HttpError};
 
 /// Host names of the daemon.
@@ -47,9 +48,9 @@ impl Hosts {
 }
 
 /// Rejects requests that are ambiguous, or have an unknown host or a foreign origin.
-pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     let shape = listen::shape::check(&request).map_err(HttpError::Shape);
-    match shape.and_then(|()| state.hosts.check(request.headers())) {
+    match shape.and_then(|()| hosts.check(request.headers())) {
         Ok(()) => next.run(request).await,
         Err(error) => ApiError::from(error).into_response(),
     }

@@ -27,49 +27,17 @@ mod request_log;
 mod router;
 mod sandbox;
 mod server;
+mod state;
 mod stdin;
 mod terminal;
 mod terminal_socket;
 mod verb;
 
-use std::sync::Arc;
-
 use axum::http::HeaderValue;
-use tokio::sync::Semaphore;
 
 pub use router::router;
 pub use server::serve;
-
-use self::hosts::Hosts;
-use crate::model::{AdminToken, limits};
-use crate::preview::WRONG_TOKENS;
-use crate::service::Service;
-use listen::throttle::Throttle;
+pub use state::ApiState;
 
 /// Content type of every JSON response.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
-
-/// Shared state of the handlers.
-#[derive(Debug, Clone)]
-pub struct ApiState {
-    service: Arc<Service>,
-    token: AdminToken,
-    hosts: Arc<Hosts>,
-    throttle: Arc<Throttle>,
-    /// Memory for request bodies that are not small, one permit per KiB.
-    bodies: Arc<Semaphore>,
-}
-
-impl ApiState {
-    /// Creates the state. Clients must use one of the `allowed_hosts` (lower case) and the `token`.
-    pub fn new(service: Arc<Service>, token: AdminToken, allowed_hosts: Vec<String>) -> Self {
-        let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
-        Self {
-            service,
-            token,
-            hosts: Arc::new(Hosts::new(allowed_hosts)),
-            throttle: Arc::new(Throttle::new(WRONG_TOKENS)),
-            bodies,
-        }
-    }
-}

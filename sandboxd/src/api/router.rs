@@ -1,8 +1,11 @@
 //! All routes.
 
-use axum::Router;
+use std::sync::{Arc, LazyLock};
+
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::{Extension, Router};
 use bytes::Bytes;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use super::error::{method_not_allowed, no_such_route};
@@ -11,6 +14,9 @@ use super::{
     ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, orphan, port, race,
     request_log, sandbox, server, stdin, terminal, verb,
 };
+
+/// The OpenAPI document. Built on first use. It never changes.
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(document);
 
 /// Routes of the API. Method and description are at each handler.
 fn routes() -> Routes {
@@ -55,9 +61,14 @@ fn routes() -> Routes {
         .add("/v1/orphans", routes!(orphan::list))
         .add("/v1/orphans/{name}", routes!(orphan::remove))
         .add("/metrics", routes!(metrics::metrics))
-        .add("/openapi.json", routes!(docs::document))
+        .add("/openapi.json", with_document(routes!(docs::document)))
         .add("/docs", routes!(docs::page))
         .add("/docs/{file}", routes!(docs::asset))
+}
+
+/// Passes the OpenAPI document to a route.
+fn with_document((schemas, paths, handlers): UtoipaMethodRouter<ApiState>) -> UtoipaMethodRouter<ApiState> {
+    (schemas, paths, handlers.route_layer(Extension(docs::Document(&DOCUMENT))))
 }
 
 /// Returns the OpenAPI document.
@@ -73,7 +84,7 @@ pub fn router(state: ApiState) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         // The last layer added sees a request first.
         .layer(from_fn_with_state(state.clone(), race::settle))
-        .layer(from_fn_with_state(state.clone(), hosts::check))
+        .layer(from_fn_with_state(Arc::clone(&state.hosts), hosts::check))
         .layer(from_fn(server::refuse_when_stopping))
         .layer(from_fn_with_state(state.clone(), auth::check))
         .layer(from_fn_with_state(state.clone(), request_log::log))

@@ -6,15 +6,15 @@
 mod down;
 mod place;
 mod progress;
+mod remote;
 mod up;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
-use sandbox_api::SandboxId;
-use sandbox_client::Client;
 
 use self::place::Place;
+use self::remote::Remote;
 use super::{DaemonArgs, sandboxes};
 use crate::config::Config;
 
@@ -35,13 +35,6 @@ pub struct CpArgs {
     /// A path here, `SESSION:PATH`, or `-` for standard output
     #[arg(value_name = "TO")]
     to: String,
-}
-
-/// A sandbox's path, and how to get there.
-struct Remote {
-    client: Client,
-    sandbox: SandboxId,
-    path: String,
 }
 
 /// Copies. What is new appears whole or not at all; a directory of this machine that is there already takes up file by

@@ -3,18 +3,19 @@
 //! Nothing else reads the environment. Every setting is reported with its source by `sandboxd check-config`;
 //! a name that is not a setting is pointed out, because it is most often a typing error.
 
+mod bind_host;
 #[cfg(test)]
 mod documented;
 mod parse;
 mod reader;
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use sandbox_api::limits as shared;
 use secrecy::{ExposeSecret, SecretString};
 
+pub use bind_host::BindHost;
 pub use reader::{Fault, Report, Row};
 
 use self::reader::Reader;
@@ -80,15 +81,6 @@ pub struct Config {
     pub log_filter: String,
     /// Whether log lines are JSON.
     pub log_json: bool,
-}
-
-/// An address to listen on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindHost {
-    /// As the operator wrote it.
-    pub text: String,
-    /// What it stands for.
-    pub address: IpAddr,
 }
 
 /// Settings of before, and what became of them.
@@ -284,6 +276,8 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn load(settings: &[(&str, &str)]) -> (Result<Config, Vec<Fault>>, Report) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::BindHost;
+use super::bind_host::BindHost;
 use crate::model::preview::{Front, Reach};
 use crate::model::{CaBundle, DiskQuota, EngineAddress, Host, NoProxy, Transport, limits};
 

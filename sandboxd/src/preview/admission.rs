@@ -16,9 +16,17 @@ use super::body::{self, PreviewBody};
 use super::cookies::Jar;
 use super::headers::RequestContext;
 use super::pages::PreviewError;
+use crate::model::limits;
 use crate::model::preview::PreviewToken;
 use crate::service::{Link, Service};
-use listen::throttle::Throttle;
+use listen::throttle::{Allowance, Throttle};
+
+/// Limit of wrong tokens from one address, for the API and for the gateway.
+pub(crate) const WRONG_TOKENS: Allowance = Allowance {
+    failures: limits::AUTH_FAILURES,
+    period: limits::AUTH_FAILURE_PERIOD,
+    max_peers: limits::MAX_AUTH_PEERS,
+};
 
 /// Query parameter with the token in the URL of a link that has its own port.
 pub(crate) const KEY_PARAMETER: &str = "preview-key";
@@ -60,7 +68,7 @@ pub(super) struct Authenticator {
 
 impl Authenticator {
     pub(super) fn new(service: Arc<Service>) -> Self {
-        Self { service, wrong_tokens: Throttle::new(super::WRONG_TOKENS) }
+        Self { service, wrong_tokens: Throttle::new(WRONG_TOKENS) }
     }
 
     /// Finds the valid link of a request.

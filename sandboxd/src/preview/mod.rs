@@ -21,23 +21,15 @@ mod upstream;
 use std::sync::Arc;
 
 use listen::ConnectionLimit;
-use listen::throttle::Allowance;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::admission::KEY_PARAMETER;
 use self::admission::ListenerScope;
+pub(crate) use self::admission::{KEY_PARAMETER, WRONG_TOKENS};
 use self::gateway::Gateway;
 use crate::model::{AdminToken, limits};
 use crate::service::{LinkListener, Service};
-
-/// Limit of wrong tokens from one address, for the API and for the gateway.
-pub(crate) const WRONG_TOKENS: Allowance = Allowance {
-    failures: limits::AUTH_FAILURES,
-    period: limits::AUTH_FAILURE_PERIOD,
-    max_peers: limits::MAX_AUTH_PEERS,
-};
 
 /// Serves previews until `shutdown`: by host name on `listener`, and on the ports of links that have their own.
 pub async fn serve(

@@ -14,6 +14,7 @@
 
 mod clock;
 mod commands;
+mod context;
 mod egress;
 mod error;
 mod files;
@@ -21,14 +22,13 @@ mod history;
 mod lifecycle;
 mod ownership;
 mod previews;
+mod setup;
 mod start;
 mod storage;
 mod tasks;
 mod terminals;
 mod upkeep;
 
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use sandbox_api::sandbox::SandboxState;
@@ -44,8 +44,10 @@ pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
 };
 pub use self::previews::{Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews};
+pub use self::setup::Setup;
 pub use self::terminals::{TerminalHandle, TerminalView, Terminals};
 
+use self::context::Context;
 use self::egress::Egress;
 use self::history::History;
 use self::ownership::Ownership;
@@ -53,60 +55,11 @@ use self::storage::Storage;
 use self::tasks::Tasks;
 // Streams and facts that the service returns as it gets them, so that its callers see no crate below it.
 pub use crate::agent::{ByteStream, ChangeStream, Error as AgentError, StdinData, Tunnel};
+use crate::engine::Engine;
 pub use crate::engine::Seccomp;
-use crate::engine::{Engine, ImageSource};
 use crate::metrics::Metrics;
-use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, EgressSettings, Instance, Limits, Transport, limits};
+use crate::model::{Instance, Limits, limits};
 use crate::store::Store;
-
-/// Configuration of the service.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// Bounds that the operator sets.
-    pub limits: Limits,
-    /// Directory of the agents' sockets. Only this installation uses it.
-    pub run_dir: PathBuf,
-    /// Distinguishes the state dir from a copy of it.
-    pub holder: String,
-    /// Tag of the sandbox image.
-    pub image: String,
-    /// Other images that a client may request.
-    pub allowed_images: Vec<String>,
-    /// What a missing image is built from. `None` forbids building.
-    pub image_source: Option<ImageSource>,
-    /// The agent's program on this machine.
-    pub agent_program: PathBuf,
-    /// Whether sandboxes of the original daemon are adopted.
-    pub adopt_original: bool,
-    /// Whether workspaces must have a quota.
-    pub disk_quota: DiskQuota,
-    /// How agents are reached. If `None`, the start finds out.
-    pub transport: Option<Transport>,
-    /// Addresses and ports of previews.
-    pub preview: PreviewSettings,
-    /// Image with socat, for publishing ports. If `None`, the pinned image or the sandbox image is used.
-    pub proxy_image: Option<String>,
-    /// Prefix of the names of the daemon's networks. The instance's id follows.
-    pub network_name: String,
-    /// Whether a sandbox may have a network of its own.
-    pub open_network: bool,
-    /// The operator's rules for outbound connections.
-    pub egress: EgressSettings,
-    /// Ports of this machine that sandboxes never reach.
-    pub own_ports: Vec<RangeInclusive<u16>>,
-}
-
-/// What every component is created from. None of it is a component's state.
-#[derive(Debug, Clone)]
-struct Context {
-    engine: Engine,
-    store: Arc<Store>,
-    instance: Arc<Instance>,
-    setup: Arc<Setup>,
-    metrics: Arc<Metrics>,
-    tasks: Tasks,
-}
 
 /// The daemon without its HTTP listeners.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
 
-use super::operations;
+use super::operations::operations;
 use crate::api::docs_assets;
 use crate::model::command::SIGNALS;
 use crate::model::limits::*;

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Error, Value, json};
 use utoipa::ToSchema;
 
-use super::operations;
+use super::operations::operations;
 
 /// Example lines of a command's stream.
 const STREAM: &str = r#"{"stream":"start","commandId":"cmd_0123456789abcdefghijkl","startedAt":"2026-01-01T12:00:00Z","timeoutMs":30000}

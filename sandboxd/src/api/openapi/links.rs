@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::operations;
+use super::operations::operations;
 
 /// An operation whose response contains an id.
 struct Source {

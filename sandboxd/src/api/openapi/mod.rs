@@ -8,6 +8,7 @@ pub(super) mod answers;
 mod bounds;
 mod examples;
 mod links;
+mod operations;
 mod params;
 #[cfg(test)]
 mod published;
@@ -116,12 +117,6 @@ fn complete(path: &str, operation: &mut Value, schemas: &Value) {
         let schema = &schemas[schema_of(body)];
         body["required"] = ["required", "oneOf"].iter().any(|rule| !schema[rule].is_null()).into();
     }
-}
-
-/// Iterates over every operation.
-fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let items = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
-    items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut())
 }
 
 /// Name of the schema of a JSON body.

@@ -12,8 +12,8 @@ use sandbox_api::files::FileKind;
 use sandbox_client::{ArchiveFormat, FileContent};
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
-use super::Remote;
 use super::progress::{bar, shown};
+use super::remote::Remote;
 
 /// Copies a file or a directory; a file also to `-`, standard output.
 pub(super) async fn copy(from: &Remote, to: &str, draw: bool) -> anyhow::Result<()> {

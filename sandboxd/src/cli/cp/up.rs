@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::io::ReaderStream;
 
-use super::Remote;
 use super::progress::{bar, shown};
+use super::remote::Remote;
 
 /// Bytes of an archive that are sent at once, and such pieces on their way.
 const PIECE_BYTES: usize = 256 * 1024;

@@ -13,9 +13,7 @@ use std::time::Instant;
 
 use futures::StreamExt;
 use sandbox_api::CommandId;
-use tokio::time::{MissedTickBehavior, interval};
 
-use super::Commands;
 use crate::agent::{AgentHandle, Error, EventStream, ReaderId};
 use crate::model::command::Record;
 use crate::model::{Event, limits};
@@ -168,6 +166,11 @@ impl Feed {
         must
     }
 
+    /// Notifies the agent that this reader will return.
+    pub(super) async fn report_slow(&self) -> Result<(), Error> {
+        self.agent.reader_is_slow(&self.command, self.reader).await
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,7 +207,7 @@ impl Feeds {
 
     /// Releases feeds that have been idle too long, and the longest idle of the others until all stay within
     /// [`limits::MAX_UNREAD_BYTES`]. Returns the feeds about whose readers the agent must be notified.
-    fn sweep(&self) -> Vec<Arc<Feed>> {
+    pub(super) fn sweep(&self) -> Vec<Arc<Feed>> {
         let all = self.all();
         let mut idle: Vec<_> = all.iter().filter_map(|feed| Some((feed.idle_since()?, feed))).collect();
         idle.sort_by_key(|(since, _)| *since);
@@ -215,21 +218,6 @@ impl Feeds {
             }
         }
         all.into_iter().filter(|feed| feed.must_report()).collect()
-    }
-}
-
-impl Commands {
-    /// Releases events of streams that are not read, in regular intervals.
-    pub(in crate::service) async fn sweep_feeds(&self) {
-        let mut ticks = interval(limits::FEED_SWEEP);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            for feed in self.feeds.sweep() {
-                // An agent that misses this keeps the reader's log position only as long as for a broken connection.
-                self.tasks.spawn(async move { feed.agent.reader_is_slow(&feed.command, feed.reader).await });
-            }
-        }
     }
 }
 

@@ -5,7 +5,9 @@
 
 mod batch;
 mod feed;
+mod feed_sweep;
 mod overdue;
+mod run;
 mod stdin;
 mod stream;
 mod watch;
@@ -21,15 +23,14 @@ use tracing::warn;
 pub use self::batch::{CommandOutput, CommandResult};
 use self::feed::Feeds;
 pub use self::stream::CommandStream;
-use self::stream::EndClaim;
 use super::history::{History, status_of};
 use super::lifecycle::{InUse, Lifecycle, Sandbox};
 use super::tasks::Tasks;
 use super::{Context, Error};
-use crate::agent::{self, AgentHandle, EventStream, ReaderId};
+use crate::agent::{self, AgentHandle};
 use crate::metrics::Metrics;
 use crate::model::command::{CommandStatus, Killed, Started};
-use crate::model::{CommandRecord, CommandSpec, Ended, Event, Refusal, Resource, limits};
+use crate::model::{CommandRecord, CommandSpec, Ended, Refusal, Resource, limits};
 use crate::store::Store;
 
 /// SIGTERM of signal(7).
@@ -83,31 +84,6 @@ impl Commands {
         Ok(started)
     }
 
-    /// Starts a command and streams it from its start to its end. Dropping the stream ends the command, unless it is
-    /// detached.
-    pub async fn run(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<CommandStream, Error> {
-        let in_use = self.lifecycle.in_use(id).await?;
-        let (permit, reader) = (in_use.sandbox().reader()?, ReaderId::next());
-        let known = self.find_known(&in_use, &spec).await?;
-        if let Some(Known::Gone(status)) = known {
-            let stream = CommandStream::new(self, in_use, spec.id, reader, permit);
-            return Ok(stream.for_history(replay_from_history(&status)));
-        }
-        let spec = with_env(spec, in_use.sandbox());
-        let events = match in_use.agent().run(&spec, reader).await {
-            Err(error) if error.is_broken() => in_use.agent().run(&spec, reader).await,
-            other => other,
-        };
-        let events = in_use.count_if_accepted(events)?;
-        // Created while the sandbox's order lock is held. Otherwise the sandbox could be parked in between.
-        let end_claim = known.is_none().then(|| EndClaim::new(in_use.sandbox()));
-        let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, permit);
-        Ok(match end_claim {
-            Some(end_claim) => stream.for_started_command(events, spec, end_claim),
-            None => stream.for_repeated_request(events, &spec),
-        })
-    }
-
     /// Finds an earlier command with the id that the caller chose. Such a command is not started again. A command that is
     /// not written to the store yet is still known to the agent, because a sandbox's history is written before its
     /// container is removed.
@@ -128,24 +104,6 @@ impl Commands {
             Err(error) => Err(error.into()),
             Ok(_) => Ok(Some(Known::StillRunning)),
         }
-    }
-
-    /// Streams the kept records of a command after record `after`, and with `follow` new ones.
-    pub async fn logs(
-        self: &Arc<Self>,
-        id: &SandboxId,
-        command: &CommandId,
-        after: u64,
-        follow: bool,
-    ) -> Result<CommandStream, Error> {
-        let in_use = self.lifecycle.in_use(id).await?;
-        let (permit, reader) = (in_use.sandbox().reader()?, ReaderId::next());
-        let events = match in_use.agent().attach(command, after, follow, reader).await {
-            Err(error) if error.is_broken() => in_use.agent().attach(command, after, follow, reader).await?,
-            other => other?,
-        };
-        let stream = CommandStream::new(self, in_use, command.clone(), reader, permit);
-        Ok(stream.for_log(events, after, follow))
     }
 
     /// Waits for a command's end, at most for `limit`.
@@ -285,14 +243,6 @@ enum Known {
     StillRunning,
     /// Only the store knows it: it ran in another container, or long ago.
     Gone(CommandStatus),
-}
-
-/// Builds the stream of a command whose output is gone.
-fn replay_from_history(status: &CommandStatus) -> EventStream {
-    let dropped_bytes = status.stdout_bytes + status.stderr_bytes;
-    let gap = (dropped_bytes > 0).then_some(Event::Gap { dropped_bytes, next_seq: 1 });
-    let events = [Some(Event::Started(status.started)), gap, status.ended.map(Event::Ended)];
-    Box::pin(futures::stream::iter(events.into_iter().flatten().map(Ok)))
 }
 
 /// Adds the sandbox's environment to a command. Its own variables take precedence.

@@ -9,7 +9,7 @@ use sandbox_api::command::EndReason;
 use sandbox_api::{CommandId, SandboxId};
 
 use super::deadlines::Deadlines;
-use super::oom::Ooms;
+use super::oom_times::Ooms;
 
 /// In-memory history of one sandbox.
 #[derive(Debug)]

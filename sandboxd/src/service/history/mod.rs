@@ -6,6 +6,7 @@
 mod deadlines;
 mod ledger;
 mod oom;
+mod oom_times;
 mod recording;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use sandbox_api::{CommandId, SandboxId};
 use tracing::warn;
 
 pub(in crate::service) use self::ledger::Ledger;
-use self::oom::Listening;
+use self::oom_times::Listening;
 use super::{Context, Error};
 use crate::engine::Engine;
 use crate::metrics::Metrics;

@@ -12,7 +12,7 @@ use sandbox_api::{CommandId, SandboxId};
 use tracing::warn;
 
 use super::order::{Running, State};
-use super::prepare::Prepared;
+use super::readiness::Prepared;
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::agent::{self, AgentHandle, Duplex, Peer};

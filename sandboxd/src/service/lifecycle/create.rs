@@ -9,7 +9,7 @@ use tracing::info;
 use super::activity::InUseMark;
 use super::container::Workspace;
 use super::order::{Exclusive, Running, State};
-use super::prepare::Prepared;
+use super::readiness::Prepared;
 use super::registry::Claim;
 use super::sandbox::Sandbox;
 use super::{Changes, Error, Lifecycle};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 use super::order::State;
-use super::prepare::Prepared;
+use super::readiness::Prepared;
 use super::registry::Claim;
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};

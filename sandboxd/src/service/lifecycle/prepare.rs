@@ -4,31 +4,12 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
+use super::readiness::{Prepared, Readiness};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::engine;
 use crate::model::layout::DEFAULT_IMAGE;
 use crate::model::{CaBundle, Transport};
-
-/// Whether requests can be served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Readiness {
-    /// Not yet.
-    Waiting {
-        /// The step that is not complete.
-        missing: &'static str,
-    },
-    /// Yes.
-    Ready,
-}
-
-/// What the start found or created.
-#[derive(Debug, Clone)]
-pub(in crate::service) struct Prepared {
-    pub(super) image: String,
-    pub(super) agent_volume: String,
-    pub(super) transport: Transport,
-}
 
 impl Lifecycle {
     /// Whether requests can be served.

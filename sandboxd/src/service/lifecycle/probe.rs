@@ -6,7 +6,7 @@ use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
 use super::container::Workspace;
-use super::prepare::Prepared;
+use super::readiness::Prepared;
 use super::sandbox::{Sandbox, new_record};
 use super::{Error, Lifecycle};
 use crate::model::{FieldError, Resources, SandboxSpec, Transport, UidSlot};

@@ -5,13 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+use super::random_id::random_id;
 use super::{Error, Ownership};
 use crate::engine::{Epoch, Volumes};
 use crate::model::limits;
 use crate::{seam, store};
-
-/// Length of a random id in bytes.
-const ID_BYTES: usize = 16;
 
 /// Interval between two checks whether another daemon's helper has ended.
 const POLL: Duration = Duration::from_millis(100);
@@ -82,11 +80,4 @@ impl Ownership {
             }
         }
     }
-}
-
-/// Returns a unique id.
-pub(super) fn random_id() -> Result<String, Error> {
-    let mut bytes = [0; ID_BYTES];
-    getrandom::fill(&mut bytes).map_err(|source| Error::Randomness { source })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -5,6 +5,7 @@
 //! stops acting.
 
 mod epoch;
+mod random_id;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
-use self::epoch::random_id;
+use self::random_id::random_id;
 use super::{Context, Error};
 use crate::engine::{Engine, Epoch, Volumes};
 use crate::model::{Instance, OrphanKind};

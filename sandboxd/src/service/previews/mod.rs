@@ -5,7 +5,9 @@
 
 mod link;
 mod link_lifecycle;
+mod listener_lifecycle;
 mod listeners;
+mod publication;
 mod publish;
 mod published_connections;
 mod publisher_listener;
@@ -20,7 +22,7 @@ use self::link::LinkIndex;
 pub use self::link::{Link, LinkRequest};
 pub use self::listeners::LinkListener;
 use self::listeners::Listeners;
-use self::publish::Publications;
+use self::publication::Publications;
 use super::egress::Egress;
 use super::lifecycle::{Activity, Attachments, InUseMark, Lifecycle};
 use super::tasks::Tasks;

@@ -10,14 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sandbox_api::SandboxId;
-use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
-use tokio_util::sync::DropGuard;
 use tracing::{info, warn};
 
-use super::publisher_listener::Key;
+use super::publication::{Key, Publication};
 use super::{Error, Previews};
-use crate::egress::{BlockedPort, PublishedAt};
+use crate::egress::PublishedAt;
 use crate::engine::{FoundPublisher, Published, PublisherPlan};
 use crate::metrics::Repair;
 use crate::model::{Refusal, Resource, Stage, Transport, limits};
@@ -25,32 +23,6 @@ use crate::service::lifecycle::Sandbox;
 
 /// Image of publishers if the operator sets none and this one is available.
 const PUBLISHER_IMAGE: &str = "alpine/socat:1.8.0.0";
-
-/// Published ports of all sandboxes.
-#[derive(Debug, Default)]
-pub(super) struct Publications {
-    /// Locked while a port is published, so that concurrent requests get the same one.
-    published: Mutex<BTreeMap<Key, Publication>>,
-    image: OnceCell<String>,
-}
-
-#[derive(Debug)]
-struct Publication {
-    at: Published,
-    /// Number of consecutive restarts, each soon after the one before.
-    restarts: u32,
-    created_at: Instant,
-    /// Closes the socket when dropped.
-    _listener: DropGuard,
-    _shut: BlockedPort,
-}
-
-impl Publication {
-    /// Whether its publisher, if it died now, would have died soon after its creation.
-    fn died_soon(&self) -> bool {
-        self.created_at.elapsed() < limits::PUBLISHER_LIFE
-    }
-}
 
 impl Previews {
     /// Publishes a port of a sandbox on the host and returns the host port. `None` if the sandbox may not expose the port.

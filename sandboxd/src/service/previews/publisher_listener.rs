@@ -9,12 +9,12 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sandbox_api::SandboxId;
 use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
+use super::publication::Key;
 use super::published_connections::{Connections, Tracked};
 use super::{Error, Previews};
 use crate::engine::DOOR_NAME;
@@ -22,9 +22,6 @@ use crate::model::limits;
 
 /// Directory of the sockets in the run dir.
 const SOCKETS_DIR: &str = "doors";
-
-/// A sandbox and one of its ports.
-pub(super) type Key = (SandboxId, u16);
 
 impl Previews {
     pub(super) fn socket_dir(&self, (id, port): &Key) -> PathBuf {

@@ -3,6 +3,7 @@
 //! A disk belongs to a sandbox, to the pool of disks that were created in advance, or to neither. A disk without an
 //! owner is removed only if it certainly holds no files.
 
+mod free_space;
 mod space;
 
 use std::collections::HashSet;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tracing::{info, warn};
 
-use self::space::FreeSpace;
+use self::free_space::FreeSpace;
 use super::ownership::Ownership;
 use super::{Context, Error};
 use crate::engine::{Attached, DiskPool, Disks, Engine, SandboxLabels};

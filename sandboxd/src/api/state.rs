@@ -1,0 +1,36 @@
+//! State of the handlers.
+
+use std::sync::Arc;
+
+use listen::throttle::Throttle;
+use tokio::sync::Semaphore;
+
+use super::hosts::Hosts;
+use crate::model::{AdminToken, limits};
+use crate::preview::WRONG_TOKENS;
+use crate::service::Service;
+
+/// Shared state of the handlers.
+#[derive(Debug, Clone)]
+pub struct ApiState {
+    pub(super) service: Arc<Service>,
+    pub(super) token: AdminToken,
+    pub(super) hosts: Arc<Hosts>,
+    pub(super) throttle: Arc<Throttle>,
+    /// Memory for request bodies that are not small, one permit per KiB.
+    pub(super) bodies: Arc<Semaphore>,
+}
+
+impl ApiState {
+    /// Creates the state. Clients must use one of the `allowed_hosts` (lower case) and the `token`.
+    pub fn new(service: Arc<Service>, token: AdminToken, allowed_hosts: Vec<String>) -> Self {
+        let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
+        Self {
+            service,
+            token,
+            hosts: Arc::new(Hosts::new(allowed_hosts)),
+            throttle: Arc::new(Throttle::new(WRONG_TOKENS)),
+            bodies,
+        }
+    }
+}

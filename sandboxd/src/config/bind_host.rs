@@ -1,0 +1,12 @@
+//! The address that the API listens on.
+
+use std::net::IpAddr;
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindHost {
+    /// As the operator wrote it.
+    pub text: String,
+    /// What it stands for.
+    pub address: IpAddr,
+}

@@ -1,0 +1,45 @@
+//! What the operator sets for the service.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use crate::engine::ImageSource;
+use crate::model::preview::PreviewSettings;
+use crate::model::{DiskQuota, EgressSettings, Limits, Transport};
+
+/// Configuration of the service.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Bounds that the operator sets.
+    pub limits: Limits,
+    /// Directory of the agents' sockets. Only this installation uses it.
+    pub run_dir: PathBuf,
+    /// Distinguishes the state dir from a copy of it.
+    pub holder: String,
+    /// Tag of the sandbox image.
+    pub image: String,
+    /// Other images that a client may request.
+    pub allowed_images: Vec<String>,
+    /// What a missing image is built from. `None` forbids building.
+    pub image_source: Option<ImageSource>,
+    /// The agent's program on this machine.
+    pub agent_program: PathBuf,
+    /// Whether sandboxes of the original daemon are adopted.
+    pub adopt_original: bool,
+    /// Whether workspaces must have a quota.
+    pub disk_quota: DiskQuota,
+    /// How agents are reached. If `None`, the start finds out.
+    pub transport: Option<Transport>,
+    /// Addresses and ports of previews.
+    pub preview: PreviewSettings,
+    /// Image with socat, for publishing ports. If `None`, the pinned image or the sandbox image is used.
+    pub proxy_image: Option<String>,
+    /// Prefix of the names of the daemon's networks. The instance's id follows.
+    pub network_name: String,
+    /// Whether a sandbox may have a network of its own.
+    pub open_network: bool,
+    /// The operator's rules for outbound connections.
+    pub egress: EgressSettings,
+    /// Ports of this machine that sandboxes never reach.
+    pub own_ports: Vec<RangeInclusive<u16>>,
+}
