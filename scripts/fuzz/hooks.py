@@ -29,6 +29,9 @@ BATCH = f"{START}:batch"
 # What is done to the sandbox of these is not done to the one the others use.
 HARMFUL = re.compile("^(DELETE .*|POST .*:(stop|park))$")
 
+# A text that is no id names no sandbox, and so there is nothing to delete: the answer is 200.
+IDEMPOTENT = {"DELETE /v1/sandboxes/{id}", "POST /v1/sandboxes/{id}:stop"}
+
 # Creates share so many sessions, because each makes a container.
 SESSIONS = 4
 
@@ -107,7 +110,7 @@ def before_call(context, case, kwargs):
     is_linked = case.meta is not None and case.meta.phase.name is TestPhase.STATEFUL
     if case.operation.label == START and not is_linked and dice(repr(case.body)) > 1:
         case.headers["accept"] = NDJSON
-    accept_missing_body(case)
+    accept_what_is_legal(case)
 
 
 def leave_out_headers(headers):
@@ -117,19 +120,24 @@ def leave_out_headers(headers):
             del headers[name]
 
 
-def accept_missing_body(case):
-    """A request without its optional body is legal, and the fuzzer takes it for a broken one.
+def accept_what_is_legal(case):
+    """Two kinds of requests are legal, and the fuzzer takes them for broken ones.
 
     Last of all: reading `case.meta` judges again each part that was changed, and this is about that judgment.
     """
-    body = case.operation.definition.raw.get("requestBody")
-    if body is None or body.get("required") or not isinstance(case.body, NotSet):
-        return
     parts = case.meta.components if case.meta is not None else {}
-    if ParameterLocation.BODY in parts:
-        parts[ParameterLocation.BODY].mode = GenerationMode.POSITIVE
+    body = case.operation.definition.raw.get("requestBody")
+    if body is not None and not body.get("required") and isinstance(case.body, NotSet):
+        accept_part(parts, ParameterLocation.BODY)
+    if case.operation.label in IDEMPOTENT:
+        accept_part(parts, ParameterLocation.PATH)
     if parts and not any(part.mode.is_negative for part in parts.values()):
         case.meta.generation.mode = GenerationMode.POSITIVE
+
+
+def accept_part(parts, location):
+    if location in parts:
+        parts[location].mode = GenerationMode.POSITIVE
 
 
 def give_own_ids(commands):
