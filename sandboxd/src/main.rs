@@ -1,4 +1,4 @@
-//! The program, which is all in the library: see [`sandboxd::program`].
+//! Entry point of the program. The implementation is in [`sandboxd::program`].
 
 use std::process::ExitCode;
 

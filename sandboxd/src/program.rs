@@ -1,7 +1,7 @@
 //! The program: arguments, settings and exit codes.
 //!
-//! It is a part of the library and not of `main.rs`, because the compiler generates the code of an async function in the
-//! crate that polls it: polled from `main.rs`, most of the daemon would be compiled a second time.
+//! This module is in the library and not in `main.rs`, because the compiler generates the code of an async function in
+//! the crate that polls it. If `main.rs` polled it, most of the daemon would be compiled twice.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -27,11 +27,11 @@ use tokio_util::sync::CancellationToken;
 #[command(version)]
 struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     /// Serve the API until SIGTERM or SIGINT; sandboxes keep running
     Serve,
     Run(RunArgs),
@@ -60,53 +60,55 @@ enum Verb {
     },
 }
 
-/// Runs the command of the arguments, with the settings of the environment.
+/// Runs the command that the arguments name, with the settings from the environment.
 pub fn main() -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            explain(&anyhow::Error::from(error).context("cannot start the runtime"));
+            print_error(&anyhow::Error::from(error).context("cannot start the async runtime"));
             return ExitCode::FAILURE;
         }
     };
     let code = runtime.block_on(run());
-    // Does not wait for blocked threads, so that the exit is not delayed.
+    // Does not wait for blocked threads, which would delay the exit.
     runtime.shutdown_background();
     code
 }
 
 async fn run() -> ExitCode {
     let args = Args::parse();
-    // A value that is no Unicode is most likely a fault of the setting, which the setting's own check reports.
+    // A value that is not Unicode is most likely invalid. The check of that setting reports it.
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     let (config, report) = Config::load(variable, names);
-    let done = match (args.verb, config) {
-        (Verb::CheckConfig, config) => cli::check_config(&config, &report).map_err(Into::into),
-        (Verb::Completions { shell }, _) => cli::completions(shell, &mut Args::command()).map_err(Into::into),
-        (Verb::Doctor(args), config) => cli::doctor(args, &config, &report).await,
-        (_, Err(faults)) => refuse(&faults).map_err(Into::into),
-        (Verb::Serve, Ok(config)) => serve(config).await,
-        (Verb::Run(args), Ok(config)) => cli::run(args, &config).await,
-        (Verb::Exec(args), Ok(config)) => cli::exec(args, &config).await,
-        (Verb::Inspect(args), Ok(config)) => cli::inspect(args, &config).await,
-        (Verb::Preview(args), Ok(config)) => cli::preview(args, &config).await,
-        (Verb::Network(args), Ok(config)) => cli::network(args, &config).await,
-        (Verb::Logs(args), Ok(config)) => cli::logs(args, &config).await,
-        (Verb::Cp(args), Ok(config)) => cli::cp(args, &config).await,
-        (Verb::Shell(args), Ok(config)) => cli::shell(args, &config).await,
-        (Verb::Ps(args), Ok(config)) => cli::ps(args, &config).await,
-        (Verb::Stop(args), Ok(config)) => cli::stop(args, &config).await,
-        (Verb::Park(args), Ok(config)) => cli::park(args, &config).await,
-        (Verb::Prune(args), Ok(config)) => cli::prune(args, &config).await,
-        (Verb::AcceptEngine(args), Ok(config)) => cli::accept_engine(args, &config).await,
-        (Verb::BuildImage, Ok(config)) => build_image(config).await,
+    let done = match (args.command, config) {
+        (Command::CheckConfig, config) => cli::check_config(&config, &report).map_err(Into::into),
+        (Command::Completions { shell }, _) => {
+            cli::completions(shell, &mut Args::command()).map_err(Into::into)
+        }
+        (Command::Doctor(args), config) => cli::doctor(args, &config, &report).await,
+        (_, Err(faults)) => report_faults(&faults).map_err(Into::into),
+        (Command::Serve, Ok(config)) => serve(config).await,
+        (Command::Run(args), Ok(config)) => cli::run(args, &config).await,
+        (Command::Exec(args), Ok(config)) => cli::exec(args, &config).await,
+        (Command::Inspect(args), Ok(config)) => cli::inspect(args, &config).await,
+        (Command::Preview(args), Ok(config)) => cli::preview(args, &config).await,
+        (Command::Network(args), Ok(config)) => cli::network(args, &config).await,
+        (Command::Logs(args), Ok(config)) => cli::logs(args, &config).await,
+        (Command::Cp(args), Ok(config)) => cli::cp(args, &config).await,
+        (Command::Shell(args), Ok(config)) => cli::shell(args, &config).await,
+        (Command::Ps(args), Ok(config)) => cli::ps(args, &config).await,
+        (Command::Stop(args), Ok(config)) => cli::stop(args, &config).await,
+        (Command::Park(args), Ok(config)) => cli::park(args, &config).await,
+        (Command::Prune(args), Ok(config)) => cli::prune(args, &config).await,
+        (Command::AcceptEngine(args), Ok(config)) => cli::accept_engine(args, &config).await,
+        (Command::BuildImage, Ok(config)) => build_image(config).await,
     };
     done.unwrap_or_else(|error| {
         if cli::is_broken_pipe(&error) {
             return ExitCode::from(cli::exit_code::of_signal(SignalKind::pipe().as_raw_value()));
         }
-        explain(&error);
+        print_error(&error);
         ExitCode::from(cli::exit_code_of(&error))
     })
 }
@@ -120,20 +122,20 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot listen on {}:{}", config.bind_host.text, config.port))?;
     let shutdown = CancellationToken::new();
     tokio::select! {
-        ended = crate::run(config, listener, shutdown.clone()) => {
-            ended?;
+        result = crate::run(config, listener, shutdown.clone()) => {
+            result?;
             Ok(ExitCode::SUCCESS)
         }
         () = second_signal(shutdown) => Ok(ExitCode::from(cli::exit_code::of_signal(SignalKind::terminate().as_raw_value()))),
     }
 }
 
-/// Begins a shutdown at the first signal, and returns at the second.
+/// Starts a shutdown at the first signal, and returns at the second.
 async fn second_signal(shutdown: CancellationToken) {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
-        tracing::warn!("cannot receive signals; a signal cuts off running requests");
+        tracing::warn!("cannot receive signals; a signal interrupts running requests");
         return std::future::pending().await;
     };
     let mut received = async || {
@@ -146,21 +148,22 @@ async fn second_signal(shutdown: CancellationToken) {
     tracing::info!("shutting down; finishing running requests");
     shutdown.cancel();
     received().await;
-    tracing::warn!("shutting down at once; cutting off running requests");
+    tracing::warn!("shutting down immediately; interrupting running requests");
 }
 
 async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::init(&config.log_filter, config.log_json);
     log_text::log_panics();
-    let source = crate::image_source(&config).context("the folder `sandbox-images` was not found")?;
-    // An image has none of our labels, so this needs no instance key, and a daemon may be running.
-    let nobody = Arc::new(Instance::new([0; KEY_BYTES]));
-    let engine = Engine::connect(config.engine, nobody, None, Arc::default()).await?;
+    let source = crate::image_source(&config)
+        .context("`sandbox-images` was not found; set SANDBOXD_IMAGE_DIR to it")?;
+    // Images have no labels of an instance, so this needs no instance key, and a daemon may be running.
+    let instance = Arc::new(Instance::new([0; KEY_BYTES]));
+    let engine = Engine::connect(config.engine, instance, None, Arc::default()).await?;
     engine.build_image(&config.image, &source).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn refuse(faults: &[Fault]) -> io::Result<ExitCode> {
+fn report_faults(faults: &[Fault]) -> io::Result<ExitCode> {
     cli::write_faults(&mut io::stderr().lock(), faults)?;
     Ok(ExitCode::FAILURE)
 }
@@ -173,8 +176,8 @@ fn advice_of(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> 
     engine.or_else(store).or_else(service).or_else(state_dir)
 }
 
-/// Prints what went wrong, why and, if known, what to do.
-fn explain(error: &anyhow::Error) {
+/// Prints an error, its causes and, if known, what to do.
+fn print_error(error: &anyhow::Error) {
     let mut message = format!("sandboxd: {}\n", cli::printable(&error.to_string()));
     for cause in error.chain().skip(1) {
         message.push_str(&format!("  because {}\n", cli::printable(&cause.to_string())));

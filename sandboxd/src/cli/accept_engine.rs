@@ -1,7 +1,7 @@
-//! `sandboxd accept-engine`: takes the engine for the one that the database belongs to.
+//! `sandboxd accept-engine`: records the engine as the one that the database belongs to.
 //!
-//! For an engine whose files are gone for good, and for one that they were moved to by hand. The rows stay: those
-//! whose files the engine does not have are lost at the next start, and can be looked at and deleted.
+//! It is for an engine whose files are permanently lost, and for an engine to which they were moved by hand. The rows are
+//! kept. At the next start, sandboxes whose files the engine does not have become lost. They can be listed and deleted.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,21 +10,21 @@ use std::sync::Arc;
 use anyhow::Context;
 use sandbox_api::SandboxId;
 
-use super::act;
+use super::action;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::state_dir::StateDir;
 use crate::store::{Identity, Store};
 
-/// Start on an engine that has none of the sandboxes: they are kept as lost
+/// Use the database with an engine that does not have its sandboxes: those become lost, and stay listed
 #[derive(Debug, Clone, clap::Args)]
 pub struct AcceptEngineArgs {
-    /// Do not ask; needed where there is no terminal
+    /// Do not ask for confirmation; required without a terminal
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Asks, and makes the marker that the next start looks for. No daemon may run on the state dir.
+/// Asks for confirmation, and creates the marker that the next start looks for. No daemon may use the state dir.
 pub async fn accept_engine(args: AcceptEngineArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let state_dir = StateDir::open(&config.state_dir).context("stop the daemon first")?;
     let instance = Arc::new(state_dir.instance()?);
@@ -44,28 +44,28 @@ async fn accept(
 ) -> anyhow::Result<ExitCode> {
     let rows = store.sandboxes().await?;
     let volumes = engine.volumes().await?;
-    let there = |id: &SandboxId| volumes.sandboxes.iter().any(|labels| labels.id == *id);
-    let missing = rows.iter().filter(|row| !there(&row.id)).count();
+    let has_volume = |id: &SandboxId| volumes.sandboxes.iter().any(|labels| labels.id == *id);
+    let missing = rows.iter().filter(|row| !has_volume(&row.id)).count();
     let question = format!(
-        "The engine at {} has no volume of {missing} of {} sandboxes. Those whose files it does not have will be lost; they stay listed until their files are back or they are deleted. Accept it?",
+        "The engine at {} does not have the volumes of {missing} of {} sandboxes. Sandboxes without their files become lost. They stay listed until their files are restored or they are deleted. Accept this engine?",
         config.engine,
         rows.len()
     );
     if !args.yes {
-        anyhow::ensure!(act::can_ask(), "{question} Nobody can be asked here, so say --yes");
-        if !act::ask(&question)? {
+        anyhow::ensure!(action::can_confirm(), "{question} Without a terminal, confirm with --yes");
+        if !action::confirm(&question)? {
             return Ok(ExitCode::FAILURE);
         }
     }
-    let before = store.identity().await?;
-    let word = volumes.marker.or(before.marker.clone());
-    let word = word.map_or_else(|| SandboxId::random().map(|id| id.to_string()), Ok)?;
-    engine.make_marker(&word).await?;
+    let previous = store.identity().await?;
+    let marker = volumes.marker.or(previous.marker.clone());
+    let marker = marker.map_or_else(|| SandboxId::random().map(|id| id.to_string()), Ok)?;
+    engine.make_marker(&marker).await?;
     let identity = Identity {
         instance: Some(instance.to_owned()),
         engine: Some(engine.id().await?),
-        marker: Some(word),
-        ..before
+        marker: Some(marker),
+        ..previous
     };
     store.set_identity(&identity).await?;
     writeln!(io::stdout(), "accepted; start the daemon with `sandboxd serve`")?;

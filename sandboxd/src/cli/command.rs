@@ -1,4 +1,4 @@
-//! What `sandboxd run` and `sandboxd exec` share: the command's options, its output and its exit code.
+//! The common part of `sandboxd run` and `sandboxd exec`: the command's options, its output and its exit code.
 
 use std::io::{self, Read, Write};
 
@@ -16,13 +16,13 @@ use crate::model::limits::MAX_STDIN_BYTES;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct CommandArgs {
-    /// Environment variable; `NAME` alone takes the value that it has here
+    /// Environment variable; `NAME` alone passes on the value from this environment
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
     /// Working directory, relative to the workspace
     #[arg(long)]
     cwd: Option<String>,
-    /// Seconds until the command is ended
+    /// Time limit of the command, in seconds
     #[arg(long, default_value_t = 300)]
     timeout: u64,
     /// Send standard input to the command
@@ -31,13 +31,13 @@ pub(super) struct CommandArgs {
     /// Print the records as the API sends them, one JSON object per line
     #[arg(long)]
     json: bool,
-    /// One argument is a script for bash; more are a program and its arguments
+    /// A single argument is a bash script; several are a program and its arguments
     #[arg(required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }
 
 impl CommandArgs {
-    /// The request for the command, under an id that a signal can end it by.
+    /// The request for the command, with an id by which it can be killed if a signal arrives.
     pub(super) fn request(&self) -> anyhow::Result<(CommandId, StartCommand)> {
         let (script, cmd, arguments) = match self.command.as_slice() {
             [script] => (Some(script.clone()), None, None),
@@ -59,7 +59,7 @@ impl CommandArgs {
         Ok((id, request))
     }
 
-    /// Runs the command, until it ends or a signal ends it; its exit code, or that of the signal.
+    /// Runs the command until it ends or a signal arrives. Returns the exit code of the command or of the signal.
     pub(super) async fn run(
         &self,
         client: &Client,
@@ -69,13 +69,13 @@ impl CommandArgs {
     ) -> anyhow::Result<u8> {
         tokio::select! {
             biased;
-            signal = interrupts.next() => end(client, sandbox, id).await.map(|()| signal),
-            code = async { self.pass_on(&mut client.run(sandbox, request).await?).await } => code,
+            signal = interrupts.next() => kill(client, sandbox, id).await.map(|()| signal),
+            code = async { self.forward_output(&mut client.run(sandbox, request).await?).await } => code,
         }
     }
 
-    /// Writes the command's output to our own, and returns its exit code.
-    async fn pass_on(&self, records: &mut Records) -> anyhow::Result<u8> {
+    /// Writes the command's output to our own output, and returns its exit code.
+    async fn forward_output(&self, records: &mut Records) -> anyhow::Result<u8> {
         while let Some(record) = records.next().await {
             let record = record?;
             match self.json {
@@ -91,11 +91,11 @@ impl CommandArgs {
                 return Ok(exit_code::of_command(code));
             }
         }
-        anyhow::bail!("the stream ended before the command did")
+        anyhow::bail!("the stream ended before the command")
     }
 }
 
-/// The exit code for a program that could not be started; `None` for any other error.
+/// The exit code for a program that could not be started. `None` for any other error.
 pub(super) fn start_failure_code(error: &Error) -> Option<u8> {
     let Error::Refused { body, .. } = error else { return None };
     let step = body.details.get("step")?.as_str()?;
@@ -104,22 +104,23 @@ pub(super) fn start_failure_code(error: &Error) -> Option<u8> {
     Some(if is_missing { exit_code::NOT_FOUND } else { exit_code::NOT_EXECUTABLE })
 }
 
-async fn end(client: &Client, sandbox: &SandboxId, command: &CommandId) -> anyhow::Result<()> {
+async fn kill(client: &Client, sandbox: &SandboxId, command: &CommandId) -> anyhow::Result<()> {
     match client.kill(sandbox, command, &KillCommand::default()).await {
-        // The signal came before the command was started.
+        // The signal arrived before the command was started.
         Err(error) if error.code() == Some(ErrorCode::NotFound) => Ok(()),
         killed => Ok(killed.map(drop)?),
     }
 }
 
-/// A name without a value and without one here is left out, as `docker run` does.
+/// Environment variables of the command. A name without a value that is not set here either is skipped, as by `docker
+/// run`.
 fn variables(
     given: &[String],
-    own: impl Fn(&str) -> Option<String>,
+    value_here: impl Fn(&str) -> Option<String>,
 ) -> std::collections::BTreeMap<String, String> {
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) => Some((name.to_owned(), value.to_owned())),
-        None => own(text).map(|value| (text.clone(), value)),
+        None => value_here(text).map(|value| (text.clone(), value)),
     };
     given.iter().filter_map(pair).collect()
 }
@@ -129,7 +130,7 @@ fn read_stdin() -> anyhow::Result<String> {
     io::stdin().lock().take(MAX_STDIN_BYTES as u64 + 1).read_to_end(&mut content)?;
     anyhow::ensure!(
         content.len() <= MAX_STDIN_BYTES,
-        "standard input is larger than {MAX_STDIN_BYTES} bytes"
+        "standard input must be at most {MAX_STDIN_BYTES} bytes"
     );
     Ok(BASE64_STANDARD.encode(content))
 }
@@ -139,10 +140,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_has_the_value_given_or_the_one_here() {
+    fn a_variable_has_the_given_value_or_the_one_of_this_environment() {
         let given = ["A=1", "B=x=y", "C", "ABSENT", "D="].map(str::to_owned);
-        let own = |name: &str| (name == "C").then(|| "here".to_owned());
-        let found: Vec<_> = variables(&given, own).into_iter().collect();
+        let value_here = |name: &str| (name == "C").then(|| "here".to_owned());
+        let found: Vec<_> = variables(&given, value_here).into_iter().collect();
         let expected = [("A", "1"), ("B", "x=y"), ("C", "here"), ("D", "")];
         assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }

@@ -1,20 +1,20 @@
-//! `sandboxd cp`: files and directories between this machine and a sandbox, as cp(1) would have it.
+//! `sandboxd cp`: copies files and directories between this machine and a sandbox, as cp(1) does.
 //!
-//! A directory goes as one archive, packed or unpacked on this side by [`up`] and [`down`]; what comes from a sandbox is
-//! hostile there too. [`place`] says what a name means, [`progress`] draws the bar.
+//! A directory is copied as one archive. [`upload`] packs it and [`download`] unpacks it, which treats everything from a
+//! sandbox as hostile. [`location`] parses the arguments, and [`progress`] draws the bar.
 
-mod down;
-mod place;
+mod download;
+mod location;
 mod progress;
-mod remote;
-mod up;
+mod remote_path;
+mod upload;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
 
-use self::place::Place;
-use self::remote::Remote;
+use self::location::Location;
+use self::remote_path::RemotePath;
 use super::{DaemonArgs, sandboxes};
 use crate::config::Config;
 
@@ -23,48 +23,48 @@ use crate::config::Config;
 pub struct CpArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Whose sandbox `:PATH` means, where a session key or path has colons that mislead
+    /// Sandbox of `:PATH`, for session keys and paths whose colons are ambiguous
     #[arg(long, short, value_name = "ID|SESSION")]
     session: Option<String>,
-    /// Draw no progress bar
+    /// Do not draw a progress bar
     #[arg(long, short)]
     quiet: bool,
-    /// A path here, `SESSION:PATH`, or `-` for standard input
+    /// A local path, `SESSION:PATH`, or `-` for standard input
     #[arg(value_name = "FROM")]
     from: String,
-    /// A path here, `SESSION:PATH`, or `-` for standard output
+    /// A local path, `SESSION:PATH`, or `-` for standard output
     #[arg(value_name = "TO")]
     to: String,
 }
 
-/// Copies. What is new appears whole or not at all; a directory of this machine that is there already takes up file by
-/// file, and keeps what it took where that fails.
+/// Copies. A new file or directory appears complete or not at all. An existing local directory receives the files one by
+/// one, and keeps the files that were copied before an error.
 pub async fn cp(args: CpArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let session = args.session.as_deref();
-    let (from, to) = (Place::parse(&args.from, session), Place::parse(&args.to, session));
-    let draw = !args.quiet;
+    let (from, to) = (Location::parse(&args.from, session), Location::parse(&args.to, session));
+    let show_progress = !args.quiet;
     match (from, to) {
-        (Place::Here(from), Place::There { name, path }) => {
-            up::copy(&from, &remote(&args, config, name, path).await?, draw).await?;
+        (Location::Local(from), Location::Remote { name, path }) => {
+            upload::copy(&from, &remote_path(&args, config, name, path).await?, show_progress).await?;
         }
-        (Place::There { name, path }, Place::Here(to)) => {
-            down::copy(&remote(&args, config, name, path).await?, &to, draw).await?;
+        (Location::Remote { name, path }, Location::Local(to)) => {
+            download::copy(&remote_path(&args, config, name, path).await?, &to, show_progress).await?;
         }
-        (Place::Here(_), Place::Here(_)) => {
+        (Location::Local(_), Location::Local(_)) => {
             anyhow::bail!(
-                "neither is in a sandbox: write that one as SESSION:PATH, such as chat:1:src/main.rs"
+                "both paths are on this machine; write the sandbox's as SESSION:PATH, such as chat:1:src/main.rs"
             )
         }
-        (Place::There { .. }, Place::There { .. }) => {
-            anyhow::bail!("both are in a sandbox; copy to this machine first")
+        (Location::Remote { .. }, Location::Remote { .. }) => {
+            anyhow::bail!("both paths are in a sandbox; copy to this machine first")
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn remote(args: &CpArgs, config: &Config, name: &str, path: &str) -> anyhow::Result<Remote> {
+async fn remote_path(args: &CpArgs, config: &Config, name: &str, path: &str) -> anyhow::Result<RemotePath> {
     let client = args.daemon.client(config)?;
     let found = sandboxes::find(&client, name).await.map_err(|error| args.daemon.explain(error, config))?;
-    let sandbox = found.with_context(|| format!("{name}: there is no such sandbox"))?.sandbox_id;
-    Ok(Remote { client, sandbox, path: path.to_owned() })
+    let sandbox = found.with_context(|| format!("{name}: no such sandbox"))?.sandbox_id;
+    Ok(RemotePath { client, sandbox, path: path.to_owned() })
 }

@@ -1,23 +1,23 @@
-//! The keys that leave a terminal and let it go on.
+//! The keys that detach from a terminal. The terminal keeps running.
 
 use std::str::FromStr;
 
-/// Keys after each other, found in what is typed.
+/// Finds a sequence of keys in the input.
 #[derive(Debug, Clone)]
 pub(super) struct DetachKeys {
-    /// As they were written: `ctrl-]`, or `ctrl-p,ctrl-q`.
+    /// The keys as the user wrote them: `ctrl-]`, or `ctrl-p,ctrl-q`.
     name: String,
     keys: Vec<u8>,
-    /// How many of them were typed last, and are kept back until it is clear what they mean.
-    typed: usize,
+    /// Number of keys that the end of the input matches. They are held back until the next key.
+    matched: usize,
 }
 
-/// What is to be done with what was typed.
+/// What to do with the input.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Typed {
-    /// Pass it on.
+pub(super) enum Input {
+    /// Send it to the terminal.
     Text(Vec<u8>),
-    /// Leave, after this was passed on.
+    /// Send this to the terminal, and detach.
     Detach(Vec<u8>),
 }
 
@@ -26,25 +26,25 @@ impl DetachKeys {
         &self.name
     }
 
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Typed {
+    pub(super) fn scan(&mut self, bytes: &[u8]) -> Input {
         let mut text = Vec::with_capacity(bytes.len());
         for byte in bytes {
-            if *byte != self.keys[self.typed] {
-                // The first key may have been typed twice; longer repetitions nobody chooses.
-                text.extend_from_slice(&self.keys[..self.typed]);
-                self.typed = 0;
+            if *byte != self.keys[self.matched] {
+                // Handles a repeated first key. Sequences that repeat a longer part of themselves are unlikely.
+                text.extend_from_slice(&self.keys[..self.matched]);
+                self.matched = 0;
             }
-            if *byte == self.keys[self.typed] {
-                self.typed += 1;
+            if *byte == self.keys[self.matched] {
+                self.matched += 1;
             } else {
                 text.push(*byte);
             }
-            if self.typed == self.keys.len() {
-                self.typed = 0;
-                return Typed::Detach(text);
+            if self.matched == self.keys.len() {
+                self.matched = 0;
+                return Input::Detach(text);
             }
         }
-        Typed::Text(text)
+        Input::Text(text)
     }
 }
 
@@ -54,13 +54,15 @@ impl FromStr for DetachKeys {
     fn from_str(text: &str) -> Result<Self, String> {
         let keys: Option<Vec<u8>> = text.split(',').map(key_of).collect();
         let keys = keys.ok_or_else(|| {
-            format!("{text:?} is not keys such as `ctrl-]`, or `ctrl-p,ctrl-q`, or one letter after another")
+            format!(
+                "must be keys separated by commas, such as `ctrl-]`, `ctrl-p,ctrl-q` or `a,b`, not {text:?}"
+            )
         })?;
-        Ok(Self { name: text.to_owned(), keys, typed: 0 })
+        Ok(Self { name: text.to_owned(), keys, matched: 0 })
     }
 }
 
-/// One key: a character of ASCII, alone or with `ctrl-` before it.
+/// The byte of one key: an ASCII character, alone or after `ctrl-`.
 fn key_of(name: &str) -> Option<u8> {
     let of = |text: &str| match text.as_bytes() {
         [byte] if byte.is_ascii_graphic() => Some(*byte),
@@ -70,7 +72,7 @@ fn key_of(name: &str) -> Option<u8> {
         None => of(name),
         Some(held) => {
             let byte = of(held)?.to_ascii_uppercase();
-            // What a terminal sends for them (ascii(7)).
+            // A terminal sends these bytes for ctrl and a key (ascii(7)).
             (b'@'..=b'_').contains(&byte).then_some(byte & 0x1f)
         }
     }
@@ -85,23 +87,23 @@ mod tests {
     }
 
     #[test]
-    fn one_key_detaches_at_once() {
+    fn one_key_detaches() {
         let mut keys = keys("ctrl-]");
-        assert_eq!(keys.take(b"ls\r"), Typed::Text(b"ls\r".into()));
-        assert_eq!(keys.take(b"ab\x1dcd"), Typed::Detach(b"ab".into()));
+        assert_eq!(keys.scan(b"ls\r"), Input::Text(b"ls\r".into()));
+        assert_eq!(keys.scan(b"ab\x1dcd"), Input::Detach(b"ab".into()));
     }
 
     #[test]
-    fn keys_that_do_not_follow_each_other_are_passed_on() {
+    fn incomplete_key_sequences_are_sent_to_the_terminal() {
         let mut keys = keys("ctrl-p,ctrl-q");
-        assert_eq!(keys.take(b"a\x10"), Typed::Text(b"a".into()));
-        assert_eq!(keys.take(b"b\x10"), Typed::Text(b"\x10b".into()));
-        assert_eq!(keys.take(b"\x10"), Typed::Text(b"\x10".into()));
-        assert_eq!(keys.take(b"\x11"), Typed::Detach(Vec::new()));
+        assert_eq!(keys.scan(b"a\x10"), Input::Text(b"a".into()));
+        assert_eq!(keys.scan(b"b\x10"), Input::Text(b"\x10b".into()));
+        assert_eq!(keys.scan(b"\x10"), Input::Text(b"\x10".into()));
+        assert_eq!(keys.scan(b"\x11"), Input::Detach(Vec::new()));
     }
 
     #[test]
-    fn what_no_keyboard_sends_is_refused() {
+    fn unknown_keys_are_rejected() {
         for text in ["", "ctrl-", "ctrl-1", "ctrl-p,", "alt-x", "é"] {
             assert!(text.parse::<DetachKeys>().is_err(), "{text:?}");
         }

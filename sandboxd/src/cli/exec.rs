@@ -1,4 +1,4 @@
-//! `sandboxd exec`: one command in a sandbox that exists.
+//! `sandboxd exec`: runs one command in an existing sandbox.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use super::interrupts::Interrupts;
 use super::{DaemonArgs, sandboxes};
 use crate::config::Config;
 
-/// Run one command in an existing sandbox, which is woken if it is parked, and exit with its code
+/// Run one command in an existing sandbox and exit with its code; wakes a parked sandbox
 #[derive(Debug, Clone, clap::Args)]
 pub struct ExecArgs {
     #[command(flatten)]
@@ -19,10 +19,10 @@ pub struct ExecArgs {
     command: CommandArgs,
 }
 
-/// Runs the command; the exit code is the command's, or that of the signal that ended us.
+/// Runs the command. The exit code is that of the command, or of the signal that ended this program.
 pub async fn exec(args: ExecArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
-    let sandbox = sandboxes::named(&client, &args.daemon, &args.name, config).await?;
+    let sandbox = sandboxes::require(&client, &args.daemon, &args.name, config).await?;
     let request = args.command.request()?;
     let mut interrupts = Interrupts::listen()?;
     let code = args.command.run(&client, &sandbox.sandbox_id, &request, &mut interrupts).await?;

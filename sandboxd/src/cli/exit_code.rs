@@ -3,7 +3,7 @@
 /// The command failed.
 pub const FAILURE: u8 = 1;
 
-/// The program exists and cannot be started, as in a shell (POSIX, section 2.8.2).
+/// The program exists but cannot be started, as in a shell (POSIX, section 2.8.2).
 pub const NOT_EXECUTABLE: u8 = 126;
 
 /// The program does not exist, as in a shell.
@@ -38,14 +38,14 @@ mod tests {
         rows.filter_map(|row| Some(row.split('|').nth(1)?.trim().to_owned())).collect()
     }
 
-    /// Exit code of wrong usage. The parser of the arguments decides it.
+    /// Exit code for wrong usage, which the argument parser defines.
     fn usage() -> i32 {
         let parser = clap::Command::new("sandboxd");
         parser.try_get_matches_from(["sandboxd", "--no-such-option"]).unwrap_err().exit_code()
     }
 
     #[test]
-    fn exit_codes_are_the_documented_ones() {
+    fn exit_codes_match_the_documentation() {
         let codes = [0, FAILURE.into(), usage(), NOT_EXECUTABLE.into(), NOT_FOUND.into()];
         let mut codes: BTreeSet<_> = codes.map(|code: i32| code.to_string()).into();
         codes.insert(format!("{SIGNAL_BASE} + N"));
@@ -64,9 +64,9 @@ mod tests {
         }
     }
 
-    /// Code that makes an exit code of a number would bypass the table.
+    /// An exit code that is a number in the code would bypass the table.
     #[test]
-    fn no_command_has_an_exit_code_of_its_own() {
+    fn all_exit_codes_are_constants_of_this_file() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut files = vec![root.join("main.rs")];
         sources(&root.join("cli"), &mut files);

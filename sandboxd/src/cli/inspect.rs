@@ -1,4 +1,4 @@
-//! `sandboxd inspect`: everything that the API reports of a sandbox.
+//! `sandboxd inspect`: prints everything that the API reports about sandboxes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -16,14 +16,14 @@ pub struct InspectArgs {
     names: Vec<String>,
 }
 
-/// Prints the sandboxes that exist, in the order in which they are named, and then an error for each of the others.
+/// Prints the sandboxes in the given order, then an error for each name without a sandbox.
 pub async fn inspect(args: InspectArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let explain = |error| args.daemon.explain(error, config);
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for name in &args.names {
         match sandboxes::find(&client, name).await.map_err(explain)? {
-            // A list leaves out usage and posture.
+            // Lists do not contain usage and posture.
             Some(sandbox) => found.push(client.get(&sandbox.sandbox_id).await.map_err(explain)?),
             None => missing.push(name),
         }

@@ -1,4 +1,4 @@
-//! The signals that ask a program to end, where it has to tidy up first.
+//! Termination signals, for commands that must clean up before they end.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit_code;
 
-/// SIGINT, SIGTERM and SIGHUP, which do not end the program any more.
+/// SIGINT, SIGTERM and SIGHUP. While this exists, they do not end the program by themselves.
 #[derive(Debug)]
 pub(super) struct Interrupts {
     int: Signal,
@@ -23,7 +23,7 @@ impl Interrupts {
         })
     }
 
-    /// Waits for one of them; the exit code that it stands for.
+    /// Waits for a signal, and returns its exit code.
     pub(super) async fn next(&mut self) -> u8 {
         let kind = tokio::select! {
             _ = self.int.recv() => SignalKind::interrupt(),

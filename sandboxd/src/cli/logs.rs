@@ -1,4 +1,4 @@
-//! `sandboxd logs`: what a command of a sandbox wrote, on the caller's terminal.
+//! `sandboxd logs`: prints the output of a command.
 
 use std::process::ExitCode;
 
@@ -13,18 +13,18 @@ use sandbox_client::{Client, Error};
 use super::{DaemonArgs, exit_code, output, sandboxes};
 use crate::config::Config;
 
-/// Print what a command wrote, each output to its own
+/// Print the output of a command: its standard output to ours, and its standard error to ours
 #[derive(Debug, Clone, clap::Args)]
 pub struct LogsArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Go on to the command's end, also across restarts of the daemon
+    /// Print new output until the command ends, even if the daemon restarts
     #[arg(long, short)]
     follow: bool,
     /// Exit with the command's own exit code
     #[arg(long)]
     exit_code: bool,
-    /// The newest command, as where none is named
+    /// Use the newest command, which is also the default
     #[arg(long, conflicts_with = "command")]
     last: bool,
     /// Id (`sbx_…`) or session key (`chat:…`)
@@ -37,21 +37,21 @@ pub struct LogsArgs {
 
 type Records = BoxStream<'static, Result<Record, Error>>;
 
-/// Prints it; the exit code is 0 where all of it could be read, unless the command's own was asked for.
+/// Prints the output. The exit code is 0 if all of it could be read, or the command's own with `--exit-code`.
 pub async fn logs(args: LogsArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let explain = |error| args.daemon.explain(error, config);
     let sandbox = sandboxes::find(&client, &args.name).await.map_err(explain)?;
-    let sandbox = sandbox.with_context(|| format!("{}: there is no such sandbox", args.name))?;
-    // To look would wake it, and find nothing.
+    let sandbox = sandbox.with_context(|| format!("{}: no such sandbox", args.name))?;
+    // A request would wake the sandbox and find no output.
     anyhow::ensure!(
         sandbox.state != SandboxState::Parked,
-        "{}: it is parked, and what its commands wrote went with its container",
+        "{}: the sandbox is parked; the output of its commands was removed with its container",
         args.name
     );
     anyhow::ensure!(
         sandbox.state != SandboxState::Lost,
-        "{}: it is lost: its files are missing on the engine",
+        "{}: the sandbox is lost: its files are missing on the engine",
         args.name
     );
     let id = sandbox.sandbox_id;
@@ -61,44 +61,47 @@ pub async fn logs(args: LogsArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     let records: Records = match args.follow {
         true => client.follow(&id, &command, 0).boxed(),
-        false => client.logs(&id, &command, 0, false).await.map_err(|error| gone(error, &command))?.boxed(),
+        false => {
+            let records = client.logs(&id, &command, 0, false).await;
+            records.map_err(|error| explain_missing(error, &command))?.boxed()
+        }
     };
-    let end = match print(records).await {
-        // Whoever read it has enough.
+    let exit_code = match print(records).await {
+        // The reader of the output has closed its end, which is not an error.
         Err(error) if output::is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
-        end => end.map_err(|error| match error.downcast::<Error>() {
-            Ok(error) => gone(error, &command),
+        printed => printed.map_err(|error| match error.downcast::<Error>() {
+            Ok(error) => explain_missing(error, &command),
             Err(error) => error,
         })?,
     };
-    match (args.exit_code, end) {
+    match (args.exit_code, exit_code) {
         (false, _) => Ok(ExitCode::SUCCESS),
         (true, Some(code)) => Ok(ExitCode::from(exit_code::of_command(code))),
-        (true, None) => anyhow::bail!("{command} still runs and has no exit code; `-f` waits for it"),
+        (true, None) => anyhow::bail!("{command} is still running; use `-f` to wait for its exit code"),
     }
 }
 
 async fn newest(client: &Client, sandbox: &SandboxId) -> anyhow::Result<CommandId> {
     let newest = client.commands(sandbox, 1).await?.commands.into_iter().next();
-    Ok(newest.context("no command has run in it")?.command_id)
+    Ok(newest.context("no command has run in this sandbox")?.command_id)
 }
 
-/// Writes everything; the exit code, where the command has ended.
+/// Writes all output. Returns the exit code if the command has ended.
 async fn print(mut records: Records) -> anyhow::Result<Option<i32>> {
-    let mut end = None;
+    let mut exited = None;
     while let Some(record) = records.try_next().await? {
         output::write(&record)?;
         if let Record::Exit { exit_code, .. } = record {
-            end = Some(exit_code);
+            exited = Some(exit_code);
         }
     }
-    Ok(end)
+    Ok(exited)
 }
 
-fn gone(error: Error, command: &CommandId) -> anyhow::Error {
+fn explain_missing(error: Error, command: &CommandId) -> anyhow::Error {
     if error.code() == Some(ErrorCode::NotFound) {
-        let words = format!("{command}: there is no such command, or what it wrote is not kept any more");
-        return anyhow::Error::new(error).context(words);
+        let explanation = format!("{command}: no such command, or its output is no longer kept");
+        return anyhow::Error::new(error).context(explanation);
     }
     error.into()
 }

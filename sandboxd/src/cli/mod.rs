@@ -1,7 +1,8 @@
-//! The commands for people: clients of the API like any other.
+//! The commands of the command line. They are ordinary clients of the API.
 
 mod accept_engine;
-mod act;
+mod action;
+mod attachment;
 mod command;
 mod cp;
 mod detach;
@@ -21,7 +22,6 @@ mod raw_mode;
 mod run;
 mod sandboxes;
 mod shell;
-mod stay;
 mod stop;
 mod text;
 
@@ -52,21 +52,21 @@ pub use text::printable;
 use crate::config::{Config, Fault, Report};
 use crate::state_dir;
 
-/// Where the daemon is and how to be let in.
+/// Address of the daemon.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct DaemonArgs {
-    /// The daemon's address [default: SANDBOXD_URL, or where this machine's own would listen]
+    /// URL of the daemon [default: SANDBOXD_URL, or the address that a daemon on this machine would use]
     #[arg(long)]
     url: Option<String>,
 }
 
 impl DaemonArgs {
-    /// A client with the token of the settings, or else the one the daemon keeps in its state dir.
+    /// A client with the token from the settings, or else the token that the daemon keeps in its state dir.
     fn client(&self, config: &Config) -> anyhow::Result<Client> {
         let token: SecretString = match &config.admin_token {
             Some(token) => token.clone(),
             None => state_dir::read_token(&config.state_dir).context(
-                "no token: set SANDBOXD_ADMIN_TOKEN to the daemon's, or SANDBOXD_STATE_DIR to its state dir",
+                "no token: set SANDBOXD_ADMIN_TOKEN to the daemon's token, or SANDBOXD_STATE_DIR to its state dir",
             )?,
         };
         Ok(Client::new(self.url(config), token.expose_secret())?)
@@ -76,22 +76,22 @@ impl DaemonArgs {
         self.url.as_deref().unwrap_or(&config.url)
     }
 
-    /// A failed call in words that say what to do about it.
+    /// Adds to the error of a failed call what to do about it.
     fn explain(&self, error: Error, config: &Config) -> anyhow::Error {
         let url = self.url(config);
         let advice = match &error {
             Error::Broken(broken) if broken.is_connect() => {
                 format!(
-                    "no daemon at {url}; start one with `sandboxd serve`, or name another in SANDBOXD_URL"
+                    "no daemon listens at {url}; start one with `sandboxd serve`, or set SANDBOXD_URL to another"
                 )
             }
             Error::Deadline { .. } => {
                 format!(
-                    "the daemon at {url} accepts connections and does not answer; look into its log (`journalctl -u sandboxd`)"
+                    "the daemon at {url} accepts connections but does not answer; see its log (`journalctl -u sandboxd`)"
                 )
             }
             Error::Refused { body, .. } if body.code == ErrorCode::Unauthenticated => {
-                format!("the daemon at {url} has another token; set SANDBOXD_ADMIN_TOKEN to it")
+                format!("the daemon at {url} has a different token; set SANDBOXD_ADMIN_TOKEN to it")
             }
             _ => return error.into(),
         };
@@ -99,13 +99,13 @@ impl DaemonArgs {
     }
 }
 
-/// The exit code for a failed command: 127 or 126 if a program could not be started, as in a shell, and otherwise 1.
+/// Exit code for a failed command: 127 or 126 if a program could not be started, as in a shell, otherwise 1.
 pub fn exit_code_of(error: &anyhow::Error) -> u8 {
     let client_error = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
     client_error.and_then(command::start_failure_code).unwrap_or(exit_code::FAILURE)
 }
 
-/// `sandboxd check-config`: every setting with its source, then every fault.
+/// `sandboxd check-config`: prints every setting with its source, then every error.
 pub fn check_config(config: &Result<Config, Vec<Fault>>, report: &Report) -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
     write!(out, "{report}")?;
@@ -118,13 +118,13 @@ pub fn check_config(config: &Result<Config, Vec<Fault>>, report: &Report) -> io:
     }
 }
 
-/// One line for each fault.
+/// Writes one line for each fault.
 pub fn write_faults(out: &mut impl Write, faults: &[Fault]) -> io::Result<()> {
-    writeln!(out, "sandboxd: {} of the settings cannot be used:", faults.len())?;
+    writeln!(out, "sandboxd: invalid settings: {}", faults.len())?;
     faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
 }
 
-/// `sandboxd completions`: what a shell needs to complete our arguments, for standard output.
+/// `sandboxd completions`: prints the completion script for a shell.
 pub fn completions(shell: clap_complete::Shell, command: &mut clap::Command) -> io::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, command, "sandboxd", &mut script);
@@ -133,6 +133,6 @@ pub fn completions(shell: clap_complete::Shell, command: &mut clap::Command) -> 
 }
 
 fn write_json(out: &mut impl Write, value: &serde_json::Value) -> io::Result<()> {
-    // Session keys and the like may hold what a terminal obeys. Line ends are only between the values.
+    // Values such as session keys may contain terminal control sequences. Line feeds occur only between the values.
     format!("{value:#}").lines().try_for_each(|line| writeln!(out, "{}", log_text::escape_json(line)))
 }

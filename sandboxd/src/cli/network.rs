@@ -1,4 +1,4 @@
-//! `sandboxd network`: a sandbox's network policy, and what it has denied.
+//! `sandboxd network`: shows or changes a sandbox's network policy, and lists its denials.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use sandbox_api::sandbox::Network;
 use super::{DaemonArgs, sandboxes, text};
 use crate::config::Config;
 
-/// Show or change what a sandbox may reach; hosts given with --allow replace the current list
+/// Show or change the network policy of a sandbox; hosts given with --allow replace the current list
 #[derive(Debug, Clone, clap::Args)]
 pub struct NetworkArgs {
     #[command(flatten)]
@@ -17,11 +17,11 @@ pub struct NetworkArgs {
     /// Id (`sbx_…`) or session key (`chat:…`)
     #[arg(value_name = "ID|SESSION")]
     name: String,
-    /// New mode: default, allowlist, none or open; without it the policy and its denials are shown
+    /// New mode: default, allowlist, none or open; without it, the policy and its denials are shown
     mode: Option<String>,
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Print the API's answers as JSON
+    /// Print the API's responses as JSON
     #[arg(long)]
     json: bool,
 }
@@ -29,7 +29,7 @@ pub struct NetworkArgs {
 /// Hosts of a network policy.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct PolicyArgs {
-    /// Host that may be reached, such as example.com, *.example.com or example.com:8443; implies the mode allowlist
+    /// Allowed host, such as example.com, *.example.com or example.com:8443; implies the mode allowlist
     #[arg(long, value_name = "HOST")]
     allow: Vec<String>,
 }
@@ -43,10 +43,10 @@ impl PolicyArgs {
     }
 }
 
-/// Changes the policy if one is given, and prints the one in force.
+/// Changes the policy if one is given, and prints the current one.
 pub async fn network(args: NetworkArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
-    let sandbox = sandboxes::named(&client, &args.daemon, &args.name, config).await?;
+    let sandbox = sandboxes::require(&client, &args.daemon, &args.name, config).await?;
     let explain = |error| args.daemon.explain(error, config);
     let network = match args.policy.network(args.mode.clone()) {
         Some(wanted) => client.change_network(&sandbox.sandbox_id, &wanted).await.map_err(explain)?,

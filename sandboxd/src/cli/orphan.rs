@@ -1,4 +1,4 @@
-//! `sandboxd prune --orphans`: removes workspaces and disks that no sandbox claims.
+//! `sandboxd prune --orphans`: removes workspaces and disks on the engine that belong to no sandbox.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,52 +6,52 @@ use std::process::ExitCode;
 use sandbox_api::orphan::Orphan;
 use sandbox_client::Client;
 
-use super::{act, text};
+use super::{action, text};
 
-/// What to do with them.
+/// Options of `prune` that apply to orphans.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How {
+pub(super) struct OrphanOptions {
     pub(super) dry_run: bool,
     pub(super) yes: bool,
     pub(super) json: bool,
 }
 
-/// One orphan in a line.
-pub(super) fn line(orphan: &Orphan) -> String {
+/// One line about an orphan.
+pub(super) fn describe(orphan: &Orphan) -> String {
     let Orphan { kind, name, seen_at, removed_after } = orphan;
     let until = match removed_after {
         Some(at) => format!("kept at least until {at}"),
-        None => "kept until somebody removes it, because most of what is on the engine would go".into(),
+        None => "not removed automatically, because most workspaces on the engine are orphans".into(),
     };
-    format!("{} {} (seen since {seen_at}, {until})", text::printable(kind), text::printable(name))
+    format!("{} {} (first seen {seen_at}, {until})", text::printable(kind), text::printable(name))
 }
 
-/// Lists them, asks, and removes them.
-pub(super) async fn prune(client: &Client, how: How) -> anyhow::Result<ExitCode> {
+/// Lists the orphans, asks for confirmation, and removes them.
+pub(super) async fn prune(client: &Client, options: OrphanOptions) -> anyhow::Result<ExitCode> {
     let orphans = client.orphans().await?.orphans;
-    if how.dry_run && how.json {
+    if options.dry_run && options.json {
         super::write_json(&mut io::stdout().lock(), &serde_json::json!({ "orphans": orphans }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !how.json {
-        orphans.iter().try_for_each(|orphan| writeln!(io::stdout(), "{}", line(orphan)))?;
+    if !options.json {
+        orphans.iter().try_for_each(|orphan| writeln!(io::stdout(), "{}", describe(orphan)))?;
     }
     let summary = match orphans.len() {
-        0 => "nothing on the engine is without a sandbox".to_owned(),
+        0 => "every workspace and disk on the engine belongs to a sandbox".to_owned(),
         1 => "1 workspace or disk without a sandbox".to_owned(),
         count => format!("{count} workspaces or disks without a sandbox"),
     };
-    if how.dry_run || (orphans.is_empty() && !how.json) {
+    if options.dry_run || (orphans.is_empty() && !options.json) {
         writeln!(io::stdout(), "{summary}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !how.yes && !orphans.is_empty() {
-        anyhow::ensure!(act::can_ask(), "{summary}; nobody can be asked here, so say --yes or --dry-run");
-        if !act::ask(&format!("{summary}. Delete them with their files?"))? {
+    if !options.yes && !orphans.is_empty() {
+        anyhow::ensure!(action::can_confirm(), "{summary}; without a terminal, use --yes or --dry-run");
+        if !action::confirm(&format!("{summary}. Delete them with their files?"))? {
             return Ok(ExitCode::FAILURE);
         }
     }
-    remove(client, &orphans, how.json).await
+    remove(client, &orphans, options.json).await
 }
 
 async fn remove(client: &Client, orphans: &[Orphan], json: bool) -> anyhow::Result<ExitCode> {

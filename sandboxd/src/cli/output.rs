@@ -1,4 +1,4 @@
-//! A command's output, written to our own.
+//! Writes a command's output to our own output.
 
 use std::io::{self, Write};
 
@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sandbox_api::command::{Output, Record};
 
-/// Writes a record of output where the command wrote it, and what is missing to standard error. Other records are
-/// not output.
+/// Writes output to the stream that the command used, and a note about dropped output to standard error. Other records
+/// are not printed.
 pub(super) fn write(record: &Record) -> anyhow::Result<()> {
     match record {
         Record::Stdout(output) => write_to(&mut io::stdout().lock(), output),
@@ -27,7 +27,8 @@ fn write_to(out: &mut impl Write, output: &Output) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Whether an error is that the reader of our own output has closed its end. A broken connection is another error.
+/// Whether the error means that the reader of our own output has closed its end. A broken connection is a different
+/// error.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! `sandboxd preview`: links to servers in a sandbox.
+//! `sandboxd preview`: creates, lists and revokes links to servers in a sandbox.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,28 +19,28 @@ pub struct PreviewArgs {
     /// Id (`sbx_…`) or session key (`chat:…`)
     #[arg(value_name = "ID|SESSION")]
     name: String,
-    /// Port in the sandbox; without it the ports and links are listed
+    /// Port in the sandbox; without it, the ports and links are listed
     port: Option<u16>,
-    /// Lifetime of the link, such as 30m or 12h; without it as long as the sandbox
+    /// Lifetime of the link, such as 30m or 12h [default: until the sandbox is deleted]
     #[arg(long, value_parser = text::parse_span, requires = "port")]
     ttl: Option<Duration>,
     /// Revoke this link to the port instead of creating one
     #[arg(long, value_name = "LINK", requires = "port", conflicts_with = "ttl")]
     revoke: Option<LinkId>,
-    /// Print the API's answer as JSON
+    /// Print the API's response as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Prints the new link's URL, or the list.
+/// Prints the URL of the new link, or the list.
 pub async fn preview(args: PreviewArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
-    let sandbox = sandboxes::named(&client, &args.daemon, &args.name, config).await?.sandbox_id;
-    act(&args, &client, &sandbox).await?.map_err(|error| args.daemon.explain(error, config))?;
+    let sandbox = sandboxes::require(&client, &args.daemon, &args.name, config).await?.sandbox_id;
+    execute(&args, &client, &sandbox).await?.map_err(|error| args.daemon.explain(error, config))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn act(args: &PreviewArgs, client: &Client, sandbox: &SandboxId) -> io::Result<Result<(), Error>> {
+async fn execute(args: &PreviewArgs, client: &Client, sandbox: &SandboxId) -> io::Result<Result<(), Error>> {
     let mut out = io::stdout();
     let Some(port) = args.port else {
         return match client.ports(sandbox).await {

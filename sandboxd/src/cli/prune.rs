@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
 use sandbox_client::Client;
 
-use super::act::{self, Act, Outcome};
+use super::action::{self, Action, Outcome};
 use super::{DaemonArgs, orphan, ps, sandboxes, text};
 use crate::config::Config;
 
@@ -17,29 +17,29 @@ use crate::config::Config;
 pub struct PruneArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Only those that nobody has used for this long: 90s, 30m, 12h, 7d
+    /// Only sandboxes that were not used for this long, such as 90s, 30m, 12h or 7d
     #[arg(long, value_parser = text::parse_span)]
     older_than: Option<Duration>,
-    /// Instead of parked sandboxes, the workspaces and disks on the engine that no sandbox claims
+    /// Delete orphans instead: workspaces and disks on the engine that belong to no sandbox
     #[arg(long, conflicts_with = "older_than")]
     orphans: bool,
-    /// Only tell what would be deleted
+    /// Only show what would be deleted
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask; needed where there is no terminal
+    /// Do not ask for confirmation; required without a terminal
     #[arg(long, short)]
     yes: bool,
-    /// Print what became of each as JSON
+    /// Print the result for each as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Says what would be freed, asks, and deletes what nobody has used meanwhile.
+/// Prints what would be freed, asks for confirmation, and deletes the sandboxes that were not used in the meantime.
 pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     if args.orphans {
         let PruneArgs { dry_run, yes, json, .. } = args;
-        return orphan::prune(&client, orphan::How { dry_run, yes, json }).await;
+        return orphan::prune(&client, orphan::OrphanOptions { dry_run, yes, json }).await;
     }
     let parked = ListSandboxes { state: Some(SandboxState::Parked), ..ListSandboxes::default() };
     let found = async { sandboxes::with_usage(&client, sandboxes::all(&client, parked).await?).await };
@@ -55,12 +55,12 @@ pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode>
             ps::write_table(&mut io::stdout().lock(), &chosen, Timestamp::now())?;
         }
         writeln!(io::stdout(), "{summary}")?;
-        tell_orphans(&client).await?;
+        report_orphans(&client).await?;
         return Ok(ExitCode::SUCCESS);
     }
     if !args.yes && !chosen.is_empty() {
-        anyhow::ensure!(act::can_ask(), "{summary}; nobody can be asked here, so say --yes or --dry-run");
-        if !act::ask(&format!("{summary}. Delete them with their files?"))? {
+        anyhow::ensure!(action::can_confirm(), "{summary}; without a terminal, use --yes or --dry-run");
+        if !action::confirm(&format!("{summary}. Delete them with their files?"))? {
             return Ok(ExitCode::FAILURE);
         }
     }
@@ -68,30 +68,30 @@ pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode>
     for sandbox in &chosen {
         outcomes.push(delete(&client, sandbox).await);
     }
-    Ok(Act::Prune.tell(&outcomes, args.json)?)
+    Ok(Action::Prune.report(&outcomes, args.json)?)
 }
 
-/// Points to what else takes room. An older daemon does not tell.
-async fn tell_orphans(client: &Client) -> io::Result<()> {
+/// Prints the number of orphans, which also take space. An older daemon does not report them.
+async fn report_orphans(client: &Client) -> io::Result<()> {
     match client.orphans().await.map_or(0, |found| found.orphans.len()) {
         0 => Ok(()),
         count => writeln!(io::stdout(), "{count} workspaces or disks without a sandbox; see --orphans"),
     }
 }
 
-/// The question may have stood for long. One that is used now is the daemon's to refuse, in one step with the
-/// deletion; one that was used and is parked once more is found by its time.
+/// Deletes a sandbox unless it was used since it was listed, because the confirmation may have taken long. The daemon
+/// atomically refuses to delete a sandbox in use. One that was used and parked again has a later time of last use.
 async fn delete(client: &Client, listed: &Sandbox) -> Outcome {
     let name = listed.sandbox_id.as_str();
     match client.get(&listed.sandbox_id).await {
         Ok(now) if now.last_active_at > listed.last_active_at => Outcome::spared(name, listed),
-        // Whatever is wrong, the deletion tells it.
-        _ => Act::Prune.on(client, name, listed).await,
+        // The deletion reports any other error.
+        _ => Action::Prune.apply(client, name, listed).await,
     }
 }
 
 fn chosen(sandboxes: Vec<Sandbox>, idle: Duration, now: Timestamp) -> Vec<Sandbox> {
-    // One that was woken since the list was made is in use again.
+    // A sandbox that was woken since it was listed is in use again.
     let is_old = |sandbox: &Sandbox| {
         sandbox.state == SandboxState::Parked && ps::idle(sandbox, now).is_some_and(|span| span >= idle)
     };
@@ -121,7 +121,7 @@ mod tests {
     use crate::cli::ps::tests::sandbox;
 
     #[test]
-    fn only_what_is_parked_and_old_is_chosen() {
+    fn only_old_parked_sandboxes_are_chosen() {
         let all = || vec![sandbox("chat:1", SandboxState::Parked), sandbox("chat:2", SandboxState::Running)];
         let after = |seconds| Timestamp::from_second(seconds).unwrap();
         let hour = Duration::from_secs(3600);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_says_what_is_known() {
+    fn the_summary_contains_the_known_sizes() {
         let of = |disk_bytes| Sandbox {
             usage: Some(Usage { disk_bytes, ..Usage::default() }),
             ..sandbox("chat:1", SandboxState::Parked)

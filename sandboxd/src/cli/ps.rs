@@ -1,4 +1,4 @@
-//! `sandboxd ps`: the sandboxes there are, one line each.
+//! `sandboxd ps`: lists the sandboxes, one line each.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,20 +10,20 @@ use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
 use super::{DaemonArgs, sandboxes, text};
 use crate::config::Config;
 
-/// Most characters of a column whose words are somebody else's.
+/// Maximum width of a column whose text comes from clients or images.
 const MAX_COLUMN_CHARS: usize = 40;
 
 const HEADER: [&str; 8] = ["ID", "SESSION", "STATE", "IMAGE", "IDLE", "MEMORY", "DISK", "COMMANDS"];
 
-/// List the sandboxes, parked ones too, the last used first
+/// List all sandboxes, most recently used first
 #[derive(Debug, Clone, clap::Args)]
 pub struct PsArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Only those in this state
+    /// Only sandboxes in this state
     #[arg(long, value_enum)]
     state: Option<StateArg>,
-    /// Print them as the API has them
+    /// Print the sandboxes as the API reports them, as JSON
     #[arg(long)]
     json: bool,
 }
@@ -64,7 +64,7 @@ impl StateArg {
     }
 }
 
-pub(super) fn word(state: SandboxState) -> &'static str {
+fn state_name(state: SandboxState) -> &'static str {
     match state {
         SandboxState::Creating => "creating",
         SandboxState::Running => "running",
@@ -75,7 +75,7 @@ pub(super) fn word(state: SandboxState) -> &'static str {
     }
 }
 
-/// Columns as wide as their widest cell.
+/// Writes a table. Each column is as wide as its widest cell.
 pub(super) fn write_table(out: &mut impl Write, sandboxes: &[Sandbox], now: Timestamp) -> io::Result<()> {
     let rows: Vec<[String; 8]> = std::iter::once(HEADER.map(str::to_owned))
         .chain(sandboxes.iter().map(|sandbox| row(sandbox, now)))
@@ -90,14 +90,14 @@ pub(super) fn write_table(out: &mut impl Write, sandboxes: &[Sandbox], now: Time
 }
 
 fn row(sandbox: &Sandbox, now: Timestamp) -> [String; 8] {
-    let foreign = |words: &str| text::cut(&text::printable(words), MAX_COLUMN_CHARS);
+    let untrusted = |value: &str| text::cut(&text::printable(value), MAX_COLUMN_CHARS);
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), text::size);
     let usage = sandbox.usage;
     [
         sandbox.sandbox_id.to_string(),
-        foreign(&sandbox.session_key),
-        word(sandbox.state).to_owned(),
-        foreign(&sandbox.image),
+        untrusted(&sandbox.session_key),
+        state_name(sandbox.state).to_owned(),
+        untrusted(&sandbox.image),
         idle(sandbox, now).map_or_else(|| "-".into(), text::span),
         bytes(usage.map(|usage| usage.memory_bytes)),
         bytes(usage.and_then(|usage| usage.disk_bytes)),
@@ -105,9 +105,9 @@ fn row(sandbox: &Sandbox, now: Timestamp) -> [String; 8] {
     ]
 }
 
-/// For how long nobody has used it; `None` while something runs in it.
+/// Time since the last use of the sandbox. `None` while a command runs in it.
 pub(super) fn idle(sandbox: &Sandbox, now: Timestamp) -> Option<Duration> {
-    // The daemon's clock may be another one.
+    // The daemon's clock may differ from ours.
     let since = now.duration_since(sandbox.last_active_at).unsigned_abs();
     let is_ahead = sandbox.last_active_at > now;
     (sandbox.running_commands == 0).then_some(if is_ahead { Duration::ZERO } else { since })
@@ -148,7 +148,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_line_tells_what_a_sandbox_is_and_takes() {
+    fn a_line_describes_a_sandbox_and_its_usage() {
         let usage = Usage { memory_bytes: 64 << 20, disk_bytes: Some(3 << 30), ..Usage::default() };
         let busy =
             Sandbox { running_commands: 2, usage: Some(usage), ..sandbox("chat:1", SandboxState::Running) };
@@ -165,7 +165,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_session_key_can_neither_command_the_terminal_nor_fill_it() {
+    fn session_keys_are_escaped_and_cut() {
         let key = format!("chat:\u{1b}]0;owned\u{7}{}", "x".repeat(500));
         let table = table(&[sandbox(&key, SandboxState::Running)], 0);
         assert!(!table.contains(['\u{1b}', '\u{7}']) && table.contains("\\u{1b}]0;owned"), "{table}");
@@ -173,7 +173,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_behind_makes_nobody_old() {
+    fn the_idle_time_is_zero_if_our_clock_is_behind() {
         let ahead = Timestamp::from_second(-60).unwrap();
         assert_eq!(idle(&sandbox("chat:1", SandboxState::Running), ahead), Some(Duration::ZERO));
     }

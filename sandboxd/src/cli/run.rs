@@ -1,4 +1,4 @@
-//! `sandboxd run`: one command in a session's sandbox, on the caller's terminal.
+//! `sandboxd run`: runs one command in a session's sandbox or in a temporary one.
 
 use std::io::{self, Write};
 use std::pin::{Pin, pin};
@@ -17,9 +17,9 @@ use super::network::PolicyArgs;
 use super::{DaemonArgs, sandboxes, text};
 use crate::config::Config;
 
-/// How long a signal during the create waits for the sandbox to be deletable. The daemon finishes a delete that it has
-/// received, whether or not its client waits.
-const ABANDON: Duration = Duration::from_secs(1);
+/// How long to wait for the sandbox to become deletable after a signal during its creation. The daemon finishes a
+/// deletion that it has received, whether or not the client waits.
+const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
 const ABANDON_POLL: Duration = Duration::from_millis(50);
 
@@ -28,7 +28,7 @@ const ABANDON_POLL: Duration = Duration::from_millis(50);
 pub struct RunArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Session whose sandbox is used and kept; without it a sandbox is created for this command only
+    /// Session whose sandbox is used and kept; without it, a sandbox is created for this command and then deleted
     #[arg(long, short)]
     session: Option<String>,
     /// Memory of a new sandbox, such as 512m or 4g
@@ -43,11 +43,11 @@ pub struct RunArgs {
     command: CommandArgs,
 }
 
-/// Runs the command; the exit code is the command's, or that of the signal that ended us.
+/// Runs the command. The exit code is that of the command, or of the signal that ended this program.
 pub async fn run(args: RunArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let request = args.command.request()?;
-    // From here on a signal must not end us before what we made is gone. SIGQUIT still does.
+    // From here on, a signal must not end the program before the sandbox that it created is deleted. SIGQUIT still does.
     let mut interrupts = Interrupts::listen()?;
     let session = session_of(&args);
     let mut creating = pin!(create(&args, &client, &session, config));
@@ -69,7 +69,7 @@ pub async fn run(args: RunArgs, config: &Config) -> anyhow::Result<ExitCode> {
         Some(_) => Ok(()),
         None => delete(&client, &session.session_key).await,
     };
-    // What went wrong first is reported.
+    // The first error is reported.
     let code = code?;
     deleted.context("the sandbox could not be deleted")?;
     Ok(ExitCode::from(code))
@@ -81,17 +81,17 @@ async fn create(
     session: &CreateSandbox,
     config: &Config,
 ) -> anyhow::Result<SandboxId> {
-    let made =
+    let created =
         client.create_or_reconnect(session).await.map_err(|error| args.daemon.explain(error, config))?;
-    if !made.ignored.is_empty() {
-        let ignored = made.ignored.join(", ");
-        writeln!(io::stderr(), "sandboxd: the session's sandbox exists already; ignored: {ignored}")?;
+    if !created.ignored.is_empty() {
+        let ignored = created.ignored.join(", ");
+        writeln!(io::stderr(), "sandboxd: the session's sandbox already exists; ignored: {ignored}")?;
     }
-    Ok(made.sandbox_id)
+    Ok(created.sandbox_id)
 }
 
-/// Requests the delete of a sandbox that is still being created, and waits no longer than [`ABANDON`]. Meanwhile the
-/// create keeps its connection: without one, the daemon might never read it, or read it later.
+/// Deletes a sandbox that is still being created, and waits at most [`ABANDON_TIMEOUT`]. The connection of the create
+/// request stays open meanwhile, because the daemon may not have read that request yet.
 async fn abandon(
     client: &Client,
     session_key: &str,
@@ -108,7 +108,7 @@ async fn abandon(
     let deleted = tokio::select! {
         deleted = requested => deleted.is_ok(),
         _ = creating => delete(client, session_key).await.is_ok(),
-        () = sleep(ABANDON) => false,
+        () = sleep(ABANDON_TIMEOUT) => false,
     };
     if !deleted && !is_listed {
         writeln!(
@@ -119,7 +119,7 @@ async fn abandon(
     Ok(())
 }
 
-/// Deletes the sandbox of a session, also if its create was not heard to succeed.
+/// Deletes the sandbox of a session, even if the response to its creation was not received.
 async fn delete(client: &Client, session_key: &str) -> Result<(), Error> {
     let Some(sandbox) = sandboxes::find(client, session_key).await? else { return Ok(()) };
     match client.delete(&sandbox.sandbox_id).await {
@@ -129,10 +129,10 @@ async fn delete(client: &Client, session_key: &str) -> Result<(), Error> {
 }
 
 fn session_of(args: &RunArgs) -> CreateSandbox {
-    let own = || format!("tmp:run-{}", uuid::Uuid::new_v4().simple());
+    let temporary = || format!("tmp:run-{}", uuid::Uuid::new_v4().simple());
     let resources = Resources { memory_mb: args.memory, ..Resources::default() };
     CreateSandbox {
-        session_key: args.session.clone().unwrap_or_else(own),
+        session_key: args.session.clone().unwrap_or_else(temporary),
         resources: args.memory.map(|_| resources),
         network: args.policy.network(args.network.clone()),
         ..CreateSandbox::default()

@@ -1,4 +1,4 @@
-//! Finding sandboxes: all of them, or those that were named.
+//! Looks up sandboxes: all of them, or one by its name.
 
 use futures::StreamExt;
 use sandbox_api::sandbox::{ListSandboxes, Sandbox};
@@ -8,16 +8,16 @@ use sandbox_client::{Client, Error};
 use super::{DaemonArgs, text};
 use crate::config::Config;
 
-/// Sandboxes asked about at once.
-const AT_ONCE: usize = 8;
+/// Maximum number of concurrent requests for details.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// All of these, page by page.
+/// All sandboxes that match, from all pages of the list.
 pub(super) async fn all(client: &Client, which: ListSandboxes) -> Result<Vec<Sandbox>, Error> {
     let mut found = Vec::new();
     let mut which = which;
     loop {
         let page = client.list(&which).await?;
-        // An empty page with a cursor would never end.
+        // Pages that are empty but have a cursor could make this loop endless.
         let is_last = page.next_cursor.is_none() || page.sandboxes.is_empty();
         found.extend(page.sandboxes);
         if is_last {
@@ -27,19 +27,19 @@ pub(super) async fn all(client: &Client, which: ListSandboxes) -> Result<Vec<San
     }
 }
 
-/// The same with what they take now, which lists do not tell. One that went meanwhile is left out.
+/// Adds the current usage, which lists do not contain. Sandboxes that were deleted in the meantime are skipped.
 pub(super) async fn with_usage(client: &Client, sandboxes: Vec<Sandbox>) -> Result<Vec<Sandbox>, Error> {
-    let asked = futures::stream::iter(sandboxes).map(|sandbox| async move {
+    let requests = futures::stream::iter(sandboxes).map(|sandbox| async move {
         match client.get(&sandbox.sandbox_id).await {
             Err(error) if error.code() == Some(ErrorCode::NotFound) => None,
             other => Some(other),
         }
     });
-    let found: Vec<_> = asked.buffered(AT_ONCE).collect().await;
+    let found: Vec<_> = requests.buffered(MAX_CONCURRENT_REQUESTS).collect().await;
     found.into_iter().flatten().collect()
 }
 
-/// The sandbox with this id or of this session; `None` where there is none.
+/// The sandbox with this id or session key. `None` if there is none.
 pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Sandbox>, Error> {
     if let Ok(id) = name.parse::<SandboxId>() {
         return match client.get(&id).await {
@@ -51,8 +51,8 @@ pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Sandbox>,
     Ok(all(client, which).await?.into_iter().find(|sandbox| sandbox.session_key == name.trim()))
 }
 
-/// As [`find`], with an error for people if there is none.
-pub(super) async fn named(
+/// Like [`find`], but returns an error if there is no such sandbox.
+pub(super) async fn require(
     client: &Client,
     daemon: &DaemonArgs,
     name: &str,
@@ -62,7 +62,7 @@ pub(super) async fn named(
     found.ok_or_else(|| anyhow::anyhow!(missing(name)))
 }
 
-/// What to say of a name that no sandbox has.
+/// Error message for a name without a sandbox.
 pub(super) fn missing(name: &str) -> String {
-    format!("there is no sandbox {}; `sandboxd ps` lists them", text::printable(name))
+    format!("no such sandbox: {}; `sandboxd ps` lists all sandboxes", text::printable(name))
 }

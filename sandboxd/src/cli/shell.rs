@@ -1,7 +1,7 @@
-//! `sandboxd shell`: a terminal of a session's sandbox in the caller's terminal.
+//! `sandboxd shell`: connects the user's terminal to a terminal of a session's sandbox.
 //!
-//! The terminal is the sandbox's and goes on without us: the detach keys, a window that is closed and a daemon that is
-//! restarted leave it as it is. Whatever ends us, the caller's terminal is put back first.
+//! The terminal belongs to the sandbox. It keeps running when the user detaches, closes the window or restarts the
+//! daemon. The mode of the user's own terminal is always restored at the end.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -14,39 +14,39 @@ use sandbox_client::{Client, Error};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::DaemonArgs;
+use super::attachment::{Attachment, AttachmentEnd, RECONNECT_TIMEOUT, window};
 use super::detach::DetachKeys;
 use super::interrupts::Interrupts;
 use super::raw_mode::{self, RawMode};
-use super::stay::{Left, RECONNECT, Stay, window};
 use crate::config::Config;
 
-/// Open a terminal in a sandbox; it goes on when you leave, and the next `shell` comes back to it
+/// Open a terminal in a sandbox; it keeps running when you detach, and the next `shell` attaches to it again
 #[derive(Debug, Clone, clap::Args)]
 pub struct ShellArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Session whose sandbox is used, and kept
+    /// Session whose sandbox is used and kept
     #[arg(default_value = "shell")]
     session: String,
-    /// Open another terminal instead of coming back to the newest shell
+    /// Open a new terminal instead of attaching to the newest shell
     #[arg(long)]
     new: bool,
-    /// Keys that leave the terminal and let it go on
+    /// Keys that detach from the terminal, which keeps running
     #[arg(long, default_value = "ctrl-]")]
     detach_keys: DetachKeys,
     /// Working directory of a new terminal, relative to the workspace
     #[arg(long)]
     cwd: Option<String>,
-    /// Program and arguments to run instead of a shell, always on a terminal of their own
+    /// Program and arguments to run instead of a shell, always in a new terminal
     #[arg(last = true)]
     command: Vec<String>,
 }
 
-/// Opens or finds the terminal and stays until it ends or is left; the exit code is the program's.
+/// Opens or finds the terminal, and attaches to it until it ends or the user detaches. The exit code is the program's.
 pub async fn shell(args: ShellArgs, config: &Config) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         io::stdin().is_terminal(),
-        "standard input is not a terminal; `sandboxd run` runs a command without one"
+        "standard input is not a terminal; use `sandboxd run` to run a command without one"
     );
     let client = args.daemon.client(config)?;
     let explain = |error| args.daemon.explain(error, config);
@@ -54,35 +54,40 @@ pub async fn shell(args: ShellArgs, config: &Config) -> anyhow::Result<ExitCode>
     let sandbox = client.create_or_reconnect(&session).await.map_err(explain)?.sandbox_id;
     let terminal = find_or_open(&client, &sandbox, &args).await.map_err(explain)?;
     let keys = args.detach_keys.name();
-    writeln!(io::stderr(), "sandboxd: {keys} leaves; `sandboxd shell {}` comes back", args.session)?;
-    let left = {
+    writeln!(
+        io::stderr(),
+        "sandboxd: press {keys} to detach; `sandboxd shell {}` attaches again",
+        args.session
+    )?;
+    let end = {
         let raw_mode = RawMode::enter().context("the terminal cannot be set to raw mode")?;
-        let mut stay = Stay {
+        let mut attachment = Attachment {
             client: &client,
             sandbox: &sandbox,
             terminal: &terminal,
             detach: args.detach_keys.clone(),
-            typed: raw_mode::keys()?,
+            input: raw_mode::read_keys()?,
             resized: signal(SignalKind::window_change())?,
             interrupts: Interrupts::listen()?,
         };
-        let left = stay.see_it_through().await;
+        let end = attachment.run().await;
         drop(raw_mode);
-        left
+        end
     };
-    match left? {
-        Left::Ended(code) | Left::Asked(code) => Ok(ExitCode::from(code)),
-        Left::Detached => {
-            writeln!(io::stderr(), "\nsandboxd: left; the terminal keeps running")?;
+    match end? {
+        AttachmentEnd::Exited(code) | AttachmentEnd::Interrupted(code) => Ok(ExitCode::from(code)),
+        AttachmentEnd::Detached => {
+            writeln!(io::stderr(), "\nsandboxd: detached; the terminal keeps running")?;
             Ok(ExitCode::SUCCESS)
         }
-        Left::Broken(error) => {
-            Err(explain(error).context(format!("the daemon did not come back within {RECONNECT:?}")))
+        AttachmentEnd::Disconnected(error) => {
+            let context = format!("could not reconnect to the daemon within {RECONNECT_TIMEOUT:?}");
+            Err(explain(error).context(context))
         }
     }
 }
 
-/// The newest shell that runs, unless a new one is asked for.
+/// Returns the newest running shell, or opens a terminal if there is none or a new one is requested.
 async fn find_or_open(client: &Client, sandbox: &SandboxId, args: &ShellArgs) -> Result<TerminalId, Error> {
     let (cmd, rest) = match args.command.split_first() {
         Some((cmd, rest)) => (Some(cmd.clone()), Some(rest.to_vec())),
@@ -96,6 +101,6 @@ async fn find_or_open(client: &Client, sandbox: &SandboxId, args: &ShellArgs) ->
         }
     }
     let (cols, rows) = window().unzip();
-    let wish = OpenTerminal { cmd, args: rest, cwd: args.cwd.clone(), cols, rows, env: None };
-    Ok(client.open_terminal(sandbox, &wish).await?.terminal_id)
+    let request = OpenTerminal { cmd, args: rest, cwd: args.cwd.clone(), cols, rows, env: None };
+    Ok(client.open_terminal(sandbox, &request).await?.terminal_id)
 }

@@ -1,8 +1,8 @@
-//! `sandboxd stop` and `sandboxd park`: sandboxes by id or session key.
+//! `sandboxd stop` and `sandboxd park`: delete or park sandboxes by id or session key.
 
 use std::process::ExitCode;
 
-use super::act::{self, Act, Outcome};
+use super::action::{self, Action, Outcome};
 use super::{DaemonArgs, sandboxes};
 use crate::config::Config;
 
@@ -11,17 +11,17 @@ use crate::config::Config;
 pub struct StopArgs {
     #[command(flatten)]
     named: NamedArgs,
-    /// Do not ask, as is never done without a terminal
+    /// Do not ask for confirmation, which is only done on a terminal
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Remove containers and keep the files; the next use brings them back
+/// Remove the containers of sandboxes and keep the files; the next use creates the containers again
 #[derive(Debug, Clone, clap::Args)]
 pub struct ParkArgs {
     #[command(flatten)]
     named: NamedArgs,
-    /// Also where commands run, which ends them
+    /// Also park sandboxes with running commands, which ends the commands
     #[arg(long)]
     force: bool,
 }
@@ -30,7 +30,7 @@ pub struct ParkArgs {
 struct NamedArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Print what became of each as JSON
+    /// Print the result for each as JSON
     #[arg(long)]
     json: bool,
     /// Ids (`sbx_…`) or session keys (`chat:…`)
@@ -38,31 +38,31 @@ struct NamedArgs {
     names: Vec<String>,
 }
 
-/// Deletes the named sandboxes, on a terminal after asking.
+/// Deletes the named sandboxes. On a terminal, it asks for confirmation first.
 pub async fn stop(args: StopArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let count = args.named.names.len();
     let what = if count == 1 { "this sandbox with its files" } else { "these sandboxes with their files" };
-    if !args.yes && act::can_ask() && !act::ask(&format!("Delete {what}?"))? {
+    if !args.yes && action::can_confirm() && !action::confirm(&format!("Delete {what}?"))? {
         return Ok(ExitCode::FAILURE);
     }
-    each(Act::Delete, &args.named, config).await
+    apply_to_each(Action::Delete, &args.named, config).await
 }
 
 /// Parks the named sandboxes.
 pub async fn park(args: ParkArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    each(Act::Park { force: args.force }, &args.named, config).await
+    apply_to_each(Action::Park { force: args.force }, &args.named, config).await
 }
 
-/// One after another; one that fails, or cannot be looked up, does not keep the others from their turn.
-async fn each(act: Act, args: &NamedArgs, config: &Config) -> anyhow::Result<ExitCode> {
+/// Applies the action to one sandbox after another. It continues if a lookup or an action fails.
+async fn apply_to_each(action: Action, args: &NamedArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let mut outcomes = Vec::new();
     for name in &args.names {
         outcomes.push(match sandboxes::find(&client, name).await {
-            Ok(Some(sandbox)) => act.on(&client, name, &sandbox).await,
+            Ok(Some(sandbox)) => action.apply(&client, name, &sandbox).await,
             Ok(None) => Outcome::missing(name),
             Err(error) => Outcome::failed(name, &args.daemon.explain(error, config)),
         });
     }
-    Ok(act.tell(&outcomes, args.json)?)
+    Ok(action.report(&outcomes, args.json)?)
 }

@@ -1,9 +1,9 @@
-//! Texts for a terminal: sizes, spans of time, and words of others that must not command it.
+//! Text for a terminal: sizes, durations, and untrusted text without control sequences.
 
 use std::time::Duration;
 
-/// The text with control characters and what turns the direction of writing escaped: a session key or an
-/// error may hold sequences that a terminal obeys.
+/// Escapes control characters and characters that change the writing direction. A session key or an error may contain
+/// terminal control sequences.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -16,7 +16,7 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// At most `chars` characters, the last of them a mark where something was cut.
+/// Cuts the text to at most `chars` characters. The last one is then an ellipsis.
 pub(super) fn cut(text: &str, chars: usize) -> String {
     if text.chars().count() <= chars {
         return text.to_owned();
@@ -24,7 +24,7 @@ pub(super) fn cut(text: &str, chars: usize) -> String {
     text.chars().take(chars.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Bytes with a unit: `512 B`, `1.5 GiB`.
+/// Number of bytes with a unit: `512 B`, `1.5 GiB`.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -37,7 +37,7 @@ pub(super) fn size(bytes: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// A span of time by its largest unit: `40s`, `12m`, `3h`, `2d`.
+/// A duration in its largest unit: `40s`, `12m`, `3h`, `2d`.
 pub(super) fn span(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..120 => format!("{seconds}s"),
@@ -47,7 +47,7 @@ pub(super) fn span(span: Duration) -> String {
     }
 }
 
-/// Reads what [`span`] writes; a number alone is refused, because its unit would be a guess.
+/// Parses the output of [`span`]. A number without a unit is rejected, because the unit would be a guess.
 pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("must be a number with s, m, h or d, such as 12h, not {text:?}");
     let unit = text.chars().last().ok_or_else(wrong)?;
@@ -62,7 +62,7 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
     number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
 }
 
-/// Reads a size with its unit, such as `512m` or `4g`, in MiB.
+/// Parses a size with a unit, such as `512m` or `4g`, into MiB.
 pub(super) fn parse_mib(text: &str) -> Result<u64, String> {
     let wrong = || format!("must be a whole number with m or g, such as 512m, not {text:?}");
     let lower = text.to_ascii_lowercase();
@@ -80,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_the_terminal_that_it_would_obey() {
+    fn control_sequences_are_escaped() {
         assert_eq!(printable("a\u{1b}[2Jb\r\n\u{9b}1m"), "a\\u{1b}[2Jb\\u{d}\\u{a}\\u{9b}1m");
         assert_eq!(printable("chat:\u{202e}txt"), "chat:\\u{202e}txt");
         assert_eq!(printable("naïve 日本"), "naïve 日本");
     }
 
     #[test]
-    fn long_texts_are_cut_between_characters() {
+    fn long_text_is_cut_between_characters() {
         assert_eq!(cut("日本日本", 4), "日本日本");
         assert_eq!(cut("日本日本", 3), "日本…");
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_with_their_unit() {
+    fn sizes_are_parsed_with_their_unit() {
         assert_eq!(["512m", "4g", "1M", "2G"].map(parse_mib), [512, 4096, 1, 2048].map(Ok));
         for wrong in ["", "512", "m", "-1g", "1.5g", "4t", "18446744073709551615g"] {
             assert!(parse_mib(wrong).is_err(), "{wrong}");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_read_and_written() {
+    fn spans_are_parsed_and_formatted() {
         let seconds = [5, 119, 120, 7199, 7200, 172_800].map(|seconds| span(Duration::from_secs(seconds)));
         assert_eq!(seconds, ["5s", "119s", "2m", "119m", "2h", "2d"]);
         assert_eq!(parse_span("12h"), Ok(Duration::from_secs(43_200)));

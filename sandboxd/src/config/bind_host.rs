@@ -7,6 +7,6 @@ use std::net::IpAddr;
 pub struct BindHost {
     /// As the operator wrote it.
     pub text: String,
-    /// What it stands for.
+    /// The parsed address.
     pub address: IpAddr,
 }

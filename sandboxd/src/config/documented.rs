@@ -1,12 +1,12 @@
-//! `docs/settings.md` and the settings agree in both directions: names, defaults, units, bounds and choices.
+//! Tests that `docs/settings.md` and the settings agree in both directions: names, defaults, units, bounds and choices.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{Config, Report, TOMBSTONES};
+use super::{Config, REMOVED_SETTINGS, Report};
 
-/// A line of a table in the documentation.
+/// A row of a table in the documentation.
 struct Documented {
     names: Vec<String>,
     default: String,
@@ -32,7 +32,7 @@ fn documented() -> Vec<Documented> {
         .collect()
 }
 
-/// The parts of a text between backticks.
+/// The parts of a text in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -47,43 +47,43 @@ fn load(settings: &[(&str, &str)]) -> (Result<Config, BTreeMap<String, String>>,
     (config.map_err(faults), report)
 }
 
-/// What the program says about a value that no setting of numbers or choices accepts.
+/// The error for a value that is neither a number nor a valid choice.
 fn problem_of(name: &str) -> Option<String> {
     load(&[(name, "no such value")]).0.err()?.remove(name)
 }
 
-/// `(1, 1000)` of `1 to 1000`.
+/// Bounds in a text: `(1, 1000)` for `1 to 1000`.
 fn bounds_in(text: &str) -> Option<(u64, u64)> {
     let words: Vec<_> = text.split([' ', ',', '.', ';']).collect();
     let mut found = words.windows(3).filter(|words| words[1] == "to");
     found.find_map(|words| Some((words[0].parse().ok()?, words[2].parse().ok()?)))
 }
 
-/// The environment variables that decide where directories and sockets are by default. They are not settings.
-const NO_SETTINGS: [&str; 1] = ["HOME"];
+/// Environment variables that are read and are not settings: they decide the default paths.
+const OTHER_VARIABLES: [&str; 1] = ["HOME"];
 
 #[test]
-fn every_setting_is_documented_and_no_other() {
-    let asked = RefCell::new(BTreeSet::new());
+fn exactly_the_settings_are_documented() {
+    let requested = RefCell::new(BTreeSet::new());
     let find = |name: &str| {
-        asked.borrow_mut().insert(name.to_owned());
+        requested.borrow_mut().insert(name.to_owned());
         None
     };
     drop(Config::load(find, Vec::new()));
-    let others = TOMBSTONES.iter().map(|(name, _)| *name).chain(NO_SETTINGS);
-    let mut read = asked.into_inner();
-    others.for_each(|name| assert!(read.remove(name), "{name} is not read any more"));
-    // The lower-case names of the proxies are alternatives that every program has.
+    let others = REMOVED_SETTINGS.iter().map(|(name, _)| *name).chain(OTHER_VARIABLES);
+    let mut read = requested.into_inner();
+    others.for_each(|name| assert!(read.remove(name), "{name} is no longer read"));
+    // The lower-case names of the proxy variables are alternatives, as in other programs.
     read.retain(|name| name.chars().any(|char| char.is_ascii_uppercase()));
     let documented: BTreeSet<String> = documented().into_iter().flat_map(|line| line.names).collect();
     let undocumented: Vec<_> = read.difference(&documented).collect();
     let unread: Vec<_> = documented.difference(&read).collect();
     assert!(undocumented.is_empty(), "not in docs/settings.md: {undocumented:?}");
-    assert!(unread.is_empty(), "in docs/settings.md, and not read: {unread:?}");
+    assert!(unread.is_empty(), "in docs/settings.md, but not read: {unread:?}");
 }
 
-/// Settings whose default is decided at the start, so that the documentation describes it in words.
-const DECIDED_AT_THE_START: [&str; 7] = [
+/// Settings whose default depends on the machine. The documentation describes it in words.
+const DETECTED_AT_START: [&str; 7] = [
     "SANDBOXD_ADMIN_TOKEN",
     "SANDBOXD_AGENT_PATH",
     "SANDBOXD_DOCKER_SOCKET",
@@ -93,7 +93,7 @@ const DECIDED_AT_THE_START: [&str; 7] = [
     "SANDBOXD_URL",
 ];
 
-/// `~/x` and `$NAME/x` as this process has them.
+/// Expands `~/x` and `$NAME/x` with the environment of this process.
 fn expanded(text: &str) -> Option<String> {
     match text.split_once('/') {
         Some(("~", rest)) => Some(format!("{}/{rest}", std::env::var("HOME").ok()?)),
@@ -105,7 +105,7 @@ fn expanded(text: &str) -> Option<String> {
 }
 
 #[test]
-fn defaults_are_the_documented_ones() {
+fn defaults_match_the_documentation() {
     let (_, report) = load(&[]);
     let mut in_words = BTreeSet::new();
     for line in documented() {
@@ -114,7 +114,7 @@ fn defaults_are_the_documented_ones() {
         let name = row.name.as_str();
         if line.default.is_empty() {
             assert!(row.source == "not set" || row.value.is_empty(), "{name} has the default {}", row.value);
-        } else if DECIDED_AT_THE_START.contains(&name) {
+        } else if DETECTED_AT_START.contains(&name) {
             in_words.insert(name.to_owned());
         } else {
             let mut values = quoted(&line.default).filter_map(expanded);
@@ -122,11 +122,11 @@ fn defaults_are_the_documented_ones() {
             assert_eq!(row.source, "default", "{name}");
         }
     }
-    assert_eq!(in_words, DECIDED_AT_THE_START.map(str::to_owned).into());
+    assert_eq!(in_words, DETECTED_AT_START.map(str::to_owned).into());
 }
 
 #[test]
-fn numbers_have_the_documented_bounds() {
+fn bounds_of_numbers_match_the_documentation() {
     for line in documented() {
         let name = line.names[0].as_str();
         let bounds = problem_of(name).filter(|problem| problem.starts_with("must be "));
@@ -144,12 +144,12 @@ fn numbers_have_the_documented_bounds() {
     }
 }
 
-/// The value of a setting in the unit that its name ends with.
+/// Returns the value of a setting in the unit at the end of its name.
 type InUnit = fn(&Config) -> u64;
 
 const MIB: u64 = 1024 * 1024;
 
-/// The settings that are numbers. One that is missing here fails the test.
+/// The settings that are numbers. The test fails if one is missing here.
 const NUMBERS: [(&str, InUnit); 10] = [
     ("SANDBOXD_PORT", |config| config.port.into()),
     ("SANDBOXD_MAX_BODY_BYTES", |config| config.limits.max_body_bytes as u64),
@@ -167,7 +167,7 @@ const NUMBERS: [(&str, InUnit); 10] = [
 const PLAIN_NUMBERS: [&str; 2] = ["SANDBOXD_PORT", "SANDBOXD_MAX_CONCURRENT"];
 
 #[test]
-fn numbers_have_the_unit_that_their_name_ends_with() {
+fn numbers_have_the_unit_in_their_name() {
     let documented: BTreeSet<String> = documented()
         .into_iter()
         .filter(|line| bounds_in(&line.description).is_some())
@@ -176,7 +176,7 @@ fn numbers_have_the_unit_that_their_name_ends_with() {
     assert_eq!(documented, NUMBERS.map(|(name, _)| name.to_owned()).into());
     for (name, in_unit) in NUMBERS {
         let has_unit = ["_MS", "_MB", "_BYTES"].iter().any(|unit| name.ends_with(unit));
-        assert!(has_unit || PLAIN_NUMBERS.contains(&name), "{name} does not say its unit");
+        assert!(has_unit || PLAIN_NUMBERS.contains(&name), "the name of {name} has no unit");
         let bounds = bounds_in(&problem_of(name).unwrap()).unwrap();
         for number in [bounds.0, bounds.1] {
             let config = load(&[(name, &number.to_string())]).0.unwrap();
@@ -186,14 +186,14 @@ fn numbers_have_the_unit_that_their_name_ends_with() {
 }
 
 #[test]
-fn choices_are_the_documented_ones() {
+fn choices_match_the_documentation() {
     for line in documented() {
         let name = line.names[0].as_str();
         let text = format!("{} {}", line.default, line.description);
         let documented: BTreeSet<&str> = quoted(&text).collect();
         let Some(problem) = problem_of(name) else { continue };
         let choices: BTreeSet<&str> = quoted(&problem).collect();
-        // Of `true` and `false`, the default says that the setting has both.
+        // The documentation does not list `true` and `false`, because the default shows that they are the choices.
         if choices.is_empty() || choices == BTreeSet::from(["true", "false"]) {
             continue;
         }

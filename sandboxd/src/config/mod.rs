@@ -1,7 +1,7 @@
-//! Settings: read from the environment, checked once, all faults at once.
+//! Settings. They are read from the environment and checked once, and all faults are reported together.
 //!
-//! Nothing else reads the environment. Every setting is reported with its source by `sandboxd check-config`;
-//! a name that is not a setting is pointed out, because it is most often a typing error.
+//! No other module reads settings from the environment. `sandboxd check-config` reports every setting with its source,
+//! and every unknown name with our prefix, because such a name is usually a typing error.
 
 mod bind_host;
 #[cfg(test)]
@@ -23,84 +23,84 @@ use crate::model::layout::DEFAULT_IMAGE;
 use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, EgressSettings, EngineAddress, Limits, Transport, Upstreams};
 
-/// Shortest admin token where others than this machine can connect, in characters.
+/// Minimum length of the admin token if other machines can connect, in characters.
 pub const MIN_TOKEN_CHARS: usize = 32;
 
-/// Settings that hold together.
+/// Checked settings.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where the API listens.
+    /// Address that the API listens on.
     pub bind_host: BindHost,
-    /// See `bind_host`; 0 takes any free port.
+    /// Port that the API listens on. 0 is any free port.
     pub port: u16,
-    /// Where the commands for people find the daemon.
+    /// The daemon's URL for the commands of the command line.
     pub url: String,
-    /// `None` on a loopback bind: one is kept in the state dir.
+    /// `None` is allowed on a loopback address: the daemon then generates a token and keeps it in the state dir.
     pub admin_token: Option<SecretString>,
-    /// Instance key and generated token.
+    /// Directory of the database, the instance key and the generated token.
     pub state_dir: PathBuf,
-    /// The agents' sockets.
+    /// Directory of the agents' sockets.
     pub run_dir: PathBuf,
-    /// Where the engine is.
+    /// Address of the engine.
     pub engine: EngineAddress,
-    /// OCI runtime of sandboxes; `None` is the engine's default.
+    /// OCI runtime of sandboxes. `None` is the engine's default.
     pub oci_runtime: Option<String>,
-    /// Bounds.
+    /// Configurable limits.
     pub limits: Limits,
     /// Tag of the sandbox image.
     pub image: String,
-    /// The folder `sandbox-images`, where it was found.
+    /// The folder `sandbox-images`, if it was found.
     pub image_dir: Option<PathBuf>,
     /// Whether a missing image is built.
     pub autobuild: bool,
-    /// Certificates for the build.
+    /// Directory of CA certificates for the image build.
     pub build_ca: Option<PathBuf>,
-    /// The agent's program.
+    /// Path of the agent's executable.
     pub agent_program: PathBuf,
-    /// How agents are reached; `None` finds out.
+    /// Transport to the agents. `None` detects it.
     pub transport: Option<Transport>,
     /// Whether workspaces must have a quota.
     pub disk_quota: DiskQuota,
-    /// Images that a caller may ask for besides the daemon's own.
+    /// Images that a client may request besides the daemon's own.
     pub allowed_images: Vec<String>,
-    /// Whether sandboxes of the original daemon are taken over at the start.
+    /// Whether sandboxes of the original daemon are adopted at the start.
     pub adopt_original: bool,
-    /// Where previews are found.
+    /// Addresses and URLs of previews.
     pub preview: PreviewSettings,
-    /// An image that has socat, to publish ports with; `None` finds one.
+    /// Image with socat that publishes ports. `None` detects one.
     pub proxy_image: Option<String>,
-    /// What networks of ours are called, before the instance's id.
+    /// Prefix of the names of our networks, before the instance's id.
     pub network_name: String,
-    /// Whether a sandbox may have a network of its own.
+    /// Whether a sandbox may have the network mode `open`.
     pub open_network: bool,
-    /// What sandboxes reach of the world.
+    /// Outbound network of sandboxes.
     pub egress: EgressSettings,
-    /// Names under which the API may be asked for, besides addresses.
+    /// Host names that requests to the API may use, besides addresses.
     pub allowed_hosts: Vec<String>,
-    /// What is logged, as tracing-subscriber's `EnvFilter` has it.
+    /// Log filter in the syntax of tracing-subscriber's `EnvFilter`.
     pub log_filter: String,
     /// Whether log lines are JSON.
     pub log_json: bool,
 }
 
-/// Settings of before, and what became of them.
-const TOMBSTONES: [(&str, &str); 1] =
+/// Settings that were removed, and the error message for each.
+const REMOVED_SETTINGS: [(&str, &str); 1] =
     [("SANDBOXD_REQUIRE_TOKEN", "a token is always required; remove this setting")];
 
-/// Names that are always known: this machine's, and the daemon's in compose networks.
+/// Host names that are always allowed: those of this machine, and the daemon's in compose networks.
 const KNOWN_HOSTS: [&str; 3] = ["localhost", "sandboxd", "host.docker.internal"];
 
 impl Config {
-    /// Reads the settings with `env`; the report lists them whether or not they are faultless.
+    /// Reads the settings with `env`. The report lists them even if some are invalid.
     pub fn load(
         env: impl Fn(&str) -> Option<String>,
         names: Vec<String>,
     ) -> (Result<Self, Vec<Fault>>, Report) {
         let mut reader = Reader::new(&env);
         let config = Self::read(&mut reader);
-        for (name, heir) in TOMBSTONES {
+        for (name, problem) in REMOVED_SETTINGS {
             if env(name).is_some() {
-                reader.fault(name, heir);
+                reader.fault(name, problem);
             }
         }
         let (faults, report) = reader.finish(names);
@@ -185,7 +185,7 @@ fn check_token(reader: &mut Reader<'_>, bind: Option<&BindHost>, token: Option<&
         reader.fault(
             "SANDBOXD_ADMIN_TOKEN",
             format!(
-                "must have at least {MIN_TOKEN_CHARS} characters where SANDBOXD_BIND_HOST is not a loopback address ({})",
+                "must have at least {MIN_TOKEN_CHARS} characters if SANDBOXD_BIND_HOST is not a loopback address ({})",
                 bind.text
             ),
         );
@@ -207,7 +207,7 @@ fn read_preview(
     let publish = if is_local { "127.0.0.1" } else { "0.0.0.0" };
     let publish_ip = reader.setting("SANDBOXD_PUBLISH_HOST_IP", publish, parse::bind_host);
     let domain = match (&front, domain?) {
-        // The front's own name is what its previews are found beneath, unless another is named.
+        // The host of the public URL is the domain of the previews, unless a domain is set.
         (Some((host, _)), domain) if domain == "localhost" => host.clone(),
         (_, domain) => domain,
     };
@@ -229,7 +229,7 @@ fn read_egress(reader: &mut Reader<'_>) -> Option<EgressSettings> {
     let hosts = reader.setting("SANDBOXD_EGRESS_HOSTS", "", parse::hosts);
     let max_bytes = reader.setting("SANDBOXD_EGRESS_MAX_MB", "0", parse::number(0..=1_073_741_824));
     let ca_bundle = reader.optional("SANDBOXD_CA_BUNDLE", parse::ca_bundle);
-    // Under the names that every program has for them.
+    // The usual names of these variables, which other programs read too.
     let https = reader.upstream(&["HTTPS_PROXY", "https_proxy"]);
     let http = reader.upstream(&["HTTP_PROXY", "http_proxy"]);
     let none_for = reader.first_of(&["NO_PROXY", "no_proxy"], "", parse::no_proxy);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn without_settings_the_defaults_hold() {
+    fn defaults_apply_without_settings() {
         let config = load(&[]).0.unwrap();
         assert_eq!((config.bind_host.text.as_str(), config.port), ("127.0.0.1", 8080));
         assert_eq!(config.limits.max_concurrent, 8);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_at_once() {
+    fn all_faults_are_reported_together() {
         let faults = faulty(&[
             ("SANDBOXD_PORT", "70000"),
             ("SANDBOXD_MAX_CONCURRENT", "0"),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bind_that_others_reach_needs_a_long_token() {
+    fn a_non_loopback_address_needs_a_long_token() {
         let open = ("SANDBOXD_BIND_HOST", "0.0.0.0");
         assert_eq!(faulty(&[open]), ["SANDBOXD_ADMIN_TOKEN"]);
         assert_eq!(faulty(&[open, ("SANDBOXD_ADMIN_TOKEN", &"x".repeat(31))]), ["SANDBOXD_ADMIN_TOKEN"]);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn egress_is_set_with_checked_values() {
+    fn egress_settings_are_checked() {
         let egress = |settings: &[_]| load(settings).0.unwrap().egress;
         let ranges = egress(&[("SANDBOXD_EGRESS_ALLOW_CIDR", "10.0.0.0/8, fd00::/8,192.168.1.5")]).allow_cidr;
         assert_eq!(ranges.len(), 3);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_daemon_is_looked_for_where_it_would_listen() {
+    fn the_default_url_is_the_address_that_the_daemon_listens_on() {
         let url = |settings: &[_]| load(settings).0.unwrap().url;
         let token = ("SANDBOXD_ADMIN_TOKEN", "x".repeat(32));
         let token = (token.0, token.1.as_str());
@@ -375,15 +375,15 @@ mod tests {
     }
 
     #[test]
-    fn what_others_log_of_requests_is_asked_for_by_name() {
+    fn the_engine_clients_debug_log_must_be_enabled_by_name() {
         let filter = |text| load(&[("SANDBOXD_LOG", text)]).0.unwrap().log_filter;
         assert_eq!(filter("debug"), "bollard=info,debug");
-        // The last word on a target holds.
+        // The last directive for a target applies.
         assert_eq!(filter("bollard=trace"), "bollard=info,bollard=trace");
     }
 
     #[test]
-    fn a_blank_setting_is_an_absent_one() {
+    fn a_blank_setting_counts_as_not_set() {
         let config = load(&[("SANDBOXD_PORT", " "), ("SANDBOXD_ADMIN_TOKEN", "  ")]).0.unwrap();
         assert_eq!(config.port, 8080);
         assert!(config.admin_token.is_none());
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_shows_no_token_and_points_out_strangers() {
+    fn the_report_hides_the_token_and_lists_unknown_settings() {
         let report = load(&[("SANDBOXD_ADMIN_TOKEN", "hush"), ("SANDBOXD_PROT", "1")]).1.to_string();
         assert!(!report.contains("hush"), "{report}");
         assert!(report.contains("SANDBOXD_PROT"), "{report}");

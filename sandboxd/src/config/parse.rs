@@ -1,4 +1,4 @@
-//! From a setting's text to its value, or what is wrong with it.
+//! Parses the text of settings. An error says what is wrong with the value.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,16 +11,16 @@ use super::bind_host::BindHost;
 use crate::model::preview::{Front, Reach};
 use crate::model::{CaBundle, DiskQuota, EngineAddress, Host, NoProxy, Transport, limits};
 
-/// In front of every log filter: bollard logs the bodies of its requests at debug level, and those that make
-/// containers hold the agents' secrets. Who wants them must name it.
-const QUIET: &str = "bollard=info";
+/// Prefix of every log filter. bollard logs the bodies of its requests at debug level, and the bodies that create
+/// containers contain the agents' secrets. An operator who needs them must name bollard in the filter.
+const ENGINE_CLIENT_FILTER: &str = "bollard=info";
 
-/// Longest domain that previews are found beneath: a host name has 253 characters (RFC 1035), of which a preview's own
-/// label takes 39.
+/// Maximum length of the domain of previews. A host name has at most 253 characters (RFC 1035), and the label of a
+/// preview takes 39 of them.
 const MAX_DOMAIN_CHARS: usize = 214;
 
-/// Longest run dir: a unix socket's path has 107 bytes and a NUL (unix(7)), of which the instance's, the
-/// sandbox's and the socket's names take 55.
+/// Maximum length of the run dir. The path of a unix socket has at most 107 bytes and a NUL (unix(7)). The names of the
+/// instance, the sandbox and the socket take 55 of them.
 const MAX_RUN_DIR_BYTES: usize = 52;
 
 pub(super) fn bind_host(text: &str) -> Result<BindHost, String> {
@@ -44,7 +44,7 @@ pub(super) fn url(text: &str) -> Result<String, String> {
     }
 }
 
-/// Where a daemon that listens like this is found from the same machine.
+/// URL of a daemon with this address and port, for clients on the same machine.
 pub(super) fn url_of(bind: Option<&BindHost>, port: Option<u16>) -> String {
     let address = bind.map(|bind| bind.address).filter(|address| !address.is_unspecified());
     let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -68,7 +68,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
 
 pub(super) fn word(text: &str) -> Result<String, String> {
     if text.chars().any(|char| char.is_whitespace() || char.is_control()) {
-        return Err("must be one word".into());
+        return Err("must not contain spaces or control characters".into());
     }
     Ok(text.to_owned())
 }
@@ -84,7 +84,9 @@ pub(super) fn directory(text: &str) -> Result<PathBuf, String> {
 
 pub(super) fn run_dir(text: &str) -> Result<PathBuf, String> {
     if text.len() > MAX_RUN_DIR_BYTES {
-        return Err(format!("must be at most {MAX_RUN_DIR_BYTES} bytes long, so that sockets fit in it"));
+        return Err(format!(
+            "must be at most {MAX_RUN_DIR_BYTES} bytes long, because the path of a socket is limited"
+        ));
     }
     directory(text)
 }
@@ -99,7 +101,7 @@ pub(super) fn docker_host(text: &str) -> Result<EngineAddress, String> {
     }
 }
 
-/// A host as it is written in a URL.
+/// A host as in a URL: an IPv6 address is in brackets.
 pub(super) fn host(text: &str) -> Result<String, String> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let is_address = bare.is_some_and(|bare| bare.parse::<std::net::Ipv6Addr>().is_ok());
@@ -109,13 +111,13 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     Err(format!("must be a host name or an address, without a scheme and a port, not {text:?}"))
 }
 
-/// A domain, without a dot at either end.
+/// A domain. `*.` before it and dots at either end are removed.
 pub(super) fn domain(text: &str) -> Result<String, String> {
     let name = text.trim_start_matches("*.").trim_matches('.');
     if is_name(name) { Ok(name.to_ascii_lowercase()) } else { Err(format!("must be a domain, not {text:?}")) }
 }
 
-/// Letters, digits, dashes and dots (RFC 1123), and no label so long that a preview's would not fit before it.
+/// Whether this is a host name of letters, digits, dashes and dots (RFC 1123) that leaves room for a preview's label.
 fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -133,9 +135,9 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("must be an IP address and a port, such as 127.0.0.1:8081, not {text:?}"))
 }
 
-/// The host of a front's URL, and how it is found.
+/// Public URL of previews: its host, and its scheme and port.
 pub(super) fn front(text: &str) -> Result<(String, Front), String> {
-    let fault = || format!("must be `http://` or `https://`, a domain and perhaps a port, not {text:?}");
+    let fault = || format!("must be `http://` or `https://`, a domain and optionally a port, not {text:?}");
     let uri: http::Uri = text.parse().map_err(|_| fault())?;
     let is_https = match uri.scheme_str() {
         Some("https") => true,
@@ -156,24 +158,26 @@ pub(super) fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     if *range.start() == 0 || range.is_empty() { Err(fault()) } else { Ok(range) }
 }
 
-/// Ranges of addresses, with commas; an address alone is a range of one.
+/// Ranges of addresses, separated by commas. A single address is a range of one.
 pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     let range = |text: String| {
         let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
         match range {
             Ok(range) if range.prefix_len() > 0 => Ok(range),
-            Ok(_) => Err("must be ranges of addresses, and not all addresses there are".to_owned()),
-            Err(_) => Err(format!("must be ranges such as 192.168.1.0/24, with commas, not {text:?}")),
+            Ok(_) => Err("must not be the range of all addresses".to_owned()),
+            Err(_) => {
+                Err(format!("must be ranges such as 192.168.1.0/24, separated by commas, not {text:?}"))
+            }
         }
     };
     list(text)?.into_iter().map(range).collect()
 }
 
-/// `name=address`, with commas; a name may be there several times.
+/// Pairs of `name=address`, separated by commas. A name may occur several times.
 pub(super) fn hosts(text: &str) -> Result<HashMap<String, Vec<IpAddr>>, String> {
     let mut hosts = HashMap::<_, Vec<_>>::new();
     for pair in list(text)? {
-        let fault = || format!("must be pairs such as git.lan=10.0.0.5, with commas, not {pair:?}");
+        let fault = || format!("must be pairs such as git.lan=10.0.0.5, separated by commas, not {pair:?}");
         let (name, address) = pair.split_once('=').ok_or_else(fault)?;
         let Ok(Host::Name(name)) = Host::parse(name.trim()) else { return Err(fault()) };
         hosts.entry(name).or_default().push(address.trim().parse().map_err(|_| fault())?);
@@ -192,7 +196,7 @@ pub(super) fn ca_bundle(text: &str) -> Result<CaBundle, String> {
 }
 
 pub(super) fn no_proxy(text: &str) -> Result<Vec<NoProxy>, String> {
-    // What others write there and we do not understand is no reason not to start.
+    // Unknown entries are skipped, because the variable is shared with other programs and is no reason not to start.
     Ok(list(text)?.iter().filter_map(|entry| NoProxy::parse(entry)).collect())
 }
 
@@ -200,7 +204,7 @@ pub(super) fn reach(text: &str) -> Result<Reach, String> {
     Reach::parse(text).ok_or_else(|| format!("must be `gateway` or `publish`, not {text:?}"))
 }
 
-/// Whether what the operator publishes is found by `https`.
+/// Whether published ports have `https` URLs.
 pub(super) fn is_https(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "http" => Ok(false),
@@ -223,7 +227,7 @@ pub(super) fn transport(text: &str) -> Result<Option<Transport>, String> {
 
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
     match text.parse::<tracing_subscriber::EnvFilter>() {
-        Ok(_) => Ok(format!("{QUIET},{text}")),
+        Ok(_) => Ok(format!("{ENGINE_CLIENT_FILTER},{text}")),
         Err(error) => Err(format!("is not a log filter: {error}")),
     }
 }
@@ -260,7 +264,7 @@ pub(super) fn default_agent_program() -> String {
     beside.unwrap_or_else(|| "/usr/lib/sandboxd/sandbox-agent".into()).to_string_lossy().into_owned()
 }
 
-/// The folder of images in a checkout, where the daemon runs from one, or where a package puts it.
+/// The folder `sandbox-images`: in the working directory, in the checkout of this executable, or from a package.
 pub(super) fn find_image_dir() -> Option<PathBuf> {
     let from_here = std::env::current_dir().ok().map(|dir| dir.join("sandbox-images"));
     let exe = std::env::current_exe().ok();

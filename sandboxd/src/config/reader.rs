@@ -1,4 +1,4 @@
-//! Takes settings one by one, and remembers where each came from and what was wrong with it.
+//! Reads settings one by one, and records the source of each and what is wrong with it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::model::{EngineAddress, Upstream};
 /// Prefix of our settings.
 const PREFIX: &str = "SANDBOXD_";
 
-/// Sockets that are looked for where none is named, below the home directory but for the first.
-const SOCKETS: [&str; 4] = [
+/// Engine sockets below the home directory. They are tried after [`SYSTEM_SOCKET`] if no setting names one.
+const HOME_SOCKETS: [&str; 4] = [
     ".docker/run/docker.sock",
     ".orbstack/run/docker.sock",
     ".colima/default/docker.sock",
@@ -20,10 +20,10 @@ const SOCKETS: [&str; 4] = [
 ];
 const SYSTEM_SOCKET: &str = "/var/run/docker.sock";
 
-/// A setting that cannot be used.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The variable.
+    /// Name of the variable.
     pub name: String,
     /// What is wrong with its value.
     pub problem: String,
@@ -35,23 +35,23 @@ impl fmt::Display for Fault {
     }
 }
 
-/// One setting as it is in force.
+/// The effective value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The variable.
+    /// Name of the variable.
     pub name: String,
     /// Its value; never a secret's.
     pub value: String,
-    /// `environment`, `default` or how else it was found.
+    /// `environment`, `default`, `not set` or `found`.
     pub source: String,
 }
 
-/// All settings in force.
+/// All effective settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// One for each setting.
     pub rows: Vec<Row>,
-    /// Variables with our prefix that are no settings.
+    /// Variables with our prefix that are not settings.
     pub unknown: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         self.first_of(&[name], default, parse)
     }
 
-    /// A setting that goes by several names; the first one counts.
+    /// A setting with several names. The first one that is set applies.
     pub(super) fn first_of<T>(
         &mut self,
         names: &[&'static str],
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         self.setting(name, "", parse)
     }
 
-    /// A setting that is never shown.
+    /// A setting whose value is never shown.
     pub(super) fn secret(&mut self, name: &'static str) -> Option<SecretString> {
         let value = self.value(name);
         match &value {
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         value.map(SecretString::from)
     }
 
-    /// A proxy, whose name and password are never shown.
+    /// A proxy. Its user name and password are never shown.
     pub(super) fn upstream(&mut self, names: &[&'static str]) -> Option<Upstream> {
         let found = names.iter().find_map(|name| Some((*name, self.value(name)?)));
         let Some((name, value)) = found else {
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where the engine is: named, or the first socket that exists.
+    /// Address of the engine: the configured one, or else the first socket that exists.
     pub(super) fn engine(&mut self) -> Option<EngineAddress> {
         if let Some(path) = self.value("SANDBOXD_DOCKER_SOCKET") {
             self.row("SANDBOXD_DOCKER_SOCKET", &path, "environment");
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
             return self.setting("DOCKER_HOST", "", parse::docker_host);
         }
         let home = self.value("HOME").map(PathBuf::from);
-        let candidates = home.iter().flat_map(|home| SOCKETS.map(|socket| home.join(socket)));
+        let candidates = home.iter().flat_map(|home| HOME_SOCKETS.map(|socket| home.join(socket)));
         let mut candidates = std::iter::once(PathBuf::from(SYSTEM_SOCKET)).chain(candidates);
         let found = candidates.find(|path| path.exists());
         let source = if found.is_some() { "found" } else { "default" };

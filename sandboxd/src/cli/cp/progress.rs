@@ -1,4 +1,4 @@
-//! The bar, where somebody looks.
+//! The progress bar, which is drawn only on a terminal.
 
 use std::io::{self, IsTerminal};
 
@@ -6,26 +6,26 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use indicatif::{ProgressBar, ProgressStyle};
 
-const KNOWN: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-const UNKNOWN: &str = "{msg} {spinner} {bytes} {bytes_per_sec}";
+const KNOWN_SIZE: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+const UNKNOWN_SIZE: &str = "{msg} {spinner} {bytes} {bytes_per_sec}";
 
-/// A bar for so many bytes, or for as many as come; none where standard error is no terminal.
-pub(super) fn bar(draw: bool, name: &str, bytes: Option<u64>) -> ProgressBar {
-    if !draw || !io::stderr().is_terminal() {
+/// A bar for this number of bytes, or for an unknown number. It is hidden if standard error is not a terminal.
+pub(super) fn progress_bar(is_shown: bool, name: &str, bytes: Option<u64>) -> ProgressBar {
+    if !is_shown || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let (bar, template) = match bytes {
-        Some(bytes) => (ProgressBar::new(bytes), KNOWN),
-        None => (ProgressBar::new_spinner(), UNKNOWN),
+        Some(bytes) => (ProgressBar::new(bytes), KNOWN_SIZE),
+        None => (ProgressBar::new_spinner(), UNKNOWN_SIZE),
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style).with_message(super::super::text::printable(name))
 }
 
-/// The same pieces, and the bar moves with them.
-pub(super) fn shown<E>(
-    pieces: impl Stream<Item = Result<Bytes, E>> + Send,
+/// Passes chunks through, and advances the bar by their length.
+pub(super) fn with_progress<E>(
+    chunks: impl Stream<Item = Result<Bytes, E>> + Send,
     bar: ProgressBar,
 ) -> impl Stream<Item = Result<Bytes, E>> + Send {
-    pieces.inspect(move |piece| bar.inc(piece.as_ref().map_or(0, |piece| piece.len() as u64)))
+    chunks.inspect(move |chunk| bar.inc(chunk.as_ref().map_or(0, |chunk| chunk.len() as u64)))
 }

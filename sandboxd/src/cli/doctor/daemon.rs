@@ -1,4 +1,4 @@
-//! Whether a daemon runs, and whether one could.
+//! Checks whether a daemon runs, and otherwise whether one could start.
 
 use std::net::TcpListener;
 
@@ -14,9 +14,9 @@ use crate::config::Config;
 const CHECK: &str = "daemon";
 
 pub(super) async fn check(config: &Config) -> Vec<Finding> {
-    // Its readiness needs no token.
+    // The readiness endpoint needs no token.
     let Ok(client) = Client::new(config.url.as_str(), "") else {
-        return vec![Finding::fault(CHECK, "no HTTP client can be made", "report this as a bug")];
+        return vec![Finding::fault(CHECK, "cannot create an HTTP client", "report this as a bug")];
     };
     match client.ready().await {
         Ok(_) => {
@@ -26,24 +26,28 @@ pub(super) async fn check(config: &Config) -> Vec<Finding> {
             found
         }
         Err(Error::Refused { body, .. }) => {
-            let found = format!("runs at {} and is not ready: {}", config.url, body.error);
-            vec![Finding::warning(CHECK, found, "wait while it starts; then look into its log")]
+            let found = format!("runs at {} but is not ready: {}", config.url, body.error);
+            vec![Finding::warning(
+                CHECK,
+                found,
+                "wait for it to start; if it does not become ready, see its log",
+            )]
         }
         Err(Error::Broken(error)) if error.is_connect() => vec![address(config)],
         Err(error @ Error::Deadline { .. }) => {
             let found =
-                format!("something accepts connections at {} and does not answer: {error}", config.url);
-            let fix = "look into the daemon's log (`journalctl -u sandboxd`) and restart it, or set SANDBOXD_PORT to a free port";
+                format!("a program accepts connections at {} but does not answer: {error}", config.url);
+            let fix = "see the daemon's log (`journalctl -u sandboxd`) and restart it, or set SANDBOXD_PORT to a free port";
             vec![Finding::fault(CHECK, found, fix)]
         }
         Err(error) => {
-            let found = format!("something that is not sandboxd answers at {}: {error}", config.url);
+            let found = format!("a program other than sandboxd answers at {}: {error}", config.url);
             vec![Finding::fault(CHECK, found, "set SANDBOXD_PORT to a free port, or stop the other program")]
         }
     }
 }
 
-/// What is on the engine without a sandbox, and sandboxes that are not on the engine. Nothing where nobody can ask.
+/// Checks for orphans and for lost sandboxes. Empty if the daemon cannot be queried.
 async fn inventory(config: &Config) -> Vec<Finding> {
     let Ok(client) = DaemonArgs::default().client(config) else { return Vec::new() };
     let lost = ListSandboxes { state: Some(SandboxState::Lost), ..ListSandboxes::default() };
@@ -59,12 +63,12 @@ fn orphans_found(orphans: &[Orphan]) -> Finding {
     if orphans.is_empty() {
         return Finding::ok(CHECK, "every workspace and disk on the engine belongs to a sandbox");
     }
-    let lines: Vec<_> = orphans.iter().map(orphan::line).collect();
-    let found = format!("no sandbox claims {}", lines.join("; "));
+    let lines: Vec<_> = orphans.iter().map(orphan::describe).collect();
+    let found = format!("without a sandbox: {}", lines.join("; "));
     Finding::warning(
         CHECK,
         found,
-        "remove them now with `sandboxd prune --orphans`, or restore the database that knows them",
+        "remove them with `sandboxd prune --orphans`, or restore the database with their sandboxes",
     )
 }
 
@@ -77,22 +81,22 @@ fn lost_found(lost: &[String]) -> Finding {
     Finding::warning(CHECK, found, "restore their volumes or disks, or delete them with `sandboxd stop`")
 }
 
-/// Whether a daemon that is not there could listen.
+/// Checks whether a daemon could listen on its address.
 fn address(config: &Config) -> Finding {
-    let place = format!("{}:{}", config.bind_host.text, config.port);
+    let address = format!("{}:{}", config.bind_host.text, config.port);
     match TcpListener::bind((config.bind_host.address, config.port)) {
-        Ok(_) => Finding::ok(CHECK, format!("does not run; {place} is free")),
+        Ok(_) => Finding::ok(CHECK, format!("not running; {address} is free")),
         Err(error) => {
-            let fix = "set SANDBOXD_BIND_HOST and SANDBOXD_PORT to an address and a port that are free here";
-            Finding::fault(CHECK, format!("does not run, and cannot listen on {place}: {error}"), fix)
+            let fix = "set SANDBOXD_BIND_HOST and SANDBOXD_PORT to a free address and port of this machine";
+            Finding::fault(CHECK, format!("not running, and cannot listen on {address}: {error}"), fix)
         }
     }
 }
 
-/// Whether the token of these settings is the daemon's.
+/// Checks whether the daemon accepts the token from the settings.
 async fn token(config: &Config) -> Finding {
     const CHECK: &str = "daemon's token";
-    let fix = "set SANDBOXD_ADMIN_TOKEN to the daemon's, or SANDBOXD_STATE_DIR to its state dir";
+    let fix = "set SANDBOXD_ADMIN_TOKEN to the daemon's token, or SANDBOXD_STATE_DIR to its state dir";
     let client = match DaemonArgs::default().client(config) {
         Ok(client) => client,
         Err(error) => return Finding::warning(CHECK, error.to_string(), fix),
@@ -100,8 +104,8 @@ async fn token(config: &Config) -> Finding {
     let one = ListSandboxes { limit: Some(1), ..ListSandboxes::default() };
     match client.list(&one).await {
         Err(error) if matches!(error.code(), Some(ErrorCode::Unauthenticated | ErrorCode::RateLimited)) => {
-            Finding::warning(CHECK, "these settings have another one", fix)
+            Finding::warning(CHECK, "the daemon rejects the token from these settings", fix)
         }
-        _ => Finding::ok(CHECK, "these settings have it"),
+        _ => Finding::ok(CHECK, "the daemon accepts the token from these settings"),
     }
 }

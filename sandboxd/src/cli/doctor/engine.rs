@@ -14,7 +14,7 @@ use crate::engine::{Engine, Error, Facts};
 use crate::model::EngineAddress;
 use crate::model::layout::DEFAULT_IMAGE;
 
-/// Most by which the engine's clock may differ from ours.
+/// Maximum difference between the engine's clock and ours.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 pub(super) fn unusable(error: &Error) -> Finding {
@@ -40,18 +40,19 @@ pub(super) async fn check(engine: &Engine, facts: &Facts, config: &Config) -> Ve
     found
 }
 
-/// Whoever may write to the socket is root on the engine's machine.
+/// Checks access to the socket. Write access to it is root access to the engine's machine.
 fn socket(address: &EngineAddress) -> Option<Finding> {
     const CHECK: &str = "engine socket";
     let EngineAddress::Unix(path) = address else {
-        let found = format!("{address} is plain HTTP: whoever reaches it is root on that machine");
-        return Some(Finding::warning(CHECK, found, "use a unix socket, or a tunnel that authenticates"));
+        let found = format!("{address} is plain HTTP: every client that reaches it has root access there");
+        return Some(Finding::warning(CHECK, found, "use a unix socket, or a tunnel with authentication"));
     };
     let mode = std::fs::metadata(path).ok()?.mode() & 0o777;
     Some(if mode & 0o002 == 0 {
         Finding::ok(CHECK, format!("{} has mode {mode:o}", path.display()))
     } else {
-        let found = format!("every user may write to {} (mode {mode:o}) and so become root", path.display());
+        let found =
+            format!("every user can write to {} (mode {mode:o}), which is root access", path.display());
         Finding::fault(CHECK, found, format!("chmod 660 {}", path.display()))
     })
 }
@@ -60,7 +61,7 @@ fn versions(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "engine version";
     let warnings = facts.warnings();
     if warnings.is_empty() {
-        return vec![Finding::ok(CHECK, "no known fault concerns sandboxes")];
+        return vec![Finding::ok(CHECK, "no known faults that affect sandboxes")];
     }
     let fix =
         "upgrade the engine with its runc (docker-ce and containerd.io, or your distribution's updates)";
@@ -68,7 +69,7 @@ fn versions(facts: &Facts) -> Vec<Finding> {
 }
 
 fn own_warnings(facts: &Facts) -> Vec<Finding> {
-    const CHECK: &str = "engine's words";
+    const CHECK: &str = "engine warnings";
     let fix = "see the engine's documentation on kernel options and cgroups";
     let text = |warning: &String| warning.trim_start_matches("WARNING: ").to_owned();
     facts.warnings.iter().map(|warning| Finding::warning(CHECK, text(warning), fix)).collect()
@@ -79,17 +80,17 @@ fn users(facts: &Facts) -> Finding {
     if facts.is_rootless() {
         Finding::ok(CHECK, "the engine runs without root")
     } else if facts.remaps_users() {
-        Finding::ok(CHECK, "users of containers are nobody on the machine")
+        Finding::ok(CHECK, "users in containers are unprivileged users on the machine")
     } else {
-        let fix = "set \"userns-remap\": \"default\" in /etc/docker/daemon.json; it concerns every container of this engine";
-        Finding::warning(CHECK, "not used: root that escapes from a container would be root", fix)
+        let fix = "set \"userns-remap\": \"default\" in /etc/docker/daemon.json; it affects all containers of this engine";
+        Finding::warning(CHECK, "not used: root in a container would be root after an escape", fix)
     }
 }
 
 fn live_restore(facts: &Facts) -> Finding {
     let found = match facts.live_restore {
-        true => "on: commands go on while the engine is restarted",
-        false => "off: a restart of the engine ends what runs in sandboxes; their files stay",
+        true => "on: commands keep running when the engine restarts",
+        false => "off: a restart of the engine ends all commands; files are kept",
     };
     Finding::ok("live restore", found)
 }
@@ -100,7 +101,7 @@ fn runtime(facts: &Facts, wanted: Option<&str>) -> Finding {
         None => Finding::ok(CHECK, "the engine's default"),
         Some(name) if facts.runtimes.iter().any(|known| known == name) => Finding::ok(CHECK, name),
         Some(name) => {
-            let found = format!("the engine has no {name:?}, only {}", facts.runtimes.join(", "));
+            let found = format!("the engine does not have {name:?}; it has {}", facts.runtimes.join(", "));
             Finding::fault(CHECK, found, "add it to /etc/docker/daemon.json, or change SANDBOXD_RUNTIME")
         }
     }
@@ -110,10 +111,10 @@ async fn image(engine: &Engine, config: &Config) -> Finding {
     const CHECK: &str = "image";
     match engine.has_image(&config.image).await {
         Ok(true) if is_old_image(engine, config).await => {
-            let found = format!("{} was built from another Dockerfile than this version's", config.image);
-            Finding::warning(CHECK, found, "build it anew with `sandboxd build-image`")
+            let found = format!("{} was built from a different Dockerfile than this version's", config.image);
+            Finding::warning(CHECK, found, "rebuild it with `sandboxd build-image`")
         }
-        Ok(true) => Finding::ok(CHECK, format!("{} is there", config.image)),
+        Ok(true) => Finding::ok(CHECK, format!("{} exists", config.image)),
         Ok(false) if config.autobuild && config.image_dir.is_some() => {
             let found = format!("{} is missing; the next start builds it, which takes minutes", config.image);
             Finding::warning(CHECK, found, "build it now with `sandboxd build-image`")
@@ -139,15 +140,15 @@ async fn is_old_image(engine: &Engine, config: &Config) -> bool {
 
 fn clock(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "clock";
-    let fix = "set the clock, and let it follow a time server (`timedatectl set-ntp true`)";
-    // Nothing runs before it was built; a file's own time is the nearest to that there is.
+    let fix = "set the clock, and synchronize it with a time server (`timedatectl set-ntp true`)";
+    // A program cannot run before it was built. The modification time of its file is close to its build time.
     let built = std::env::current_exe().and_then(|path| path.metadata()?.modified());
     if built.is_ok_and(|built| built > SystemTime::now()) {
-        return vec![Finding::fault(CHECK, "it is earlier than this program's own file", fix)];
+        return vec![Finding::fault(CHECK, "earlier than the modification time of this program", fix)];
     }
     let ahead = facts.clock_ahead.map(|ahead| match ahead.abs() > CLOCK_TOLERANCE {
-        true => Finding::warning(CHECK, format!("the engine's differs by {} s", ahead.as_secs()), fix),
-        false => Finding::ok(CHECK, "ours and the engine's agree"),
+        true => Finding::warning(CHECK, format!("the engine's clock differs by {} s", ahead.as_secs()), fix),
+        false => Finding::ok(CHECK, "agrees with the engine's clock"),
     });
     ahead.into_iter().collect()
 }
@@ -156,6 +157,6 @@ fn root_dir(path: &Path) -> Finding {
     const CHECK: &str = "engine disk";
     match host::space(path) {
         Some(space) => space.finding(CHECK, path),
-        None => Finding::ok(CHECK, format!("{} cannot be seen from here", path.display())),
+        None => Finding::ok(CHECK, format!("{} is not accessible from here", path.display())),
     }
 }

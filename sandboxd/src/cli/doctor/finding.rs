@@ -1,4 +1,4 @@
-//! What one check found, and how it is printed.
+//! The result of a check, and how it is printed.
 
 use std::io::{self, Write};
 
@@ -6,15 +6,15 @@ use serde::Serialize;
 
 use crate::cli::text;
 
-/// How it stands.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// It works, and could be better.
+    /// The daemon works, but something could be improved.
     Warning,
-    /// The daemon will not work, or not safely.
+    /// The daemon does not work, or is not secure.
     Fault,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Finding {
     pub(super) check: &'static str,
     pub(super) level: Level,
     pub(super) found: String,
-    /// What to do; every finding that is not ok has it.
+    /// What to do about it. Every warning and fault has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<String>,
 }
@@ -43,7 +43,7 @@ impl Finding {
     }
 }
 
-/// One line for each finding, and one below it that says what to do.
+/// Writes one line for each finding, and a second line with what to do.
 pub(super) fn write_lines(out: &mut impl Write, found: &[Finding]) -> io::Result<()> {
     let width = found.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
     for finding in found {
@@ -61,7 +61,7 @@ pub(super) fn write_lines(out: &mut impl Write, found: &[Finding]) -> io::Result
     writeln!(out, "{} faults, {} warnings", count(Level::Fault), count(Level::Warning))
 }
 
-/// `{"ok":bool,"checks":[{"check","level","found","fix"?}]}`
+/// Writes `{"ok":bool,"checks":[{"check","level","found","fix"?}]}`.
 pub(super) fn write_json(out: &mut impl Write, found: &[Finding]) -> io::Result<()> {
     let ok = found.iter().all(|finding| finding.level != Level::Fault);
     crate::cli::write_json(out, &serde_json::json!({ "ok": ok, "checks": found }))
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_finding_has_a_line_and_each_trouble_a_second() {
+    fn each_finding_has_a_line_and_each_problem_a_second() {
         let found = [Finding::ok("agent", "static"), Finding::fault("run dir", "gone\u{1b}[2J", "make it")];
         let mut out = Vec::new();
         write_lines(&mut out, &found).unwrap();

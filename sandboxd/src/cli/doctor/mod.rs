@@ -1,5 +1,5 @@
-//! `sandboxd doctor`: looks at everything a daemon needs, without one, and says what to do where it is not
-//! there. It leaves nothing behind but the agent's volume, which every daemon of this version shares.
+//! `sandboxd doctor`: checks everything that a daemon needs, and says what to do about each problem. It needs no running
+//! daemon. It leaves nothing behind but the agent's volume, which all daemons of this version share.
 
 mod daemon;
 mod engine;
@@ -18,7 +18,7 @@ use crate::engine::{Engine, Error, Facts};
 use crate::model::Instance;
 use crate::model::instance::KEY_BYTES;
 
-/// Check everything the daemon needs and say what to do; exits with 1 where something is at fault
+/// Check everything the daemon needs and say what to do; exits with 1 if there is a fault
 #[derive(Debug, Clone, clap::Args)]
 pub struct DoctorArgs {
     /// Print one JSON object instead of lines
@@ -26,7 +26,7 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Runs every check and prints what was found. A signal ends it with nothing printed and nothing left.
+/// Runs every check and prints the findings. If a signal arrives, it prints nothing and leaves nothing behind.
 pub async fn doctor(
     args: DoctorArgs,
     config: &Result<Config, Vec<Fault>>,
@@ -39,7 +39,7 @@ pub async fn doctor(
     let (mut found, engine) = tokio::select! {
         biased;
         code = interrupts.next() => return Ok(code.into()),
-        looked = look(config, report, &instance) => looked,
+        checked = check_without_changes(config, report, &instance) => checked,
     };
     if let (Ok(config), Some(engine)) = (config, engine) {
         match quota::check(&engine, config, &instance, &mut interrupts).await {
@@ -58,8 +58,8 @@ pub async fn doctor(
     Ok(if is_faulty { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The checks that make nothing, and the engine where it can be used.
-async fn look(
+/// Runs the checks that create nothing. Also returns the engine, if it is usable.
+async fn check_without_changes(
     config: &Result<Config, Vec<Fault>>,
     report: &Report,
     instance: &Arc<Instance>,
@@ -81,7 +81,7 @@ async fn look(
 }
 
 async fn connect(config: &Config, instance: &Arc<Instance>) -> Result<(Engine, Facts), Error> {
-    // The runtime is a check of its own.
+    // No runtime is set here, because a separate check covers it.
     let engine = Engine::connect(config.engine.clone(), Arc::clone(instance), None, Arc::default()).await?;
     let facts = engine.facts().await?;
     Ok((engine, facts))

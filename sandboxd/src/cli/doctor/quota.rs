@@ -1,9 +1,8 @@
-//! Whether workspaces can have a hard limit here. A disk is made and mounted for a moment, which is the only
-//! proof.
+//! Checks whether workspaces can have a hard size limit here. The only proof is to create and mount a disk.
 //!
-//! What the trial makes carries the id of an instance that only this call has, so that doctors do not disturb
-//! each other, and nobody else would ever sweep it: it is removed before the program ends, also where that is
-//! interrupted.
+//! The objects of this test are labelled with the id of an instance that exists only for this run, so that concurrent
+//! doctors do not interfere. No daemon would ever remove such objects, so they are removed before the program ends, also
+//! when it is interrupted.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,13 +19,13 @@ use crate::model::Instance;
 
 const CHECK: &str = "quota";
 
-/// How long a trial that was interrupted may go on to its end, and its remains to be removed after that.
-const TIDY_UP: Duration = Duration::from_secs(20);
+/// Maximum time for an interrupted test to finish, and then for the removal of its objects.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the disks' helper calls in the image; its words begin with the one that failed.
-const PROGRAMS: [&str; 3] = ["mke2fs", "debugfs", "e2fsck"];
+/// Programs that the disk helper runs in the image. Its error messages begin with the program that failed.
+const HELPER_PROGRAMS: [&str; 3] = ["mke2fs", "debugfs", "e2fsck"];
 
-/// What the trial found, or the exit code of the signal that ended it.
+/// Returns the finding, or the exit code of the signal that interrupted the test.
 pub(super) async fn check(
     engine: &Engine,
     config: &Config,
@@ -34,17 +33,17 @@ pub(super) async fn check(
     interrupts: &mut Interrupts,
 ) -> Result<Finding, u8> {
     if !engine.has_image(&config.image).await.unwrap_or(false) {
-        return Ok(not_tried());
+        return Ok(not_tested());
     }
-    let mut trial = pin!(engine.try_disks(&config.image, &config.agent_program));
+    let mut test = pin!(engine.try_disks(&config.image, &config.agent_program));
     tokio::select! {
         biased;
-        tried = &mut trial => Ok(tried.map_or_else(failed, |()| worked())),
+        tested = &mut test => Ok(tested.map_or_else(failed, |()| succeeded())),
         code = interrupts.next() => {
-            // Nobody is left to tell where standard error is gone.
-            let _ = writeln!(io::stderr(), "sandboxd: removing what the trial of a disk made");
-            // The engine does what it was asked whether or not we wait, so the trial is not cut off.
-            if timeout(TIDY_UP, trial).await.is_err() {
+            // If standard error is closed, this cannot be reported.
+            let _ = writeln!(io::stderr(), "sandboxd: removing the test disk");
+            // The engine finishes its requests whether or not we wait, so the test is not aborted.
+            if timeout(CLEANUP_TIMEOUT, test).await.is_err() {
                 remove(engine, instance).await;
             }
             Err(code)
@@ -53,28 +52,24 @@ pub(super) async fn check(
 }
 
 async fn remove(engine: &Engine, instance: &Instance) {
-    if !matches!(timeout(TIDY_UP, engine.remove_trial()).await, Ok(Ok(()))) {
+    if !matches!(timeout(CLEANUP_TIMEOUT, engine.remove_trial()).await, Ok(Ok(()))) {
         let label = format!("sandboxd.instance={}", instance.id());
-        let left = "sandboxd: the engine does not remove it; see its containers and volumes with the label";
-        let _ = writeln!(io::stderr(), "{left} {label}");
+        let message = "sandboxd: the engine did not remove the test disk; remove its containers and volumes with the label";
+        let _ = writeln!(io::stderr(), "{message} {label}");
     }
 }
 
-fn worked() -> Finding {
+fn succeeded() -> Finding {
     Finding::ok(CHECK, "each workspace gets a file system of its own")
 }
 
-/// There is no trial without the image.
-fn not_tried() -> Finding {
+/// The finding without the image, which the test needs.
+fn not_tested() -> Finding {
     if Path::new("/dev/loop-control").exists() {
-        Finding::ok(CHECK, "this machine has loop devices; whether the engine can use them was not tried")
+        Finding::ok(CHECK, "this machine has loop devices; not tested whether the engine can use them")
     } else {
-        let fix = "build the image (`sandboxd build-image`), then ask again: with it a disk is tried";
-        Finding::warning(
-            CHECK,
-            "not tried, and no loop devices are seen from here, which hard limits need",
-            fix,
-        )
+        let fix = "build the image (`sandboxd build-image`), then run the doctor again to test a disk";
+        Finding::warning(CHECK, "not tested; hard limits need loop devices, and none are visible here", fix)
     }
 }
 
@@ -82,12 +77,12 @@ fn failed(error: Error) -> Finding {
     let fix = fix_of(&error);
     let found = match is_about_disks(&error) {
         true => "workspaces have no hard limit",
-        false => "whether workspaces have a hard limit could not be tried",
+        false => "could not test whether workspaces have a hard limit",
     };
     Finding::warning(CHECK, format!("{found}: {:#}", anyhow::Error::new(error)), fix)
 }
 
-/// Whether it says that disks do not work, and not that something else came in between.
+/// Whether the error shows that disks do not work, and not that the test failed for another reason.
 fn is_about_disks(error: &Error) -> bool {
     match error {
         Error::Disk { source, .. } => {
@@ -108,9 +103,9 @@ fn could_not_mount(error: &Error) -> bool {
 fn fix_of(error: &Error) -> &'static str {
     match error {
         Error::Disk { source: DiskFault::Failed(words), .. }
-            if PROGRAMS.iter().any(|program| words.starts_with(program)) =>
+            if HELPER_PROGRAMS.iter().any(|program| words.starts_with(program)) =>
         {
-            "build the image anew (`sandboxd build-image`): it needs mkfs.ext4, debugfs and e2fsck (e2fsprogs)"
+            "rebuild the image (`sandboxd build-image`): it needs mkfs.ext4, debugfs and e2fsck (e2fsprogs)"
         }
         Error::Disk { source: DiskFault::NoDevice(_), .. } => {
             "free loop devices (`losetup --list`) or load the kernel's `loop` module (`modprobe loop`) on the engine's machine"
@@ -119,17 +114,17 @@ fn fix_of(error: &Error) -> &'static str {
             "load the kernel's `loop` module (`modprobe loop`) on the engine's machine"
         }
         Error::Disk { source: DiskFault::Full(_), .. } => {
-            "make room on the engine's disk (`sandboxd prune`, `docker system df`)"
+            "free space on the engine's disk (`sandboxd prune`, `docker system df`)"
         }
         Error::Disk { .. } => {
-            "see whether the engine can run containers of the image (`docker events` while you ask again)"
+            "check that the engine can run containers of the image (watch `docker events` while you run the doctor again)"
         }
         error if could_not_mount(error) => {
-            "let the engine mount ext4 (`modprobe ext4` on its machine; not from within a container that may not mount); its log says why it failed"
+            "let the engine mount ext4: run `modprobe ext4` on its machine, and do not run the engine in a container that may not mount; its log says why the mount failed"
         }
-        error => error
-            .advice()
-            .unwrap_or("see the engine's own log (`journalctl -u docker`), and ask again when it is well"),
+        error => error.advice().unwrap_or(
+            "see the engine's log (`journalctl -u docker`), correct the cause and run the doctor again",
+        ),
     }
 }
 
@@ -143,7 +138,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn told(error: Error, found: &str, fix: &str) {
+    fn check_finding(error: Error, found: &str, fix: &str) {
         let finding = failed(error);
         assert_eq!(finding.level, Level::Warning);
         assert!(finding.found.starts_with(found), "{finding:?}");
@@ -151,21 +146,27 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_has_the_advice_that_fits() {
+    fn each_cause_has_its_own_advice() {
         let none = "workspaces have no hard limit: ";
-        let words = |words: &str| DiskFault::Failed(words.into());
-        told(disk("make disk", words("mke2fs: No such file or directory (os error 2)")), none, "build-image");
-        told(disk("attach disk", words("debugfs said: bad magic (exit status: 1)")), none, "build-image");
+        let message = |text: &str| DiskFault::Failed(text.into());
+        let missing_program = message("mke2fs: No such file or directory (os error 2)");
+        check_finding(disk("make disk", missing_program), none, "build-image");
+        let bad_magic = message("debugfs said: bad magic (exit status: 1)");
+        check_finding(disk("attach disk", bad_magic), none, "build-image");
         let no_loops = DiskFault::NoDevice("No such device or address (os error 6)".into());
-        told(disk("attach disk", no_loops), none, "modprobe loop");
-        told(disk("make disk", DiskFault::Full("size image: full".into())), none, "docker system df");
+        check_finding(disk("attach disk", no_loops), none, "modprobe loop");
+        check_finding(
+            disk("make disk", DiskFault::Full("size image: full".into())),
+            none,
+            "docker system df",
+        );
     }
 
     #[test]
-    fn an_engine_that_failed_says_nothing_of_disks() {
-        let unknown = "whether workspaces have a hard limit could not be tried: ";
-        told(disk("start helper", DiskFault::HelperAway), unknown, "docker events");
+    fn an_engine_failure_says_nothing_about_disks() {
+        let unknown = "could not test whether workspaces have a hard limit: ";
+        check_finding(disk("start helper", DiskFault::HelperAway), unknown, "docker events");
         let after = Duration::from_secs(30);
-        told(Error::Deadline { call: "mount disk", after }, unknown, "journalctl -u docker");
+        check_finding(Error::Deadline { call: "mount disk", after }, unknown, "journalctl -u docker");
     }
 }

@@ -109,9 +109,9 @@ async fn doctor_finds_a_running_daemon_and_checks_its_token() {
     let daemon = Daemon::start().await;
     let at = ("SANDBOXD_URL", daemon.base.as_str());
     one(&findings(&daemon.home, &[at], "daemon").await, "ok", "is ready");
-    one(&findings(&daemon.home, &[at], "daemon's token").await, "ok", "have it");
+    one(&findings(&daemon.home, &[at], "daemon's token").await, "ok", "the daemon accepts");
     let other = ("SANDBOXD_ADMIN_TOKEN", "another-token-of-at-least-32-characters");
-    one(&findings(&daemon.home, &[at, other], "daemon's token").await, "warning", "another");
+    one(&findings(&daemon.home, &[at, other], "daemon's token").await, "warning", "rejects");
     daemon.stop().await;
 }
 
@@ -164,8 +164,8 @@ async fn a_failed_check_gives_advice_for_its_cause() {
     let image = OwnImage::of(&home).await;
     let settings = [("SANDBOXD_DOCKER_SOCKET", socket.as_str()), ("SANDBOXD_IMAGE", &image.0)];
     for (call, found, fix) in [
-        ("/containers/create?name=sandboxd-agent-upload", "could not be tried", "journalctl -u docker"),
-        ("/containers/create?name=sandboxd-disks", "could not be tried", "journalctl -u docker"),
+        ("/containers/create?name=sandboxd-agent-upload", "could not test", "journalctl -u docker"),
+        ("/containers/create?name=sandboxd-disks", "could not test", "journalctl -u docker"),
         // The engine mounts the disk in this call.
         ("-probe/archive", "workspaces have no hard limit", "modprobe ext4"),
     ] {
@@ -193,8 +193,12 @@ async fn each_problem_is_reported_with_advice() {
     one(&findings(&home, &[("SANDBOXD_MAX_CONCURRENT", "x")], "settings").await, "fault", "MAX_CONCURRENT");
     let no_socket = path("no.sock");
     one(&findings(&home, &[("SANDBOXD_DOCKER_SOCKET", &no_socket)], "engine").await, "fault", "no.sock");
-    one(&findings(&home, &[("SANDBOXD_AGENT_PATH", "/bin/sh")], "agent").await, "fault", "not static");
-    one(&findings(&home, &[("SANDBOXD_AGENT_PATH", "/etc/passwd")], "agent").await, "fault", "no 64-bit");
+    one(
+        &findings(&home, &[("SANDBOXD_AGENT_PATH", "/bin/sh")], "agent").await,
+        "fault",
+        "dynamically linked",
+    );
+    one(&findings(&home, &[("SANDBOXD_AGENT_PATH", "/etc/passwd")], "agent").await, "fault", "not a 64-bit");
     one(&findings(&home, &[("SANDBOXD_RUNTIME", "nope")], "oci runtime").await, "fault", "nope");
     one(&findings(&home, &[("SANDBOXD_ADMIN_TOKEN", "short")], "token").await, "warning", "short");
     let no_image = [("SANDBOXD_IMAGE", "sandboxd-tests/none"), ("SANDBOXD_DISABLE_AUTOBUILD", "1")];
@@ -204,7 +208,7 @@ async fn each_problem_is_reported_with_advice() {
     one(&findings(&home, &[("SANDBOXD_STATE_DIR", &path("open"))], "state dir").await, "warning", "755");
     std::fs::write(path("file"), "").unwrap();
     let below = path("file/state");
-    one(&findings(&home, &[("SANDBOXD_STATE_DIR", &below)], "state dir").await, "fault", "cannot be made");
+    one(&findings(&home, &[("SANDBOXD_STATE_DIR", &below)], "state dir").await, "fault", "cannot be created");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     // The kernel accepts the connection and no program responds. The doctor looks for a daemon elsewhere and reports

@@ -61,7 +61,7 @@ async fn follow_prints_new_output_until_the_command_ends() {
     assert_eq!(output(&daemon, &["chat:1"]).await, lines("begun\n", "", 0));
     let (out, err, code) = output(&daemon, &["--exit-code", "chat:1"]).await;
     assert_eq!((out.as_str(), code), ("begun\n", Some(1)));
-    assert!(err.contains("still runs"), "{err}");
+    assert!(err.contains("is still running"), "{err}");
     let mut follow = daemon.home.program(&[
         "logs",
         "-f",
@@ -123,10 +123,10 @@ async fn a_missing_log_is_an_error_with_an_exit_code() {
         assert_eq!((out.as_str(), code), ("", Some(1)), "{args:?}: {err}");
         assert!(err.contains(words), "{args:?}: {err}");
     };
-    wrong(&["chat:nobody"], "chat:nobody: there is no such sandbox").await;
+    wrong(&["chat:nobody"], "chat:nobody: no such sandbox").await;
     wrong(&["chat:1"], "no command has run").await;
     for args in [&["chat:1", "cmd_0000000000000000"][..], &["-f", "chat:1", "cmd_0000000000000000"]] {
-        wrong(args, "cmd_0000000000000000: there is no such command").await;
+        wrong(args, "cmd_0000000000000000: no such command").await;
     }
     let command = run_to_end(&daemon, &sandbox, "echo hi").await;
     daemon.client.park(&sandbox, false).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_missing_log_is_an_error_with_an_exit_code() {
         "the sandbox was woken"
     );
     daemon.output(&sandbox, "true").await;
-    wrong(&["chat:1", &command], "not kept any more").await;
+    wrong(&["chat:1", &command], "no longer kept").await;
     for args in [&["logs"][..], &["logs", "chat:1", "nonsense"], &["logs", "chat:1", "--last", &command]] {
         assert_eq!(daemon.home.program(args).output().await.unwrap().status.code(), Some(2), "{args:?}");
     }

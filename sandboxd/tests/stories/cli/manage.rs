@@ -107,7 +107,7 @@ async fn stop_and_park_accept_an_id_or_a_session_and_report_each_result() {
     let output = program(&daemon, &["stop", one.as_str(), "chat:nobody"]).await;
     assert_eq!(output.status.code(), Some(1), "one of them does not exist");
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{one}: deleted\n"));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("chat:nobody: there is no such sandbox"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("chat:nobody: no such sandbox"));
     assert!(daemon.client.get(&one).await.is_err());
     let results = json(&daemon, &["stop", "chat:two", "sbx_0000000000000000"]).await;
     assert_eq!((&results["results"][0]["ok"], &results["results"][1]["ok"]), (&true.into(), &false.into()));

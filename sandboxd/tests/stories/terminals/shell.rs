@@ -103,7 +103,7 @@ fn winsize(cols: u16, rows: u16) -> Winsize {
 async fn a_user_types_detaches_reattaches_and_ends() {
     let daemon = Daemon::start().await;
     let mut user = UserTerminal::start(&daemon.home, &daemon.base, &["chat:1"]);
-    user.wait_until_attached("ctrl-] leaves").await;
+    user.wait_until_attached("press ctrl-] to detach").await;
     user.type_keys("stty size; place=kept\r").await;
     user.wait_for("\r40 100\r\n").await;
     user.resize(90, 30);
@@ -144,7 +144,7 @@ async fn a_program_and_other_detach_keys_can_be_given() {
     let daemon = Daemon::start().await;
     let args = ["--detach-keys", "ctrl-p,ctrl-q", "chat:1", "--", "cat", "-A"];
     let mut user = UserTerminal::start(&daemon.home, &daemon.base, &args);
-    user.wait_until_attached("ctrl-p,ctrl-q leaves").await;
+    user.wait_until_attached("press ctrl-p,ctrl-q to detach").await;
     user.type_keys("a\x10b\x1d\r").await;
     user.wait_for("a^Pb^]$\r\n").await;
     user.type_keys("\x10\x11").await;

@@ -1,4 +1,4 @@
-//! What `stop`, `park` and `prune` have in common: to ask, to act on each sandbox, and to tell.
+//! The common part of `stop`, `park` and `prune`: the confirmation, the action on each sandbox, and the report.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -10,31 +10,31 @@ use serde::Serialize;
 
 use super::text;
 
-/// What is done to a sandbox.
+/// Action on a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum Action {
     Delete,
-    /// Delete unless it is in use again.
+    /// Deletes the sandbox unless it is in use again.
     Prune,
     Park {
-        /// Also one in which commands run.
+        /// Whether a sandbox with running commands is parked too.
         force: bool,
     },
 }
 
-/// What became of one.
+/// Result of the action on one sandbox.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Outcome {
-    /// As it was named.
+    /// The name that the user gave.
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session_key: Option<String>,
-    /// Nothing went wrong; a spared one is as it should be.
+    /// Whether there was no error. A spared sandbox is not an error.
     ok: bool,
-    /// Why it was left as it is, where that is what was asked for.
+    /// Why the sandbox was kept, if the request says to keep it in that case.
     #[serde(skip_serializing_if = "Option::is_none")]
     spared: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,12 +43,12 @@ pub(super) struct Outcome {
 
 impl Outcome {
     pub(super) fn missing(name: &str) -> Self {
-        Self::without_sandbox(name, "there is no such sandbox".into())
+        Self::without_sandbox(name, "no such sandbox".into())
     }
 
-    /// It could not be looked up.
-    pub(super) fn failed(name: &str, why: &anyhow::Error) -> Self {
-        Self::without_sandbox(name, format!("{why:#}"))
+    /// The lookup of the sandbox failed.
+    pub(super) fn failed(name: &str, error: &anyhow::Error) -> Self {
+        Self::without_sandbox(name, format!("{error:#}"))
     }
 
     fn without_sandbox(name: &str, error: String) -> Self {
@@ -62,27 +62,27 @@ impl Outcome {
         }
     }
 
-    /// It was to be left alone if somebody uses it again, and somebody does.
+    /// The sandbox was kept, because it is in use again.
     pub(super) fn spared(name: &str, sandbox: &Sandbox) -> Self {
-        Self { spared: Some("in use again"), ..Self::of(name, sandbox, Ok(())) }
+        Self { spared: Some("in use again"), ..Self::new(name, sandbox, Ok(())) }
     }
 
-    fn of(name: &str, sandbox: &Sandbox, done: Result<(), Error>) -> Self {
+    fn new(name: &str, sandbox: &Sandbox, result: Result<(), Error>) -> Self {
         Self {
             name: name.into(),
             sandbox_id: Some(sandbox.sandbox_id.to_string()),
             session_key: Some(sandbox.session_key.clone()),
-            ok: done.is_ok(),
+            ok: result.is_ok(),
             spared: None,
-            error: done.err().map(|error| error.to_string()),
+            error: result.err().map(|error| error.to_string()),
         }
     }
 }
 
-impl Act {
-    /// Acts on one sandbox.
-    pub(super) async fn on(self, client: &Client, name: &str, sandbox: &Sandbox) -> Outcome {
-        let done = match self {
+impl Action {
+    /// Applies the action to one sandbox.
+    pub(super) async fn apply(self, client: &Client, name: &str, sandbox: &Sandbox) -> Outcome {
+        let result = match self {
             Self::Delete => client.delete(&sandbox.sandbox_id).await,
             Self::Prune => match client.delete_if_parked(&sandbox.sandbox_id).await {
                 Err(error) if error.code() == Some(ErrorCode::WrongState) => {
@@ -92,43 +92,43 @@ impl Act {
             },
             Self::Park { force } => client.park(&sandbox.sandbox_id, force).await,
         };
-        Outcome::of(name, sandbox, done.map(drop))
+        Outcome::new(name, sandbox, result.map(drop))
     }
 
-    fn done(self) -> &'static str {
+    fn past_tense(self) -> &'static str {
         match self {
             Self::Delete | Self::Prune => "deleted",
             Self::Park { .. } => "parked",
         }
     }
 
-    /// Tells each outcome; the exit code is 1 where one failed.
-    pub(super) fn tell(self, outcomes: &[Outcome], json: bool) -> io::Result<ExitCode> {
+    /// Prints each outcome. The exit code is 1 if one of them failed.
+    pub(super) fn report(self, outcomes: &[Outcome], json: bool) -> io::Result<ExitCode> {
         if json {
             super::write_json(&mut io::stdout().lock(), &serde_json::json!({ "results": outcomes }))?;
         } else {
-            outcomes.iter().try_for_each(|outcome| self.tell_one(outcome))?;
+            outcomes.iter().try_for_each(|outcome| self.report_one(outcome))?;
         }
         let ok = outcomes.iter().all(|outcome| outcome.ok);
         Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn tell_one(self, outcome: &Outcome) -> io::Result<()> {
+    fn report_one(self, outcome: &Outcome) -> io::Result<()> {
         let name = text::printable(&outcome.name);
         match &outcome.error {
-            None => writeln!(io::stdout(), "{name}: {}", outcome.spared.unwrap_or(self.done())),
+            None => writeln!(io::stdout(), "{name}: {}", outcome.spared.unwrap_or(self.past_tense())),
             Some(error) => writeln!(io::stderr(), "sandboxd: {name}: {}", text::printable(error)),
         }
     }
 }
 
-/// Whether somebody sits at a terminal who can be asked.
-pub(super) fn can_ask() -> bool {
+/// Whether there is a terminal for a confirmation.
+pub(super) fn can_confirm() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks, and takes anything but `y` or `yes` for a no.
-pub(super) fn ask(question: &str) -> io::Result<bool> {
+/// Asks for confirmation. Any answer but `y` or `yes` is a no.
+pub(super) fn confirm(question: &str) -> io::Result<bool> {
     let mut err = io::stderr().lock();
     write!(err, "{question} [y/N] ")?;
     err.flush()?;
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_yes_is_a_yes() {
+    fn only_y_or_yes_confirms() {
         assert!(["y", "Y\n", " yes\n", "YES"].into_iter().all(is_yes));
         assert!(["", "\n", "n\n", "yess", "yes please", "1"].into_iter().all(|answer| !is_yes(answer)));
     }

@@ -1,7 +1,7 @@
-//! From a sandbox to this machine.
+//! Copies from a sandbox to this machine.
 //!
-//! What comes is hostile: its names, its links and how much it is. An archive is unpacked where nothing else is, by a
-//! library that follows no link of it out of there, and takes its place when it is whole.
+//! The data is hostile: its names, its links and its size. An archive is unpacked into an empty temporary directory, by
+//! a library that follows no link out of it. It is moved to the target when it is complete.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,37 +12,38 @@ use sandbox_api::files::FileKind;
 use sandbox_client::{ArchiveFormat, FileContent};
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
-use super::progress::{bar, shown};
-use super::remote::Remote;
+use super::progress::{progress_bar, with_progress};
+use super::remote_path::RemotePath;
 
-/// Copies a file or a directory; a file also to `-`, standard output.
-pub(super) async fn copy(from: &Remote, to: &str, draw: bool) -> anyhow::Result<()> {
+/// Copies a file or a directory. A file can be copied to standard output, `-`.
+pub(super) async fn copy(from: &RemotePath, to: &str, show_progress: bool) -> anyhow::Result<()> {
     let info = from.client.stat_file(&from.sandbox, &from.path).await?;
     if info.kind == FileKind::Directory {
-        anyhow::ensure!(to != "-", "a directory cannot go to standard output");
+        anyhow::ensure!(to != "-", "a directory cannot be copied to standard output");
         let target = target(Path::new(to), &from.path)?;
-        return unpack(from, &target, draw).await;
+        return unpack(from, &target, show_progress).await;
     }
     let content = from.client.get_file(&from.sandbox, &from.path, None).await?;
-    let bar = bar(draw, &from.path, content.length());
-    let mut reader = StreamReader::new(Box::pin(shown(content, bar.clone()).map_err(io::Error::other)));
+    let bar = progress_bar(show_progress, &from.path, content.length());
+    let mut reader =
+        StreamReader::new(Box::pin(with_progress(content, bar.clone()).map_err(io::Error::other)));
     if to == "-" {
         tokio::io::copy(&mut reader, &mut tokio::io::stdout()).await?;
         return Ok(());
     }
     let target = target(Path::new(to), &from.path)?;
-    let part = beside(&target)?;
-    let mut file = tokio::fs::File::from_std(part.as_file().try_clone()?);
+    let temporary = temporary_file_beside(&target)?;
+    let mut file = tokio::fs::File::from_std(temporary.as_file().try_clone()?);
     tokio::io::copy(&mut reader, &mut file).await?;
     file.sync_all().await?;
-    // Of a link there is no mode that says anything.
-    set_mode(part.path(), if info.kind == FileKind::File { info.mode } else { 0o644 })?;
-    part.persist(&target).with_context(|| format!("{} cannot be written", target.display()))?;
+    // The mode of a link is meaningless.
+    set_mode(temporary.path(), if info.kind == FileKind::File { info.mode } else { 0o644 })?;
+    temporary.persist(&target).with_context(|| format!("{} cannot be written", target.display()))?;
     bar.finish_and_clear();
     Ok(())
 }
 
-/// In a directory that is there it keeps its name.
+/// Target path of the copy. In an existing directory, the copy keeps the name of the original.
 fn target(to: &Path, from: &str) -> anyhow::Result<PathBuf> {
     if !to.is_dir() {
         return Ok(to.to_owned());
@@ -51,13 +52,13 @@ fn target(to: &Path, from: &str) -> anyhow::Result<PathBuf> {
     Ok(to.join(name))
 }
 
-async fn unpack(from: &Remote, target: &Path, draw: bool) -> anyhow::Result<()> {
+async fn unpack(from: &RemotePath, target: &Path, show_progress: bool) -> anyhow::Result<()> {
     let content = from.client.pack_files(&from.sandbox, &from.path, ArchiveFormat::TarZst).await?;
-    let bar = bar(draw, &from.path, None);
+    let bar = progress_bar(show_progress, &from.path, None);
     let parent = parent_of(target);
     let staging = tempfile::Builder::new().prefix(".sandboxd-cp-").tempdir_in(parent);
-    let staging = staging.with_context(|| format!("{} cannot be written to", parent.display()))?;
-    let reader = compressed(content, bar.clone());
+    let staging = staging.with_context(|| format!("{} is not writable", parent.display()))?;
+    let reader = compressed_reader(content, bar.clone());
     let dir = staging.path().to_owned();
     tokio::task::spawn_blocking(move || {
         let mut archive = tar::Archive::new(zstd::Decoder::new(SyncIoBridge::new(reader))?);
@@ -65,27 +66,29 @@ async fn unpack(from: &Remote, target: &Path, draw: bool) -> anyhow::Result<()> 
         archive.unpack(&dir)
     })
     .await??;
-    settle(staging, target)?;
+    move_to_target(staging, target)?;
     bar.finish_and_clear();
     Ok(())
 }
 
-fn compressed(content: FileContent, bar: indicatif::ProgressBar) -> impl tokio::io::AsyncRead + Send + Unpin {
-    StreamReader::new(Box::pin(shown(content, bar).map_err(io::Error::other)).boxed())
+fn compressed_reader(
+    content: FileContent,
+    bar: indicatif::ProgressBar,
+) -> impl tokio::io::AsyncRead + Send + Unpin {
+    StreamReader::new(Box::pin(with_progress(content, bar).map_err(io::Error::other)).boxed())
 }
 
-/// A directory that is not there yet appears at once; what is there takes up what comes.
-fn settle(staging: tempfile::TempDir, target: &Path) -> anyhow::Result<()> {
+/// Renames the temporary directory to the target, or merges it into an existing target.
+fn move_to_target(staging: tempfile::TempDir, target: &Path) -> anyhow::Result<()> {
     set_mode(staging.path(), 0o755)?;
     if !target.exists() {
         std::fs::rename(staging.path(), target)
-            .with_context(|| format!("{} cannot be made", target.display()))?;
-        // It is not where it was, so there is nothing to remove.
+            .with_context(|| format!("{} cannot be created", target.display()))?;
+        // The directory was moved, so there is nothing to remove.
         let _ = staging.keep();
         return Ok(());
     }
-    merge(staging.path(), target)
-        .with_context(|| format!("{} could not be written to its end", target.display()))
+    merge(staging.path(), target).with_context(|| format!("{} is only partly written", target.display()))
 }
 
 fn merge(from: &Path, to: &Path) -> io::Result<()> {
@@ -102,12 +105,12 @@ fn merge(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn beside(target: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
+fn temporary_file_beside(target: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
     let parent = parent_of(target);
     tempfile::Builder::new()
         .prefix(".sandboxd-cp-")
         .tempfile_in(parent)
-        .with_context(|| format!("{} cannot be written to", parent.display()))
+        .with_context(|| format!("{} is not writable", parent.display()))
 }
 
 fn parent_of(target: &Path) -> &Path {

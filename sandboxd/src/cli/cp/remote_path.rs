@@ -1,10 +1,10 @@
-//! A file or directory of a sandbox.
+//! A path in a sandbox.
 
 use sandbox_api::SandboxId;
 use sandbox_client::Client;
 
-/// A sandbox's path, and how to get there.
-pub(super) struct Remote {
+/// A path in a sandbox, and the client to access it.
+pub(super) struct RemotePath {
     pub(super) client: Client,
     pub(super) sandbox: SandboxId,
     pub(super) path: String,
