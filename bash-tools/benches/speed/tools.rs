@@ -16,7 +16,7 @@ const ROUNDS: usize = 8;
 pub(crate) async fn measure() {
     println!("\n`true` in a sandbox, {} calls each", CALLS * ROUNDS);
     let daemon = Daemon::start().await;
-    let wish = DockerOptions {
+    let options = DockerOptions {
         runtime: "node24".into(),
         idle_ttl: Duration::from_secs(600),
         vcpus: 2,
@@ -24,7 +24,7 @@ pub(crate) async fn measure() {
         network: NetworkPolicy::new(NetworkMode::None, [""; 0]),
         ports: vec![3000],
     };
-    let provider = Arc::new(Docker::new(daemon.client.clone(), wish));
+    let provider = Arc::new(Docker::new(daemon.client.clone(), options));
     let sessions =
         Sessions::new(provider, None, SessionLimits { max_open: 2, idle_ttl: Duration::from_secs(600) });
     let key = ChatKey::chat("bench").unwrap();

@@ -56,13 +56,13 @@ pub(super) async fn rename(
     State(api): State<Api>,
     chat_ref: ChatRef,
     headers: HeaderMap,
-    wish: std::result::Result<Json<Rename>, axum::extract::rejection::JsonRejection>,
+    request: std::result::Result<Json<Rename>, axum::extract::rejection::JsonRejection>,
 ) -> Result<Json<Chat>> {
     must_be_json(&headers)?;
     let bad = |problem: String| Error::Invalid { field: "title", problem };
-    let Json(wish) = wish.map_err(|error| bad(error.body_text()))?;
+    let Json(request) = request.map_err(|error| bad(error.body_text()))?;
     let wanted = format!("must be 1 to {MAX_TITLE_CHARS} characters that can be seen, in one line");
-    let title = title::given(&wish.title).ok_or_else(|| bad(wanted))?;
+    let title = title::given(&request.title).ok_or_else(|| bad(wanted))?;
     api.store.rename(&chat_ref.id, title).await?;
     Ok(Json(found(api.store.chat(&chat_ref.id).await?)?))
 }

@@ -58,11 +58,11 @@ pub(super) async fn network(State(api): State<Api>, its: ItsWorkspace) -> Result
 /// `POST /api/chats/{id}/network/allow`: adds a host to the allowed ones.
 pub(super) async fn allow(
     its: ItsWorkspace,
-    wish: std::result::Result<Json<AllowHost>, JsonRejection>,
+    request: std::result::Result<Json<AllowHost>, JsonRejection>,
 ) -> Result<Json<Value>> {
     let ItsWorkspace(_, workspace) = its;
     let bad = |problem: String| Error::Invalid { field: "host", problem };
-    let Json(AllowHost { host }) = wish.map_err(|error| bad(error.body_text()))?;
+    let Json(AllowHost { host }) = request.map_err(|error| bad(error.body_text()))?;
     let is_odd = |char: char| char.is_whitespace() || char.is_control();
     if host.is_empty() || host.len() > MAX_NETWORK_RULE_BYTES || host.contains(is_odd) {
         return Err(bad(format!(

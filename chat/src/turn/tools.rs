@@ -72,13 +72,13 @@ async fn try_call(
     let input = call.input.clone().map_err(|_| BAD_INPUT.to_owned())?;
     let tools =
         tools.as_ref().map_err(|reason| format!("There are no tools for this chat at present: {reason}."))?;
-    let wish = Call::of(&call.name, input).map_err(|error| error.to_string())?;
+    let parsed = Call::of(&call.name, input).map_err(|error| error.to_string())?;
     let _open = tokio::select! {
         () = cancel.cancelled() => return Err("It was ended before the sandbox was open.".into()),
         // A slow page does not get every value, because the next one replaces it.
         open = tools.open(|state| drop(chunks.try_send(Chunk::opening(state)))) => open.map_err(|error| error.to_string())?,
     };
-    let mut answers = Box::pin(tools.call(wish, cancel.clone()));
+    let mut answers = Box::pin(tools.call(parsed, cancel.clone()));
     let mut last = Value::Null;
     loop {
         let value = tokio::select! {

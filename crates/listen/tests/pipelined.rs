@@ -174,7 +174,7 @@ async fn a_chunked_request_keeps_its_connection_open() {
         let mut all = Vec::new();
         while !all.ends_with(b">") {
             let read = timeout(SOON, client.read_buf(&mut all)).await.expect("no answer").unwrap();
-            assert!(read > 0, "hung up on {request:?}: {}", all.escape_ascii());
+            assert!(read > 0, "closed at {request:?}: {}", all.escape_ascii());
         }
         assert!(all.starts_with(b"HTTP/1.1 200"), "{request:?}: {}", all.escape_ascii());
     }

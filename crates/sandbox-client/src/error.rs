@@ -71,7 +71,7 @@ pub enum Error {
     },
     /// The daemon closed the connection to a terminal that keeps running.
     #[error("sandboxd closed the connection before the terminal ended")]
-    HungUp {
+    SocketClosed {
         /// Close code of RFC 6455 section 7.4.1. 1001 means that the daemon shuts down.
         code: Option<u16>,
     },
@@ -97,7 +97,7 @@ impl Error {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Deadline { .. } | Self::Cut | Self::Silent { .. } => true,
-            Self::SocketBroken(_) | Self::SocketDeadline { .. } | Self::HungUp { .. } => true,
+            Self::SocketBroken(_) | Self::SocketDeadline { .. } | Self::SocketClosed { .. } => true,
             Self::Refused { body, .. } => body.code.is_retryable(),
             // A proxy that cannot reach the daemon.
             Self::Foreign { status } => matches!(status, 502..=504),

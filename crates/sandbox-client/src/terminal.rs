@@ -179,11 +179,11 @@ impl Stream for TerminalEvents {
                 Some(Ok(Message::Binary(data))) => Ok(TerminalEvent::Output(data)),
                 Some(Ok(Message::Text(text))) => event_of(text.as_str()),
                 Some(Ok(Message::Close(frame))) => {
-                    Err(Error::HungUp { code: frame.map(|frame| frame.code.into()) })
+                    Err(Error::SocketClosed { code: frame.map(|frame| frame.code.into()) })
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
                 Some(Err(error)) => Err(broken(error)),
-                None => Err(Error::HungUp { code: None }),
+                None => Err(Error::SocketClosed { code: None }),
             };
             self.done = matches!(heard, Err(_) | Ok(TerminalEvent::Exit { .. }));
             return Poll::Ready(Some(heard));

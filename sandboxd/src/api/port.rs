@@ -184,8 +184,8 @@ fn published_url(service: &Service, host_port: u16, host: Option<&str>) -> Strin
 fn url_of(service: &Service, link: &Link, host: Option<&str>) -> String {
     let (settings, record) = (service.previews().settings(), link.record());
     match (record.style, record.own_port) {
-        (LinkStyle::Port, Some(door)) => {
-            let origin = settings.port_origin(settings.bind.ip(), door, host);
+        (LinkStyle::Port, Some(port)) => {
+            let origin = settings.port_origin(settings.bind.ip(), port, host);
             format!("{origin}/?{KEY_PARAMETER}={}", link.token().expose())
         }
         (LinkStyle::Host | LinkStyle::Port, _) => {

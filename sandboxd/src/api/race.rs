@@ -23,7 +23,7 @@ pub(super) async fn settle(State(state): State<ApiState>, request: Request, next
     let reads = (parts.method == Method::GET).then(|| parts.clone());
     let mut response = next.clone().run(Request::from_parts(parts, body)).await;
     for _ in 0..limits::RACE_TRIES {
-        if !is_cut_off(&response) {
+        if !is_interrupted(&response) {
             break;
         }
         if state.service.sandboxes().is_deleted(&id) {
@@ -41,10 +41,10 @@ fn sandbox_of(path: &str) -> Option<SandboxId> {
     rest.split(['/', ':']).next()?.parse().ok()
 }
 
-fn is_cut_off(response: &Response) -> bool {
+fn is_interrupted(response: &Response) -> bool {
     let problem = response.extensions().get::<Problem>();
     problem.is_some_and(
-        |problem| matches!(problem.cause.as_ref(), ApiError::Service(error) if error.is_cut_off()),
+        |problem| matches!(problem.cause.as_ref(), ApiError::Service(error) if error.is_interrupted()),
     )
 }
 

@@ -112,7 +112,7 @@ impl Attachment<'_> {
                     Some(Ok(TerminalEvent::NotDone(_))) => write_out(b"\x07").map(|()| Ok(()))?,
                     Some(Ok(TerminalEvent::Size { .. })) => Ok(()),
                     Some(Err(error)) => Err(error),
-                    None => return Ok(AttachmentEnd::Disconnected(Error::HungUp { code: None })),
+                    None => return Ok(AttachmentEnd::Disconnected(Error::SocketClosed { code: None })),
                 },
                 input = self.input.recv() => match input.map(|bytes| self.detach.scan(&bytes)) {
                     // The user's terminal was closed.
@@ -157,7 +157,7 @@ impl Attachment<'_> {
 /// Whether a retry may succeed after the daemon has restarted.
 fn is_retryable(error: &Error) -> bool {
     match error {
-        Error::SocketBroken(_) | Error::SocketDeadline { .. } | Error::HungUp { .. } => true,
+        Error::SocketBroken(_) | Error::SocketDeadline { .. } | Error::SocketClosed { .. } => true,
         other => other.code().is_some_and(ErrorCode::is_retryable),
     }
 }

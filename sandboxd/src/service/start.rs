@@ -24,7 +24,7 @@ impl Service {
         let mut pause = *limits::START_RETRY.start();
         loop {
             match self.prepare_once(&mut done).await {
-                Err(error) if error.may_pass() => {
+                Err(error) if error.is_retried_at_start() => {
                     warn!(
                         error = &error as &dyn std::error::Error,
                         advice = error.advice(),

@@ -136,7 +136,7 @@ async fn a_killed_helper_leaves_nothing_and_is_restarted() {
 
     ground.docker.kill_container(&ground.helper(), None).await.unwrap();
     until("its devices are released", || async { !has_device(other.name()) }).await;
-    assert_eq!(fault(attached.release().await), Some(DiskFault::HelperAway));
+    assert_eq!(fault(attached.release().await), Some(DiskFault::HelperUnavailable));
     // The image was created completely before the kill, or not at all.
     let _ = making.await.unwrap();
 

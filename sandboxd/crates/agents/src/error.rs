@@ -16,7 +16,7 @@ use sandboxd_model::{FieldError, Refusal, Resource};
 pub enum Error {
     /// The agent is not connected.
     #[error("the agent was not connected within {waited:?}")]
-    Away {
+    NotConnected {
         /// Time of the wait.
         waited: Duration,
     },
@@ -71,7 +71,7 @@ impl From<Status> for Error {
 impl Error {
     /// Whether the connection is at fault, so that the same call may succeed on the next one.
     pub fn is_broken(&self) -> bool {
-        matches!(self, Self::Away { .. } | Self::Broken { .. })
+        matches!(self, Self::NotConnected { .. } | Self::Broken { .. })
     }
 }
 

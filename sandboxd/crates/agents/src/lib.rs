@@ -68,12 +68,12 @@ pub fn unconnected() -> AgentHandle {
 
 impl AgentHandle {
     /// Closes the connection for good: every running call fails at once, and so does every later one.
-    pub fn hang_up(&self) {
+    pub fn close(&self) {
         self.stop.cancel();
     }
 
     /// Whether the connection was closed for good.
-    pub fn is_over(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.stop.is_cancelled()
     }
 
@@ -140,6 +140,6 @@ impl AgentHandle {
             () = self.stop.cancelled() => None,
             link = timeout(within, open) => link.ok().and_then(Result::ok).and_then(|link| link.clone()),
         };
-        link.ok_or_else(|| Error::Away { waited: began.elapsed() })
+        link.ok_or_else(|| Error::NotConnected { waited: began.elapsed() })
     }
 }

@@ -194,7 +194,7 @@ mod tests {
             &hello("evil.org")[..9],
             &[b'x'; limits::MAX_INSPECTED_BYTES + 1],
         ] {
-            assert_eq!(look(&git, half).await, Err(Mismatch), "whoever waits is not believed: {half:?}");
+            assert_eq!(look(&git, half).await, Err(Mismatch), "incomplete data is rejected: {half:?}");
         }
         assert_eq!(look(&git, &hello("evil.org")).await, Err(Mismatch), "TLS names its server on every port");
     }

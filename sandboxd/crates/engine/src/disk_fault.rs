@@ -25,7 +25,7 @@ pub enum DiskFault {
     Failed(String),
     /// The helper ended, or sent an invalid response.
     #[error("the helper has ended")]
-    HelperAway,
+    HelperUnavailable,
 }
 
 impl DiskFault {

@@ -203,7 +203,7 @@ impl Error {
     }
 
     /// Whether the engine itself is unavailable. False if it rejected the call.
-    pub fn is_away(&self) -> bool {
+    pub fn is_unavailable(&self) -> bool {
         matches!(
             self,
             Self::NoSocket { .. }
@@ -214,21 +214,21 @@ impl Error {
         )
     }
 
-    /// Whether the engine is at fault, and not the call. Such a fault passes, or its operator can fix it.
+    /// Whether the engine is at fault, and not the call. Such a fault is temporary, or its operator can correct it.
     pub fn is_temporary(&self) -> bool {
-        let passes = |error: &Self| {
+        let is_engine_fault = |error: &Self| {
             matches!(error, Self::Failed { .. } | Self::Malformed { .. } | Self::ImageMissing { .. })
         };
-        self.is_away() || passes(self)
+        self.is_unavailable() || is_engine_fault(self)
     }
 
-    /// Whether the error says nothing about the object, so that the engine must be asked again.
-    pub fn says_nothing(&self) -> bool {
-        self.is_away() || matches!(self, Self::Malformed { .. })
+    /// Whether the error says nothing about the object, so that the call must be repeated.
+    pub fn is_inconclusive(&self) -> bool {
+        self.is_unavailable() || matches!(self, Self::Malformed { .. })
     }
 
-    /// Whether a start that fails with this error is retried: the cause may go while the daemon runs.
-    pub fn may_pass(&self) -> bool {
+    /// Whether a start that fails with this error is retried, because the cause may disappear while the daemon runs.
+    pub fn is_retried_at_start(&self) -> bool {
         self.is_temporary() || matches!(self, Self::ImageBuild { .. } | Self::BaseImage { .. })
     }
 
@@ -241,7 +241,7 @@ impl Error {
             Self::Failed { .. } | Self::Miscounted { .. } => "failed",
             Self::Malformed { .. } => "malformed",
             Self::Deadline { .. } => "deadline",
-            _ if self.is_away() => "away",
+            _ if self.is_unavailable() => "away",
             _ => "other",
         }
     }

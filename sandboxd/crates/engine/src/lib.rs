@@ -46,7 +46,7 @@ pub use labels::SandboxLabels;
 pub use marker::{Epoch, Volumes};
 pub use originals::Original;
 pub use posture::{Posture, Seccomp};
-pub use publisher::{DOOR_NAME, FoundPublisher, Published, PublisherPlan};
+pub use publisher::{FoundPublisher, PUBLISHER_SOCKET, Published, PublisherPlan};
 pub use runtime::Runtime;
 pub use settings::{ContainerPlan, Host, NO_NETWORK, container_body};
 pub use usage::Usage;

@@ -27,11 +27,11 @@ use super::{Engine, Error, Host};
 use sandboxd_model::layout::publisher_name;
 use sandboxd_model::{SessionKey, UidSlot, limits};
 
-/// Directory of the socket in the container.
-const DOOR_DIR: &str = "/.sandbox/door";
+/// Directory of the socket in the container. Publishers of earlier versions use these names, so they must not change.
+const SOCKET_DIR: &str = "/.sandbox/door";
 
 /// Name of the socket, on the host and in the container.
-pub const DOOR_NAME: &str = "door.sock";
+pub const PUBLISHER_SOCKET: &str = "door.sock";
 
 /// socat has one process for each connection, and one that listens.
 const PIDS: i64 = MAX_CHILDREN as i64 + 8;
@@ -52,8 +52,8 @@ pub struct PublisherPlan {
     pub port: u16,
     /// An image that has socat.
     pub image: String,
-    /// Directory of [`DOOR_NAME`] on the host.
-    pub door_dir: String,
+    /// Directory of [`PUBLISHER_SOCKET`] on the host.
+    pub socket_dir: String,
     /// Network of the publishers. It must exist.
     pub network: String,
     /// Host address that the port is published on.
@@ -196,7 +196,7 @@ impl Engine {
             image: Some(plan.image.clone()),
             user: Some(format!("{uid}:{uid}")),
             entrypoint: Some(vec!["socat".into()]),
-            cmd: Some(vec![listen, format!("UNIX-CONNECT:{DOOR_DIR}/{DOOR_NAME}")]),
+            cmd: Some(vec![listen, format!("UNIX-CONNECT:{SOCKET_DIR}/{PUBLISHER_SOCKET}")]),
             working_dir: Some("/".into()),
             env: Some(Vec::new()),
             labels: Some(labels.map(|(name, value)| (name.to_owned(), value)).into()),
@@ -233,8 +233,8 @@ impl Engine {
             nano_cpus: Some(NANO_CPUS),
             mounts: Some(vec![Mount {
                 typ: Some(MountType::BIND),
-                source: Some(plan.door_dir.clone()),
-                target: Some(DOOR_DIR.into()),
+                source: Some(plan.socket_dir.clone()),
+                target: Some(SOCKET_DIR.into()),
                 read_only: Some(true),
                 ..Mount::default()
             }]),

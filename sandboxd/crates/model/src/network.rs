@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_wish_leaves_out_stays() {
+    fn omitted_fields_keep_their_value() {
         let before = policy(NetworkMode::Allowlist, &["a.b"]);
         let request = |mode: Option<&str>, allow: Option<Vec<String>>| {
             NetworkRequest::new(&Network { mode: mode.map(str::to_owned), allow }, "").unwrap()

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn an_engine_failure_says_nothing_about_disks() {
         let unknown = "could not test whether workspaces have a hard limit: ";
-        check_finding(disk("start helper", DiskFault::HelperAway), unknown, "docker events");
+        check_finding(disk("start helper", DiskFault::HelperUnavailable), unknown, "docker events");
         let after = Duration::from_secs(30);
         check_finding(Error::Deadline { call: "mount disk", after }, unknown, "journalctl -u docker");
     }

@@ -47,7 +47,7 @@ impl OutboundServer {
     async fn serve(self: Arc<Self>, agent: AgentHandle) {
         let mut connections = JoinSet::new();
         let mut pause = *limits::EGRESS_RETRY.start();
-        while !agent.is_over() {
+        while !agent.is_closed() {
             let mut requests = agent.outgoing();
             while let Some(Ok(outgoing)) = requests.next().await {
                 pause = *limits::EGRESS_RETRY.start();

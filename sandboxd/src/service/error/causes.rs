@@ -22,7 +22,7 @@ pub(super) fn engine_facts(error: &engine::Error) -> (ErrorCode, String) {
             (ErrorCode::Unavailable, "the engine's answer cannot be read".into())
         }
         engine::Error::Refused { .. } => {
-            (ErrorCode::Unavailable, "the engine refused what sandboxd asked of it".into())
+            (ErrorCode::Unavailable, "the engine rejected a request of sandboxd".into())
         }
         engine::Error::Disk { source, .. } => {
             let code = match source {
@@ -32,7 +32,7 @@ pub(super) fn engine_facts(error: &engine::Error) -> (ErrorCode, String) {
             };
             (code, format!("the workspace's disk cannot be used: {source}"))
         }
-        error if error.is_away() => (ErrorCode::Unavailable, "the engine does not answer".into()),
+        error if error.is_unavailable() => (ErrorCode::Unavailable, "the engine does not answer".into()),
         error if error.is_temporary() => (ErrorCode::Unavailable, "the engine failed".into()),
         _ => (ErrorCode::Internal, "the engine failed".into()),
     }
@@ -40,7 +40,7 @@ pub(super) fn engine_facts(error: &engine::Error) -> (ErrorCode, String) {
 
 pub(super) fn agent_code(error: &agent::Error) -> ErrorCode {
     match error {
-        agent::Error::Away { .. } | agent::Error::Broken { .. } | agent::Error::Outdated => {
+        agent::Error::NotConnected { .. } | agent::Error::Broken { .. } | agent::Error::Outdated => {
             ErrorCode::Unavailable
         }
         agent::Error::Deadline { .. } => ErrorCode::DeadlineExceeded,
@@ -76,18 +76,18 @@ impl From<FieldError> for Error {
 
 impl Error {
     /// Whether the connection to the sandbox ended during the request or before it.
-    pub fn is_cut_off(&self) -> bool {
+    pub fn is_interrupted(&self) -> bool {
         match self {
             Self::Agent { source } | Self::StdinBroken { source, .. } => source.is_broken(),
-            Self::Unsettled => true,
+            Self::ConcurrentTransitions => true,
             _ => false,
         }
     }
 
-    /// Whether a start that failed with it is tried again, because its cause may go while the daemon runs.
-    pub(in crate::service) fn may_pass(&self) -> bool {
+    /// Whether a start that fails with this error is retried, because the cause may disappear while the daemon runs.
+    pub(in crate::service) fn is_retried_at_start(&self) -> bool {
         match self {
-            Self::Engine(error) => error.may_pass(),
+            Self::Engine(error) => error.is_retried_at_start(),
             Self::Store(error) => error.is_unavailable(),
             Self::Agent { source } => agent_code(source) != ErrorCode::Internal,
             _ => false,

@@ -92,7 +92,7 @@ pub enum Error {
     NotParked,
     /// The sandbox's state changed repeatedly during the request.
     #[error("the sandbox is being parked, woken or deleted by other requests; try again")]
-    Unsettled,
+    ConcurrentTransitions,
     /// The engine has not reported the sandbox's container since the daemon started.
     #[error("the sandbox is not restored yet: the engine does not answer for its container; try again")]
     NotRestored,
@@ -225,7 +225,7 @@ impl Error {
             }
 
             Self::InUse | Self::NotParked => (ErrorCode::WrongState, json!({})),
-            Self::Unsettled | Self::NotRestored => (ErrorCode::Unavailable, json!({})),
+            Self::ConcurrentTransitions | Self::NotRestored => (ErrorCode::Unavailable, json!({})),
             Self::Lost => (ErrorCode::WrongState, json!({ "state": "lost" })),
             Self::NoDisks => (ErrorCode::Unavailable, json!({})),
             Self::CreateFailed(error) => error.facts(),

@@ -56,7 +56,7 @@ fn io_error() -> io::Error {
 }
 
 fn away() -> agent::Error {
-    agent::Error::Away { waited: Duration::from_secs(1) }
+    agent::Error::NotConnected { waited: Duration::from_secs(1) }
 }
 
 fn failed() -> agent::Error {
@@ -280,7 +280,7 @@ fn errors_of_the_service_have_facts() {
             "wrong_state {} the sandbox is not parked, or a request is about to use it; it was not deleted",
         ),
         (
-            Error::Unsettled,
+            Error::ConcurrentTransitions,
             "unavailable {} the sandbox is being parked, woken or deleted by other requests; try again",
         ),
         (
@@ -345,7 +345,7 @@ fn the_engines_own_words_stay_in_the_log() {
         ),
         (
             engine::Error::Refused { call: "start", source: said(400) }.into(),
-            "unavailable {} the engine refused what sandboxd asked of it",
+            "unavailable {} the engine rejected a request of sandboxd",
         ),
         (
             engine::Error::Malformed { call: "start", source: said(200) }.into(),
@@ -387,18 +387,18 @@ fn an_agent_or_store_that_is_unavailable_is_no_bug() {
 
 #[test]
 fn only_a_lost_connection_cuts_a_request_off() {
-    assert!(Error::from(away()).is_cut_off());
-    assert!(Error::StdinBroken { written_bytes: 0, source: away() }.is_cut_off());
-    assert!(Error::Unsettled.is_cut_off());
-    assert!(!Error::from(late()).is_cut_off());
-    assert!(!refused(Kind::CommandUnknown(command())).is_cut_off());
+    assert!(Error::from(away()).is_interrupted());
+    assert!(Error::StdinBroken { written_bytes: 0, source: away() }.is_interrupted());
+    assert!(Error::ConcurrentTransitions.is_interrupted());
+    assert!(!Error::from(late()).is_interrupted());
+    assert!(!refused(Kind::CommandUnknown(command())).is_interrupted());
 }
 
 #[test]
 fn a_start_is_tried_again_only_if_its_cause_may_go() {
-    assert!(Error::from(away()).may_pass());
-    assert!(Error::from(engine::Error::NoAnswer { address: "s".into() }).may_pass());
-    assert!(!Error::from(failed()).may_pass());
-    assert!(!Error::AnotherDaemon.may_pass());
-    assert!(!refused(Kind::TerminalEnded(terminal())).may_pass());
+    assert!(Error::from(away()).is_retried_at_start());
+    assert!(Error::from(engine::Error::NoAnswer { address: "s".into() }).is_retried_at_start());
+    assert!(!Error::from(failed()).is_retried_at_start());
+    assert!(!Error::AnotherDaemon.is_retried_at_start());
+    assert!(!refused(Kind::TerminalEnded(terminal())).is_retried_at_start());
 }

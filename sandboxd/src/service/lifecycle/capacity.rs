@@ -58,7 +58,7 @@ impl Lifecycle {
         for sandbox in self.idle_longest_first() {
             // If parking hangs, it continues in the background, and another sandbox is tried.
             let parked = timeout(limits::EVICTION_WAIT, self.park_if_idle(&sandbox)).await;
-            match parked.unwrap_or(Err(Error::Unsettled)) {
+            match parked.unwrap_or(Err(Error::ConcurrentTransitions)) {
                 Ok(true) => {
                     info!(sandbox = %sandbox.id(), "sandbox parked to free a permit for another");
                     return Ok(true);

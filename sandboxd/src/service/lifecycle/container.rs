@@ -57,7 +57,7 @@ impl Lifecycle {
         match started.await {
             Ok(()) => Ok(agent),
             Err(error) => {
-                agent.hang_up();
+                agent.close();
                 if let Err(second) = self.engine.remove_container_of(sandbox.id()).await {
                     warn!(sandbox = %sandbox.id(), error = &second as &dyn std::error::Error, "could not remove a container that did not start");
                 }
@@ -152,7 +152,9 @@ impl Lifecycle {
     /// waits for the agent's first answer.
     pub(super) async fn await_agent(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
         let Some(inspected) = self.engine.inspect(sandbox.id()).await? else {
-            return Err(Error::Agent { source: agent::Error::Away { waited: std::time::Duration::ZERO } });
+            return Err(Error::Agent {
+                source: agent::Error::NotConnected { waited: std::time::Duration::ZERO },
+            });
         };
         sandbox.peer.send_replace(self.peer_of(inspected.status));
         if let Some(weakness) = inspected.posture.weaknesses(&self.network_of(sandbox)).first() {

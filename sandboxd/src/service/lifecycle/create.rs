@@ -51,7 +51,7 @@ impl Lifecycle {
                 }
             }
         }
-        Err(Error::Unsettled)
+        Err(Error::ConcurrentTransitions)
     }
 
     /// Creates a sandbox in a tracked task, which finishes even if the client disconnects.

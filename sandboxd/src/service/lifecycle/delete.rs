@@ -34,7 +34,7 @@ impl Lifecycle {
             // Before the connection is cut, so that the requests fail with the reason.
             sandbox.set_deleted(true);
             // Ends the requests that use the sandbox, instead of waiting for them.
-            agent.hang_up();
+            agent.close();
         }
         sandbox.set_deleted(true);
         let mut state = sandbox.order.exclusive().await;

@@ -75,7 +75,7 @@ impl Lifecycle {
         }
         match agent_info(agent).await {
             Some(info) => Ok(info.is_busy()),
-            None => Err(agent::Error::Away { waited: limits::USAGE }.into()),
+            None => Err(agent::Error::NotConnected { waited: limits::USAGE }.into()),
         }
     }
 
@@ -94,7 +94,7 @@ impl Lifecycle {
             self.ownership.ensure_owned().await?;
             // If a delete is under way, it has cut the connection already.
             if self.store.set_stage_unless_deleting(sandbox.id(), Stage::Parking).await? {
-                agent.hang_up();
+                agent.close();
             }
         }
         let state = exclusive.await;
@@ -152,7 +152,7 @@ impl Lifecycle {
         }
         seam::at("park.act");
         if let State::Running(Running { agent, .. }) = &*state {
-            agent.hang_up();
+            agent.close();
         }
         *state = State::Parked;
         if let Err(error) = self.remove_run_dir_of(sandbox.id()) {

@@ -70,7 +70,7 @@ impl Lifecycle {
             drop(order);
             self.wake(&sandbox).await?;
         }
-        Err(Error::Unsettled)
+        Err(Error::ConcurrentTransitions)
     }
 
     /// Returns the sandbox with this id in any state.
@@ -112,7 +112,7 @@ impl Lifecycle {
         loop {
             // Wait first: a caller may notice the break before the connection or the engine reports it.
             sleep(limits::RECHECK / 10).await;
-            if agent.is_over() || self.registry.get(sandbox.id()).is_none() {
+            if agent.is_closed() || self.registry.get(sandbox.id()).is_none() {
                 return true;
             }
             match self.engine.status(sandbox.id()).await {

@@ -67,17 +67,17 @@ impl Lifecycle {
             match self.engine.status(sandbox.id()).await? {
                 // It runs and does not answer. That may be temporary, so the container is kept. It may have been
                 // restarted from outside; then its first process is another one.
-                status @ Status::Running { .. } if !agent.is_over() => {
+                status @ Status::Running { .. } if !agent.is_closed() => {
                     sandbox.peer.send_replace(self.peer_of(status));
                     if agent.connected(limits::RECHECK).await.is_ok() {
                         return Ok(true);
                     }
                 }
-                Status::Paused { .. } if !agent.is_over() => self.unpause(sandbox).await?,
+                Status::Paused { .. } if !agent.is_closed() => self.unpause(sandbox).await?,
                 _ => return Ok(false),
             }
         }
-        Err(agent::Error::Away { waited: began.elapsed() }.into())
+        Err(agent::Error::NotConnected { waited: began.elapsed() }.into())
     }
 
     async fn wake_locked(self: &Arc<Self>, sandbox: &Arc<Sandbox>, state: &mut State) -> Result<(), Error> {

@@ -144,7 +144,7 @@ impl Previews {
             port,
             image,
             network: self.lifecycle.publisher_network(),
-            door_dir: self.socket_dir(&(labels.id, port)).to_string_lossy().into_owned(),
+            socket_dir: self.socket_dir(&(labels.id, port)).to_string_lossy().into_owned(),
             host_ip: self.setup.preview.publish_ip,
             host_port: None,
         }

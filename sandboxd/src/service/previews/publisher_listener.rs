@@ -17,10 +17,10 @@ use tracing::{debug, warn};
 use super::publication::Key;
 use super::published_connections::{Connections, Tracked};
 use super::{Error, Previews};
-use crate::engine::DOOR_NAME;
+use crate::engine::PUBLISHER_SOCKET;
 use crate::model::limits;
 
-/// Directory of the sockets in the run dir.
+/// Directory of the sockets in the run dir. Running publishers of earlier versions mount it, so its name must not change.
 const SOCKETS_DIR: &str = "doors";
 
 impl Previews {
@@ -43,7 +43,7 @@ impl Previews {
             DirBuilder::new().recursive(true).mode(0o755).create(&dir)?;
             // Independent of the umask: the publisher's user needs access. Other users cannot pass the run dir.
             std::fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
-            match std::fs::remove_file(dir.join(DOOR_NAME)) {
+            match std::fs::remove_file(dir.join(PUBLISHER_SOCKET)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             }
@@ -54,7 +54,7 @@ impl Previews {
     /// Opens the socket. Dropping the guard closes it.
     pub(super) fn open_listener(self: &Arc<Self>, key: &Key) -> Result<DropGuard, Error> {
         self.create_socket_dir(key)?;
-        let path = self.socket_dir(key).join(DOOR_NAME);
+        let path = self.socket_dir(key).join(PUBLISHER_SOCKET);
         let open = || {
             let listener = UnixListener::bind(&path)?;
             std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;

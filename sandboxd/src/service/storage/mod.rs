@@ -93,7 +93,7 @@ impl Storage {
         match self.engine.open_disks(image, agent_volume).await {
             Ok(disks) => Ok(Quota::Disks { disks, pool: OnceLock::new() }),
             // An unreachable engine, or an unreadable answer, says nothing about disks.
-            Err(error) if error.says_nothing() || self.wanted == DiskQuota::Required => Err(error.into()),
+            Err(error) if error.is_inconclusive() || self.wanted == DiskQuota::Required => Err(error.into()),
             Err(error) => {
                 warn!(
                     error = &error as &dyn std::error::Error,

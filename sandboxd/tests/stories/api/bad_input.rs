@@ -252,12 +252,12 @@ async fn an_out_of_range_timeout_is_clamped_and_reported() {
     let path = format!("{SANDBOXES}/{}/commands", daemon.sandbox("chat:1").await);
     let cases = [(json!(0), 1000), (json!(999), 1000), (json!(1001), 1001), (json!(null), 30_000)];
     let large = [(json!(60_000), 60_000), (json!(60_001), 60_000), (json!(u64::MAX), 60_000)];
-    for (wished, held) in cases.into_iter().chain(large) {
-        let request = json!({ "script": "true", "timeoutMs": wished });
+    for (requested, held) in cases.into_iter().chain(large) {
+        let request = json!({ "script": "true", "timeoutMs": requested });
         let started = api.post(&path, &request).await;
-        assert_eq!((started.status, &started.json()["timeoutMs"]), (200, &json!(held)), "{wished}");
+        assert_eq!((started.status, &started.json()["timeoutMs"]), (200, &json!(held)), "{requested}");
         let id = started.json()["commandId"].as_str().unwrap().to_owned();
-        assert_eq!(api.get(&format!("{path}/{id}")).await.json()["timeoutMs"], held, "{wished}");
+        assert_eq!(api.get(&format!("{path}/{id}")).await.json()["timeoutMs"], held, "{requested}");
     }
     daemon.stop().await;
 }

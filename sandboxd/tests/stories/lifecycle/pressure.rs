@@ -125,8 +125,8 @@ async fn a_sandbox_that_hangs_can_be_deleted() {
     let inspected = docker().await.inspect_container(&name, None::<InspectContainerOptions>).await.unwrap();
     let agent = inspected.state.unwrap().pid.unwrap();
     kill_process(Pid::from_raw(i32::try_from(agent).unwrap()).unwrap(), Signal::STOP).unwrap();
-    let (client, hung) = (daemon.client.clone(), sandbox.clone());
-    let stuck = tokio::spawn(async move { client.start(&hung, &script("true")).await });
+    let (client, stuck_id) = (daemon.client.clone(), sandbox.clone());
+    let stuck = tokio::spawn(async move { client.start(&stuck_id, &script("true")).await });
     // Well before the stuck call's own deadline. The engine takes up to ten seconds to kill a paused container.
     let bound = sandboxd::model::limits::AGENT_CALL - Duration::from_secs(5);
     timeout(bound, daemon.client.delete(&sandbox)).await.unwrap().unwrap();

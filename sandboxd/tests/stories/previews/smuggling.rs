@@ -115,22 +115,22 @@ async fn another_previews_host_name_opens_neither_preview() {
     serve(&daemon, &mine, &node("res.end('mine ' + req.headers['x-forwarded-host'])")).await;
     serve(&daemon, &other, &node("res.end('other')")).await;
     let by_port = CreateLink { style: Some(LinkStyle::Port), ttl_ms: None };
-    let my_door = daemon.client.create_link(&mine, PORT, &by_port).await.unwrap().url;
-    let others_door = daemon.client.create_link(&other, PORT, &by_port).await.unwrap().url;
+    let my_link = daemon.client.create_link(&mine, PORT, &by_port).await.unwrap().url;
+    let others_link = daemon.client.create_link(&other, PORT, &by_port).await.unwrap().url;
     let (my_name, others_name) =
         (url_parts(&link(&daemon, &mine).await), url_parts(&link(&daemon, &other).await));
     let cookie = |seen: Seen| seen.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let (my_cookie, others_cookie) = (cookie(visit(&my_door).await), cookie(visit(&others_door).await));
+    let (my_cookie, others_cookie) = (cookie(visit(&my_link).await), cookie(visit(&others_link).await));
     let ask = |port: u16, host: &str, headers: &str| {
         let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n");
         async move { raw(port, request.as_bytes()).await }
     };
-    let door = url_parts(&my_door);
+    let gateway = url_parts(&my_link);
     // A port belongs to one preview, whatever the host name. It requires that preview's cookie.
-    let seen = ask(door.port, &others_name.host, &format!("cookie: {my_cookie}\r\n")).await;
+    let seen = ask(gateway.port, &others_name.host, &format!("cookie: {my_cookie}\r\n")).await;
     assert!(seen.body.contains("mine"), "{seen:?}");
     for headers in [format!("cookie: {others_cookie}\r\n"), String::new()] {
-        let seen = ask(door.port, &others_name.host, &headers).await;
+        let seen = ask(gateway.port, &others_name.host, &headers).await;
         assert_eq!(seen.status, 404, "{seen:?}");
     }
     // The gateway uses only the Host header and ignores other host headers.

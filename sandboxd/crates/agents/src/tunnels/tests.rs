@@ -285,7 +285,7 @@ async fn a_tunnel_that_is_dropped_before_its_ends_is_cut() {
 async fn the_loss_of_the_agent_resets() {
     let (agent, _hears) = agent();
     let mut tunnel = agent.connect_port(ECHO).await.unwrap();
-    agent.hang_up();
+    agent.close();
     assert_eq!(read_to_end(&mut tunnel).await.1.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
@@ -357,7 +357,7 @@ async fn outgoing_connections_are_taken_up_or_refused() {
     let policy = v1::RefusedReason::Policy.into();
     assert_eq!(heard(&mut hears).await, Heard::Refused(policy, "not this one".into()));
     assert!(timeout(STILL, outgoing.next()).await.is_err(), "nothing else is wanted");
-    agent.hang_up();
+    agent.close();
     assert!(matches!(timeout(SOON, outgoing.next()).await.unwrap(), Some(Err(Error::Broken { .. }))));
     assert!(timeout(SOON, outgoing.next()).await.unwrap().is_none());
 }

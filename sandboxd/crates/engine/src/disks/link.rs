@@ -60,7 +60,7 @@ impl Link {
             lines.take(attached.output.next().await)?;
         }
         if lines.pop().as_deref() != Some(HELLO) {
-            return Err(DiskFault::HelperAway);
+            return Err(DiskFault::HelperUnavailable);
         }
         let (requests, queue) = mpsc::channel(AT_ONCE);
         tokio::spawn(carry(attached, lines, queue));
@@ -82,9 +82,9 @@ impl Link {
         let (reply, answer) = oneshot::channel();
         let request = Request { number, line: format!("{number} {words}\n"), reply };
         let asked = async {
-            let _place = self.places.acquire().await.map_err(|_| DiskFault::HelperAway)?;
-            self.requests.send(request).await.map_err(|_| DiskFault::HelperAway)?;
-            answer.await.unwrap_or(Err(DiskFault::HelperAway))
+            let _place = self.places.acquire().await.map_err(|_| DiskFault::HelperUnavailable)?;
+            self.requests.send(request).await.map_err(|_| DiskFault::HelperUnavailable)?;
+            answer.await.unwrap_or(Err(DiskFault::HelperUnavailable))
         };
         timeout(deadline, asked).await.map_err(|_| Error::Deadline { call, after: deadline })
     }
@@ -163,7 +163,7 @@ struct Lines {
 
 impl Lines {
     fn take(&mut self, frame: Option<Result<LogOutput, bollard::errors::Error>>) -> Result<(), DiskFault> {
-        let Some(Ok(frame)) = frame else { return Err(DiskFault::HelperAway) };
+        let Some(Ok(frame)) = frame else { return Err(DiskFault::HelperUnavailable) };
         self.bytes.drain(..self.start);
         self.start = 0;
         match frame {
@@ -173,7 +173,7 @@ impl Lines {
             other => self.bytes.extend_from_slice(&other.into_bytes()),
         }
         let unfinished = self.bytes.rsplit(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len);
-        if unfinished > MAX_LINE_BYTES { Err(DiskFault::HelperAway) } else { Ok(()) }
+        if unfinished > MAX_LINE_BYTES { Err(DiskFault::HelperUnavailable) } else { Ok(()) }
     }
 
     fn first(&self) -> Option<usize> {
@@ -204,8 +204,8 @@ mod tests {
         lines.take(frame("o\nthree\n")).unwrap();
         assert_eq!(lines.pop().as_deref(), Some("two"));
         assert_eq!(lines.pop().as_deref(), Some("three"));
-        assert_eq!(lines.take(frame(&"x".repeat(MAX_LINE_BYTES + 1))), Err(DiskFault::HelperAway));
-        assert_eq!(lines.take(None), Err(DiskFault::HelperAway));
+        assert_eq!(lines.take(frame(&"x".repeat(MAX_LINE_BYTES + 1))), Err(DiskFault::HelperUnavailable));
+        assert_eq!(lines.take(None), Err(DiskFault::HelperUnavailable));
     }
 
     #[test]

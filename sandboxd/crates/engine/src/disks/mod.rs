@@ -229,7 +229,7 @@ impl Disks {
     async fn link(&self) -> Result<Arc<Link>, Error> {
         let shared = &self.shared;
         if shared.closed.load(Ordering::Relaxed) {
-            let source = DiskFault::HelperAway;
+            let source = DiskFault::HelperUnavailable;
             return Err(Error::Disk { call: "start helper", name: String::new(), source });
         }
         let cell = {
@@ -262,7 +262,7 @@ fn parse_use(line: &str) -> Option<DiskUse> {
 }
 
 fn not_understood(call: &'static str, name: &str) -> Error {
-    Error::Disk { call, name: name.to_owned(), source: DiskFault::HelperAway }
+    Error::Disk { call, name: name.to_owned(), source: DiskFault::HelperUnavailable }
 }
 
 #[cfg(test)]
