@@ -39,15 +39,15 @@ struct Seen {
 
 /// Why sandboxd is not healthy.
 #[derive(Debug, thiserror::Error)]
-enum Ill {
+enum Failure {
     #[error("it did not respond within {LOOK:?}")]
     Slow,
     #[error("it cannot be reached")]
-    Away(#[source] reqwest::Error),
+    NotReached(#[source] reqwest::Error),
     #[error("it responded with status {status}: {said:?}")]
-    Unwell { status: StatusCode, said: String },
+    Unhealthy { status: StatusCode, said: String },
     #[error("the response is not from sandboxd: {said:?}")]
-    Stranger { said: String },
+    NotSandboxd { said: String },
 }
 
 /// Response of `GET /v1/health`, from any version of sandboxd.
@@ -79,32 +79,36 @@ impl Health {
         if let Some(is_well) = self.known() {
             return is_well;
         }
-        let found = timeout(LOOK, self.look()).await.unwrap_or(Err(Ill::Slow));
+        let found = timeout(LOOK, self.look()).await.unwrap_or(Err(Failure::Slow));
         self.note(&found);
         found.is_ok()
     }
 
-    async fn look(&self) -> Result<(), Ill> {
-        let response = self.client.get(&self.url).send().await.map_err(Ill::Away)?;
+    async fn look(&self) -> Result<(), Failure> {
+        let response = self.client.get(&self.url).send().await.map_err(Failure::NotReached)?;
         let status = response.status();
-        let body = beginning(response).await.map_err(Ill::Away)?;
+        let body = beginning(response).await.map_err(Failure::NotReached)?;
         let answer = serde_json::from_slice::<Answer>(&body).ok();
         match answer {
             Some(Answer { ok: Some(true), .. }) if status.is_success() => Ok(()),
-            Some(Answer { error: Some(said), .. }) => Err(Ill::Unwell { status, said: clipped(&said) }),
-            _ if status.is_success() => Err(Ill::Stranger { said: clipped(&String::from_utf8_lossy(&body)) }),
-            _ => Err(Ill::Unwell { status, said: clipped(&String::from_utf8_lossy(&body)) }),
+            Some(Answer { error: Some(said), .. }) => {
+                Err(Failure::Unhealthy { status, said: clipped(&said) })
+            }
+            _ if status.is_success() => {
+                Err(Failure::NotSandboxd { said: clipped(&String::from_utf8_lossy(&body)) })
+            }
+            _ => Err(Failure::Unhealthy { status, said: clipped(&String::from_utf8_lossy(&body)) }),
         }
     }
 
     /// Stores the result, and logs it if it changed.
-    fn note(&self, found: &Result<(), Ill>) {
+    fn note(&self, found: &Result<(), Failure>) {
         let now = Seen { at: Instant::now(), is_well: found.is_ok() };
         let before = self.seen.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         match found {
-            Err(ill) if before.is_none_or(|before| before.is_well) => {
-                let cause = std::error::Error::source(ill).map(ToString::to_string);
-                tracing::warn!(url = %self.url, cause, "the bash tools are disabled, because sandboxd is not healthy: {ill}");
+            Err(failure) if before.is_none_or(|before| before.is_well) => {
+                let cause = std::error::Error::source(failure).map(ToString::to_string);
+                tracing::warn!(url = %self.url, cause, "the bash tools are disabled, because sandboxd is not healthy: {failure}");
             }
             Ok(()) if before.is_some_and(|before| !before.is_well) => {
                 tracing::info!(url = %self.url, "sandboxd is healthy again, and the bash tools are enabled");

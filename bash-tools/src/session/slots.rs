@@ -187,7 +187,7 @@ mod tests {
         let is_gone = slots.releasing(&key("1")).expect("it is not released yet");
         assert!(is_gone.has_changed().is_ok());
         slots.finish_release(releasing.gate);
-        assert!(is_gone.has_changed().is_err(), "who waits is told");
+        assert!(is_gone.has_changed().is_err(), "waiting requests are notified");
         assert!(slots.releasing(&key("1")).is_none());
     }
 

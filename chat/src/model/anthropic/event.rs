@@ -1,5 +1,5 @@
-//! The events of an answer, as far as they matter. New types of events, blocks and deltas may come at any time, and are passed
-//! over.
+//! The events of an answer, as far as they are used. Servers may add types of events, blocks and deltas at any time.
+//! Unknown ones are skipped.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ pub(super) enum Event {
     Unknown,
 }
 
-/// A block as it begins, or whole.
+/// A block at its start, or a complete one.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Block {
@@ -57,7 +57,7 @@ pub(super) enum Block {
     Unknown,
 }
 
-/// What is new in a block.
+/// An addition to a block.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type")]
 pub(super) enum Delta {
@@ -73,14 +73,14 @@ pub(super) enum Delta {
     Unknown,
 }
 
-/// What is new of the message as a whole.
+/// A change of the message as a whole.
 #[derive(Debug, Deserialize)]
 pub(super) struct MessageDelta {
     #[serde(default)]
     pub(super) stop_reason: Option<String>,
 }
 
-/// A message that came in one piece, or what is wrong.
+/// A message in one piece, or an error.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Whole {

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(replace("a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz"), "x\r\ny\r\nz\r\nc\r\n");
         assert_eq!(replace("a\r\nb\r\n", "b", "x\ny"), "a\r\nx\r\ny\r\n");
         assert_eq!(replace("a\r\nb\r\n", "\nb\n", "\nc\n"), "a\r\nc\r\n");
-        assert_eq!(replace("a\r\nb\r\n", "a\r\nb", "a\nb"), "a\nb\r\n", "whoever writes the CR means it");
+        assert_eq!(replace("a\r\nb\r\n", "a\r\nb", "a\nb"), "a\nb\r\n", "a CR in the old text is intended");
         assert_eq!(replace("é\nb\r\nc\n", "b\nc", "x\ny"), "é\nx\ny\n", "most lines end with LF");
         assert_eq!(replace("a\r\nb", "a\n", ""), "b");
         assert!(replaced("a\nb\r\na\r\nb\n", "f", "a\nb", "x").is_err(), "both are shown alike");

@@ -48,7 +48,7 @@ struct Request {
 #[derive(Debug)]
 pub(super) struct Link {
     requests: mpsc::Sender<Request>,
-    places: Semaphore,
+    slots: Semaphore,
     last_number: AtomicU64,
 }
 
@@ -64,7 +64,7 @@ impl Link {
         }
         let (requests, queue) = mpsc::channel(AT_ONCE);
         tokio::spawn(carry(attached, lines, queue));
-        Ok(Arc::new(Self { requests, places: Semaphore::new(AT_ONCE), last_number: AtomicU64::new(0) }))
+        Ok(Arc::new(Self { requests, slots: Semaphore::new(AT_ONCE), last_number: AtomicU64::new(0) }))
     }
 
     pub(super) fn is_broken(&self) -> bool {
@@ -82,7 +82,7 @@ impl Link {
         let (reply, answer) = oneshot::channel();
         let request = Request { number, line: format!("{number} {words}\n"), reply };
         let asked = async {
-            let _place = self.places.acquire().await.map_err(|_| DiskFault::HelperUnavailable)?;
+            let _slot = self.slots.acquire().await.map_err(|_| DiskFault::HelperUnavailable)?;
             self.requests.send(request).await.map_err(|_| DiskFault::HelperUnavailable)?;
             answer.await.unwrap_or(Err(DiskFault::HelperUnavailable))
         };
