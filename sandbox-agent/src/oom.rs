@@ -4,8 +4,9 @@
 //! The agent can lower its score again to the score that its container was given, and no further. The raised score is
 //! still below that of running commands. Otherwise the agent would be killed first if each of them is smaller than
 //! the agent. A thread that may write below /proc raises the score of the new command at once (see
-//! [`crate::proc_protection`]). No start waits for it. A process that is forked before that keeps the agent's raised
-//! score.
+//! [`crate::proc_protection`]). No start waits for it. A command can therefore fork children that have the lower
+//! score. The thread looks for them and raises theirs too. Otherwise the killer would choose a small shell before
+//! its large children.
 //!
 //! The cgroup's own files are masked in a sandbox. Only the kernel's count of such kills on the whole machine is
 //! available. An increase is therefore only a suspicion. It counts if the command also died of a SIGKILL that the
@@ -21,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open, openat};
-use rustix::io::{Errno, write};
+use rustix::io::{Errno, read, write};
 use rustix::process::Pid;
 
 /// Score of a command (proc_pid_oom_score_adj(5)). Commands are killed first.
@@ -33,8 +34,8 @@ const STARTING_SCORE: &str = "900";
 
 /// Number of attempts to set a command's score, and the first pause. The kernel lets the agent continue a moment
 /// before the file belongs to the command's user. The file of a process that has ended but is not reaped belongs to
-/// root. Each pause is twice the one before, about 50 ms in total.
-const TRIES: u32 = 10;
+/// root. Each pause is twice the one before, about 800 ms in total, because a busy machine makes the moment long.
+const TRIES: u32 = 14;
 /// See [`TRIES`].
 const RETRY: Duration = Duration::from_micros(50);
 
@@ -47,12 +48,79 @@ struct OwnScore {
 
 static OWN_SCORE: OnceLock<OwnScore> = OnceLock::new();
 
-/// Channel to the thread that raises scores. It carries the directories of processes below /proc. An open directory
-/// never refers to another process, even after the process number is reused.
-static TO_RAISE: OnceLock<SyncSender<OwnedFd>> = OnceLock::new();
+/// Pauses between the looks for the children of a process, after it got its score. A fork that began before may show
+/// its child only later, on a busy machine much later.
+const LOOKS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(200)];
+
+/// Maximum length of a list of children. Each takes a decimal number and a space.
+const CHILDREN_BYTES: usize = 4 * 1024;
+
+/// Channel to the thread that raises scores.
+static TO_RAISE: OnceLock<SyncSender<Process>> = OnceLock::new();
 
 /// Maximum number of processes that wait for their score. Beyond that, the newest keeps the agent's raised score.
-const MAX_TO_RAISE: usize = 64;
+const MAX_TO_RAISE: usize = 256;
+
+/// A process's number and its directory below /proc. An open directory never refers to another process, even after
+/// the number is reused.
+#[derive(Debug)]
+struct Process {
+    pid: i32,
+    dir: OwnedFd,
+}
+
+impl Process {
+    /// Opens a process. Returns `None` if it has ended or there is no free descriptor.
+    fn open(pid: i32) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
+        Some(Self { pid, dir })
+    }
+
+    /// Sets its score to that of commands.
+    fn raise(&self) -> Raised {
+        match openat(&self.dir, "oom_score_adj", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(score) => {
+                let mut now = [0; 16];
+                let length = read(&score, &mut now).unwrap_or_default();
+                if now[..length].trim_ascii() == COMMAND_SCORE.as_bytes() {
+                    return Raised::Before;
+                }
+                // The process may end meanwhile.
+                let _ = write(score, COMMAND_SCORE.as_bytes());
+                Raised::Now
+            }
+            Err(Errno::ACCESS) => Raised::NotYet,
+            Err(_) => Raised::Ended,
+        }
+    }
+
+    /// The children that its first thread has forked (proc_tid_children(5)). Empty if the kernel does not list them.
+    fn children(&self) -> Vec<i32> {
+        let list = format!("task/{0}/children", self.pid);
+        let Ok(list) = openat(&self.dir, list, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
+            return Vec::new();
+        };
+        let mut text = [0; CHILDREN_BYTES];
+        let length = read(list, &mut text).unwrap_or_default();
+        // The last number of a full buffer may be cut off.
+        let whole = text[..length].iter().rposition(|byte| *byte == b' ').unwrap_or_default();
+        let numbers = str::from_utf8(&text[..whole]).unwrap_or_default();
+        numbers.split(' ').filter_map(|pid| pid.parse().ok()).collect()
+    }
+}
+
+/// What an attempt to raise a score found.
+enum Raised {
+    /// The score was lower. The process may have forked children with the lower score.
+    Now,
+    /// The process was forked with the score of commands, and so were its children.
+    Before,
+    /// The file does not belong to the process's user, now or permanently.
+    NotYet,
+    /// A process that has ended needs no score.
+    Ended,
+}
 
 /// Opens the agent's own score. Must come before the agent becomes undumpable, which makes its /proc files
 /// inaccessible to itself. A kernel without the file (gVisor) has no OOM killer.
@@ -88,27 +156,54 @@ pub(crate) fn start_raising() -> io::Result<()> {
 /// More than enough for writing a file.
 const RAISER_STACK_BYTES: usize = 64 * 1024;
 
-/// A process whose score could not be raised yet.
+/// A process that is looked at again.
 struct Waiting {
-    process: OwnedFd,
+    process: Process,
     tries: u32,
+    /// Number of looks for its children, once it has its score.
+    looks: Option<usize>,
     next: Instant,
 }
 
-/// Raises the score of each received process, and retries those for which it was too early. No process waits for
-/// another. Returns when the channel is closed.
-fn raise_all(to_raise: &Receiver<OwnedFd>) {
+impl Waiting {
+    fn new(process: Process) -> Self {
+        Self { process, tries: 0, looks: None, next: Instant::now() }
+    }
+
+    /// Raises the process's score, then looks for its children. Returns when to look again.
+    fn look(&mut self, found: &mut Vec<i32>) -> Option<Duration> {
+        if let Some(looks) = &mut self.looks {
+            found.extend(self.process.children());
+            *looks += 1;
+            return LOOKS.get(*looks).copied();
+        }
+        let pause = RETRY * 2_u32.pow(self.tries);
+        self.tries += 1;
+        match self.process.raise() {
+            Raised::Now => {
+                self.looks = Some(0);
+                found.extend(self.process.children());
+                Some(LOOKS[0])
+            }
+            Raised::NotYet => (self.tries < TRIES).then_some(pause),
+            Raised::Before | Raised::Ended => None,
+        }
+    }
+}
+
+/// Raises the score of each received process and of the children it has forked meanwhile, and retries those for which
+/// it was too early. No process waits for another. Returns when the channel is closed.
+fn raise_all(to_raise: &Receiver<Process>) {
     let mut waiting: Vec<Waiting> = Vec::new();
+    let mut found = Vec::new();
     loop {
         let next = waiting.iter().map(|waiting| waiting.next).min();
-        let come = match next {
+        let received = match next {
             Some(next) => to_raise.recv_timeout(next.saturating_duration_since(Instant::now())),
             None => to_raise.recv().map_err(RecvTimeoutError::from),
         };
-        match come {
-            Ok(process) if waiting.len() < MAX_TO_RAISE => {
-                waiting.push(Waiting { process, tries: 0, next: Instant::now() });
-            }
+        match received {
+            Ok(process) if waiting.len() < MAX_TO_RAISE => waiting.push(Waiting::new(process)),
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -117,23 +212,12 @@ fn raise_all(to_raise: &Receiver<OwnedFd>) {
             if waiting.next > now {
                 return true;
             }
-            waiting.next = now + RETRY * 2_u32.pow(waiting.tries);
-            waiting.tries += 1;
-            !raise(&waiting.process) && waiting.tries < TRIES
+            let pause = waiting.look(&mut found);
+            waiting.next = now + pause.unwrap_or_default();
+            pause.is_some()
         });
-    }
-}
-
-/// Sets a process's score to that of commands. Returns false if the file does not belong to the process's user, now
-/// or permanently. A process that has ended needs no score.
-fn raise(process: &OwnedFd) -> bool {
-    match openat(process, "oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(score) => {
-            // The process may end meanwhile.
-            let _ = write(score, COMMAND_SCORE.as_bytes());
-            true
-        }
-        Err(error) => error != Errno::ACCESS,
+        let free = MAX_TO_RAISE - waiting.len();
+        waiting.extend(found.drain(..).filter_map(Process::open).take(free).map(Waiting::new));
     }
 }
 
@@ -150,11 +234,10 @@ pub(crate) fn start_as_oom_candidate(start: impl FnOnce() -> io::Result<Pid>) ->
     let _ = own.file.write_at(score.as_bytes(), 0);
     let started = start();
     let _ = own.file.write_at(own.usual.as_bytes(), 0);
-    if let (Some(to_raise), Ok(process)) = (to_raise, &started) {
-        let path = format!("/proc/{}", process.as_raw_nonzero());
-        if let Ok(dir) = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-            let _ = to_raise.try_send(dir);
-        }
+    if let (Some(to_raise), Ok(pid)) = (to_raise, &started)
+        && let Some(process) = Process::open(pid.as_raw_nonzero().get())
+    {
+        let _ = to_raise.try_send(process);
     }
     started
 }

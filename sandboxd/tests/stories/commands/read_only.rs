@@ -176,8 +176,10 @@ async fn a_read_only_command_is_like_any_other(daemon: &Daemon) {
     }
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir sub").await;
-    // A command's environment, apart from its id, its process numbers and its limit on file locks.
-    let look = r#"pwd; env | grep -v '^SANDBOX_COMMAND_ID=\|^_=' | sort; ulimit -a | grep -v 'file locks'; cat /proc/self/oom_score_adj; umask; id
+    // A command's environment, apart from its id, its process numbers and its limit on file locks. It gets its OOM
+    // score just after its start.
+    let look = r#"for _ in {1..100}; do [ $(</proc/$$/oom_score_adj) = 1000 ] && break; sleep 0.1; done
+        pwd; env | grep -v '^SANDBOX_COMMAND_ID=\|^_=' | sort; ulimit -a | grep -v 'file locks'; cat /proc/self/oom_score_adj; umask; id
         grep -E '^(Sig|Shd|Cap|NoNewPrivs|Seccomp):?' /proc/self/status | grep -v SigQ; ls -1 /proc/self/fd | wc -l
         readlink /proc/$$/exe; tr '\0' ' ' < /proc/$$/cmdline | head -c 7; [ $(ps -o sid= $$) = $$ ] && echo leads; cat"#;
     let request = |read_only| StartCommand {

@@ -1,12 +1,13 @@
 //! Out-of-memory ends are reported for the killed command and for no other.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use sandbox_api::command::{EndReason, StartCommand};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::harness::{Daemon, outcome, script};
+use crate::support::harness::{Daemon, Outcome, outcome, script, until};
 use crate::support::host_view::HostView;
 use crate::support::limits::{HOG, small};
 use crate::support::limits::{Scene, python, sandbox_with};
@@ -124,15 +125,12 @@ exit 137"#;
 /// Rounds of the race.
 const ROUNDS: usize = 5;
 
-/// Runs hogs beside an innocent command while other commands start. The agent has the commands' OOM score for the time
-/// of a start.
-async fn race(hog: &str) {
-    let scene = Scene::with(small()).await;
+/// Runs hogs while other commands start, and checks that the agent survives. The agent has nearly the commands' OOM
+/// score for the time of a start. Returns how the hogs ended.
+async fn race(scene: &Scene, hog: &str) -> Vec<Outcome> {
     let client = &scene.daemon.client;
     let host = HostView::of(&scene.attacker).await;
-    let wait = script("until [ -e over ]; do sleep 0.05; done; echo survived");
-    let innocent = StartCommand { timeout_ms: Some(300_000), ..wait };
-    let innocent = client.run(&scene.attacker, &innocent).await.unwrap();
+    let mut ended = Vec::new();
     for round in 0..ROUNDS {
         let (over, before) = (CancellationToken::new(), host.oom_kills());
         let hogs = async {
@@ -150,15 +148,22 @@ async fn race(hog: &str) {
         }));
         let (hogs, _) = tokio::join!(hogs, starts);
         assert!(host.oom_kills() > before, "round {round}: the memory was sufficient");
-        for hog in hogs {
-            assert_eq!((hog.exit_code, hog.reason), (137, EndReason::Oom), "round {round}: {hog:?}");
-            assert_eq!(hog.text(), "", "round {round}");
-        }
-        assert_eq!(
-            HostView::of(&scene.attacker).await.pid(),
-            host.pid(),
-            "round {round}: it is another agent"
-        );
+        let now = HostView::of(&scene.attacker).await;
+        assert_eq!(now.pid(), host.pid(), "round {round}: it is another agent");
+        ended.extend(hogs);
+    }
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_and_other_commands_survive_hogs_that_lower_their_oom_score() {
+    let scene = Scene::with(small()).await;
+    let wait = script("until [ -e over ]; do sleep 0.05; done; echo survived");
+    let innocent = StartCommand { timeout_ms: Some(300_000), ..wait };
+    let innocent = scene.daemon.client.run(&scene.attacker, &innocent).await.unwrap();
+    for hog in race(&scene, &python(GREEDY)).await {
+        assert_eq!((hog.exit_code, hog.reason), (137, EndReason::Oom), "{hog:?}");
+        assert_eq!(hog.text(), "");
     }
     scene.daemon.output(&scene.attacker, "touch over").await;
     let innocent = outcome(innocent).await;
@@ -166,14 +171,36 @@ async fn race(hog: &str) {
     scene.end().await;
 }
 
+/// No command is larger than another by much, so the kernel may choose any of them, and only the agent is safe.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agent_and_other_commands_survive_hogs_that_lower_their_oom_score() {
-    race(&python(GREEDY)).await;
+async fn the_agent_survives_many_hogs_smaller_than_itself() {
+    let scene = Scene::with(small()).await;
+    race(&scene, MANY_SMALL).await;
+    scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agent_survives_many_hogs_smaller_than_itself() {
-    race(MANY_SMALL).await;
+async fn processes_forked_early_get_the_oom_score_of_commands_too() {
+    const COMMANDS: usize = 20;
+    // A shell, a child and a grandchild, all started within the first moments of the command.
+    const PROCESSES: usize = 3;
+    let daemon = Daemon::start().await;
+    let sandbox = &daemon.sandbox("chat:1").await;
+    let host = HostView::of(sandbox).await;
+    let request = script("(sleep 300 & wait) & wait");
+    let running = join_all((0..COMMANDS).map(|_| daemon.client.run(sandbox, &request))).await;
+    let scores = || {
+        let commands = host.processes().into_iter().filter(|pid| *pid != host.pid());
+        // A process that has ended in between has no score.
+        let score = |pid| fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).ok();
+        commands.filter_map(score).map(|score| score.trim().to_owned()).collect::<Vec<_>>()
+    };
+    until("every process has the score of commands", || async {
+        scores() == vec!["1000"; COMMANDS * PROCESSES]
+    })
+    .await;
+    drop(running);
+    daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,6 +52,12 @@ impl HostView {
         )
     }
 
+    /// The process ids of its processes, as the host numbers them.
+    pub(crate) fn processes(&self) -> Vec<i64> {
+        let text = self.cgroup("pids", "cgroup.procs", "cgroup.procs");
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    }
+
     /// Processors that it may use, in thousandths.
     pub(crate) fn milli_cpus(&self) -> i64 {
         let both = if fs::exists("/sys/fs/cgroup/cpu").unwrap() {
