@@ -1,7 +1,7 @@
-"""What schemathesis cannot know: ids of things that are there, and what a stream is.
+"""Hooks for schemathesis: ids of existing objects, and the format of streams.
 
-A made-up id is only ever answered by a 404, so most of them are replaced by that of a live sandbox or command just
-before the request is sent. Deleted ones are created again, so that deletes are fuzzed as deeply as the rest.
+A random id only ever gets a 404. Just before a request is sent, most ids are therefore replaced with the id of an
+existing sandbox, command or terminal. Deleted sandboxes are recreated, so that deletes are fuzzed as deeply as the rest.
 """
 
 import itertools
@@ -26,104 +26,104 @@ NDJSON = "application/x-ndjson"
 START = "POST /v1/sandboxes/{id}/commands"
 BATCH = f"{START}:batch"
 
-# What is done to the sandbox of these is not done to the one the others use.
-HARMFUL = re.compile("^(DELETE .*|POST .*:(stop|park))$")
+# These operations have a sandbox of their own, because they disturb the other operations.
+DISRUPTIVE = re.compile("^(DELETE .*|POST .*:(stop|park))$")
 
-# A text that is no id names no sandbox, and so there is nothing to delete: the answer is 200.
+# A malformed id names no sandbox. There is nothing to delete, so the response is 200.
 IDEMPOTENT = {"DELETE /v1/sandboxes/{id}", "POST /v1/sandboxes/{id}:stop"}
 
-# Creates share so many sessions, because each makes a container.
+# Number of sessions that all creates share, because each session has a container.
 SESSIONS = 4
 
 MAX_PORTS = 4
 
 numbers = itertools.count(1)
-from_answers = set()
+from_responses = set()
 
 
-def connect_from_everywhere(address, *args, connect=urllib3.util.connection.create_connection, **options):
-    """Each connection has its own address, because an address with too many wrong tokens has to wait."""
+def connect_from_own_address(address, *args, connect=urllib3.util.connection.create_connection, **options):
+    """Gives each connection its own source address, because the daemon throttles an address with many wrong tokens."""
     high, low = divmod(next(numbers), 250)
     options["source_address"] = (f"127.2.{high % 250}.{low + 1}", 0)
     return connect(address, *args, **options)
 
 
-urllib3.util.connection.create_connection = connect_from_everywhere
+urllib3.util.connection.create_connection = connect_from_own_address
 
 
-def ask(path, body):
+def post(path, body):
     headers = {"x-remcochat-admin-token": TOKEN, "content-type": "application/json"}
     request = urllib.request.Request(URL + path, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
 
 
 def live_sandbox(label):
-    use = "harmful" if HARMFUL.match(label) else "all"
-    return ask("/v1/sandboxes", {"sessionKey": f"fuzz:{use}"})["sandboxId"]
+    use = "disruptive" if DISRUPTIVE.match(label) else "all"
+    return post("/v1/sandboxes", {"sessionKey": f"fuzz:{use}"})["sandboxId"]
 
 
 def live_terminal(sandbox):
     request = {"cmd": "sleep", "args": ["5"]}
-    return ask(f"/v1/sandboxes/{sandbox}/terminals", request)["terminalId"]
+    return post(f"/v1/sandboxes/{sandbox}/terminals", request)["terminalId"]
 
 
 def live_command(sandbox, is_ended):
-    """One that ended long ago, or one that has just begun and ends soon: some requests wait for the end."""
+    """Returns an ended command, or one that ends soon, because some requests wait for the end."""
     if is_ended:
-        # No id that the fuzzer would choose: it belongs to this script alone.
+        # The fuzzer does not generate this id.
         request = {"commandId": "cmd_endedLongAgo2f9Kq7Zw", "script": "echo out; echo err >&2; printf '\\377'; exit 3"}
     else:
         request = {"commandId": f"cmd_justBegun2f9Kq7Zw{next(numbers):012}", "script": "echo begun; sleep 0.5", "detached": True}
     path = f"/v1/sandboxes/{sandbox}/commands"
     try:
-        return ask(path, request)["commandId"]
+        return post(path, request)["commandId"]
     except urllib.error.HTTPError as error:
         if error.code != 409:
             raise
-    # The fuzzer learned the id from an answer and gave it to a command of its own first.
-    return ask(path, request | {"commandId": f"cmd_anotherOne2f9Kq7Zw{next(numbers):012}"})["commandId"]
+    # The fuzzer found the id in a response and used it for another command.
+    return post(path, request | {"commandId": f"cmd_anotherOne2f9Kq7Zw{next(numbers):012}"})["commandId"]
 
 
 def dice(text):
-    """The same for the same text, so that a case can be repeated."""
+    """Returns 0 to 3, the same for the same text, so that a case can be repeated."""
     return zlib.crc32(text.encode("utf-8", "replace")) % 4
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
     case.headers["connection"] = "close"
-    leave_out_headers(case.headers)
-    name_what_is_there(case.operation.label, case.path_parameters or {})
+    drop_headers(case.headers)
+    use_existing_ids(case.operation.label, case.path_parameters or {})
     if case.operation.label == "POST /v1/sandboxes" and isinstance(case.body, dict):
         key = case.body.get("sessionKey")
         if isinstance(key, str) and key.strip() and dice(key):
             case.body["sessionKey"] = f"fuzz:{len(key) % SESSIONS}"
         ports = case.body.get("ports")
         if isinstance(ports, list) and len(ports) > MAX_PORTS and len(set(map(str, ports))) <= MAX_PORTS:
-            # As many distinct ones: JSON Schema counts those that are there twice, and the daemon does not.
+            # JSON Schema counts repeated ports, and the daemon does not. This keeps the number and makes the ports distinct.
             case.body["ports"] = [1 + n for n, _ in enumerate(ports)]
     if case.operation.label == BATCH and isinstance(case.body, dict):
-        give_own_ids(case.body.get("commands"))
+        drop_repeated_ids(case.body.get("commands"))
     case.body = with_whole_numbers(case.body)
-    # Links lead on from what is answered at once.
+    # Links need a JSON response. A stream has none.
     is_linked = case.meta is not None and case.meta.phase.name is TestPhase.STATEFUL
     if case.operation.label == START and not is_linked and dice(repr(case.body)) > 1:
         case.headers["accept"] = NDJSON
     accept_what_is_legal(case)
 
 
-def leave_out_headers(headers):
-    """A second token beside the right one, made up by the document's other scheme; and null, which no header can be."""
+def drop_headers(headers):
+    """Removes a random token of the document's second scheme, and null, which no header can have as its value."""
     for name, value in list(headers.items()):
         if name.lower() == "authorization" or value == "null":
             del headers[name]
 
 
 def accept_what_is_legal(case):
-    """Two kinds of requests are legal, and the fuzzer takes them for broken ones.
+    """Marks two kinds of requests as valid that the fuzzer generates as invalid.
 
-    Last of all: reading `case.meta` judges again each part that was changed, and this is about that judgment.
+    This must be the last step. Reading `case.meta` checks each changed part again, which would undo the mark.
     """
     parts = case.meta.components if case.meta is not None else {}
     body = case.operation.definition.raw.get("requestBody")
@@ -140,8 +140,8 @@ def accept_part(parts, location):
         parts[location].mode = GenerationMode.POSITIVE
 
 
-def give_own_ids(commands):
-    """No schema can say that two commands of a batch may not have one id."""
+def drop_repeated_ids(commands):
+    """Removes repeated command ids from a batch. No schema can forbid them."""
     seen = set()
     for command in commands if isinstance(commands, list) else []:
         wanted = command.get("commandId") if isinstance(command, dict) else None
@@ -150,10 +150,10 @@ def give_own_ids(commands):
         seen.add(str(wanted))
 
 
-def name_what_is_there(label, parameters):
+def use_existing_ids(label, parameters):
     sandbox, command = str(parameters.get("id")), str(parameters.get("commandId"))
     terminal = str(parameters.get("terminalId"))
-    if re.fullmatch("sbx_[A-Za-z0-9]{16,64}", sandbox) and sandbox not in from_answers and dice(sandbox):
+    if re.fullmatch("sbx_[A-Za-z0-9]{16,64}", sandbox) and sandbox not in from_responses and dice(sandbox):
         parameters["id"] = live_sandbox(label)
         if re.fullmatch("cmd_[A-Za-z0-9]{16,64}", command) and dice(command):
             parameters["commandId"] = live_command(parameters["id"], dice(command) == 1)
@@ -162,7 +162,7 @@ def name_what_is_there(label, parameters):
 
 
 def with_whole_numbers(body):
-    """JSON Schema takes 1.0 for a whole number; the daemon does not, and no client writes one so."""
+    """Replaces 1.0 with 1. JSON Schema accepts both as integers. The daemon accepts only the form that clients send."""
     if isinstance(body, dict):
         return {name: with_whole_numbers(value) for name, value in body.items()}
     if isinstance(body, list):
@@ -172,20 +172,20 @@ def with_whole_numbers(body):
 
 @schemathesis.hook
 def after_call(context, case, response):
-    """What an answer names is used as it is: the next requests are about just that."""
+    """Remembers the sandboxes of responses, so that their ids are not replaced."""
     if response.status_code == 200 and b'"sandboxId"' in (response.content or b""):
-        from_answers.update(re.findall("sbx_[A-Za-z0-9]{16,64}", response.text))
+        from_responses.update(re.findall("sbx_[A-Za-z0-9]{16,64}", response.text))
 
 
 @schemathesis.deserializer(NDJSON)
 def last_record(context, response):
-    """The whole is no JSON; the others are checked below. Of what ended before the first there is none."""
+    """Returns the last record of a stream. The check below covers the others. A stream may end before its first record."""
     lines = response.content.splitlines() or [b'{"stream":"heartbeat"}']
     return json.loads(lines[-1])
 
 
 @schemathesis.check
-def every_record_is_of_its_schema(context, response, case):
+def every_record_matches_its_schema(context, response, case):
     if not (response.headers.get("content-type") or [""])[0].startswith(NDJSON):
         return
     document = case.operation.schema.raw_schema

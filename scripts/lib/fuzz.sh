@@ -1,9 +1,8 @@
 # shellcheck shell=bash
-# Fuzzing the API by its own document: a daemon of its own, schemathesis, and nothing left of either.
+# Fuzzes the API of a separate daemon with schemathesis, from the daemon's OpenAPI document, and removes both afterwards.
 #
-# What may surprise: one request at a time. Two would delete each other's sandboxes, and a request whose sandbox goes
-# while it runs is rightly told to try again. And each of them comes from another address of 127.0.0.0/8, because who is
-# often wrong about the token has to wait.
+# Note: only one request runs at a time, because two would delete each other's sandboxes. Each request comes from a different
+# address of 127.0.0.0/8, because the daemon throttles an address that sends many wrong tokens.
 #
 # Needs lib/daemon.sh for the settings, lib/leaks.sh, lib/packages.sh, lib/rust.sh and lib/stages.sh.
 
@@ -12,7 +11,7 @@ readonly FUZZ_LOG=$RUN_DIR/fuzz.log
 fuzz_home=
 fuzz_pid=
 
-# Fuzzes for so many seconds. Counts for itself where it is a stage of a test run.
+# Fuzzes for this number of seconds. As a stage of a test run, it reports its own counts.
 run_fuzz() (
   ensure_fuzzer
   trap clean_after_fuzz EXIT
@@ -37,7 +36,7 @@ ensure_fuzzer() {
   cp -- "$wanted" "$fuzz_venv/requirements.txt"
 }
 
-# Whatever .env says, this daemon shares nothing with another one.
+# Starts a daemon that shares nothing with another one, whatever the settings in .env are.
 start_fuzzed_daemon() {
   fuzz_home=$(mktemp --directory /tmp/sandboxd-fuzz.XXXXXX)
   SANDBOXD_ADMIN_TOKEN=$(od -An -N 24 -tx1 /dev/urandom | tr -d ' \n')
@@ -52,7 +51,7 @@ start_fuzzed_daemon() {
   ) </dev/null >"$FUZZ_LOG" 2>&1 &
   fuzz_pid=$!
   succeeds_within "$READY_SECONDS" fuzzed_daemon_is_ready_or_gone
-  fuzzed_daemon_is_ready || give_up "the daemon to be fuzzed does not serve. Its log, $FUZZ_LOG:
+  fuzzed_daemon_is_ready || give_up "the daemon for the fuzzer does not serve. Its log, $FUZZ_LOG:
 $(tail -n 20 "$FUZZ_LOG")"
 }
 
@@ -68,7 +67,7 @@ fuzz() {
   local scripts=$PWD/scripts/fuzz report=$PWD/$RUN_DIR/fuzz.xml status=0
   "$fuzz_venv/bin/python" "$scripts/check-document"
   rm -f -- "$report"
-  # Where it keeps what it learns is thrown away with the daemon.
+  # schemathesis stores examples in its working directory, which is removed with the daemon.
   (
     cd "$fuzz_home"
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$scripts SCHEMATHESIS_HOOKS=hooks \
@@ -78,13 +77,13 @@ fuzz() {
   ) || status=$?
   count_fuzz "$report"
   if grep -F panicked "$FUZZ_LOG"; then
-    say "something panicked; the whole log is $FUZZ_LOG"
+    say "the daemon panicked; the whole log is $FUZZ_LOG"
     status=1
   fi
   return "$status"
 }
 
-# A case for each operation and one for the whole that has states.
+# Reports one check for each operation, and one for the sequences of operations.
 count_fuzz() {
   local tests failures errors
   tests=$(junit_sum tests "$1") failures=$(junit_sum failures "$1") errors=$(junit_sum errors "$1")
@@ -95,7 +94,7 @@ junit_sum() {
   grep -m 1 '<testsuites ' "$2" | sed -n "s/.* $1=\"\([0-9]*\)\".*/\1/p"
 }
 
-# The daemon first, since it would make things anew; then all that has its instance on it.
+# Stops the daemon first, because it would recreate objects. Then removes all objects of its instance.
 clean_after_fuzz() {
   local instance
   trap '' HUP INT TERM
