@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
-use reqwest::Method;
-use reqwest::header::ACCEPT;
+use http::header::ACCEPT;
+use http::{Method, Response};
 use sandbox_api::command::{
     Command, CommandEnded, CommandKilled, CommandList, CommandStarted, KillCommand, Record, StartCommand,
 };
@@ -16,7 +16,8 @@ use sandbox_api::{CommandId, ErrorCode, NDJSON, SandboxId};
 use tokio::time::timeout;
 
 use crate::lines::Lines;
-use crate::{ACT, Client, Error, LOOK, SILENCE, json, send_for_stream};
+use crate::request::broken;
+use crate::{ACT, Body, Client, Error, LOOK, SILENCE, json, send_for_stream};
 
 /// How long one request waits for a command's end before it is repeated.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(5 * 60);
@@ -114,14 +115,15 @@ pub struct Records {
 }
 
 impl Records {
-    fn new(response: reqwest::Response, to_end: bool) -> Self {
-        let body = futures::stream::unfold(Box::pin(response.bytes_stream()), |mut body| async move {
-            let bytes = match timeout(SILENCE, body.next()).await {
-                Ok(bytes) => bytes?.map_err(Error::Broken),
-                Err(_) => Err(Error::Silent { after: SILENCE }),
-            };
-            Some((bytes, body))
-        });
+    fn new(response: Response<Body>, to_end: bool) -> Self {
+        let body =
+            futures::stream::unfold(Box::pin(response.into_body().into_pieces()), |mut body| async move {
+                let bytes = match timeout(SILENCE, body.next()).await {
+                    Ok(bytes) => bytes?.map_err(broken),
+                    Err(_) => Err(Error::Silent { after: SILENCE }),
+                };
+                Some((bytes, body))
+            });
         Self { body: body.boxed(), lines: Lines::default(), to_end, done: false }
     }
 

@@ -5,23 +5,26 @@ use std::time::Duration;
 use sandbox_api::error::{ErrorBody, ErrorCode};
 use thiserror::Error;
 
+use crate::{BoxError, TransportError};
+
 /// Why a call failed.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The HTTP client could not be created.
     #[error("the HTTP client cannot be set up")]
-    Setup(#[source] reqwest::Error),
+    Setup(#[source] BoxError),
     /// The connection failed or broke.
     #[error("sandboxd does not respond")]
-    Broken(#[source] reqwest::Error),
+    Broken(#[source] TransportError),
     /// The connection is open, but the response did not arrive in time.
     #[error("sandboxd does not respond within {after:?}")]
     Deadline {
         /// Deadline of the call.
         after: Duration,
-        /// Cause.
-        source: reqwest::Error,
     },
+    /// The request cannot be sent, for example because the token is not a valid header.
+    #[error("the request is invalid")]
+    Invalid(#[source] BoxError),
     /// The daemon rejected the request.
     #[error("{}", body.error)]
     Refused {
@@ -84,14 +87,6 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn of(source: reqwest::Error, limit: Option<Duration>) -> Self {
-        match limit {
-            // Connecting has a deadline of its own.
-            Some(after) if source.is_timeout() && !source.is_connect() => Self::Deadline { after, source },
-            _ => Self::Broken(source),
-        }
-    }
-
     /// Whether the same call may succeed later: the connection or the daemon is unavailable, or the daemon reports a
     /// temporary error. The first attempt may have had an effect, so retry only calls that are safe to repeat.
     pub fn is_temporary(&self) -> bool {
@@ -102,6 +97,7 @@ impl Error {
             // A proxy that cannot reach the daemon.
             Self::Foreign { status } => matches!(status, 502..=504),
             Self::Setup(_)
+            | Self::Invalid(_)
             | Self::LineTooLong { .. }
             | Self::BadLine(_)
             | Self::TooLong { .. }

@@ -12,9 +12,9 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
+use http::{Method, Response};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
-use reqwest::{Method, RequestBuilder, Response};
 use sandbox_api::files::{
     ArchiveUnpacked, DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileList, FileRead, FileWritten,
     GlobFiles, GlobFound, GrepFiles, GrepFound, MakeDir, MoveFile, WriteFiles,
@@ -23,7 +23,8 @@ use sandbox_api::{Done, SandboxId};
 use tokio::io::AsyncRead;
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use crate::{ACT, Client, Error, TRANSFER, UNLIMITED, json, send};
+use crate::request::broken;
+use crate::{ACT, Body, BoxError, Client, Error, RequestBuilder, TRANSFER, UNLIMITED, json, send};
 
 /// Options of a write. By default it replaces an existing file and keeps its mode, or uses 0644.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,21 +72,16 @@ impl ArchiveFormat {
     }
 }
 
-/// Content to upload: bytes, text, or the result of [`upload`] or [`upload_stream`].
-pub type Upload = reqwest::Body;
-
 /// Creates an upload from a reader.
-pub fn upload(reader: impl AsyncRead + Send + 'static) -> Upload {
-    Upload::wrap_stream(ReaderStream::new(reader))
+pub fn upload(reader: impl AsyncRead + Send + 'static) -> Body {
+    Body::stream(ReaderStream::new(reader))
 }
 
 /// Creates an upload from a stream. If the stream fails, nothing is written.
 pub fn upload_stream(
-    pieces: impl Stream<Item = Result<Bytes, impl Into<Box<dyn std::error::Error + Send + Sync>> + 'static>>
-    + Send
-    + 'static,
-) -> Upload {
-    Upload::wrap_stream(pieces)
+    pieces: impl Stream<Item = Result<Bytes, impl Into<BoxError> + 'static>> + Send + 'static,
+) -> Body {
+    Body::stream(pieces)
 }
 
 impl Client {
@@ -113,7 +109,7 @@ impl Client {
         &self,
         sandbox: &SandboxId,
         path: impl AsRef<[u8]>,
-        content: impl Into<Upload>,
+        content: impl Into<Body>,
         options: WriteOptions<'_>,
     ) -> Result<FileWritten, Error> {
         let mut request = self.files(Method::PUT, sandbox, "", path).body(content);
@@ -124,8 +120,8 @@ impl Client {
             request = request.query(&[("durable", true)]);
         }
         if let Some(etag) = options.if_match {
-            request =
-                request.header(IF_MATCH, if etag == "*" { etag.to_owned() } else { format!("\"{etag}\"") });
+            let quoted = if etag == "*" { etag.to_owned() } else { format!("\"{etag}\"") };
+            request = request.header(IF_MATCH, &quoted);
         }
         if options.if_absent {
             request = request.header(IF_NONE_MATCH, "*");
@@ -142,7 +138,7 @@ impl Client {
     ) -> Result<FileContent, Error> {
         let mut request = self.files(Method::GET, sandbox, "", path);
         if let Some(range) = range {
-            request = request.header(RANGE, range.to_header());
+            request = request.header(RANGE, &range.to_header());
         }
         Ok(FileContent::new(send(request, UNLIMITED).await?))
     }
@@ -211,7 +207,7 @@ impl Client {
         &self,
         sandbox: &SandboxId,
         path: impl AsRef<[u8]>,
-        archive: impl Into<Upload>,
+        archive: impl Into<Body>,
     ) -> Result<ArchiveUnpacked, Error> {
         json(self.files(Method::PUT, sandbox, ":archive", path).body(archive), UNLIMITED).await
     }
@@ -254,16 +250,16 @@ pub struct FileContent {
     length: Option<u64>,
     total: Option<u64>,
     etag: Option<String>,
-    pieces: BoxStream<'static, reqwest::Result<Bytes>>,
+    pieces: BoxStream<'static, Result<Bytes, BoxError>>,
 }
 
 impl FileContent {
-    fn new(response: Response) -> Self {
+    fn new(response: Response<Body>) -> Self {
         let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let length = header(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         let range = header(CONTENT_RANGE).and_then(|range| range.rsplit_once('/')?.1.parse().ok());
         let etag = header(ETAG).map(|etag| etag.trim_matches('"').to_owned());
-        Self { length, total: range.or(length), etag, pieces: response.bytes_stream().boxed() }
+        Self { length, total: range.or(length), etag, pieces: response.into_body().into_pieces().boxed() }
     }
 
     /// Number of bytes to come, if known.
@@ -303,7 +299,7 @@ impl Stream for FileContent {
     type Item = Result<Bytes, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.pieces.as_mut().poll_next(context).map_err(Error::Broken)
+        self.pieces.as_mut().poll_next(context).map_err(broken)
     }
 }
 

@@ -49,6 +49,7 @@
 //! documentation of every other call says whether it is.
 
 mod batch;
+mod body;
 mod command;
 mod error;
 mod files;
@@ -57,25 +58,30 @@ mod lines;
 mod network;
 mod orphan;
 mod port;
+mod request;
 mod sandbox;
+mod socket;
 mod stdin;
 mod terminal;
+mod transport;
 mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response};
-use sandbox_api::TOKEN_HEADER;
-use sandbox_api::error::ErrorBody;
+use http::Method;
 use sandbox_api::health::{Health, Ready};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+pub use body::Body;
 pub use command::Records;
 pub use error::Error;
-pub use files::{ArchiveFormat, ByteRange, FileContent, Upload, WriteOptions, upload, upload_stream};
+pub use files::{ArchiveFormat, ByteRange, FileContent, WriteOptions, upload, upload_stream};
 pub use terminal::{Keyboard, TerminalEvent, TerminalEvents};
+pub use transport::{BoxError, Connection, Transport, TransportError};
 pub use watch::FileChanges;
+
+use request::{RequestBuilder, json, send, send_for_stream};
 
 /// Deadline of a call that only reads. The daemon spends up to two seconds on such a response, and its store eight.
 const LOOK: Duration = Duration::from_secs(12);
@@ -94,34 +100,25 @@ const UNLIMITED: Option<Duration> = None;
 /// Maximum silence of a stream. The daemon sends a heartbeat every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Deadline for connecting.
-const CONNECT: Duration = Duration::from_secs(5);
-
-/// How long an unused connection is kept. It is far below the daemon's 120 s, because a request that crosses with the
-/// daemon's close is lost.
-const IDLE: Duration = Duration::from_secs(5);
-
-/// A client with a connection pool for one daemon. Cheap to clone.
+/// A client of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
-    http: reqwest::Client,
-    base: String,
+    transport: Arc<dyn Transport>,
     token: String,
 }
 
 impl Client {
-    /// Creates a client for the daemon at `base`, such as `http://127.0.0.1:8080`. Sends nothing yet.
+    /// Creates a client for the daemon at `base`, such as `http://127.0.0.1:8080`, with a connection pool. Sends
+    /// nothing yet.
     pub fn new(base: impl Into<String>, token: impl Into<String>) -> Result<Self, Error> {
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
-            .tcp_nodelay(true)
-            // The daemon is on a local network, so a proxy for the internet is not used.
-            .no_proxy()
-            .build()
-            .map_err(Error::Setup)?;
         let base = base.into().trim_end_matches('/').to_owned();
-        Ok(Self { http, base, token: token.into() })
+        let socket = socket::Socket::new(base).map_err(Error::Setup)?;
+        Ok(Self::with_transport(Arc::new(socket), token))
+    }
+
+    /// Creates a client whose requests take the given way to the daemon.
+    pub fn with_transport(transport: Arc<dyn Transport>, token: impl Into<String>) -> Self {
+        Self { transport, token: token.into() }
     }
 
     /// Checks whether the daemon's engine responds.
@@ -135,42 +132,10 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.base)).header(TOKEN_HEADER, &self.token)
+        RequestBuilder::new(self, method, path)
     }
 
     fn post(&self, path: &str, body: &impl Serialize) -> RequestBuilder {
         self.request(Method::POST, path).json(body)
-    }
-}
-
-/// Sends a request and reads its JSON response within `limit`.
-async fn json<T: DeserializeOwned>(
-    request: RequestBuilder,
-    limit: impl Into<Option<Duration>>,
-) -> Result<T, Error> {
-    let limit = limit.into();
-    send(request, limit).await?.json().await.map_err(|error| Error::of(error, limit))
-}
-
-/// Sends a request for a stream. It must begin within [`ACT`], and has no deadline after that.
-async fn send_for_stream(request: RequestBuilder) -> Result<Response, Error> {
-    tokio::time::timeout(ACT, send(request, UNLIMITED)).await.unwrap_or(Err(Error::Silent { after: ACT }))
-}
-
-/// Sends a request. A response without a success status becomes an error.
-async fn send(request: RequestBuilder, limit: Option<Duration>) -> Result<Response, Error> {
-    let request = match limit {
-        Some(limit) => request.timeout(limit),
-        None => request,
-    };
-    let response = request.send().await.map_err(|error| Error::of(error, limit))?;
-    let status = response.status();
-    if status.is_success() {
-        return Ok(response);
-    }
-    let bytes = response.bytes().await.map_err(|error| Error::of(error, limit))?;
-    match serde_json::from_slice::<ErrorBody>(&bytes) {
-        Ok(body) => Err(Error::Refused { status: status.as_u16(), body: Box::new(body) }),
-        Err(_) => Err(Error::Foreign { status: status.as_u16() }),
     }
 }

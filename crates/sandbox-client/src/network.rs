@@ -1,6 +1,6 @@
 //! Network policies and denied connections.
 
-use reqwest::Method;
+use http::Method;
 use sandbox_api::SandboxId;
 use sandbox_api::network::DenialList;
 use sandbox_api::sandbox::Network;

@@ -1,6 +1,6 @@
 //! Workspaces and disks on the engine that belong to no sandbox.
 
-use reqwest::Method;
+use http::Method;
 use sandbox_api::Done;
 use sandbox_api::orphan::OrphanList;
 

@@ -1,6 +1,6 @@
 //! Ports of a sandbox, and links to them.
 
-use reqwest::Method;
+use http::Method;
 use sandbox_api::port::{CreateLink, Link, LinkList, PortFound, Ports};
 use sandbox_api::{Done, LinkId, SandboxId};
 

@@ -1,6 +1,6 @@
 //! Sandboxes.
 
-use reqwest::Method;
+use http::Method;
 use sandbox_api::sandbox::{
     CreateSandbox, ListSandboxes, ParkSandbox, Sandbox, SandboxCreated, SandboxList, TouchSandbox,
 };

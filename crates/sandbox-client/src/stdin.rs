@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
-use reqwest::{Body, Method, RequestBuilder};
+use http::Method;
 use sandbox_api::{CommandId, Done, SandboxId};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::command::path_of;
-use crate::{Client, Error, TRANSFER, UNLIMITED, json};
+use crate::{Body, BoxError, Client, Error, RequestBuilder, TRANSFER, UNLIMITED, json};
 
 /// Maximum standstill of a stream. The daemon allows a sender five minutes and a command half a minute.
 const STANDSTILL: Duration = Duration::from_secs(6 * 60);
@@ -54,11 +54,11 @@ impl Client {
         close: bool,
     ) -> Result<Done, Error>
     where
-        E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
+        E: Into<BoxError> + 'static,
     {
         let (moved, mut moves) = watch::channel(());
         let data = data.inspect(move |_| moved.send_replace(()));
-        let request = self.stdin(sandbox, command, close).body(Body::wrap_stream(data));
+        let request = self.stdin(sandbox, command, close).body(Body::stream(data));
         let standstill = async {
             while let Ok(Ok(())) = timeout(STANDSTILL, moves.changed()).await {}
             // After the end of the data, only the response is awaited, for the same time.

@@ -7,23 +7,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, Stream, StreamExt};
-use reqwest::Method;
+use http::Method;
 use sandbox_api::command::EndReason;
 use sandbox_api::error::ErrorBody;
 use sandbox_api::terminal::{
     FromTerminal, OpenTerminal, ResizeTerminal, Terminal, TerminalList, TerminalOpened, ToTerminal,
 };
 use sandbox_api::{Done, SandboxId, TOKEN_HEADER, TerminalId};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::{self, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::{ACT, Client, Error, LOOK, json};
+use crate::{ACT, Client, Connection, Error, LOOK, json};
 
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type Socket = WebSocketStream<Box<dyn Connection>>;
 
 /// Deadline for input. The daemon gives the program five seconds to read it.
 const TYPE: Duration = LOOK;
@@ -104,18 +103,19 @@ impl Client {
         terminal: &TerminalId,
     ) -> Result<(TerminalEvents, Keyboard), Error> {
         let path = path_of(sandbox, terminal);
-        // The client uses plain HTTP, and so does its WebSocket.
-        let address = self.base.replacen("http", "ws", 1);
-        let mut request = format!("{address}{path}/attach").into_client_request().map_err(broken)?;
+        let base = self.transport.websocket_base();
+        let mut request = format!("{base}{path}/attach").into_client_request().map_err(broken)?;
         let token = HeaderValue::from_str(&self.token).map_err(|error| broken(error.into()))?;
         request.headers_mut().insert(TOKEN_HEADER, token);
-        let connect = connect_async_with_config(request, None, true);
-        let socket = match timeout(ACT, connect).await {
-            Ok(Ok((socket, _))) => socket,
-            Ok(Err(tungstenite::Error::Http(response))) => return Err(refused(&response)),
-            Ok(Err(error)) => return Err(broken(error)),
-            Err(_) => return Err(Error::SocketDeadline { after: ACT }),
+        let connect = async {
+            let connection = self.transport.connect().await.map_err(Error::Broken)?;
+            match client_async(request, connection).await {
+                Ok((socket, _)) => Ok(socket),
+                Err(tungstenite::Error::Http(response)) => Err(refused(&response)),
+                Err(error) => Err(broken(error)),
+            }
         };
+        let socket = timeout(ACT, connect).await.unwrap_or(Err(Error::SocketDeadline { after: ACT }))?;
         let (sink, stream) = socket.split();
         Ok((TerminalEvents { stream, done: false }, Keyboard { sink }))
     }

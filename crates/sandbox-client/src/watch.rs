@@ -6,12 +6,13 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures::Stream;
 use futures::stream::BoxStream;
-use reqwest::Method;
+use http::Method;
 use sandbox_api::SandboxId;
 use sandbox_api::files::WatchRecord;
 
 use crate::lines::Lines;
-use crate::{Client, Error, UNLIMITED, send};
+use crate::request::broken;
+use crate::{BoxError, Client, Error, UNLIMITED, send};
 
 impl Client {
     /// Watches a file or directory. With `recursive`, also watches everything below it. Every change after the first
@@ -23,7 +24,7 @@ impl Client {
         recursive: bool,
     ) -> Result<FileChanges, Error> {
         let request = self.files(Method::GET, sandbox, ":watch", path).query(&[("recursive", recursive)]);
-        let body = Box::pin(send(request, UNLIMITED).await?.bytes_stream());
+        let body = Box::pin(send(request, UNLIMITED).await?.into_body().into_pieces());
         Ok(FileChanges { body, lines: Lines::default(), done: false })
     }
 }
@@ -31,7 +32,7 @@ impl Client {
 /// Changes in order. The last record is [`WatchRecord::Gone`] or [`WatchRecord::Lost`]. A stream that ends without
 /// either returns an error. After a loss or an error, start a new watch and list the files again.
 pub struct FileChanges {
-    body: BoxStream<'static, reqwest::Result<Bytes>>,
+    body: BoxStream<'static, Result<Bytes, BoxError>>,
     lines: Lines,
     done: bool,
 }
@@ -59,7 +60,7 @@ impl Stream for FileChanges {
                 },
                 Ok(None) => match ready!(self.body.as_mut().poll_next(context)) {
                     Some(Ok(bytes)) => self.lines.push(&bytes),
-                    Some(Err(error)) => return self.finish(Error::Broken(error)),
+                    Some(Err(error)) => return self.finish(broken(error)),
                     None => return self.finish(Error::Cut),
                 },
             }
