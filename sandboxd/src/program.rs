@@ -76,7 +76,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn run() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::try_parse().unwrap_or_else(|error| cli::with_safe_suggestion(error).exit());
     // A value that is not Unicode is most likely invalid. The check of that setting reports it.
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();

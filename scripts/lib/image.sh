@@ -18,6 +18,7 @@ ensure_image() {
   fi
   autobuild_is_off=$(setting SANDBOXD_DISABLE_AUTOBUILD)
   if [[ ${autobuild_is_off,,} =~ ^(1|true|yes|on)$ && -n $found ]]; then
+    [[ -z ${CI-} ]] || give_up "SANDBOXD_DISABLE_AUTOBUILD is set, so the image cannot be rebuilt, and CI tests no old image."
     warn "SANDBOXD_DISABLE_AUTOBUILD is set, so it is not rebuilt. To rebuild it: make image"
     return
   fi

@@ -23,6 +23,7 @@ mod run;
 mod sandboxes;
 mod shell;
 mod stop;
+mod suggestion;
 mod text;
 
 use std::io::{self, Write};
@@ -47,6 +48,7 @@ pub use ps::{PsArgs, ps};
 pub use run::{RunArgs, run};
 pub use shell::{ShellArgs, shell};
 pub use stop::{ParkArgs, StopArgs, park, stop};
+pub use suggestion::with_safe_suggestion;
 pub use text::printable;
 
 use crate::config::{Config, Fault, Report};
