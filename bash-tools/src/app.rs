@@ -13,7 +13,9 @@ use crate::provider::{
 };
 use crate::seed::{GitCredentials, GitSeed, Seed, UploadSeed};
 use crate::session::{ChatKey, SessionLimits, Sessions};
-use crate::tools::{Definition, FLUSH_PAUSE, OutputLimits, Surroundings, ToolLimits, Toolkit, definitions};
+use crate::tools::{
+    Definition, DescriptionContext, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit, definitions,
+};
 use crate::workspace::Workspace;
 
 /// The tools of an app, for all its chats. Cheap to clone. All clones share the same sessions.
@@ -24,8 +26,8 @@ pub struct App {
     definitions: Arc<[Definition]>,
 }
 
-/// Why the tools could not be set up. Its `Debug` form is its message, because that is what a `main` prints that
-/// returns it.
+/// Why the tools could not be set up. Its `Debug` form is its message, because a `main` that returns the error
+/// prints its `Debug` form.
 #[derive(thiserror::Error)]
 pub enum SetupError {
     /// No sandbox provider is configured.
@@ -107,14 +109,14 @@ impl App {
             max_stderr_chars: tools.max_stderr_chars,
         };
         let ports = tools.sandbox.ports.clone();
-        let around = Surroundings {
+        let context = DescriptionContext {
             ports: ports.clone(),
             programs: programs(tools).iter().map(|program| (*program).to_owned()).collect(),
             timeout_s: tools.command_timeout.as_secs(),
             max_output_chars: tools.max_stdout_chars,
         };
         let limits = ToolLimits { timeout: tools.command_timeout, output, ports, pause: FLUSH_PAUSE };
-        Self { sessions, limits, definitions: definitions(&around).into() }
+        Self { sessions, limits, definitions: definitions(&context).into() }
     }
 
     /// Returns the tools of a chat if the gates are open for the request. Cheap: nothing is opened before a tool is

@@ -268,10 +268,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_token_is_reported_in_words() {
+    async fn a_missing_token_is_reported_readably() {
         for blank in ["", " \n"] {
             let error = AppBuilder::new().sandboxd("http://127.0.0.1:8080", blank).build().unwrap_err();
-            // What a `main` prints that returns the error.
+            // A `main` that returns the error prints its `Debug` form.
             for message in [error.to_string(), format!("{error:?}")] {
                 assert!(message.starts_with("no token for sandboxd: "), "{message}");
                 assert!(

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_a_chats_id_with_its_kind() {
+    fn a_key_has_the_kind_and_the_id_of_its_chat() {
         assert_eq!(ChatKey::chat(" 42 ").unwrap().as_str(), "chat:42");
         let longest = "x".repeat(SessionKey::MAX_BYTES - 5);
         assert_eq!(ChatKey::chat(&longest).unwrap().as_str().len(), SessionKey::MAX_BYTES);

@@ -66,7 +66,7 @@ impl Workspace {
 
     /// Returns one page of a directory. The empty path is the workspace. Returns `None` if there is no sandbox.
     pub async fn list(&self, path: &str, cursor: Option<&str>) -> Result<Option<FileList>> {
-        if !self.is_there().await? {
+        if !self.exists().await? {
             return Ok(None);
         }
         let list = |sandbox| async move { Ok(self.provider().list_files(&sandbox, path, cursor).await?) };
@@ -75,7 +75,7 @@ impl Workspace {
 
     /// Returns a file of any length. The sandbox counts as used until its last bytes are read.
     pub async fn download(&self, path: &str) -> Result<Download> {
-        if !self.is_there().await? {
+        if !self.exists().await? {
             return Err(provider::Error::NoFile { path: path.to_owned() }.into());
         }
         let lease = self.tools.open(|_| {}).await?;
@@ -93,7 +93,7 @@ impl Workspace {
 
     /// Removes a file, or a directory with its content.
     pub async fn remove(&self, path: &str) -> Result<()> {
-        if !self.is_there().await? {
+        if !self.exists().await? {
             return Err(provider::Error::NoFile { path: path.to_owned() }.into());
         }
         self.tools.act(|sandbox| async move { Ok(self.provider().remove_file(&sandbox, path).await?) }).await
@@ -109,7 +109,7 @@ impl Workspace {
         Ok(self.tools.sessions().delete(self.key()).await?)
     }
 
-    async fn is_there(&self) -> Result<bool> {
+    async fn exists(&self) -> Result<bool> {
         match self.state() {
             SessionState::Ready | SessionState::Opening | SessionState::Seeding { .. } => Ok(true),
             SessionState::Closed | SessionState::Failed { .. } => {

@@ -66,7 +66,7 @@ fn syntax_fault(text: &str, error: &toml::de::Error) -> Fault {
     let (line, column) = position(text, error.span().map_or(0, |span| span.start));
     Fault {
         at: Location::Text { line, column },
-        problem: Problem::Syntax { said: error.message().to_owned() },
+        problem: Problem::Syntax { message: error.message().to_owned() },
     }
 }
 

@@ -47,10 +47,10 @@ pub enum Location {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The text is not TOML.
-    #[error("is not TOML: {said}")]
+    #[error("is not TOML: {message}")]
     Syntax {
         /// Message of the parser.
-        said: String,
+        message: String,
     },
     /// The value has the wrong type.
     #[error("must be {wanted}, not {found}")]

@@ -126,7 +126,7 @@ pub(super) fn addresses(text: &str) -> Result<IpNet, Problem> {
     let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     match range.map(|range| without_mapping(range.trunc())) {
         Ok(range) if range.prefix_len() > 0 => Ok(range),
-        _ => Err(malformed("an address or a range of some, such as 10.0.0.0/8", text)),
+        _ => Err(malformed("an address or a range of addresses, such as 10.0.0.0/8", text)),
     }
 }
 

@@ -123,8 +123,8 @@ mod tests {
         ];
         let words = EXAMPLE.replace("\n# ", " ");
         for range in all {
-            let said = format!("{} to {}", range.min, range.max);
-            assert!(words.contains(&said), "{said}");
+            let range_text = format!("{} to {}", range.min, range.max);
+            assert!(words.contains(&range_text), "{range_text}");
         }
     }
 }

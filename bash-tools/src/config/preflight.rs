@@ -26,8 +26,9 @@ pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec
     match &tools.provider {
         Provider::Docker(docker) => {
             let name = docker.admin_token_env.as_str();
-            let is_told = faults.iter().any(|fault| fault.at == Location::Variable { name: name.to_owned() });
-            faults.extend(orchestrator_token(docker, &environment).filter(|_| !is_told));
+            let is_reported =
+                faults.iter().any(|fault| fault.at == Location::Variable { name: name.to_owned() });
+            faults.extend(orchestrator_token(docker, &environment).filter(|_| !is_reported));
         }
         Provider::Vercel => {
             let bad = environment.vercel.as_ref().err();

@@ -15,14 +15,14 @@ use super::spelling;
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     text: &'a str,
-    asked: Vec<String>,
+    known_keys: Vec<String>,
     visited: Vec<Section<'a>>,
     faults: Vec<Fault>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, asked: Vec::new(), visited: Vec::new(), faults: Vec::new() }
+        Self { text, known_keys: Vec::new(), visited: Vec::new(), faults: Vec::new() }
     }
 
     /// The whole document. Its unknown keys are ignored.
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
     /// A table in which every key must be requested before [`finish`](Self::finish).
     pub(super) fn section(&mut self, parent: &Section<'a>, key: &str) -> Section<'a> {
         let section = self.foreign(parent, key);
-        self.asked.push(section.path.clone());
+        self.known_keys.push(section.path.clone());
         self.visited.push(section.clone());
         section
     }
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
             return;
         }
         for key in parent.table.into_iter().flat_map(DeTable::keys) {
-            if spelling::is_very_alike(name, key.get_ref()) {
+            if spelling::is_very_similar(name, key.get_ref()) {
                 let nearest = Some(section.path.clone());
                 self.fault_at(parent, key.get_ref(), Problem::Unknown { nearest });
             }
@@ -221,19 +221,19 @@ impl<'a> Reader<'a> {
         for section in std::mem::take(&mut self.visited) {
             for key in section.table.into_iter().flat_map(DeTable::keys) {
                 let path = section.path_of(key.get_ref());
-                if !self.asked.contains(&path) && self.faults.len() < MAX_FAULTS {
-                    let nearest = spelling::nearest(&self.asked, &section.path, key.get_ref());
+                if !self.known_keys.contains(&path) && self.faults.len() < MAX_FAULTS {
+                    let nearest = spelling::nearest(&self.known_keys, &section.path, key.get_ref());
                     let line = self.line_of(key.span().start);
                     self.fault(&path, Some(line), Problem::Unknown { nearest });
                 }
             }
         }
         self.faults.sort_by_key(Fault::line);
-        (self.faults, self.asked)
+        (self.faults, self.known_keys)
     }
 
     fn value(&mut self, section: &Section<'a>, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
-        self.asked.push(section.path_of(key));
+        self.known_keys.push(section.path_of(key));
         section.table?.get(key)
     }
 

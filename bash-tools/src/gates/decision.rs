@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 
 /// Whether a request has tools. The [layer](super::BashToolsLayer) puts it into the request's extensions. As an
-/// extractor, it is [`Reason::NotAsked`] without the layer.
+/// extractor, it is [`Reason::NotDecided`] without the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Every gate is open.
@@ -20,7 +20,7 @@ pub enum Decision {
 pub enum Reason {
     /// No gate was checked.
     #[error("the request did not pass the gates' layer")]
-    NotAsked,
+    NotDecided,
     /// `app.bash_tools.enabled` is not true.
     #[error("the bash tools are not enabled in the configuration")]
     NotConfigured,
@@ -86,6 +86,6 @@ impl<S: Sync> FromRequestParts<S> for Decision {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        Ok(parts.extensions.get().copied().unwrap_or(Self::Disabled(Reason::NotAsked)))
+        Ok(parts.extensions.get().copied().unwrap_or(Self::Disabled(Reason::NotDecided)))
     }
 }

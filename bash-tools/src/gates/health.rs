@@ -13,13 +13,13 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 /// Deadline of a check.
-const LOOK: Duration = Duration::from_millis(800);
+const CHECK_TIMEOUT: Duration = Duration::from_millis(800);
 /// How long a result is valid.
-const FRESH: Duration = Duration::from_secs(5);
+const VALIDITY: Duration = Duration::from_secs(5);
 /// Maximum number of bytes that are read of a response.
 const MAX_ANSWER_BYTES: usize = 4096;
 /// Maximum number of characters of it in the log.
-const SAID_CHARS: usize = 200;
+const MAX_MESSAGE_CHARS: usize = 200;
 
 /// Checks the health of one sandboxd.
 #[derive(Debug)]
@@ -40,14 +40,14 @@ struct Seen {
 /// Why sandboxd is not healthy.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("it did not respond within {LOOK:?}")]
+    #[error("it did not respond within {CHECK_TIMEOUT:?}")]
     Slow,
     #[error("it cannot be reached")]
     NotReached(#[source] reqwest::Error),
-    #[error("it responded with status {status}: {said:?}")]
-    Unhealthy { status: StatusCode, said: String },
-    #[error("the response is not from sandboxd: {said:?}")]
-    NotSandboxd { said: String },
+    #[error("it responded with status {status}: {message:?}")]
+    Unhealthy { status: StatusCode, message: String },
+    #[error("the response is not from sandboxd: {message:?}")]
+    NotSandboxd { message: String },
 }
 
 /// Response of `GET /v1/health`, from any version of sandboxd.
@@ -70,34 +70,34 @@ impl Health {
     /// Returns the result of the last check while it is valid.
     pub(super) fn known(&self) -> Option<bool> {
         let seen = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
-        (seen.at.elapsed() < FRESH).then_some(seen.is_well)
+        (seen.at.elapsed() < VALIDITY).then_some(seen.is_well)
     }
 
     /// Returns whether sandboxd is healthy, after a new check if necessary.
-    pub(super) async fn ask(&self) -> bool {
+    pub(super) async fn is_well(&self) -> bool {
         let _turn = self.turn.lock().await;
         if let Some(is_well) = self.known() {
             return is_well;
         }
-        let found = timeout(LOOK, self.look()).await.unwrap_or(Err(Failure::Slow));
+        let found = timeout(CHECK_TIMEOUT, self.check()).await.unwrap_or(Err(Failure::Slow));
         self.note(&found);
         found.is_ok()
     }
 
-    async fn look(&self) -> Result<(), Failure> {
+    async fn check(&self) -> Result<(), Failure> {
         let response = self.client.get(&self.url).send().await.map_err(Failure::NotReached)?;
         let status = response.status();
         let body = beginning(response).await.map_err(Failure::NotReached)?;
         let answer = serde_json::from_slice::<Answer>(&body).ok();
         match answer {
             Some(Answer { ok: Some(true), .. }) if status.is_success() => Ok(()),
-            Some(Answer { error: Some(said), .. }) => {
-                Err(Failure::Unhealthy { status, said: clipped(&said) })
+            Some(Answer { error: Some(message), .. }) => {
+                Err(Failure::Unhealthy { status, message: clipped(&message) })
             }
             _ if status.is_success() => {
-                Err(Failure::NotSandboxd { said: clipped(&String::from_utf8_lossy(&body)) })
+                Err(Failure::NotSandboxd { message: clipped(&String::from_utf8_lossy(&body)) })
             }
-            _ => Err(Failure::Unhealthy { status, said: clipped(&String::from_utf8_lossy(&body)) }),
+            _ => Err(Failure::Unhealthy { status, message: clipped(&String::from_utf8_lossy(&body)) }),
         }
     }
 
@@ -130,11 +130,11 @@ async fn beginning(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
     Ok(body)
 }
 
-fn clipped(said: &str) -> String {
-    let said = said.trim();
-    if said.is_empty() {
+fn clipped(message: &str) -> String {
+    let message = message.trim();
+    if message.is_empty() {
         "sandboxd returned an error.".to_owned()
     } else {
-        said.chars().take(SAID_CHARS).collect()
+        message.chars().take(MAX_MESSAGE_CHARS).collect()
     }
 }

@@ -19,7 +19,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 pub(super) fn check(head: Head<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere> {
     let peer = head.peer().ok_or(Elsewhere::NoPeer)?;
-    let is_proxy = is_among(trusted, peer);
+    let is_proxy = contains(trusted, peer);
     if !is_proxy && !peer.is_loopback() {
         return Err(Elsewhere::Peer);
     }
@@ -41,14 +41,14 @@ pub(super) fn check(head: Head<'_>, trusted: &[IpNet]) -> Result<(), Elsewhere> 
 /// client. Hops before it come from the client and can only count against it, so all of them must be this machine. If
 /// every hop is a proxy, the first one is the client.
 fn is_from_here(chain: &[IpAddr], believed: &[IpNet]) -> bool {
-    let mut others = chain.iter().filter(|hop| !is_among(believed, **hop)).peekable();
+    let mut others = chain.iter().filter(|hop| !contains(believed, **hop)).peekable();
     match others.peek() {
         Some(_) => others.all(IpAddr::is_loopback),
         None => chain.first().is_some_and(IpAddr::is_loopback),
     }
 }
 
-fn is_among(ranges: &[IpNet], address: IpAddr) -> bool {
+fn contains(ranges: &[IpNet], address: IpAddr) -> bool {
     ranges.iter().any(|range| range.contains(&address))
 }
 
@@ -71,7 +71,7 @@ fn check_page(head: Head<'_>) -> Result<(), Elsewhere> {
             sites.all(|site| site == "same-origin" || site == "none")
                 && origins.all(|origin| of_origin(origin).is_some_and(is_this_machine))
         }
-        None => origins.all(|origin| of_origin(origin).is_some_and(|host| is_asked(head, host))),
+        None => origins.all(|origin| of_origin(origin).is_some_and(|host| is_request_host(head, host))),
     };
     is_own.then_some(()).ok_or(Elsewhere::Page)
 }
@@ -82,7 +82,7 @@ fn of_origin(origin: &HeaderValue) -> Option<&str> {
 }
 
 /// Whether a host is the requested one, which is on this machine.
-fn is_asked(head: Head<'_>, host: &str) -> bool {
+fn is_request_host(head: Head<'_>, host: &str) -> bool {
     let named = head.headers.get(HOST).and_then(|named| named.to_str().ok());
     let named = named.or(head.uri.authority().map(|authority| authority.as_str()));
     is_this_machine(host) && named.is_some_and(|named| named.eq_ignore_ascii_case(host))
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_decides() {
+    fn the_peer_address_decides() {
         for here in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
             assert_eq!(verdict(here, &[], &[]), Ok(()), "{here}");
         }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_can_take_locality_away() {
+    fn a_header_can_mark_a_request_as_remote() {
         let local = |name, value| verdict("127.0.0.1", &[(name, value)], &[]);
         for (name, value) in [
             ("x-forwarded-for", "10.0.0.9"),

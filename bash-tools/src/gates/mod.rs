@@ -87,7 +87,7 @@ use crate::config::{Access, BashTools, Environment};
 
 /// How many wrong tokens an address may send.
 const WRONG_TOKENS: Allowance = Allowance {
-    failures: NonZeroU32::new(10).expect("ten is not zero"),
+    failures: NonZeroU32::new(10).expect("10 is not zero"),
     period: Duration::from_secs(6),
     max_peers: 1024,
 };
@@ -152,8 +152,8 @@ impl Gates {
         })))
     }
 
-    /// Decides about a request. May wait for a health check of sandboxd: at most 800 ms, and not at all if the last
-    /// one is less than 5 s old.
+    /// Decides about a request. May wait up to 800 ms for a health check of sandboxd. Does not wait if the last check
+    /// is less than 5 s old.
     pub async fn decide(&self, parts: &Parts) -> Decision {
         let head = Head { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
         match self.soon(head) {
@@ -216,7 +216,7 @@ impl Gates {
 
     async fn last(&self) -> Decision {
         match &self.0.health {
-            Some(health) if !health.ask().await => Decision::Disabled(Reason::Unhealthy),
+            Some(health) if !health.is_well().await => Decision::Disabled(Reason::Unhealthy),
             Some(_) | None => Decision::Enabled,
         }
     }

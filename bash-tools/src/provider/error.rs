@@ -26,24 +26,24 @@ pub enum Error {
         path: String,
     },
     /// There is no capacity for another sandbox.
-    #[error("no capacity for another sandbox: {said}")]
+    #[error("no capacity for another sandbox: {message}")]
     Full {
         /// Message of the provider.
-        said: String,
+        message: String,
         /// When to retry, if the provider reports it.
         retry_after: Option<Duration>,
     },
     /// The sandbox reached a limit or is in use.
-    #[error("{said}")]
+    #[error("{message}")]
     Busy {
         /// Message of the provider.
-        said: String,
+        message: String,
     },
     /// The provider rejected the request. Its message is about the request and may be shown.
-    #[error("{said}")]
+    #[error("{message}")]
     Refused {
         /// Message of the provider.
-        said: String,
+        message: String,
     },
     /// The provider rejected the app's credentials.
     #[error("the sandbox provider rejects this app's credentials")]
@@ -55,10 +55,10 @@ pub enum Error {
         ago: Duration,
     },
     /// The provider is temporarily unable to do this.
-    #[error("the sandbox provider is not available: {said}")]
+    #[error("the sandbox provider is not available: {message}")]
     Unavailable {
         /// Message of the provider.
-        said: String,
+        message: String,
     },
     /// The provider did not respond, sent an unexpected response, or broke off.
     #[error("the sandbox provider (sandboxd or Vercel) does not respond, or its response is invalid")]

@@ -129,7 +129,7 @@ pub trait Provider: Send + Sync + 'static {
     async fn allow_host(&self, sandbox: &SandboxId, host: &str) -> Result<NetworkPolicy> {
         let _ = sandbox;
         Err(Error::Refused {
-            said: format!("{host} cannot be allowed: this provider has no network policies"),
+            message: format!("{host} cannot be allowed: this provider has no network policies"),
         })
     }
 

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_allowed_since_are_marked() {
+    fn hosts_allowed_after_a_denial_are_marked() {
         let list = NetworkPolicy::new(NetworkMode::Allowlist, ["a.example", "a.example:22"]);
         assert!(list.has_allowed(&denial("a.example", 80, DenialReason::HostNotAllowed)));
         assert!(list.has_allowed(&denial("a.example", 22, DenialReason::PortNotAllowed)));

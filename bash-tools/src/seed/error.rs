@@ -51,10 +51,12 @@ pub enum Error {
     #[error("the repository needs credentials, or does not exist: set app.bash_tools.seed.git_token_env")]
     NeedsCredentials,
     /// The server rejected the credentials.
-    #[error("the repository's server rejects the token that app.bash_tools.seed.git_token_env names: {said}")]
+    #[error(
+        "the repository's server rejects the token that app.bash_tools.seed.git_token_env names: {message}"
+    )]
     CredentialsRefused {
         /// Message of git.
-        said: String,
+        message: String,
     },
     /// The server reports that the repository does not exist.
     #[error("the repository of app.bash_tools.seed.git_url does not exist, or needs credentials")]
@@ -79,16 +81,16 @@ pub enum Error {
         limit_files: u64,
     },
     /// The server is unreachable, or the network policy denies it.
-    #[error("the repository's server was not reached from the sandbox: {said}")]
+    #[error("the repository's server was not reached from the sandbox: {message}")]
     NotReached {
         /// Message of git.
-        said: String,
+        message: String,
     },
     /// Git failed for another reason.
-    #[error("git could not clone the repository: {said}")]
+    #[error("git could not clone the repository: {message}")]
     Git {
         /// Message of git.
-        said: String,
+        message: String,
     },
     /// The time limit expired.
     #[error("seeding the workspace timed out after {} s", .after.as_secs())]
@@ -103,12 +105,12 @@ pub enum Error {
         reason: EndReason,
     },
     /// A script around git failed.
-    #[error("the workspace could not be prepared (exit code {exit_code}): {said}")]
+    #[error("the workspace could not be prepared (exit code {exit_code}): {message}")]
     Workspace {
         /// Exit code of the script.
         exit_code: i32,
         /// Message of the script.
-        said: String,
+        message: String,
     },
     /// The directory to upload cannot be read.
     #[error("app.bash_tools.project_root cannot be read: {}", .source.kind())]

@@ -23,7 +23,7 @@ pub use git::{GitCredentials, GitSeed};
 pub use upload::UploadSeed;
 
 use crate::provider::{Provider, SandboxId};
-use workspace::Planting;
+use workspace::Seeding;
 
 /// Source of the files.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ impl Seed {
         if let Self::Git(seed) = self {
             seed.check()?;
         }
-        let progress = Planting { provider, sandbox, report };
+        let progress = Seeding { provider, sandbox, report };
         if progress.is_over().await? {
             return Ok(());
         }

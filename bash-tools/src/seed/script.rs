@@ -15,35 +15,35 @@ const MAX_LINE_BYTES: usize = 400;
 /// Number of last lines that are kept of each stream.
 const MAX_LINES: usize = 30;
 
-/// How a script ended by itself.
+/// A script that ended by itself.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct Finished {
     pub(super) exit_code: i32,
     /// Last lines of standard output.
-    pub(super) said: Vec<String>,
+    pub(super) stdout: Vec<String>,
     /// Last lines of standard error.
-    pub(super) complained: Vec<String>,
+    pub(super) stderr: Vec<String>,
 }
 
-/// Runs a script to its end. `hear` receives every line of either stream.
+/// Runs a script to its end. `on_line` receives every line of either stream.
 pub(super) async fn run(
     provider: &dyn Provider,
     sandbox: &SandboxId,
     command: Command,
-    hear: &(dyn Fn(&str) + Send + Sync),
-) -> Result<Ran> {
+    on_line: &(dyn Fn(&str) + Send + Sync),
+) -> Result<Finished> {
     let began = Instant::now();
     let mut events = provider.run(sandbox, command).await?;
-    let (mut said, mut complained) = (Lines::default(), Lines::default());
+    let (mut stdout, mut stderr) = (Lines::default(), Lines::default());
     while let Some(event) = events.next().await {
         match event? {
-            Event::Stdout(bytes) => said.take(&bytes, hear),
-            Event::Stderr(bytes) => complained.take(&bytes, hear),
+            Event::Stdout(bytes) => stdout.take(&bytes, on_line),
+            Event::Stderr(bytes) => stderr.take(&bytes, on_line),
             Event::Started | Event::Missed { .. } | Event::Heartbeat => {}
             Event::Ended(end) => {
-                let (said, complained) = (said.end(hear), complained.end(hear));
+                let (stdout, stderr) = (stdout.end(on_line), stderr.end(on_line));
                 return match end.reason {
-                    EndReason::Exited => Ok(Ran { exit_code: end.exit_code, said, complained }),
+                    EndReason::Exited => Ok(Finished { exit_code: end.exit_code, stdout, stderr }),
                     EndReason::Timeout => Err(Error::TimedOut { after: began.elapsed() }),
                     reason @ (EndReason::Killed | EndReason::Oom | EndReason::Lost) => {
                         Err(Error::Ended { reason })
@@ -63,31 +63,31 @@ struct Lines {
 }
 
 impl Lines {
-    fn take(&mut self, bytes: &[u8], hear: &(dyn Fn(&str) + Send + Sync)) {
+    fn take(&mut self, bytes: &[u8], on_line: &(dyn Fn(&str) + Send + Sync)) {
         for &byte in bytes {
             if matches!(byte, b'\n' | b'\r') {
-                self.end_line(hear);
+                self.end_line(on_line);
             } else if self.line.len() < MAX_LINE_BYTES {
                 self.line.push(byte);
             }
         }
     }
 
-    fn end_line(&mut self, hear: &(dyn Fn(&str) + Send + Sync)) {
+    fn end_line(&mut self, on_line: &(dyn Fn(&str) + Send + Sync)) {
         if self.line.is_empty() {
             return;
         }
         let line = String::from_utf8_lossy(&self.line).replace(char::is_control, "\u{fffd}");
         self.line.clear();
-        hear(&line);
+        on_line(&line);
         if self.last.len() == MAX_LINES {
             self.last.pop_front();
         }
         self.last.push_back(line);
     }
 
-    fn end(mut self, hear: &(dyn Fn(&str) + Send + Sync)) -> Vec<String> {
-        self.end_line(hear);
+    fn end(mut self, on_line: &(dyn Fn(&str) + Send + Sync)) -> Vec<String> {
+        self.end_line(on_line);
         self.last.into()
     }
 }
@@ -100,15 +100,15 @@ mod tests {
 
     #[test]
     fn lines_are_cut_and_made_printable_at_any_split() {
-        let heard = Mutex::new(Vec::new());
-        let hear = |line: &str| heard.lock().unwrap().push(line.to_owned());
+        let seen = Mutex::new(Vec::new());
+        let on_line = |line: &str| seen.lock().unwrap().push(line.to_owned());
         let mut lines = Lines::default();
         for part in [&b"one\r\ntw"[..], b"o\x1b[31m\n", &[b'x'; 5000], b"\xff\n\n", b"last"] {
-            lines.take(part, &hear);
+            lines.take(part, &on_line);
         }
-        let last = lines.end(&hear);
+        let last = lines.end(&on_line);
         assert_eq!(last, ["one", "two\u{fffd}[31m", &"x".repeat(MAX_LINE_BYTES), "last"]);
-        assert_eq!(*heard.lock().unwrap(), last);
+        assert_eq!(*seen.lock().unwrap(), last);
 
         let mut lines = Lines::default();
         (0..1000).for_each(|number| lines.take(format!("{number}\n").as_bytes(), &|_| {}));

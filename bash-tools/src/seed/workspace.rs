@@ -5,19 +5,19 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::script::{self, Ran};
+use super::script::{self, Finished};
 use super::{Error, Result};
 use crate::provider::{Command, Environment, Provider, SandboxId};
 
 /// Common part of all seed scripts.
 const WORKSPACE: &str = include_str!("workspace.sh");
-const LOOK: &str = include_str!("look.sh");
+const PROBE: &str = include_str!("look.sh");
 
 /// Deadline of a check. It waits for a concurrent seed of another app only if the workspace seems to be in use.
-const LOOK_TIME: Duration = Duration::from_secs(60);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Target of a seed, and the receiver of its progress.
-pub(super) struct Planting<'a> {
+pub(super) struct Seeding<'a> {
     pub(super) provider: &'a dyn Provider,
     pub(super) sandbox: &'a SandboxId,
     pub(super) report: &'a (dyn Fn(String) + Send + Sync),
@@ -52,10 +52,10 @@ impl Stage {
     }
 }
 
-impl Planting<'_> {
+impl Seeding<'_> {
     /// Whether no seed is needed any more. Takes one round trip.
     pub(super) async fn is_over(&self) -> Result<bool> {
-        let ran = self.run(LOOK, Environment::default(), LOOK_TIME).await?;
+        let ran = self.run(PROBE, Environment::default(), PROBE_TIMEOUT).await?;
         self.is_done(ran)
     }
 
@@ -65,20 +65,25 @@ impl Planting<'_> {
     }
 
     /// Runs a script after the common part, and reports its steps.
-    pub(super) async fn run(&self, script: &str, environment: Environment, timeout: Duration) -> Result<Ran> {
+    pub(super) async fn run(
+        &self,
+        script: &str,
+        environment: Environment,
+        timeout: Duration,
+    ) -> Result<Finished> {
         let script = format!("{WORKSPACE}{script}");
         let command = Command { environment, ..Command::new(script, timeout) };
-        let hear = |line: &str| {
+        let on_line = |line: &str| {
             if let Some(step) = step(line) {
                 self.report(step);
             }
         };
-        script::run(self.provider, self.sandbox, command, &hear).await
+        script::run(self.provider, self.sandbox, command, &on_line).await
     }
 
     /// Whether the workspace is seeded according to a script. Returns an error if the script failed.
-    pub(super) fn is_done(&self, ran: Ran) -> Result<bool> {
-        match (ran.exit_code, ran.said.last().map(String::as_str)) {
+    pub(super) fn is_done(&self, ran: Finished) -> Result<bool> {
+        match (ran.exit_code, ran.stdout.last().map(String::as_str)) {
             (0, Some("done")) => Ok(true),
             (0, Some("occupied")) => {
                 tracing::info!(sandbox = %self.sandbox, "the workspace has files already and is not seeded");
@@ -86,8 +91,8 @@ impl Planting<'_> {
             }
             (0, Some("fresh" | "partly")) => Ok(false),
             (exit_code, _) => {
-                let said = ran.complained.last().cloned().unwrap_or_default();
-                Err(Error::Workspace { exit_code, said })
+                let message = ran.stderr.last().cloned().unwrap_or_default();
+                Err(Error::Workspace { exit_code, message })
             }
         }
     }

@@ -121,7 +121,7 @@ impl Sessions {
     /// Parks the session's sandbox and keeps its files, whether or not it is open here. Fails with
     /// [`provider::Error::Busy`] and changes nothing if it is in use. Safe to repeat.
     pub async fn park(&self, key: &ChatKey) -> provider::Result<()> {
-        let busy = |InUse| provider::Error::Busy { said: "the sandbox is in use".into() };
+        let busy = |InUse| provider::Error::Busy { message: "the sandbox is in use".into() };
         let releasing = self.inner.slots().close_unused(key).map_err(busy)?;
         // Runs in a task, because the next opening of the session waits for its end.
         let (inner, key) = (Arc::clone(&self.inner), key.clone());

@@ -28,7 +28,7 @@ pub(super) struct Slots {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InUse;
 
-/// Keeps a session from being opened while it exists.
+/// Blocks the opening of a session while it exists.
 pub(super) struct Gate {
     key: ChatKey,
     gone: watch::Sender<()>,
@@ -129,12 +129,12 @@ impl Slots {
         Gate { key, gone }
     }
 
-    /// What to wait for before the session can be opened.
+    /// Returns the release that must end before the session can be opened.
     pub(super) fn releasing(&self, key: &ChatKey) -> Option<watch::Receiver<()>> {
         self.releasing.get(key).cloned()
     }
 
-    /// Lets the session be opened again.
+    /// Allows the session to be opened again.
     pub(super) fn finish_release(&mut self, gate: Gate) {
         let ours = gate.gone.subscribe();
         self.releasing.retain(|key, is_gone| *key != gate.key || !is_gone.same_channel(&ours));

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_parsed_by_its_tool() {
+    fn a_call_is_parsed_according_to_its_tool() {
         let call = Call::of("bash", json!({ "command": "ls" })).unwrap();
         assert_eq!(call, Call::Bash(BashInput { command: "ls".into() }));
         assert_eq!(call.tool(), Tool::Bash);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_running_command_has_another_value() {
+    fn only_output_of_a_running_command_is_preliminary() {
         let output = |exit_code| {
             let json = json!({ "stdout": "", "stderr": "", "exitCode": exit_code });
             Answer::Bash(serde_json::from_value(json).unwrap())

@@ -16,7 +16,7 @@ mod toolkit;
 
 pub use bash::{FLUSH_AFTER, FLUSH_CHARS, FLUSH_PAUSE};
 pub use call::{Answer, Call};
-pub use definition::{Definition, Surroundings, Tool, definitions};
+pub use definition::{Definition, DescriptionContext, Tool, definitions};
 pub use error::{Error, Result};
 pub use input::{
     BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,

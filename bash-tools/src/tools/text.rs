@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_split_over_two_pieces_is_one() {
+    fn a_character_split_over_two_chunks_is_joined() {
         let mut tail = Tail::new(3);
         tail.push(b"ab\xf0\x9f");
         assert_eq!((tail.text(), tail.dropped_chars()), ("ab", 0));
@@ -251,7 +251,7 @@ mod tests {
     proptest! {
         /// Splitting the input anywhere gives the same result.
         #[test]
-        fn pieces_make_no_difference(
+        fn output_does_not_depend_on_chunk_boundaries(
             bytes in prop_oneof![
                 proptest::collection::vec(any::<u8>(), 0..200),
                 "[aé€\u{1f600}]{0,80}".prop_map(String::into_bytes),

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     /// Chat apps call tools from their own tasks.
-    #[expect(dead_code, reason = "it is enough that it compiles")]
+    #[expect(dead_code, reason = "this only needs to compile")]
     fn every_result_can_be_awaited_in_a_task(tools: Toolkit) {
         fn in_a_task(_: impl Send) {}
         let path = String::new;

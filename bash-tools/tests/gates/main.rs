@@ -163,14 +163,14 @@ async fn a_decision_is_available_without_the_layer() {
     let (mut parts, ()) = request.into_parts();
     assert_eq!(gates(&enabled(""), ON).decide(&parts).await, Decision::Enabled);
     let extracted = Decision::from_request_parts(&mut parts, &()).await;
-    assert_eq!(extracted, Ok(Decision::Disabled(Reason::NotAsked)), "no layer has added the extension");
+    assert_eq!(extracted, Ok(Decision::Disabled(Reason::NotDecided)), "no layer has added the extension");
 }
 
 #[tokio::test]
 async fn a_handler_can_disable_the_tools_and_cannot_enable_them() {
-    let answer_of = |file: String, said: &'static str| async move {
+    let answer_of = |file: String, enabled: &'static str| async move {
         let handler = service_fn(move |_: Request<Body>| async move {
-            Response::builder().header(ENABLED_HEADER, said).header(TOOLS_HEADER, "bash").body(())
+            Response::builder().header(ENABLED_HEADER, enabled).header(TOOLS_HEADER, "bash").body(())
         });
         let mut request = Request::new(Body::empty());
         request.extensions_mut().insert(ConnectInfo(SocketAddr::new(HERE, 1)));

@@ -86,8 +86,8 @@ impl SeedFixture {
         seed: &Seed,
     ) -> (Result<()>, Vec<String>) {
         let reported = Mutex::new(Vec::new());
-        let tell = |step| reported.lock().unwrap().push(step);
-        let seeded = seed.seed_workspace(&*self.provider, sandbox, true, &tell).await;
+        let report = |step| reported.lock().unwrap().push(step);
+        let seeded = seed.seed_workspace(&*self.provider, sandbox, true, &report).await;
         (seeded, reported.into_inner().unwrap())
     }
 

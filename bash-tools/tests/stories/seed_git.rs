@@ -32,12 +32,12 @@ async fn a_repository_looks_like_a_clone() {
     assert_eq!(fixture.output(&sandbox, "ls -A .remcochat").await, "lock\nseeded\n");
 
     // The seed runs only once.
-    let asked = server.requests().len();
+    let requests_before = server.requests().len();
     fixture.seed_workspace(&sandbox, &Seed::Git(git("project.git"))).await.unwrap();
     fixture.seed_workspace(&sandbox, &at("project.git", "v1")).await.unwrap();
     fixture.seed_workspace(&sandbox, &Seed::Git(git("nowhere.git"))).await.unwrap();
     assert_eq!(fixture.output(&sandbox, "cat file").await, "three\nmore\n");
-    assert_eq!(server.requests().len(), asked);
+    assert_eq!(server.requests().len(), requests_before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,10 +84,10 @@ async fn a_token_is_not_sent_to_a_sandbox_that_was_used_before() {
     let sessions = fixture.sessions(&seed);
     let sandbox = sessions.lease(&key("1")).await.unwrap().sandbox().clone();
     fixture.output(&sandbox, "rm -rf .[!.]* *").await;
-    let asked = server.requests().len();
+    let requests_before = server.requests().len();
     let error = fixture.sessions(&seed).lease(&key("1")).await.unwrap_err();
     assert!(matches!(&error, session::Error::Seed(seed) if matches!(**seed, Error::UsedBefore)), "{error:?}");
-    assert_eq!(server.requests().len(), asked, "no request was sent");
+    assert_eq!(server.requests().len(), requests_before, "no request was sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,9 +100,9 @@ async fn a_token_opens_its_repository_and_leaves_no_trace() {
     // Another server does not get the token, even after a redirect from the right one.
     let error = fixture.seed_workspace(&sandbox, &with_token("away/project.git", TOKEN)).await.unwrap_err();
     assert!(!format!("{error} {error:?}").contains(TOKEN), "{error:?}");
-    let asked = server.requests();
-    assert!(asked.iter().any(|(host, ..)| host == ELSEWHERE), "{asked:?}");
-    assert!(asked.iter().all(|(.., authorization)| authorization.is_none()), "{asked:?}");
+    let received = server.requests();
+    assert!(received.iter().any(|(host, ..)| host == ELSEWHERE), "{received:?}");
+    assert!(received.iter().all(|(.., authorization)| authorization.is_none()), "{received:?}");
 
     let seed = with_token("private/project.git", TOKEN);
     let (seeded, reported) = fixture.seed_with_steps(&sandbox, &seed).await;

@@ -50,10 +50,10 @@ async fn seed_progress_is_reported_and_an_interrupted_seed_restarts() {
     // As if the app were killed: the task that opens the session is aborted.
     let sandbox = fixture.sandbox("2").await;
     let endless = Seed::Git(git("slow/project.git"));
-    let asked = server.requests().len();
+    let requests_before = server.requests().len();
     tokio::select! {
         seeded = fixture.seed_workspace(&sandbox, &endless) => panic!("{seeded:?}"),
-        () = until("git sends a request", || async { server.requests().len() > asked }) => {}
+        () = until("git sends a request", || async { server.requests().len() > requests_before }) => {}
     }
     let project = Seed::Git(git("project.git"));
     fixture.seed_workspace(&sandbox, &project).await.unwrap();

@@ -1,7 +1,12 @@
 //! A git server on this machine that sandboxes reach: git's own `http-backend`, over https and http. It records its
-//! requests, so that a story need not trust git. The first part of a path selects its behaviour: `/` is normal,
-//! `/private/` requires a token, `/old/` speaks only git's first protocol, `/away/` redirects to `/private/` on another
-//! name, `/plain/` redirects from https to http, and `/slow/` never responds.
+//! requests, so that a story need not trust git. The first part of a path selects its behaviour:
+//!
+//! - `/` is normal.
+//! - `/private/` requires a token.
+//! - `/old/` speaks only git's first protocol.
+//! - `/away/` redirects to `/private/` on another name.
+//! - `/plain/` redirects from https to http.
+//! - `/slow/` never responds.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -37,14 +42,14 @@ pub(crate) const TOKEN: &str = "hunter2-hunter2-hunter2";
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// A request: the host's name, the path, and its `Authorization`.
-pub(crate) type Asked = (String, String, Option<String>);
+pub(crate) type ReceivedRequest = (String, String, Option<String>);
 
 /// See the module.
 pub(crate) struct GitServer {
     dir: TempDir,
     address: Ipv4Addr,
     tls: TlsAcceptor,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
     serving: JoinSet<()>,
 }
 
@@ -62,7 +67,7 @@ impl GitServer {
         }
         let dir = tempfile::tempdir().unwrap();
         let tls = tls(&dir.path().join("ca.pem"));
-        Some(Self { dir, address, tls, asked: Arc::default(), serving: JoinSet::new() })
+        Some(Self { dir, address, tls, received: Arc::default(), serving: JoinSet::new() })
     }
 
     /// A server that serves.
@@ -73,7 +78,7 @@ impl GitServer {
     }
 
     pub(crate) async fn serve(&mut self) {
-        let state = Serving { root: self.root().into(), asked: Arc::clone(&self.asked) };
+        let state = Serving { root: self.root().into(), received: Arc::clone(&self.received) };
         let router = Router::new().fallback(answer).with_state(state);
         let https = TcpListener::bind((self.address, 443)).await.unwrap();
         let http = TcpListener::bind((self.address, 80)).await.unwrap();
@@ -104,8 +109,8 @@ impl GitServer {
     }
 
     /// All requests so far.
-    pub(crate) fn requests(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.received.lock().unwrap().clone()
     }
 
     fn root(&self) -> &Path {
@@ -160,7 +165,7 @@ async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Send + Unpin + '
 #[derive(Clone)]
 struct Serving {
     root: Arc<Path>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 async fn answer(State(serving): State<Serving>, request: Request) -> Response<Body> {
@@ -169,7 +174,7 @@ async fn answer(State(serving): State<Serving>, request: Request) -> Response<Bo
     let authorization = header(header::AUTHORIZATION);
     let host = header(header::HOST).unwrap_or_default();
     let path = parts.uri.path().to_owned();
-    serving.asked.lock().unwrap().push((host, path.clone(), authorization.clone()));
+    serving.received.lock().unwrap().push((host, path.clone(), authorization.clone()));
     let (kind, path) = match path[1..].split_once('/') {
         Some((kind @ ("private" | "old" | "away" | "plain" | "slow"), rest)) => (kind, format!("/{rest}")),
         _ => ("", path),

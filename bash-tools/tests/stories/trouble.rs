@@ -47,7 +47,7 @@ async fn a_stream_can_be_dropped_at_any_time(fixture: &Fixture) {
         }
         drop(values);
     }
-    drop(tools.bash(command("echo never asked for >file"), CancellationToken::new()));
+    drop(tools.bash(command("echo never executed >file"), CancellationToken::new()));
     assert_eq!(run(&tools, "ls").await.stdout, "");
     until("no stream holds its session", || async { sessions.lease(&key("2")).await.is_ok() }).await;
 }

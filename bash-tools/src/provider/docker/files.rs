@@ -38,7 +38,7 @@ impl Docker {
         match within(TRANSFER, read).await? {
             Ok(part) => Ok(part),
             Err(error) if error.code() == Some(ErrorCode::RangeNotSatisfiable) => {
-                Ok(FilePart { bytes: Bytes::new(), total_bytes: size_told(&error), etag: None })
+                Ok(FilePart { bytes: Bytes::new(), total_bytes: reported_size(&error), etag: None })
             }
             Err(error) => Err(fault_of_file(error, path)),
         }
@@ -116,7 +116,7 @@ fn kind(kind: wire::FileKind) -> FileKind {
     }
 }
 
-fn size_told(error: &sandbox_client::Error) -> Option<u64> {
+fn reported_size(error: &sandbox_client::Error) -> Option<u64> {
     error.body()?.details.get("sizeBytes")?.as_u64()
 }
 

@@ -174,9 +174,9 @@ impl Provider for Docker {
 
     async fn url(&self, sandbox: &SandboxId, port: u16) -> Result<String> {
         let found = self.client.find_port(&id(sandbox)?, port).await.map_err(fault)?;
-        found
-            .url
-            .ok_or_else(|| Error::Refused { said: format!("port {port} of the sandbox cannot be reached") })
+        found.url.ok_or_else(|| Error::Refused {
+            message: format!("port {port} of the sandbox cannot be reached"),
+        })
     }
 
     async fn status(&self, sandbox: &SandboxId) -> Result<Status> {
@@ -192,11 +192,11 @@ impl Provider for Docker {
         let id = id(sandbox)?;
         let mode = status::network(self.client.get(&id).await.map_err(fault)?.network).mode;
         if mode != NetworkMode::Allowlist {
-            let said = format!(
+            let message = format!(
                 "{host} cannot be allowed: the sandbox's network mode is `{}`, which has no list",
                 mode.as_str()
             );
-            return Err(Error::Refused { said });
+            return Err(Error::Refused { message });
         }
         self.add_hosts(&id, &[host.to_owned()]).await
     }
@@ -205,7 +205,7 @@ impl Provider for Docker {
         match self.client.park(&id(sandbox)?, false).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(ErrorCode::WrongState) => {
-                Err(Error::Busy { said: said(&error) })
+                Err(Error::Busy { message: message_of(&error) })
             }
             Err(error) => Err(fault(error)),
         }
@@ -266,21 +266,21 @@ fn end_reason(reason: wire::EndReason) -> EndReason {
     }
 }
 
-fn said(error: &sandbox_client::Error) -> String {
+fn message_of(error: &sandbox_client::Error) -> String {
     error.body().map_or_else(|| error.to_string(), |body| body.error.clone())
 }
 
 fn fault(error: sandbox_client::Error) -> Error {
     let Some(body) = error.body() else { return Error::Broken(error.into()) };
-    let said = body.error.clone();
+    let message = body.error.clone();
     match body.code {
         ErrorCode::NotFound if body.details.get("resource").is_some_and(|it| it == "sandbox") => Error::Gone,
         // A limit of the sandbox itself, such as its commands, does not affect other sandboxes.
-        ErrorCode::CapacityExhausted if body.details.contains_key("limit") => Error::Busy { said },
-        ErrorCode::CapacityExhausted | ErrorCode::RateLimited => Error::Full { said, retry_after: None },
+        ErrorCode::CapacityExhausted if body.details.contains_key("limit") => Error::Busy { message },
+        ErrorCode::CapacityExhausted | ErrorCode::RateLimited => Error::Full { message, retry_after: None },
         ErrorCode::Unauthenticated | ErrorCode::Forbidden => Error::Unauthenticated,
         ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Internal => {
-            Error::Unavailable { said }
+            Error::Unavailable { message }
         }
         ErrorCode::InvalidRequest
         | ErrorCode::NotFound
@@ -292,6 +292,6 @@ fn fault(error: sandbox_client::Error) -> Error {
         | ErrorCode::UnsupportedMediaType
         | ErrorCode::RangeNotSatisfiable
         | ErrorCode::Refused
-        | ErrorCode::InsufficientStorage => Error::Refused { said },
+        | ErrorCode::InsufficientStorage => Error::Refused { message },
     }
 }

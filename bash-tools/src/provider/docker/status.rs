@@ -1,6 +1,6 @@
 //! Converts sandboxd's status of a sandbox.
 
-use sandbox_api::sandbox::{Network, Sandbox, SandboxState as Told};
+use sandbox_api::sandbox::{Network, Sandbox, SandboxState as ApiState};
 
 use crate::provider::{Limits, NetworkMode, NetworkPolicy, SandboxState, Status, Usage};
 
@@ -11,11 +11,11 @@ pub(super) fn of(sandbox: Sandbox) -> Status {
     Status {
         sandbox: sandbox.sandbox_id.as_str().to_owned().into(),
         state: match sandbox.state {
-            Told::Running => SandboxState::Running,
-            Told::Parked => SandboxState::Parked,
-            Told::Creating => SandboxState::Opening,
-            Told::Failed | Told::Deleted => SandboxState::Ending,
-            Told::Lost => SandboxState::Lost,
+            ApiState::Running => SandboxState::Running,
+            ApiState::Parked => SandboxState::Parked,
+            ApiState::Creating => SandboxState::Opening,
+            ApiState::Failed | ApiState::Deleted => SandboxState::Ending,
+            ApiState::Lost => SandboxState::Lost,
         },
         image: Some(sandbox.image),
         limits: Limits {

@@ -23,7 +23,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
 /// Maximum length of a message from Vercel, in characters.
-const MAX_SAID_CHARS: usize = 500;
+const MAX_MESSAGE_CHARS: usize = 500;
 
 /// A connection pool to Vercel for one project.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Api {
             return Err(Fault::Expired { ago });
         }
         let authorization = self.credentials.authorization();
-        let authorization = authorization.expect("credentials are made only of what is a header's value");
+        let authorization = authorization.expect("credentials are checked to be valid in a header");
         let request = self.http.request(method, format!("{}{path}", self.base));
         Ok(request.header(AUTHORIZATION, authorization).query(&[("teamId", &self.credentials.team)]))
     }
@@ -129,9 +129,14 @@ impl Api {
         // The status alone makes it an error, even if the body cannot be read.
         let body = self.body(response).await.unwrap_or_default();
         let words = serde_json::from_slice::<ErrorBody>(&body).unwrap_or_default().error;
-        let said =
+        let message =
             if words.message.is_empty() { format!("status {}", status.as_u16()) } else { words.message };
-        Err(Fault::Refused { status, code: self.shown(&words.code), said: self.shown(&said), retry_after })
+        Err(Fault::Refused {
+            status,
+            code: self.shown(&words.code),
+            message: self.shown(&message),
+            retry_after,
+        })
     }
 
     async fn body(&self, mut response: Response) -> Result<Bytes, Fault> {
@@ -148,7 +153,7 @@ impl Api {
     /// A message of Vercel in a form that may be shown.
     fn shown(&self, text: &str) -> String {
         let text = self.credentials.redact(text);
-        text.chars().filter(|c| !c.is_control()).take(MAX_SAID_CHARS).collect()
+        text.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_CHARS).collect()
     }
 }
 

@@ -14,13 +14,13 @@ use uuid::Uuid;
 use super::fault::Fault;
 
 /// Deadline of a call that only reads, or ends a command.
-pub(super) const LOOK: Duration = Duration::from_secs(30);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Deadline for Vercel's confirmation that a command has started.
 pub(super) const START: Duration = Duration::from_secs(20);
 
 /// Deadline of a call that creates or wakes a sandbox. It may fetch a repository or a snapshot first.
-pub(super) const ACT: Duration = Duration::from_secs(120);
+pub(super) const ACTION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Deadline of a call that carries files.
 pub(super) const TRANSFER: Duration = Duration::from_secs(300);
@@ -58,7 +58,7 @@ pub(super) enum Body {
 
 impl Call {
     pub(super) fn get(path: String) -> Self {
-        Self { method: Method::GET, path, query: Vec::new(), body: Body::Empty, limit: LOOK }
+        Self { method: Method::GET, path, query: Vec::new(), body: Body::Empty, limit: READ_TIMEOUT }
     }
 
     pub(super) fn delete(path: String) -> Self {

@@ -29,11 +29,11 @@ impl Vercel {
     /// ended all the same.
     pub(super) async fn run_script(&self, sandbox: &SandboxId, command: Command) -> Answer<Running> {
         if command.script.len() > MAX_SCRIPT_BYTES {
-            let said = format!("a command must be at most {MAX_SCRIPT_BYTES} bytes long");
-            return Err(Error::Refused { said });
+            let message = format!("a command must be at most {MAX_SCRIPT_BYTES} bytes long");
+            return Err(Error::Refused { message });
         }
         if command.script.contains('\0') {
-            return Err(Error::Refused { said: "a command must not have NUL characters".to_owned() });
+            return Err(Error::Refused { message: "a command must not have NUL characters".to_owned() });
         }
         let (vercel, sandbox) = (self.clone(), sandbox.clone());
         let starting = tokio::spawn(async move { vercel.start(&sandbox, &command).await });
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_the_script() {
+    fn joined_arguments_equal_the_script() {
         let script = "é🦀x".repeat(100_000);
         let all: Vec<&str> = pieces(&script).collect();
         assert_eq!(all.concat(), script);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn all_three_or_an_oidc_token_are_credentials() {
+    fn credentials_are_three_variables_or_an_oidc_token() {
         let three = [("VERCEL_TOKEN", "t"), ("VERCEL_TEAM_ID", "team"), ("VERCEL_PROJECT_ID", "prj")];
         assert_eq!(read(&three), both("team", "prj"));
         let others = [("VERCEL_API_KEY", "t"), ("VERCEL_ORG_ID", "org"), ("VERCEL_PROJECT_ID", "prj")];

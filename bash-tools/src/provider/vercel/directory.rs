@@ -13,7 +13,7 @@ const LIST: &str = include_str!("list.sh");
 const REMOVE: &str = include_str!("remove.sh");
 
 /// Exit code of both scripts if nothing exists at the path.
-const NOTHING_THERE: i32 = 44;
+const NO_SUCH_PATH: i32 = 44;
 
 /// Deadline of either script.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ impl Vercel {
             None => 0,
             Some(Ok(from)) => from,
             Some(Err(_)) => {
-                return Err(Error::Refused { said: "`cursor` is not from this list".into() });
+                return Err(Error::Refused { message: "`cursor` is not from this list".into() });
             }
         };
         // One entry more than a page shows whether there is another page.
@@ -79,12 +79,12 @@ impl Vercel {
                     complaint.extend(bytes);
                 }
                 Event::Ended(end) if end.exit_code == 0 => return Ok(output),
-                Event::Ended(end) if end.exit_code == NOTHING_THERE => {
+                Event::Ended(end) if end.exit_code == NO_SUCH_PATH => {
                     return Err(Error::NoFile { path: path.to_owned() });
                 }
                 Event::Ended(_) => {
-                    let said = String::from_utf8_lossy(&complaint).trim().to_owned();
-                    return Err(Error::Refused { said });
+                    let message = String::from_utf8_lossy(&complaint).trim().to_owned();
+                    return Err(Error::Refused { message });
                 }
                 Event::Started | Event::Heartbeat | Event::Missed { .. } => {}
                 Event::Stdout(_) | Event::Stderr(_) => {}

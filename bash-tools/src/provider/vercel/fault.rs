@@ -10,8 +10,8 @@ use crate::provider::Error;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// Vercel rejected the call.
-    #[error("status {status}, {code}: {said}")]
-    Refused { status: StatusCode, code: String, said: String, retry_after: Option<Duration> },
+    #[error("status {status}, {code}: {message}")]
+    Refused { status: StatusCode, code: String, message: String, retry_after: Option<Duration> },
     /// The connection failed or broke.
     #[error("vercel does not respond")]
     Broken(#[source] reqwest::Error),
@@ -40,8 +40,8 @@ pub(super) enum Fault {
     #[error("the credentials expired {ago:?} ago")]
     Expired { ago: Duration },
     /// The request is invalid and was not sent.
-    #[error("{said}")]
-    Unsendable { said: String },
+    #[error("{message}")]
+    Unsendable { message: String },
 }
 
 impl Fault {
@@ -92,20 +92,20 @@ impl Fault {
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Refused { status, ref said, retry_after, .. } => {
-                let said = said.clone();
+            Fault::Refused { status, ref message, retry_after, .. } => {
+                let message = message.clone();
                 match status.as_u16() {
                     401 | 403 => Self::Unauthenticated,
                     404 => Self::Gone,
-                    429 => Self::Full { said, retry_after },
-                    408 | 410 | 500..=599 => Self::Unavailable { said },
-                    422 if fault.is_of_stopping_session() => Self::Unavailable { said },
-                    400..=499 => Self::Refused { said },
+                    429 => Self::Full { message, retry_after },
+                    408 | 410 | 500..=599 => Self::Unavailable { message },
+                    422 if fault.is_of_stopping_session() => Self::Unavailable { message },
+                    400..=499 => Self::Refused { message },
                     _ => Self::Broken(fault.into()),
                 }
             }
             Fault::Replaced => Self::Gone,
-            Fault::Unsendable { said } => Self::Refused { said },
+            Fault::Unsendable { message } => Self::Refused { message },
             Fault::Unreadable(error) => Self::Unreadable(error.into()),
             Fault::Expired { ago } => Self::Expired { ago },
             Fault::Broken(_)

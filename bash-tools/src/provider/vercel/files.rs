@@ -58,7 +58,7 @@ impl Vercel {
 
     /// The API returns the same response for a missing file and a missing sandbox.
     async fn no_file(&self, sandbox: &SandboxId, file: &str) -> Error {
-        match self.is_there(sandbox).await {
+        match self.exists(sandbox).await {
             Ok(true) => Error::NoFile { path: file.to_owned() },
             Ok(false) => Error::Gone,
             Err(fault) => fault.into(),
@@ -67,11 +67,11 @@ impl Vercel {
 
     pub(super) async fn write_whole(&self, sandbox: &SandboxId, file: &str, content: Bytes) -> Answer<()> {
         if content.len() > MAX_WRITE_BYTES {
-            let said = format!("{file} must be at most {MAX_WRITE_BYTES} bytes long");
-            return Err(Error::Refused { said });
+            let message = format!("{file} must be at most {MAX_WRITE_BYTES} bytes long");
+            return Err(Error::Refused { message });
         }
         let Some(entry) = entry_of(file) else {
-            return Err(Error::Refused { said: format!("{file:?} is not a path of a file") });
+            return Err(Error::Refused { message: format!("{file:?} is not a path of a file") });
         };
         let archive = tokio::task::spawn_blocking(move || archive_of(&entry, &content)).await;
         let archive = archive.map_err(|error| Error::Broken(error.into()))?;
@@ -94,7 +94,7 @@ impl Vercel {
         mut content: Content,
     ) -> Answer<()> {
         let too_long =
-            || Error::Refused { said: format!("{file} must be at most {MAX_WRITE_BYTES} bytes long") };
+            || Error::Refused { message: format!("{file} must be at most {MAX_WRITE_BYTES} bytes long") };
         if bytes > MAX_WRITE_BYTES as u64 {
             return Err(too_long());
         }

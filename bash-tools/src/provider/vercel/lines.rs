@@ -22,10 +22,10 @@ pub(super) struct Lines {
 }
 
 /// Next item of a stream.
-pub(super) enum Said {
+pub(super) enum LineResult {
     Line(Line),
     /// The stream ended normally.
-    Over,
+    End,
     /// The stream broke off or is invalid.
     Broken,
 }
@@ -39,21 +39,21 @@ impl Lines {
 
     /// Returns the command that the first line names.
     pub(super) async fn command(&mut self) -> Result<Command, Fault> {
-        let Said::Line(Line { command: Some(command), .. }) = self.next().await else {
+        let LineResult::Line(Line { command: Some(command), .. }) = self.next().await else {
             return Err(Fault::NoCommand);
         };
         Ok(command)
     }
 
-    pub(super) async fn next(&mut self) -> Said {
+    pub(super) async fn next(&mut self) -> LineResult {
         match self.lines.next().await {
-            None => Said::Over,
+            None => LineResult::End,
             Some(Err(error)) => {
                 tracing::debug!(%error, "a command's stream broke");
-                Said::Broken
+                LineResult::Broken
             }
             // A truncated line is not JSON.
-            Some(Ok(line)) => serde_json::from_str(&line).map_or(Said::Broken, Said::Line),
+            Some(Ok(line)) => serde_json::from_str(&line).map_or(LineResult::Broken, LineResult::Line),
         }
     }
 }

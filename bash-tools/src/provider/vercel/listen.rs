@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::alive::Alive;
-use super::call::{ACT, Call};
+use super::call::{ACTION_TIMEOUT, Call};
 use super::fault::Fault;
-use super::lines::{Lines, Said};
+use super::lines::{LineResult, Lines};
 use super::wire::{Command, Line, Started};
 use crate::provider::{End, EndReason, Event, Result as Answer};
 
@@ -26,7 +26,7 @@ const MAX_TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Deadline for the rest of the output after a command was ended by its time limit.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const END_GRACE: Duration = Duration::from_secs(3);
 
 /// Exit code of a process that SIGKILL ended, as a shell reports it.
 const KILLED: i32 = 137;
@@ -94,40 +94,40 @@ impl Listener {
             self.is_begun = true;
             return Some(Ok(Event::Started));
         }
-        let event = self.next_heard().await;
+        let event = self.next_event().await;
         self.is_done = matches!(event, Err(_) | Ok(Event::Ended(_)));
         // After an error the command may still run. Dropping this ends it.
         self.alive.is_over |= matches!(event, Ok(Event::Ended(_)));
         Some(event.map_err(Into::into))
     }
 
-    async fn next_heard(&mut self) -> Result<Event, Fault> {
+    async fn next_event(&mut self) -> Result<Event, Fault> {
         loop {
-            let heard = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 () = sleep_until(self.ends_at) => None,
-                heard = self.hear() => Some(heard?),
+                event = self.read_event() => Some(event?),
             };
-            match heard {
+            match event {
                 Some(Some(event)) => return Ok(event),
                 Some(None) => {}
                 None if self.has_timed_out => return Ok(Event::Ended(TIMED_OUT)),
                 None => {
                     self.has_timed_out = true;
                     self.alive.end();
-                    self.ends_at = Instant::now() + LAST_WORDS;
+                    self.ends_at = Instant::now() + END_GRACE;
                 }
             }
         }
     }
 
     /// Waits for the next line. It can be cancelled at every await.
-    async fn hear(&mut self) -> Result<Option<Event>, Fault> {
+    async fn read_event(&mut self) -> Result<Option<Event>, Fault> {
         let Some(lines) = &mut self.lines else { return self.listen_again().await };
         match lines.next().await {
-            Said::Line(line) => Ok(self.take(line)),
-            Said::Over if self.is_replay => self.at_end_of_replay().await,
-            Said::Over | Said::Broken => {
+            LineResult::Line(line) => Ok(self.take(line)),
+            LineResult::End if self.is_replay => self.at_end_of_replay().await,
+            LineResult::End | LineResult::Broken => {
                 self.lines = None;
                 Ok(None)
             }
@@ -149,8 +149,8 @@ impl Listener {
                 self.tries = 0;
                 Some(Event::Stderr(bytes))
             }
-            ("error", said) => {
-                tracing::debug!(?said, "a command's stream reports an error");
+            ("error", data) => {
+                tracing::debug!(?data, "a command's stream reports an error");
                 self.lines = None;
                 None
             }
@@ -187,7 +187,7 @@ impl Listener {
         if let Some(Command { exit_code: Some(exit_code), duration_ms, .. }) = self.ended {
             return Ok(Some(self.end(exit_code, duration_ms)));
         }
-        let wait = Call::get(self.alive.path()).query("wait", "true").within(ACT);
+        let wait = Call::get(self.alive.path()).query("wait", "true").within(ACTION_TIMEOUT);
         match self.alive.api.json::<Started>(&wait).await {
             Ok(Started { command }) => {
                 self.ended = Some(command);

@@ -143,7 +143,7 @@ impl Provider for Vercel {
         let (_, found) = self.wake(sandbox).await?;
         let route = found.routes.into_iter().find(|route| route.port == port);
         route.map(|route| route.url).ok_or_else(|| Error::Refused {
-            said: format!("port {port} of the sandbox cannot be reached: it was made without it"),
+            message: format!("port {port} of the sandbox cannot be reached: the port was not declared when the sandbox was created"),
         })
     }
 

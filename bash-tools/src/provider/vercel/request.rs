@@ -29,9 +29,9 @@ impl Vercel {
         let ended: Started = self.api.json(&wait.within(MOVE_SOURCE_TIMEOUT)).await?;
         match ended.command.exit_code {
             Some(0) => Ok(()),
-            _ => {
-                Err(Fault::Unsendable { said: "the repository could not be moved into the workspace".into() })
-            }
+            _ => Err(Fault::Unsendable {
+                message: "the repository could not be moved into the workspace".into(),
+            }),
         }
     }
 }

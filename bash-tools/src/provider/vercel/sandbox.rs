@@ -11,7 +11,7 @@ use reqwest::StatusCode;
 use tokio::time::{Instant, sleep};
 
 use super::Vercel;
-use super::call::{ACT, Call, LOOK, path};
+use super::call::{ACTION_TIMEOUT, Call, READ_TIMEOUT, path};
 use super::fault::Fault;
 use super::name::{id, name_of, parts};
 use super::wire::{Found, MakeDirectory};
@@ -127,7 +127,7 @@ impl Vercel {
         if matches!(found.session.status.as_str(), "stopped" | "stopping" | "snapshotting") {
             return Ok(());
         }
-        let stop = Call::post(path(&["sessions", &found.session.id, "stop"])).within(ACT);
+        let stop = Call::post(path(&["sessions", &found.session.id, "stop"])).within(ACTION_TIMEOUT);
         match self.api.done(&stop).await {
             Err(fault) if fault.is_of_stopped_session() => Ok(()),
             stopped => stopped,
@@ -146,7 +146,7 @@ impl Vercel {
     }
 
     /// Whether the sandbox still exists, after something in it was not found.
-    pub(super) async fn is_there(&self, sandbox: &SandboxId) -> Result<bool, Fault> {
+    pub(super) async fn exists(&self, sandbox: &SandboxId) -> Result<bool, Fault> {
         match self.same(sandbox, false).await {
             Err(Fault::Replaced) => Ok(false),
             Err(fault) if fault.is_not_found() => Ok(false),
@@ -166,7 +166,7 @@ impl Vercel {
 
     /// Returns the sandbox with this name. If it is to be woken and is still stopping, waits for that.
     async fn look(&self, name: &str, resume: bool) -> Result<Option<Found>, Fault> {
-        let call = Call::get(path(&[name])).within(if resume { ACT } else { LOOK });
+        let call = Call::get(path(&[name])).within(if resume { ACTION_TIMEOUT } else { READ_TIMEOUT });
         let call = call.query("projectId", self.api.project()).query("resume", resume.to_string());
         let until = Instant::now() + STOPPING;
         loop {
@@ -182,7 +182,7 @@ impl Vercel {
 
     async fn create(&self, name: &str) -> Result<(Found, bool), Fault> {
         let request = self.options.body(self.api.project(), name);
-        match self.api.json(&Call::post(path(&[])).json(&request).within(ACT)).await {
+        match self.api.json(&Call::post(path(&[])).json(&request).within(ACTION_TIMEOUT)).await {
             // Another process of this app created it first.
             Err(fault) if fault.status() == Some(StatusCode::CONFLICT) => {
                 self.look(name, true).await?.ok_or(fault).map(|found| (found, false))
@@ -192,7 +192,7 @@ impl Vercel {
     }
 
     async fn remove(&self, name: &str) -> Result<(), Fault> {
-        let call = Call::delete(path(&[name])).within(ACT);
+        let call = Call::delete(path(&[name])).within(ACTION_TIMEOUT);
         let call = call.query("projectId", self.api.project()).query("deleteOrphanSnapshots", "true");
         match self.api.done(&call).await {
             Err(fault) if fault.is_not_found() => Ok(()),

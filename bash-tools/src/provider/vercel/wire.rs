@@ -146,12 +146,12 @@ pub(super) struct ReadFile<'a> {
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ErrorBody {
     #[serde(default)]
-    pub(super) error: ErrorWords,
+    pub(super) error: ErrorDetail,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ErrorWords {
+pub(super) struct ErrorDetail {
     pub(super) code: String,
     pub(super) message: String,
 }

@@ -54,13 +54,13 @@ elif [ -n "$ref" ]; then
   fetch --depth=1 -- origin "$refspec" || exit 1
   commit=$(in_stage rev-parse --verify 'FETCH_HEAD^{commit}') || exit 1
 elif [ ${#revision} = 40 ] || [ ${#revision} = 64 ]; then
-  said=$SEED_STAGE/.git/said
-  fetch --depth=1 -- origin "$revision" 2>&1 >/dev/null | tee "$said" >&2
+  fetch_errors=$SEED_STAGE/.git/fetch_errors
+  fetch --depth=1 -- origin "$revision" 2>&1 >/dev/null | tee "$fetch_errors" >&2
   if [ "${PIPESTATUS[0]}" = 0 ]; then
     commit=$revision
-  elif grep -q 'not our ref' "$said"; then
+  elif grep -q 'not our ref' "$fetch_errors"; then
     fail revision
-  elif grep -q 'unadvertised object' "$said"; then
+  elif grep -q 'unadvertised object' "$fetch_errors"; then
     # Some servers only serve named revisions. The commit may be reachable from one.
     echo "step fetching everything, because the server gives no single commits"
     everything
@@ -87,6 +87,6 @@ else
 fi
 # Files that do not belong to the repository are excluded from its commits.
 mkdir -p "$SEED_STAGE/.git/info" && echo /.remcochat/ >>"$SEED_STAGE/.git/info/exclude" || exit 1
-rm -f "$SEED_STAGE/.git/said"
+rm -f "$SEED_STAGE/.git/fetch_errors"
 
 settle "$SEED_STAGE"

@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::Result;
-use super::workspace::{Planting, Stage};
+use super::workspace::{Seeding, Stage};
 use crate::provider::Environment;
 
 const CLONE: &str = include_str!("clone.sh");
@@ -62,7 +62,7 @@ impl GitCredentials {
 
 impl GitSeed {
     /// Clones the repository into an empty workspace.
-    pub(super) async fn seed_workspace(&self, progress: &Planting<'_>) -> Result<()> {
+    pub(super) async fn seed_workspace(&self, progress: &Seeding<'_>) -> Result<()> {
         let url = self.check()?;
         let stage = Stage::new("git", &[url.as_str().as_bytes(), self.wanted().as_bytes()]);
         let ran = progress.run(CLONE, self.environment(&url, &stage), self.timeout).await?;

@@ -6,36 +6,36 @@
 use secrecy::ExposeSecret;
 
 use super::super::Error;
-use super::super::script::Ran;
+use super::super::script::Finished;
 use super::{GitSeed, MAX_FILES};
 
 /// Maximum number of characters of git's message.
-const MAX_SAID_CHARS: usize = 300;
+const MAX_MESSAGE_CHARS: usize = 300;
 
 impl GitSeed {
-    pub(super) fn verdict(&self, ran: &Ran) -> Error {
-        match ran.said.last().and_then(|line| line.strip_prefix("fail ")) {
+    pub(super) fn verdict(&self, ran: &Finished) -> Error {
+        match ran.stdout.last().and_then(|line| line.strip_prefix("fail ")) {
             Some("revision") => return Error::NoRevision { revision: self.wanted().to_owned() },
             Some("empty") => return Error::EmptyRepository,
             Some("large") => return self.too_large(),
             _ => {}
         }
-        let words: Vec<&str> = ran.complained.iter().filter_map(|line| own_words(line)).collect();
+        let words: Vec<&str> = ran.stderr.iter().filter_map(|line| own_message(line)).collect();
         let says =
             |phrases: &[&str]| words.iter().any(|line| phrases.iter().any(|phrase| line.contains(phrase)));
-        let said = || self.said(&words, ran);
+        let message = || self.message(&words, ran);
         if says(&["File too large", "signal 25"]) {
             self.too_large()
         } else if says(&["could not read Username", "could not read Password"]) {
             Error::NeedsCredentials
         } else if says(&["Authentication failed"]) {
-            Error::CredentialsRefused { said: said() }
+            Error::CredentialsRefused { message: message() }
         } else if says(&["' not found"]) {
             Error::NoRepository
         } else if says(&UNREACHED) {
-            Error::NotReached { said: said() }
+            Error::NotReached { message: message() }
         } else {
-            Error::Git { said: said() }
+            Error::Git { message: message() }
         }
     }
 
@@ -45,13 +45,13 @@ impl GitSeed {
 
     /// The first message of git, because later ones come from its subprocesses. The token is removed, because a
     /// server could have sent it back.
-    fn said(&self, words: &[&str], ran: &Ran) -> String {
-        let all = ran.complained.last().map(String::as_str);
-        let mut said = words.first().copied().or(all).unwrap_or("no word of it").to_owned();
+    fn message(&self, words: &[&str], ran: &Finished) -> String {
+        let all = ran.stderr.last().map(String::as_str);
+        let mut message = words.first().copied().or(all).unwrap_or("git printed no message").to_owned();
         if let Some(credentials) = &self.credentials {
-            said = said.replace(credentials.token.expose_secret(), "***");
+            message = message.replace(credentials.token.expose_secret(), "***");
         }
-        said.chars().take(MAX_SAID_CHARS).collect()
+        message.chars().take(MAX_MESSAGE_CHARS).collect()
     }
 }
 
@@ -69,7 +69,7 @@ const UNREACHED: [&str; 10] = [
     "returned error: 504",
 ];
 
-fn own_words(line: &str) -> Option<&str> {
+fn own_message(line: &str) -> Option<&str> {
     line.strip_prefix("fatal: ").or_else(|| line.strip_prefix("error: "))
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::super::GitCredentials;
     use super::*;
 
-    fn verdict(complained: &[&str]) -> Error {
+    fn verdict(stderr: &[&str]) -> Error {
         let seed = GitSeed {
             url: "https://git.example/a".into(),
             revision: None,
@@ -89,14 +89,16 @@ mod tests {
             timeout: Duration::from_secs(1),
             max_bytes: 7,
         };
-        let complained = complained.iter().map(|line| (*line).to_owned()).collect();
-        seed.verdict(&Ran { exit_code: 1, said: vec!["step fetching".into()], complained })
+        let stderr = stderr.iter().map(|line| (*line).to_owned()).collect();
+        seed.verdict(&Finished { exit_code: 1, stdout: vec!["step fetching".into()], stderr })
     }
 
     #[test]
     fn a_servers_output_does_not_decide_the_error() {
         let remote = "remote: fatal: repository 'x' not found";
-        assert!(matches!(verdict(&[remote, "fatal: early EOF"]), Error::Git { said } if said == "early EOF"));
+        assert!(
+            matches!(verdict(&[remote, "fatal: early EOF"]), Error::Git { message } if message == "early EOF")
+        );
         let refused =
             ["remote: Connection refused", "fatal: Authentication failed for 'https://git.example/a/'"];
         assert!(matches!(verdict(&refused), Error::CredentialsRefused { .. }));
@@ -110,11 +112,11 @@ mod tests {
             assert!(error.to_string().contains("***"), "{error}");
         }
         let long = verdict(&[&format!("fatal: {}", "é".repeat(5000))]).to_string();
-        assert!(long.chars().count() < MAX_SAID_CHARS + 100, "{long}");
+        assert!(long.chars().count() < MAX_MESSAGE_CHARS + 100, "{long}");
     }
 
     #[test]
     fn a_failure_without_output_is_reported_as_such() {
-        assert!(matches!(verdict(&[]), Error::Git { said } if said == "no word of it"));
+        assert!(matches!(verdict(&[]), Error::Git { message } if message == "git printed no message"));
     }
 }

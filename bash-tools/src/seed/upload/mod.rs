@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
-use super::workspace::{Planting, Stage};
+use super::workspace::{Seeding, Stage};
 use super::{Error, Result};
 use survey::Survey;
 
@@ -29,7 +29,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(120);
 
 impl UploadSeed {
     /// Sends the files into an empty workspace.
-    pub(super) async fn seed_workspace(&self, progress: &Planting<'_>) -> Result<()> {
+    pub(super) async fn seed_workspace(&self, progress: &Seeding<'_>) -> Result<()> {
         progress.report("looking for files to upload");
         let seed = self.clone();
         let survey = spawn_blocking(move || Survey::of(&seed)).await.map_err(|_| Error::Stopped)??;
@@ -42,7 +42,7 @@ impl UploadSeed {
         progress.is_done(ran).map(drop)
     }
 
-    async fn send(&self, progress: &Planting<'_>, survey: Survey, stage: &Stage) -> Result<()> {
+    async fn send(&self, progress: &Seeding<'_>, survey: Survey, stage: &Stage) -> Result<()> {
         let (archive, packing) = archive::stream(survey, stage.path.clone().into());
         let unpacked = progress.provider.unpack(progress.sandbox, archive).await;
         // The cause is known here. The provider only knows that the content ended early.

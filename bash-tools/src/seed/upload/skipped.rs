@@ -13,7 +13,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 const DIRECTORIES: [&str; 5] = [".git", "node_modules", ".next", "data", "test-results"];
 
 /// Directories and files.
-const LEFT_OUT: &[&str] = &[
+const SKIPPED: &[&str] = &[
     // In a worktree, this is a file that refers to another path of this machine.
     ".git",
     // Secrets of programs.
@@ -91,7 +91,7 @@ const LEFT_OUT: &[&str] = &[
 
 static GLOBS: LazyLock<GlobSet> = LazyLock::new(|| {
     let mut globs = GlobSetBuilder::new();
-    for name in LEFT_OUT {
+    for name in SKIPPED {
         let glob =
             GlobBuilder::new(&format!("**/{name}")).literal_separator(true).case_insensitive(true).build();
         globs.add(glob.expect("the list is tested"));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_not() {
+    fn source_files_are_not_skipped() {
         let sources = [
             ".env.example",
             "a/.ENV.example",

@@ -14,7 +14,7 @@ use super::options::UploadSeed;
 use super::skipped::is_skipped;
 
 /// Maximum number of files and directories that are examined. A root with more is probably a mistake.
-const MAX_LOOKED_AT: usize = 1_000_000;
+const MAX_VISITED: usize = 1_000_000;
 
 /// Files to upload.
 #[derive(Debug)]
@@ -49,11 +49,11 @@ impl Survey {
     pub(super) fn of(seed: &UploadSeed) -> Result<Self> {
         let include = Include::new(&seed.include)?;
         let mut survey = Self { root: root(&seed.root)?, entries: Vec::new(), bytes: 0 };
-        let (mut candidates, mut found, mut looked_at) = (0, 0, 0);
+        let (mut candidates, mut found, mut visited) = (0, 0, 0);
         for entry in walk(&survey.root) {
             let entry = entry.map_err(|error| unreadable(error, &survey.root))?;
-            looked_at += 1;
-            if looked_at > MAX_LOOKED_AT {
+            visited += 1;
+            if visited > MAX_VISITED {
                 return Err(Error::TooManyFiles { limit: seed.max_files, found, is_all: false });
             }
             let path = entry.path().strip_prefix(&survey.root).unwrap_or(entry.path()).to_owned();
@@ -160,14 +160,14 @@ pub(super) fn open(root: &Path, path: &Path) -> Result<Option<(File, Metadata)>>
     let flags = flags.bits().cast_signed();
     let file = match File::options().read(true).custom_flags(flags).open(root.join(path)) {
         Ok(file) => file,
-        Err(error) if is_another(&error) => return Ok(None),
+        Err(error) if is_replaced(&error) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
     let meta = file.metadata().map_err(unreadable)?;
     Ok(Some((file, meta)).filter(|(_, meta)| meta.is_file()))
 }
 
-fn is_another(error: &io::Error) -> bool {
+fn is_replaced(error: &io::Error) -> bool {
     const NO_DEVICE: i32 = rustix::io::Errno::NXIO.raw_os_error();
     const LINK: i32 = rustix::io::Errno::LOOP.raw_os_error();
     error.kind() == io::ErrorKind::NotFound || matches!(error.raw_os_error(), Some(NO_DEVICE | LINK))

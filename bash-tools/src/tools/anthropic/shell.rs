@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_the_sum_of_its_pieces() {
+    fn joined_pieces_equal_the_command() {
         let command = "é🦀x".repeat(100_000);
         let all: Vec<&str> = pieces(&command).collect();
         assert_eq!(all.concat(), command);

@@ -6,14 +6,14 @@ use bash_tools::provider::{Command, End, EndReason, Environment, Error, Event, P
 use futures::StreamExt;
 use test_daemon::until;
 
-use super::{Story, WELL, hear};
-use crate::vercel_fake::Trouble;
+use super::{Story, WELL, collect};
+use crate::vercel_fake::Fault;
 
 #[tokio::test]
 async fn a_command_ends_with_all_its_processes() {
     let story = Story::begin().await;
     let script = "echo so far; setsid sleep 1115 & (trap '' TERM; sleep 1115) & sleep 1115";
-    let received = hear(story.start(script, 1).await.unwrap()).await;
+    let received = collect(story.start(script, 1).await.unwrap()).await;
     assert_eq!(received.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
     assert_eq!(received.stdout, "so far\n");
     story.nothing_runs("1115").await;
@@ -47,10 +47,10 @@ async fn a_caller_that_disconnects_during_the_start_ends_the_command() {
 async fn a_timeout_is_reported_in_time_even_if_no_process_can_be_ended() {
     let story = Story::begin().await;
     let running = story.start("echo so far; exec sleep 1120", 1).await.unwrap();
-    story.fake.meet("POST", "/kill", Trouble::Hang);
-    story.fake.meet("POST", "/cmd", Trouble::Hang);
+    story.fake.inject_fault("POST", "/kill", Fault::Hang);
+    story.fake.inject_fault("POST", "/cmd", Fault::Hang);
     let began = Instant::now();
-    let received = hear(running).await;
+    let received = collect(running).await;
     assert_eq!(received.end, Some(End { exit_code: 124, reason: EndReason::Timeout }));
     assert_eq!(received.stdout, "so far\n");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
@@ -75,7 +75,7 @@ async fn scripts_can_be_longer_than_an_argument() {
     let script = format!("{lines}echo \"$# $0\"; cat <<'END'\n$HOME\nEND\n");
     assert_eq!(story.output(&script).await, "0 bash\n$HOME\n");
     let refused = story.start(&"x".repeat(1024 * 1024 + 1), 20).await.unwrap_err();
-    assert!(matches!(&refused, Error::Refused { said } if said.contains("1048576")), "{refused:?}");
+    assert!(matches!(&refused, Error::Refused { message } if message.contains("1048576")), "{refused:?}");
     let refused = story.start("echo \0", 20).await.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }), "{refused:?}");
 }
@@ -83,7 +83,7 @@ async fn scripts_can_be_longer_than_an_argument() {
 #[tokio::test]
 async fn a_command_ends_with_its_machine() {
     let story = Story::begin().await;
-    story.fake.meet("POST", "/cmd", Trouble::EndAfter(2));
+    story.fake.inject_fault("POST", "/cmd", Fault::EndAfter(2));
     let mut running = story.start("echo begun; sleep 1; echo more; sleep 1112", 30).await.unwrap();
     let mut end = None;
     while let Some(event) = running.next().await {
@@ -101,7 +101,7 @@ async fn a_command_has_its_own_variables_and_leaves_none() {
     let story = Story::begin().await;
     let mut command = Command::new("echo \"$OWN\"; bash -c 'echo \"$OWN\"'", Duration::from_secs(20));
     command.environment = Environment::default().with("OWN", "a 'b' é");
-    let received = hear(story.vercel.run(&story.sandbox, command).await.unwrap()).await;
+    let received = collect(story.vercel.run(&story.sandbox, command).await.unwrap()).await;
     assert_eq!((received.end, received.stdout.as_str()), (WELL, "a 'b' é\na 'b' é\n"));
     assert_eq!(story.output("echo \"${OWN-none}\"").await, "none\n");
 }

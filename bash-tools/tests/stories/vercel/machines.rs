@@ -6,7 +6,7 @@ use bash_tools::provider::{Command, Error, GitSource, Provider, SandboxId, Verce
 
 use super::Story;
 use crate::fixture::key;
-use crate::vercel_fake::{Trouble, request};
+use crate::vercel_fake::{Fault, request};
 
 #[tokio::test]
 async fn a_restarted_app_finds_its_sandbox() {
@@ -33,9 +33,9 @@ async fn a_stopped_machine_is_woken_by_every_operation() {
     story.vercel.url(&story.sandbox, 3000).await.unwrap();
     assert_eq!(story.output("cat file").await, "new");
     // From now on the stop is known.
-    let asked = story.fake.count("POST", "/cmd");
+    let requests_before = story.fake.count("POST", "/cmd");
     story.output("true").await;
-    assert_eq!(story.fake.count("POST", "/cmd"), asked + 1);
+    assert_eq!(story.fake.count("POST", "/cmd"), requests_before + 1);
 }
 
 #[tokio::test]
@@ -54,11 +54,11 @@ async fn a_release_stops_the_machine_and_keeps_its_files() {
 #[tokio::test]
 async fn an_operation_waits_for_a_stopping_machine() {
     let story = Story::begin().await;
-    story.fake.meet("POST", "/cmd", Trouble::Refuse(422, "sandbox_stopping"));
-    story.fake.meet("GET", "/bash-tools-chat-1", Trouble::Refuse(422, "sandbox_snapshotting"));
+    story.fake.inject_fault("POST", "/cmd", Fault::Refuse(422, "sandbox_stopping"));
+    story.fake.inject_fault("GET", "/bash-tools-chat-1", Fault::Refuse(422, "sandbox_snapshotting"));
     assert_eq!(story.output("echo done").await, "done\n");
     for _ in 0..2 {
-        story.fake.meet("POST", "/cmd", Trouble::Refuse(410, "sandbox_stopped"));
+        story.fake.inject_fault("POST", "/cmd", Fault::Refuse(410, "sandbox_stopped"));
     }
     let unavailable = story.start("echo done", 20).await.unwrap_err();
     assert!(matches!(unavailable, Error::Unavailable { .. }), "{unavailable:?}");
@@ -82,11 +82,11 @@ async fn a_sandbox_recreated_by_others_under_the_name_is_a_new_one() {
 #[tokio::test]
 async fn lost_files_count_as_a_new_sandbox() {
     let story = Story::begin().await;
-    story.fake.meet("GET", "/bash-tools-chat-1", Trouble::Refuse(410, "snapshot_not_found"));
+    story.fake.inject_fault("GET", "/bash-tools-chat-1", Fault::Refuse(410, "snapshot_not_found"));
     let opened = story.vercel.open(&key("1")).await.unwrap();
     assert!(opened.is_new && opened.sandbox != story.sandbox);
     story.fake.stop_all();
-    story.fake.meet("GET", "/bash-tools-chat-1", Trouble::Refuse(410, "snapshot_not_found"));
+    story.fake.inject_fault("GET", "/bash-tools-chat-1", Fault::Refuse(410, "snapshot_not_found"));
     let running = story.vercel.run(&opened.sandbox, Command::new("true", Duration::from_secs(1)));
     assert!(matches!(running.await, Err(Error::Gone)));
 }
@@ -101,7 +101,7 @@ async fn concurrent_opens_share_one_sandbox() {
     assert!(opened.iter().all(|it| it.sandbox == opened[0].sandbox));
     assert_eq!(opened.iter().filter(|it| it.is_new).count(), 1);
     // The same if one request does not see the sandbox of the other.
-    story.fake.meet("GET", "/bash-tools-chat-2", Trouble::Refuse(404, "not_found"));
+    story.fake.inject_fault("GET", "/bash-tools-chat-2", Fault::Refuse(404, "not_found"));
     assert_eq!(story.vercel.open(&key).await.unwrap().sandbox, opened[0].sandbox);
 }
 
@@ -129,5 +129,5 @@ async fn a_port_has_a_url_only_if_the_sandbox_was_created_with_it() {
     let url = story.vercel.url(&story.sandbox, 3000).await.unwrap();
     assert_eq!(url, "https://bash-tools-chat-1-3000.vercel.run");
     let refused = story.vercel.url(&story.sandbox, 4000).await.unwrap_err();
-    assert!(matches!(&refused, Error::Refused { said } if said.contains("4000")), "{refused:?}");
+    assert!(matches!(&refused, Error::Refused { message } if message.contains("4000")), "{refused:?}");
 }

@@ -25,7 +25,7 @@ struct Story {
 
 /// The values and the end of a command.
 #[derive(Debug, Default)]
-struct Heard {
+struct Collected {
     stdout: String,
     stderr: String,
     end: Option<End>,
@@ -48,8 +48,8 @@ impl Story {
         self.vercel.run(&self.sandbox, command).await
     }
 
-    async fn run(&self, script: &str) -> Heard {
-        hear(self.start(script, 20).await.unwrap()).await
+    async fn run(&self, script: &str) -> Collected {
+        collect(self.start(script, 20).await.unwrap()).await
     }
 
     async fn output(&self, script: &str) -> String {
@@ -66,8 +66,8 @@ impl Story {
     }
 }
 
-async fn hear(mut running: Running) -> Heard {
-    let mut received = Heard::default();
+async fn collect(mut running: Running) -> Collected {
+    let mut received = Collected::default();
     assert_eq!(running.next().await.unwrap().unwrap(), Event::Started);
     while let Some(event) = running.next().await {
         match event.unwrap() {

@@ -4,10 +4,10 @@
 
 mod checks;
 mod command;
+mod fault;
 mod files;
 mod machine;
 mod sandbox;
-mod trouble;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,8 +20,8 @@ use bash_tools::provider::{Credentials, Vercel, VercelOptions};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+pub(crate) use fault::Fault;
 use sandbox::World;
-pub(crate) use trouble::Trouble;
 
 /// The accepted token.
 pub(crate) const TOKEN: &str = "vercel-t0ken-of-the-story";
@@ -38,7 +38,7 @@ pub(crate) struct Fake {
 struct Shared {
     world: Mutex<World>,
     /// Faults to inject, and the requests that they apply to.
-    troubles: Mutex<Vec<(String, Trouble)>>,
+    faults: Mutex<Vec<(String, Fault)>>,
     /// Requests so far, as `POST …/cmd`.
     received: Mutex<Vec<String>>,
     /// Errors found in requests.
@@ -51,7 +51,7 @@ impl Fake {
     pub(crate) async fn start() -> Self {
         let shared = Arc::new(Shared {
             world: Mutex::default(),
-            troubles: Mutex::default(),
+            faults: Mutex::default(),
             received: Mutex::default(),
             violations: Mutex::default(),
         });
@@ -62,7 +62,7 @@ impl Fake {
         let router = router
             .route("/api/v3/sandboxes", post(sandbox::create))
             .with_state(Arc::clone(&shared))
-            .layer(from_fn_with_state(Arc::clone(&shared), trouble::make))
+            .layer(from_fn_with_state(Arc::clone(&shared), fault::make))
             .layer(from_fn_with_state(Arc::clone(&shared), checks::keep));
         tokio::spawn(axum::serve(listener, router).into_future());
         Self { base, shared }
@@ -79,8 +79,8 @@ impl Fake {
     }
 
     /// Injects a fault into the next request that ends like this, such as `POST …/cmd`. Several faults form a queue.
-    pub(crate) fn meet(&self, method: &str, end: &str, trouble: Trouble) {
-        self.shared.troubles.lock().unwrap().push((format!("{method} {end}"), trouble));
+    pub(crate) fn inject_fault(&self, method: &str, end: &str, fault: Fault) {
+        self.shared.faults.lock().unwrap().push((format!("{method} {end}"), fault));
     }
 
     /// The number of requests that ended like this.

@@ -90,11 +90,11 @@ fn special_files_are_skipped() {
     let fifo = std::process::Command::new("mkfifo").arg(root.path().join("fifo")).status().unwrap();
     assert!(fifo.success());
     assert_eq!(found(&root), ["a"]);
-    assert!(open(root.path(), Path::new("fifo")).unwrap().is_none(), "and does not keep anybody waiting");
+    assert!(open(root.path(), Path::new("fifo")).unwrap().is_none(), "the open does not block");
 }
 
 #[test]
-fn files_and_bytes_are_counted_to_the_last() {
+fn every_file_and_byte_is_counted() {
     let root = tempfile::tempdir().unwrap();
     for number in 0..2001 {
         fs::write(root.path().join(format!("{number}.txt")), "12").unwrap();
@@ -161,7 +161,11 @@ fn an_unreadable_file_is_reported_before_the_upload() {
     let message = error.to_string();
     assert!(message.contains("sub/shut") && message.contains("permission denied"), "{message}");
     let without = UploadSeed { include: "a".into(), ..seed(root.path()) };
-    assert_eq!(paths(&as_nobody(|| Survey::of(&without)).unwrap()), ["a"], "nor what is left out as advised");
+    assert_eq!(
+        paths(&as_nobody(|| Survey::of(&without)).unwrap()),
+        ["a"],
+        "skipped files need not be readable"
+    );
 
     block("sub");
     let error = as_nobody(|| Survey::of(&seed(root.path()))).unwrap_err();

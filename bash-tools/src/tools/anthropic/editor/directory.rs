@@ -35,14 +35,15 @@ impl Toolkit {
                 Ok(Some(shown(&listed.stdout, listed.stderr.lines().next())))
             }
             _ => {
-                let why = listed.stderr.trim().lines().next_back().unwrap_or("nobody knows why").to_owned();
-                Err(Error::bad_input("path", format!("names a directory that cannot be looked at: {why}")))
+                let why = listed.stderr.trim().lines().next_back().unwrap_or("unknown reason").to_owned();
+                Err(Error::bad_input("path", format!("names a directory that cannot be read: {why}")))
             }
         }
     }
 }
 
-/// Names end with NUL, which none contains. Directory names have a slash before it, so that their entries come next.
+/// Names end with NUL, because no name contains it. Directory names have a slash before it,
+/// so that their entries come next.
 fn script_of(path: &str) -> String {
     // `cd` would interpret a path that begins with a dash.
     let path = quoted(&if path.starts_with('/') { path.to_owned() } else { format!("./{path}") });
@@ -56,7 +57,7 @@ fn script_of(path: &str) -> String {
     )
 }
 
-fn shown(listed: &str, trouble: Option<&str>) -> String {
+fn shown(listed: &str, error: Option<&str>) -> String {
     let mut entries: Vec<String> = listed.split_terminator('\0').map(entry).collect();
     let is_cut = entries.len() > MAX_ENTRIES;
     entries.truncate(MAX_ENTRIES);
@@ -67,8 +68,8 @@ fn shown(listed: &str, trouble: Option<&str>) -> String {
     if is_cut {
         write!(text, "\n[only the first {MAX_ENTRIES} entries are shown]").ok();
     }
-    if let Some(trouble) = trouble {
-        write!(text, "\n[not everything could be looked at: {trouble}]").ok();
+    if let Some(error) = error {
+        write!(text, "\n[some entries could not be read: {error}]").ok();
     }
     text
 }
@@ -90,9 +91,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_a_line() {
+    fn each_entry_is_shown_on_one_line() {
         assert_eq!(shown("a b\0d/\0e\nf\t\0", None), "a b\nd/\ne\\nf\\t");
-        assert_eq!(shown("a\0", Some("why")), "a\n[not everything could be looked at: why]");
+        assert_eq!(shown("a\0", Some("why")), "a\n[some entries could not be read: why]");
         assert!(shown("", None).contains("no visible entries"));
         let many: String = (0..=MAX_ENTRIES).map(|name| format!("{name}\0")).collect();
         assert!(shown(&many, None).ends_with("\n499\n[only the first 500 entries are shown]"));

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sent_message_is_read() {
+    fn inputs_of_the_editor_are_parsed() {
         let read = |text: &str| serde_json::from_str::<EditorInput>(text);
         let view = read(r#"{"command":"view","path":"a","view_range":[1,-1]}"#).unwrap();
         assert_eq!(view, EditorInput::View { path: "a".into(), view_range: Some((1, -1)) });

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use crate::tools::{Error, Result};
 
 /// Number of lines shown around a change.
-const AROUND: usize = 4;
+const CONTEXT_LINES: usize = 4;
 
 /// Maximum number of reported positions.
-const MAX_PLACES: usize = 20;
+const MAX_MATCHES: usize = 20;
 
 /// Text of a file after a change.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub(super) struct Changed {
 impl Changed {
     /// Returns the change with some lines before and after it.
     pub(super) fn shown(&self) -> String {
-        let first = self.line.saturating_sub(AROUND).max(1);
-        let count = self.line - first + self.more_lines + 1 + AROUND;
+        let first = self.line.saturating_sub(CONTEXT_LINES).max(1);
+        let count = self.line - first + self.more_lines + 1 + CONTEXT_LINES;
         let lines: Vec<&str> = self.text.lines().skip(first - 1).take(count).collect();
         numbered(&lines.join("\n"), first as u64)
     }
@@ -49,12 +49,12 @@ pub(super) fn replaced(text: &str, path: &str, old: &str, new: &str) -> Result<C
     }
     // A search text with CR is matched as it is in the file.
     if old.contains('\r') && text.contains(old) {
-        let at = only_place(text, path, old)?;
+        let at = only_match(text, path, old)?;
         return Ok(with(text, (at, at + old.len()), new));
     }
     let (shown, old) = (with_lf(text), with_lf(old));
-    let at = only_place(&shown, path, &old)?;
-    let place = (place_of(text, at), place_of(text, at + old.len()));
+    let at = only_match(&shown, path, &old)?;
+    let place = (position_of(text, at), position_of(text, at + old.len()));
     Ok(with(text, place, &with_ends_of(text, new)))
 }
 
@@ -92,18 +92,18 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-fn only_place(text: &str, path: &str, old: &str) -> Result<usize> {
-    let slots = places_of(text, old);
-    match slots[..] {
+fn only_match(text: &str, path: &str, old: &str) -> Result<usize> {
+    let matches = matches_of(text, old);
+    match matches[..] {
         [] => Err(Error::bad_input(
             "old_str",
             format!("did not appear verbatim in {path}: no replacement was performed"),
         )),
         [at] => Ok(at),
         _ => {
-            let lines: Vec<String> = slots.iter().map(|at| line_of(text, *at).to_string()).collect();
-            let more = if slots.len() == MAX_PLACES { " and maybe more" } else { "" };
-            let (count, lines) = (slots.len(), lines.join(", "));
+            let lines: Vec<String> = matches.iter().map(|at| line_of(text, *at).to_string()).collect();
+            let more = if matches.len() == MAX_MATCHES { " and maybe more" } else { "" };
+            let (count, lines) = (matches.len(), lines.join(", "));
             let problem = format!("appears {count} times in {path}, in lines {lines}{more}: make it unique");
             Err(Error::bad_input("old_str", problem))
         }
@@ -111,17 +111,17 @@ fn only_place(text: &str, path: &str, old: &str) -> Result<usize> {
 }
 
 /// Occurrences may overlap: in `aaa`, `aa` is ambiguous.
-fn places_of(text: &str, old: &str) -> Vec<usize> {
+fn matches_of(text: &str, old: &str) -> Vec<usize> {
     let step = old.chars().next().map_or(1, char::len_utf8);
-    let mut slots = Vec::new();
+    let mut matches = Vec::new();
     let mut from = 0;
-    while slots.len() < MAX_PLACES
+    while matches.len() < MAX_MATCHES
         && let Some(found) = text[from..].find(old)
     {
-        slots.push(from + found);
+        matches.push(from + found);
         from += found + step;
     }
-    slots
+    matches
 }
 
 fn has_cr_lf(text: &str) -> bool {
@@ -137,7 +137,7 @@ fn with_ends_of<'a>(text: &str, new: &'a str) -> Cow<'a, str> {
 }
 
 /// Converts a position in the text with LF to one in the original. A position before a line ending is before its CR.
-fn place_of(text: &str, shown: usize) -> usize {
+fn position_of(text: &str, shown: usize) -> usize {
     let mut finish_release = shown;
     let bytes = text.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(replace("a\nb", "b", "c"), "a\nc");
         let words = |text: &str, old: &str| replaced(text, "f", old, "x").unwrap_err().to_string();
         assert!(words("a\nb\na\n", "a").contains("2 times in f, in lines 1, 3"));
-        assert!(words("éaéaé", "éaé").contains("2 times"), "places that overlap are two");
+        assert!(words("éaéaé", "éaé").contains("2 times"), "overlapping matches are counted separately");
         assert!(words("a", "z").contains("verbatim"));
         assert!(words("a", "").contains("empty"));
     }

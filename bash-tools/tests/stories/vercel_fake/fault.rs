@@ -15,7 +15,7 @@ use super::{Refusal, Shared};
 
 /// A fault.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Trouble {
+pub(crate) enum Fault {
     /// The request is not carried out and gets an error.
     Refuse(u16, &'static str),
     /// The request is not carried out, and may be retried after this number of seconds.
@@ -42,53 +42,53 @@ pub(crate) enum Trouble {
 
 pub(super) async fn make(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let request_line = (request.method().to_string(), request.uri().path().to_owned());
-    let Some(trouble) = shared.next_trouble(&request_line.0, &request_line.1) else {
+    let Some(fault) = shared.next_fault(&request_line.0, &request_line.1) else {
         return next.run(request).await;
     };
-    match trouble {
-        Trouble::Refuse(status, code) => refuse(status, code),
-        Trouble::TooMany(seconds) => {
+    match fault {
+        Fault::Refuse(status, code) => refuse(status, code),
+        Fault::TooMany(seconds) => {
             let mut response = refuse(429, "too_many_requests");
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
             response
         }
-        Trouble::Hang => std::future::pending().await,
-        Trouble::Redirect => {
+        Fault::Hang => std::future::pending().await,
+        Fault::Redirect => {
             let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
             response.headers_mut().insert("location", HeaderValue::from_static("/elsewhere"));
             response
         }
-        Trouble::FailAfterwards => {
+        Fault::FailAfterwards => {
             next.run(request).await;
             refuse(502, "bad_gateway")
         }
-        Trouble::LoseAnswer => broken(next.run(request).await, 0, true),
-        Trouble::BreakAfter(lines) => broken(next.run(request).await, lines, true),
-        Trouble::EndAfter(lines) => broken(next.run(request).await, lines, false),
-        Trouble::Without(of, field) => without(next.run(request).await, of, field).await,
-        Trouble::Charset => {
+        Fault::LoseAnswer => broken(next.run(request).await, 0, true),
+        Fault::BreakAfter(lines) => broken(next.run(request).await, lines, true),
+        Fault::EndAfter(lines) => broken(next.run(request).await, lines, false),
+        Fault::Without(of, field) => without(next.run(request).await, of, field).await,
+        Fault::Charset => {
             let mut response = next.run(request).await;
             let value = HeaderValue::from_static("application/x-ndjson; charset=utf-8");
             response.headers_mut().insert(CONTENT_TYPE, value);
             response
         }
-        Trouble::EndlessLine => endless(next.run(request).await),
+        Fault::EndlessLine => endless(next.run(request).await),
     }
 }
 
 impl Shared {
-    fn next_trouble(&self, method: &str, path: &str) -> Option<Trouble> {
-        let mut troubles = self.troubles.lock().unwrap();
+    fn next_fault(&self, method: &str, path: &str) -> Option<Fault> {
+        let mut faults = self.faults.lock().unwrap();
         let is_of = |wanted: &str| {
             wanted.split_once(' ').is_some_and(|(verb, end)| verb == method && path.ends_with(end))
         };
-        let at = troubles.iter().position(|(wanted, _)| is_of(wanted))?;
-        Some(troubles.remove(at).1)
+        let at = faults.iter().position(|(wanted, _)| is_of(wanted))?;
+        Some(faults.remove(at).1)
     }
 }
 
 fn refuse(status: u16, code: &'static str) -> Response {
-    Refusal(StatusCode::from_u16(status).unwrap(), code, format!("trouble {status} {code}")).into_response()
+    Refusal(StatusCode::from_u16(status).unwrap(), code, format!("fault {status} {code}")).into_response()
 }
 
 /// This number of lines of the response. A broken response ends within the next line.
