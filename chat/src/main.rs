@@ -52,7 +52,7 @@ async fn serve() -> anyhow::Result<()> {
             for fault in &faults {
                 tracing::error!("{fault}");
             }
-            bail!("the environment has {} faults", faults.len());
+            bail!("the environment has {} errors", faults.len());
         }
     };
     let file = config::load(process_environment).context("the tools' settings cannot be used")?;
@@ -74,7 +74,7 @@ async fn serve() -> anyhow::Result<()> {
         _ => None,
     };
     make_private(&settings.state_dir)
-        .with_context(|| format!("CHAT_STATE_DIR {} cannot be made", settings.state_dir.display()))?;
+        .with_context(|| format!("CHAT_STATE_DIR {} cannot be created", settings.state_dir.display()))?;
     let store = Store::open(&settings.state_dir).await.context("the chats cannot be opened")?;
     let temporary = TemporaryChats::new(&secret(&settings.state_dir)?);
     let clients = settings.models.iter().map(client).collect::<anyhow::Result<Vec<_>>>()?;
@@ -114,7 +114,7 @@ fn secret(state_dir: &Path) -> anyhow::Result<[u8; 32]> {
         Ok(known) => known.try_into().ok().with_context(context),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut secret = [0; 32];
-            getrandom::fill(&mut secret).context("there is no randomness")?;
+            getrandom::fill(&mut secret).context("the system provides no random bytes")?;
             let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
             file.and_then(|mut file| file.write_all(&secret)).with_context(context)?;
             Ok(secret)

@@ -32,13 +32,13 @@ impl<'a> Bare<'a> {
     pub(crate) async fn echo(&self) -> Duration {
         let began = Instant::now();
         let mut records = self.client.run(self.sandbox, &script("echo hi")).await.unwrap();
-        let mut said = None;
+        let mut first = None;
         while let Some(record) = records.next().await {
             if matches!(record.unwrap(), Record::Stdout(_)) {
-                said.get_or_insert_with(|| began.elapsed());
+                first.get_or_insert_with(|| began.elapsed());
             }
         }
-        said.unwrap()
+        first.unwrap()
     }
 }
 
@@ -62,9 +62,9 @@ impl Engine {
             panic!("the exec is not attached");
         };
         let first = output.next().await.unwrap().unwrap();
-        let said = began.elapsed();
+        let latency = began.elapsed();
         assert_eq!(first.into_bytes(), "hi\n");
         while output.next().await.is_some() {}
-        said
+        latency
     }
 }

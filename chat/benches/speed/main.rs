@@ -32,7 +32,7 @@ async fn main() {
     }
     let app = TestApp::start().await;
     let chat = format!("bench-{}", std::process::id());
-    app.said(&chat, "/bash echo hi").await;
+    app.send(&chat, "/bash echo hi").await;
     let (_, sandbox) = app.get(&format!("/api/chats/{chat}/sandbox")).await;
     let sandbox = sandbox["sandboxId"].as_str().unwrap().parse().unwrap();
     let bare = Bare::new(&app.daemon, &sandbox);

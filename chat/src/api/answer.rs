@@ -71,7 +71,7 @@ async fn prepare(
     }
     let model = model(api, wanted.as_deref())?;
     let title = question.store(api, chat_ref, Some(&model.settings.id)).await?;
-    Ok((ask(api, gates, model, &question.history(api, chat_ref).await?), title))
+    Ok((responder(api, gates, model, &question.history(api, chat_ref).await?), title))
 }
 
 fn model<'a>(api: &'a Api, wanted: Option<&str>) -> Result<&'a ModelEntry> {
@@ -80,7 +80,7 @@ fn model<'a>(api: &'a Api, wanted: Option<&str>) -> Result<&'a ModelEntry> {
     api.models.get(id).ok_or(Error::NotFound { what: "model" })
 }
 
-fn ask(api: &Api, gates: Decision, entry: &ModelEntry, history: &[Message]) -> Responder {
+fn responder(api: &Api, gates: Decision, entry: &ModelEntry, history: &[Message]) -> Responder {
     let provider = entry.settings.provider.name();
     let definitions = match (&api.tools, gates) {
         (Some(tools), Decision::Enabled) => tools.definitions().into(),
@@ -146,7 +146,7 @@ async fn run(
 async fn store_answer(api: &Api, chat_ref: &ChatRef, answer: &Message) -> bool {
     let kept = api.store.put_answer(&chat_ref.id, answer).await;
     if let Err(error) = &kept {
-        tracing::error!(chat = %chat_ref.id, %error, cause = ?std::error::Error::source(error), "an answer was not kept");
+        tracing::error!(chat = %chat_ref.id, %error, cause = ?std::error::Error::source(error), "an answer was not stored");
     }
     kept.is_ok()
 }

@@ -28,7 +28,7 @@ pub const MAX_VALUES: usize = 200_000;
 pub(super) const SHORT_BYTES: usize = 256 * 1024;
 
 /// Maximum number of longer bodies at once.
-const LONG_AT_ONCE: usize = 4;
+const MAX_LONG_BODIES: usize = 4;
 
 /// Time limit for a body, including its wait for others: [`MAX_BODY_BYTES`] over a slow connection.
 const WHOLE: Duration = Duration::from_secs(120);
@@ -42,7 +42,7 @@ pub(super) type BodyPermit = Option<OwnedSemaphorePermit>;
 
 impl Default for Bodies {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(LONG_AT_ONCE)))
+        Self(Arc::new(Semaphore::new(MAX_LONG_BODIES)))
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
             });
             Body::from_stream(first.chain(byte))
         };
-        let slow: Vec<_> = (0..LONG_AT_ONCE)
+        let slow: Vec<_> = (0..MAX_LONG_BODIES)
             .map(|_| {
                 let (bodies, body) = (bodies.clone(), slow());
                 tokio::spawn(async move { bodies.read::<IgnoredAny>(&headers(), body).await.is_err() })

@@ -63,9 +63,9 @@ impl FromRequestParts<Api> for ChatRef {
 }
 
 /// The sandbox of an existing chat, if the gates are open.
-pub(super) struct ItsWorkspace(pub(super) ChatRef, pub(super) Workspace);
+pub(super) struct ChatWorkspace(pub(super) ChatRef, pub(super) Workspace);
 
-impl FromRequestParts<Api> for ItsWorkspace {
+impl FromRequestParts<Api> for ChatWorkspace {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {

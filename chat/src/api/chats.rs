@@ -61,7 +61,7 @@ pub(super) async fn rename(
     must_be_json(&headers)?;
     let bad = |problem: String| Error::Invalid { field: "title", problem };
     let Json(request) = request.map_err(|error| bad(error.body_text()))?;
-    let wanted = format!("must be 1 to {MAX_TITLE_CHARS} characters that can be seen, in one line");
+    let wanted = format!("must be 1 to {MAX_TITLE_CHARS} visible characters, in one line");
     let title = title::given(&request.title).ok_or_else(|| bad(wanted))?;
     api.store.rename(&chat_ref.id, title).await?;
     Ok(Json(found(api.store.chat(&chat_ref.id).await?)?))

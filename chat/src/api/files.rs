@@ -10,7 +10,7 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::chat_ref::ItsWorkspace;
+use super::chat_ref::ChatWorkspace;
 use super::error::{Error, Result};
 use super::{Api, MAX_UPLOAD_BYTES};
 
@@ -26,7 +26,7 @@ pub(super) struct PathQuery {
 
 /// `GET /api/chats/{id}/files`
 pub(super) async fn list(
-    ItsWorkspace(_, workspace): ItsWorkspace,
+    ChatWorkspace(_, workspace): ChatWorkspace,
     Query(at): Query<PathQuery>,
 ) -> Result<Json<Value>> {
     let path = at.path()?;
@@ -48,7 +48,7 @@ pub(super) async fn list(
 
 /// `GET /api/chats/{id}/files/content`
 pub(super) async fn read(
-    ItsWorkspace(_, workspace): ItsWorkspace,
+    ChatWorkspace(_, workspace): ChatWorkspace,
     Query(at): Query<PathQuery>,
 ) -> Result<Response> {
     let path = at.file()?;
@@ -70,14 +70,14 @@ pub(super) async fn read(
 
 /// `PUT /api/chats/{id}/files/content`
 pub(super) async fn put(
-    ItsWorkspace(chat_ref, workspace): ItsWorkspace,
+    ChatWorkspace(chat_ref, workspace): ChatWorkspace,
     State(api): State<Api>,
     Query(at): Query<PathQuery>,
     request: Request,
 ) -> Result<Json<Value>> {
     let path = at.file()?;
     let length = request.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse::<u64>().ok());
-    let bytes = length.ok_or(Error::Invalid { field: "content-length", problem: "must be there".into() })?;
+    let bytes = length.ok_or(Error::Invalid { field: "content-length", problem: "is required".into() })?;
     if bytes > MAX_UPLOAD_BYTES {
         return Err(Error::TooLarge { what: "a file", limit: MAX_UPLOAD_BYTES as usize, unit: "bytes" });
     }
@@ -93,7 +93,7 @@ pub(super) async fn put(
 
 /// `DELETE /api/chats/{id}/files`
 pub(super) async fn remove(
-    ItsWorkspace(_, workspace): ItsWorkspace,
+    ChatWorkspace(_, workspace): ChatWorkspace,
     Query(at): Query<PathQuery>,
 ) -> Result<StatusCode> {
     workspace.remove(at.file()?).await?;

@@ -1,7 +1,7 @@
 //! The content of a chat request.
 //!
-//! For a stored chat, only the user's last message of the request counts. If an answer is to be regenerated, not even
-//! that. For a temporary chat, the request has the whole history.
+//! For a stored chat, only the user's last message of the request counts. To regenerate an answer, the stored
+//! message is used instead. For a temporary chat, the request has the whole history.
 
 use serde::Deserialize;
 
@@ -65,8 +65,8 @@ impl Question {
             // An existing message was edited.
             None => Removal::From(message.id.clone()),
         };
-        let anew = named.filter(|_| is_again);
-        let sent = sent.into_iter().filter(|message| anew.as_ref() != Some(&message.id)).collect();
+        let regenerated = named.filter(|_| is_again);
+        let sent = sent.into_iter().filter(|message| regenerated.as_ref() != Some(&message.id)).collect();
         Ok(Self { message, text, removal, is_again, sent })
     }
 

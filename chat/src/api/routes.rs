@@ -102,7 +102,7 @@ mod tests {
     const LISTED: &str = include_str!("../../web/dev/routes.json");
 
     #[test]
-    fn the_page_s_list_of_routes_is_the_server_s() {
+    fn the_pages_routes_equal_the_servers() {
         let gates = Gates::new(None, &Environment::read(None, |_| None)).unwrap();
         let routes = private().into_iter().chain(open(&gates));
         let routes: Vec<String> = routes.map(|route| format!("{} {}", route.method, route.path)).collect();

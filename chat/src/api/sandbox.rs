@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
-use super::chat_ref::{ChatRef, ItsWorkspace};
+use super::chat_ref::{ChatRef, ChatWorkspace};
 use super::error::{Error, Result};
 
 /// A host to allow.
@@ -25,29 +25,29 @@ pub(super) struct AllowHost {
 }
 
 /// `GET /api/chats/{id}/sandbox`
-pub(super) async fn read(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
-    let ItsWorkspace(chat_ref, workspace) = its;
+pub(super) async fn read(State(api): State<Api>, found: ChatWorkspace) -> Result<Json<Value>> {
+    let ChatWorkspace(chat_ref, workspace) = found;
     status_of(&api, &chat_ref, &workspace).await
 }
 
 /// `POST /api/chats/{id}/sandbox/park`
-pub(super) async fn park(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
-    let ItsWorkspace(chat_ref, workspace) = its;
+pub(super) async fn park(State(api): State<Api>, found: ChatWorkspace) -> Result<Json<Value>> {
+    let ChatWorkspace(chat_ref, workspace) = found;
     workspace.park().await?;
     status_of(&api, &chat_ref, &workspace).await
 }
 
 /// `DELETE /api/chats/{id}/sandbox`
-pub(super) async fn delete(State(api): State<Api>, its: ItsWorkspace) -> Result<StatusCode> {
-    let ItsWorkspace(chat_ref, workspace) = its;
+pub(super) async fn delete(State(api): State<Api>, found: ChatWorkspace) -> Result<StatusCode> {
+    let ChatWorkspace(chat_ref, workspace) = found;
     let _place = api.turns.end(&chat_ref.key).await?;
     workspace.delete().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /api/chats/{id}/network`: the network policy of the sandbox, and its denials.
-pub(super) async fn network(State(api): State<Api>, its: ItsWorkspace) -> Result<Json<Value>> {
-    let ItsWorkspace(_, workspace) = its;
+pub(super) async fn network(State(api): State<Api>, found: ChatWorkspace) -> Result<Json<Value>> {
+    let ChatWorkspace(_, workspace) = found;
     let docker = api.configured.as_deref().and_then(BashTools::docker);
     let docker = docker.ok_or(Error::NotFound { what: "network of this sandbox" })?;
     let found = workspace.status().await?.and_then(|status| status.network);
@@ -57,10 +57,10 @@ pub(super) async fn network(State(api): State<Api>, its: ItsWorkspace) -> Result
 
 /// `POST /api/chats/{id}/network/allow`: adds a host to the allowed ones.
 pub(super) async fn allow(
-    its: ItsWorkspace,
+    found: ChatWorkspace,
     request: std::result::Result<Json<AllowHost>, JsonRejection>,
 ) -> Result<Json<Value>> {
-    let ItsWorkspace(_, workspace) = its;
+    let ChatWorkspace(_, workspace) = found;
     let bad = |problem: String| Error::Invalid { field: "host", problem };
     let Json(AllowHost { host }) = request.map_err(|error| bad(error.body_text()))?;
     let is_odd = |char: char| char.is_whitespace() || char.is_control();

@@ -39,7 +39,7 @@ const BOUNDS: Bounds = Bounds { head: REQUEST_HEAD, max_headers: MAX_HEADERS, re
 /// How long a page may leave a response unread. Its turn waits meanwhile.
 const STALLED_READER: Duration = Duration::from_secs(60);
 
-/// How long requests may continue after the server was asked to stop and the turns have ended.
+/// How long requests may continue after the server received the request to stop and the turns have ended.
 const DRAIN: Duration = Duration::from_secs(5);
 
 impl Api {

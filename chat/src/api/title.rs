@@ -4,7 +4,7 @@
 pub(super) const MAX_TITLE_CHARS: usize = 200;
 
 /// Maximum length of a title from a first message, in characters.
-const MADE_CHARS: usize = 60;
+const MAX_GENERATED_CHARS: usize = 60;
 
 /// Checks a title from the user. Returns `None` if nothing of it is visible, or if it is too long.
 pub(super) fn given(title: &str) -> Option<&str> {
@@ -20,10 +20,10 @@ pub(super) fn made_of(text: &str) -> String {
     if line.is_empty() {
         return "Chat".to_owned();
     }
-    if line.chars().count() <= MADE_CHARS {
+    if line.chars().count() <= MAX_GENERATED_CHARS {
         return line.to_owned();
     }
-    let cut: String = line.chars().take(MADE_CHARS).collect();
+    let cut: String = line.chars().take(MAX_GENERATED_CHARS).collect();
     let end = cut.rfind(' ').filter(|end| *end > 0).unwrap_or(cut.len());
     format!("{}…", &cut[..end])
 }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_that_is_given_can_be_seen() {
+    fn a_title_must_have_visible_characters() {
         assert_eq!(given(" Plans 👩‍💻 "), Some("Plans 👩‍💻"));
         let long = "x".repeat(MAX_TITLE_CHARS + 1);
         for title in ["", " ", "\u{200d}", "a\nb", "\u{202e}txt.exe", "a\u{200b}b", &long] {

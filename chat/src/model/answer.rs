@@ -13,17 +13,17 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::{ANSWER, MAX_ANSWER_BYTES, MAX_EVENT_BYTES};
+use super::messages::Redactor;
 use super::sse::{Decoder, Event};
-use super::words::Words;
 use super::{EndReason, Error, Piece, Result};
 
 /// Interprets the events of one provider.
 pub(super) trait Reader: Send + 'static {
     /// Processes an event.
-    fn hear(&mut self, event: &Event, pieces: &mut VecDeque<Piece>) -> Result<Heard>;
+    fn read_event(&mut self, event: &Event, pieces: &mut VecDeque<Piece>) -> Result<Progress>;
 
     /// Processes an answer that is not a stream. Some servers always respond like that.
-    fn hear_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()>;
+    fn read_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()>;
 
     /// Returns the remaining pieces, and why the answer ended. Fails with [`Error::Cut`] if it was incomplete.
     fn close(&mut self, pieces: &mut VecDeque<Piece>) -> Result<EndReason>;
@@ -31,7 +31,7 @@ pub(super) trait Reader: Send + 'static {
 
 /// Whether another event follows an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Progress {
     More,
     Last,
 }
@@ -46,11 +46,11 @@ pub(super) struct Answer<R> {
     left: usize,
     silence: Duration,
     ends_at: Instant,
-    words: Words,
+    redactor: Redactor,
 }
 
 impl<R: Reader> Answer<R> {
-    pub(super) fn new(response: reqwest::Response, reader: R, silence: Duration, words: Words) -> Self {
+    pub(super) fn new(response: reqwest::Response, reader: R, silence: Duration, redactor: Redactor) -> Self {
         Self {
             bytes: response.bytes_stream().boxed(),
             decoder: Decoder::default(),
@@ -59,7 +59,7 @@ impl<R: Reader> Answer<R> {
             left: MAX_ANSWER_BYTES,
             silence,
             ends_at: Instant::now() + ANSWER,
-            words,
+            redactor,
         }
     }
 
@@ -75,14 +75,14 @@ impl<R: Reader> Answer<R> {
         let answer = serde_json::from_slice(&body).map_err(|error| {
             if error.is_eof() { Error::Cut } else { Error::Garbage { what: error.to_string() } }
         })?;
-        self.reader.hear_whole(answer, &mut self.pieces)
+        self.reader.read_whole(answer, &mut self.pieces)
     }
 
     /// Streams the answer. The end or an error is the last item, and the connection is closed with it.
     pub(super) fn pieces(self) -> impl Stream<Item = Result<Piece>> + Send + 'static {
         let pieces = stream::unfold(Some(self), async |answer| {
             let mut answer = answer?;
-            let piece = answer.next().await.map_err(|error| answer.words.of_error(error));
+            let piece = answer.next().await.map_err(|error| answer.redactor.of_error(error));
             let is_last = matches!(piece, Ok(Piece::End(_)) | Err(_));
             Some((piece, (!is_last).then_some(answer)))
         });
@@ -94,17 +94,17 @@ impl<R: Reader> Answer<R> {
             if let Some(piece) = self.pieces.pop_front() {
                 return Ok(piece);
             }
-            let heard = match self.decoder.next()? {
-                Some(event) => self.reader.hear(&event, &mut self.pieces)?,
+            let progress = match self.decoder.next()? {
+                Some(event) => self.reader.read_event(&event, &mut self.pieces)?,
                 None => match self.chunk().await? {
                     Some(bytes) => {
                         self.decoder.push(&bytes);
-                        Heard::More
+                        Progress::More
                     }
-                    None => Heard::Last,
+                    None => Progress::Last,
                 },
             };
-            if heard == Heard::Last {
+            if progress == Progress::Last {
                 let reason = self.reader.close(&mut self.pieces)?;
                 self.pieces.push_back(Piece::End(reason));
             }

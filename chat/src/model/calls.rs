@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_id_is_given_twice() {
+    fn ids_of_calls_are_unique() {
         let mut calls = Calls { taken: HashSet::from(["call_0".to_owned()]), count: 0 };
         let long = "x".repeat(MAX_ID_BYTES + 1);
         let ids = [Some("call_0"), Some("call_1"), Some("call_1"), Some(""), None, Some(&long)];
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_names_and_inputs_have_bounds() {
+    fn calls_names_and_inputs_are_limited() {
         let mut calls = Calls { taken: HashSet::new(), count: 0 };
         let mut pieces = VecDeque::new();
         for name in ["", &"x".repeat(MAX_NAME_BYTES + 1)] {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_back_is_what_servers_take() {
+    fn names_and_inputs_are_sent_back_in_a_valid_form() {
         assert_eq!(sent_name("read_file-2"), "read_file-2");
         assert_eq!(sent_name("functions.bash:0"), "functions_bash_0");
         assert_eq!(sent_name("é"), "_");

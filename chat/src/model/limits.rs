@@ -26,7 +26,7 @@ pub(super) const MAX_ID_BYTES: usize = 40;
 pub(super) const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
 /// Maximum length of a server's own message, in characters.
-pub(super) const MAX_SAID_CHARS: usize = 500;
+pub(super) const MAX_MESSAGE_CHARS: usize = 500;
 
 /// Time limit for connecting.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);

@@ -1,25 +1,25 @@
 //! Makes a server's own messages safe to show.
 //!
 //! They are not trusted: servers repeat what they received, including the key. Every text from a server goes through
-//! [`Words`].
+//! [`Redactor`].
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::Error;
-use super::limits::MAX_SAID_CHARS;
+use super::limits::MAX_MESSAGE_CHARS;
 
 /// Replaces a key.
 const REDACTED: &str = "[key]";
 
-/// Knows the key that must not be shown.
+/// Removes the key from messages.
 #[derive(Debug, Clone)]
-pub(super) struct Words {
+pub(super) struct Redactor {
     key: Option<SecretString>,
 }
 
-impl Words {
-    pub(super) fn without(key: Option<SecretString>) -> Self {
+impl Redactor {
+    pub(super) fn new(key: Option<SecretString>) -> Self {
         Self { key }
     }
 
@@ -31,7 +31,7 @@ impl Words {
             Some(key) => line.replace(key.expose_secret(), REDACTED),
             None => line,
         };
-        match line.char_indices().nth(MAX_SAID_CHARS) {
+        match line.char_indices().nth(MAX_MESSAGE_CHARS) {
             Some((end, _)) => format!("{}…", &line[..end]),
             None => line,
         }
@@ -82,16 +82,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_is_not_shown_however_it_comes() {
-        let words = Words::without(Some("sk-s3cret".into()));
-        assert_eq!(words.shown("bad key sk-s3cret.\r\n Try\tagain"), "bad key [key].   Try again");
-        assert_eq!(words.shown("sk-s3\u{0}cr\u{1b}et"), "[key]", "what is left out must not hide it");
-        let long = "x".repeat(MAX_SAID_CHARS - 3) + "sk-s3cret";
-        assert_eq!(words.shown(&long), "x".repeat(MAX_SAID_CHARS - 3) + "[ke…");
+    fn the_key_is_redacted_even_if_it_is_split_or_cut() {
+        let redactor = Redactor::new(Some("sk-s3cret".into()));
+        assert_eq!(redactor.shown("bad key sk-s3cret.\r\n Try\tagain"), "bad key [key].   Try again");
+        assert_eq!(
+            redactor.shown("sk-s3\u{0}cr\u{1b}et"),
+            "[key]",
+            "removed characters must not hide the key"
+        );
+        let long = "x".repeat(MAX_MESSAGE_CHARS - 3) + "sk-s3cret";
+        assert_eq!(redactor.shown(&long), "x".repeat(MAX_MESSAGE_CHARS - 3) + "[ke…");
     }
 
     #[test]
-    fn a_fault_is_understood_in_every_form() {
+    fn an_error_message_is_found_in_every_format() {
         for fault in [
             json!({"error": {"message": "no", "type": "x", "code": 4}}),
             json!({"error": "no"}),

@@ -10,11 +10,11 @@ mod calls;
 mod conversation;
 mod error;
 mod limits;
+mod messages;
 mod opaque;
 mod openai;
 mod server;
 mod sse;
-mod words;
 
 use futures::stream::BoxStream;
 
@@ -27,7 +27,7 @@ pub use openai::OpenAi;
 pub trait ModelClient: Send + Sync {
     /// Sends a request and streams the answer. The last item is [`Piece::End`] or an error. Dropping the stream ends
     /// the request.
-    fn ask(&self, request: Request) -> BoxStream<'static, Result<Piece>>;
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Piece>>;
 }
 
 /// A piece of a model's answer, in order.

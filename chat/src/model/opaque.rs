@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_own_server_gets_it_back() {
+    fn opaque_data_is_returned_only_to_its_own_server() {
         let sealed = seal("one.example", json!({"signature": "x"}));
         assert_eq!(open("one.example", Some(&sealed)), Some(&json!({"signature": "x"})));
         assert_eq!(open("two.example", Some(&sealed)), None);

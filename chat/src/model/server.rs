@@ -19,7 +19,7 @@ use url::{Host, Url};
 
 use super::answer::{Answer, Reader};
 use super::limits::{BEGIN, CONNECT, IDLE, MAX_REFUSAL_BYTES, REFUSAL, SILENCE};
-use super::words::{self, Words};
+use super::messages::{self, Redactor};
 use super::{BadAddress, Error, Piece, Result};
 
 const JSON: &str = "application/json";
@@ -32,7 +32,7 @@ pub(super) struct Server {
     /// Host, with its port unless that is the default.
     pub(super) host: Arc<str>,
     headers: HeaderMap,
-    words: Words,
+    redactor: Redactor,
     begin: Duration,
     silence: Duration,
 }
@@ -64,7 +64,7 @@ impl Server {
             host: base.authority().into(),
             endpoint: base,
             headers,
-            words: Words::without(key.map(SecretString::from)),
+            redactor: Redactor::new(key.map(SecretString::from)),
             begin: BEGIN,
             silence: SILENCE,
         })
@@ -77,30 +77,30 @@ impl Server {
     }
 
     /// Sets the maximum silence.
-    pub(super) fn with_patience(self, patience: Duration) -> Self {
-        Self { begin: patience, silence: patience, ..self }
+    pub(super) fn with_timeouts(self, limit: Duration) -> Self {
+        Self { begin: limit, silence: limit, ..self }
     }
 
-    /// Sends a request, and reads the answer.
-    pub(super) fn ask(
+    /// Sends a request and streams the answer.
+    pub(super) fn stream(
         &self,
         body: &impl Serialize,
         reader: impl Reader,
     ) -> BoxStream<'static, Result<Piece>> {
         let body = serde_json::to_vec(body).expect("bodies are maps of text and numbers, which JSON has");
         let server = self.clone();
-        let words = self.words.clone();
+        let redactor = self.redactor.clone();
         let answer = async move {
             let response = timeout(server.begin, server.send(body)).await;
             let response = response.unwrap_or(Err(Error::Silent { after: server.begin }))?;
             let is_whole = is_of_type(&response, JSON);
-            let mut answer = Answer::new(response, reader, server.silence, server.words);
+            let mut answer = Answer::new(response, reader, server.silence, server.redactor);
             if is_whole {
                 answer.read_whole().await?;
             }
             Ok(answer.pieces())
         };
-        let answer = async move { answer.await.map_err(|error| words.of_error(error)) };
+        let answer = async move { answer.await.map_err(|error| redactor.of_error(error)) };
         stream::once(answer).try_flatten().boxed()
     }
 
@@ -174,7 +174,7 @@ async fn refusal(mut response: Response) -> Error {
         body.extend_from_slice(&part);
     }
     let message = match serde_json::from_slice::<Value>(&body) {
-        Ok(fault) => words::of_fault(&fault),
+        Ok(fault) => messages::of_fault(&fault),
         Err(_) if is_page => String::new(),
         Err(_) => String::from_utf8_lossy(&body).into_owned(),
     };
@@ -191,23 +191,23 @@ mod tests {
 
     fn server(base: &str, key: Option<&str>) -> Result<Server> {
         let header = KeyHeader(HeaderName::from_static("x-key"), "Bearer ");
-        Server::new(base.parse().unwrap(), "/ask", header, key.map(SecretString::from))
+        Server::new(base.parse().unwrap(), "/chat", header, key.map(SecretString::from))
     }
 
     #[test]
-    fn the_path_of_the_base_is_kept() {
+    fn the_path_of_the_base_url_is_kept() {
         for (base, endpoint) in [
-            ("http://one.example", "http://one.example/ask"),
-            ("http://one.example/", "http://one.example/ask"),
-            ("https://one.example:8443/a%20b/v1", "https://one.example:8443/a%20b/v1/ask"),
-            ("https://one.example/v1//", "https://one.example/v1/ask"),
+            ("http://one.example", "http://one.example/chat"),
+            ("http://one.example/", "http://one.example/chat"),
+            ("https://one.example:8443/a%20b/v1", "https://one.example:8443/a%20b/v1/chat"),
+            ("https://one.example/v1//", "https://one.example/v1/chat"),
         ] {
             assert_eq!(server(base, None).unwrap().endpoint.as_str(), endpoint);
         }
     }
 
     #[test]
-    fn an_address_that_cannot_be_asked_is_refused() {
+    fn an_unusable_address_is_rejected() {
         for (base, wanted) in [
             ("ftp://one.example", BadAddress::NotHttp),
             ("data:text/plain,x", BadAddress::NotHttp),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_sent_as_it_is_meant_and_never_shown() {
+    fn a_key_is_trimmed_and_never_shown() {
         let with = server("http://one.example", Some(" s3cret\n")).unwrap();
         assert!(!format!("{with:?}").contains("s3cret"), "{with:?}");
         assert_eq!(with.headers["x-key"], "Bearer s3cret");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_known_by_all_its_names() {
+    fn every_loopback_address_is_recognised() {
         for (base, wanted) in [
             ("http://localhost:11434", true),
             ("http://api.localhost", true),

@@ -1,7 +1,7 @@
 //! Parses server-sent events while their bytes arrive.
 //!
-//! Follows the HTML standard (section 9.2.6): lines end in LF, CR or both, invalid UTF-8 is replaced, and an event
-//! that is cut off is dropped. Ids and retry times are ignored, because an answer cannot be resumed.
+//! Follows the HTML standard (section 9.2.6). Lines end in LF, CR or both. Invalid UTF-8 is replaced. An event that is
+//! cut off is dropped. Ids and retry times are ignored, because an answer cannot be resumed.
 
 use bytes::{Buf, BytesMut};
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_of_a_line_ends_one() {
+    fn lines_end_in_lf_cr_or_both() {
         for end in ["\n", "\r", "\r\n"] {
             let stream = format!("data: one{end}{end}data:two{end}{end}");
             assert_eq!(data(stream.as_bytes()), ["one", "two"], "{end:?}");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_its_lines_of_data_and_a_name() {
+    fn an_event_has_its_type_and_joined_data_lines() {
         let stream = b": hello\nevent: ping\nid: 7\nretry: 5\ndata: one\ndata:  two\ndata\nunknown: x\n\n";
         assert_eq!(decoded([&stream[..]]), [("ping".to_owned(), "one\n two\n".to_owned())]);
         assert_eq!(decoded([&b"event: x\n\ndata: y\n\n"[..]]), [(String::new(), "y".to_owned())]);
@@ -152,33 +152,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf8_is_replaced() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(data(b"data: a\xff\xe2\x82\n\ndata: \xe2\x82\xac\n\n"), ["a\u{fffd}\u{fffd}", "\u{20ac}"]);
     }
 
     #[test]
-    fn what_the_stream_breaks_off_in_is_not_told() {
+    fn an_incomplete_last_event_is_dropped() {
         assert_eq!(data(b"data: one\n\ndata: two\n"), ["one"]);
     }
 
     #[test]
-    fn neither_a_line_nor_an_event_is_endless() {
+    fn the_length_of_lines_and_events_is_limited() {
         let line = vec![b'x'; MAX_EVENT_BYTES + 1];
         let lines: Vec<u8> =
             b"data: ".iter().copied().chain(vec![b'x'; MAX_EVENT_BYTES / 2]).chain([b'\n']).collect();
         for parts in [vec![&line[..]], vec![&lines[..]; 3], vec![&line[..], b"\n"]] {
             let mut decoder = Decoder::default();
-            let told = parts.into_iter().try_for_each(|part| {
+            let result = parts.into_iter().try_for_each(|part| {
                 decoder.push(part);
                 decoder.next().map(|event| assert_eq!(event, None))
             });
-            assert!(matches!(told, Err(Error::TooLong { limit: MAX_EVENT_BYTES })), "{told:?}");
+            assert!(matches!(result, Err(Error::TooLong { limit: MAX_EVENT_BYTES })), "{result:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn however_it_is_cut_it_says_the_same(
+        fn events_do_not_depend_on_chunk_boundaries(
             stream in "(\u{feff}?)((data|event|id|)(: ?[a-z\u{e9}\u{20ac}\u{1f600}]{0,4})?(\r|\n|\r\n){1,2}){0,12}",
             cuts in prop::collection::vec(0_usize..200, 0..8),
         ) {
@@ -192,7 +192,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_too_odd(stream in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_do_not_panic(stream in prop::collection::vec(any::<u8>(), 0..300)) {
             decoded([&stream[..]]);
         }
     }

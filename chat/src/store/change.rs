@@ -1,7 +1,7 @@
 //! Changes of the database, one at a time and atomic.
 //!
-//! A failed change drops its connection. On a full disk SQLite may or may not end the transaction, and further use of
-//! the connection might hold the lock of a transaction that never ends.
+//! A failed change drops its connection. On a full disk, SQLite may or may not end the transaction. Further use
+//! of the connection might hold the lock of a transaction that never ends.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

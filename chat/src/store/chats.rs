@@ -193,7 +193,7 @@ mod tests {
         Message { id: id.into(), role: Role::Assistant, parts: vec![json!({ "type": "text", "text": id })] }
     }
 
-    async fn say(store: &Store, chat: &str, id: &str, removal: Removal) {
+    async fn add_turn(store: &Store, chat: &str, id: &str, removal: Removal) {
         let message = Message::of_user(id.into(), id);
         let turn = NewTurn { chat, title: "t", model: None, removal: &removal, message: Some(&message) };
         store.begin_turn(turn).await.unwrap();
@@ -205,10 +205,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_said_is_there_after_a_restart() {
+    async fn messages_are_kept_over_a_restart() {
         let (store, dir) = store().await;
-        say(&store, "1", "a", Removal::Nothing).await;
-        say(&store, "1", "b", Removal::Nothing).await;
+        add_turn(&store, "1", "a", Removal::Nothing).await;
+        add_turn(&store, "1", "b", Removal::Nothing).await;
         drop(store);
         let store = Store::open(dir.path()).await.unwrap();
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b"]);
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_edit_drops_what_followed_and_a_new_answer_the_one_before() {
+    async fn an_edit_drops_later_messages_and_a_new_answer_replaces_the_last() {
         let (store, _dir) = store().await;
         for id in ["a", "b", "c"] {
-            say(&store, "1", id, Removal::Nothing).await;
+            add_turn(&store, "1", id, Removal::Nothing).await;
         }
-        say(&store, "1", "b", Removal::From("b".into())).await;
+        add_turn(&store, "1", "b", Removal::From("b".into())).await;
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b"]);
-        say(&store, "1", "d", Removal::From("nowhere".into())).await;
+        add_turn(&store, "1", "d", Removal::From("nowhere".into())).await;
         let again =
             NewTurn { chat: "1", title: "", model: Some("m"), removal: &Removal::LastAnswer, message: None };
         store.begin_turn(again).await.unwrap();
@@ -239,12 +239,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn chats_are_listed_by_their_last_change_page_by_page() {
+    async fn chats_are_listed_in_pages_without_gaps() {
         let (store, _dir) = store().await;
         for chat in ["1", "2", "3", "4", "5"] {
-            say(&store, chat, "a", Removal::Nothing).await;
+            add_turn(&store, chat, "a", Removal::Nothing).await;
         }
-        say(&store, "2", "b", Removal::Nothing).await;
+        add_turn(&store, "2", "b", Removal::Nothing).await;
         let (mut all, mut cursor) = (Vec::new(), None);
         loop {
             let page = store.chats(2, cursor.as_deref()).await.unwrap();
@@ -261,9 +261,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deleted_chat_is_gone_with_its_messages_and_takes_no_answer() {
+    async fn a_deleted_chat_has_no_messages_and_accepts_no_answer() {
         let (store, _dir) = store().await;
-        say(&store, "1", "a", Removal::Nothing).await;
+        add_turn(&store, "1", "a", Removal::Nothing).await;
         assert!(store.rename("1", "new").await.unwrap());
         store.delete("1").await.unwrap();
         store.delete("1").await.unwrap();

@@ -45,7 +45,7 @@ async fn say(store: &Store, id: &str) -> Result<(), super::Error> {
 }
 
 #[tokio::test]
-async fn chats_are_kept_again_when_there_is_space_again() {
+async fn chats_are_stored_again_when_the_disk_has_space() {
     let Some(disk) = SmallDisk::mount() else {
         test_daemon::skip("only root can mount a disk");
         return;

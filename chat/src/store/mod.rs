@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_of_migrations_is_listed() {
+    fn every_migration_file_is_listed() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
         let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_the_ai_sdk_s() {
+    fn chunks_have_the_ai_sdks_format() {
         let json = |chunk: Chunk| serde_json::to_value(chunk).unwrap();
         assert_eq!(
             json(Chunk::Start { message_id: "m".into() }),

@@ -23,7 +23,7 @@ pub struct Message {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Neither. Such messages of a page are ignored.
+    /// The system. Messages of a page with this role are ignored.
     System,
     /// The user.
     User,
@@ -63,7 +63,7 @@ pub fn turns_of(messages: &[Message], provider: &str) -> Vec<Turn> {
         match message.role {
             Role::System => {}
             Role::User => turns.push(Turn::User(message.text())),
-            // Skips an answer whose question was omitted.
+            // Skips an answer without its question, which was omitted.
             Role::Assistant if turns.is_empty() => {}
             Role::Assistant => add_answer(&mut turns, &message.parts, provider),
         }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_told_step_by_step() {
+    fn history_has_one_turn_per_step() {
         let messages = [
             Message::of_user("1".into(), "list"),
             answer(json!([
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_chat_the_beginning_is_left_out() {
+    fn a_long_chat_is_cut_at_the_start() {
         let long = "x".repeat(MAX_CHARS / 2);
         let mut messages = Vec::new();
         for turn in 0..4 {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_says_in_nobodys_name_is_not_told() {
+    fn system_messages_of_a_page_are_dropped() {
         let system = Message { role: Role::System, ..Message::of_user("s".into(), "obey") };
         assert_eq!(turns_of(&[system], "openai"), []);
     }

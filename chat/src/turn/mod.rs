@@ -1,9 +1,9 @@
 //! A turn: from the user's message to the end of the answer.
 //!
-//! A turn sends a request to the model, runs the tools that it calls, sends it the results, and repeats that until
-//! there are no more calls, or after [`MAX_STEPS`] steps. Every event is a [`Chunk`] that is sent to the page and
-//! stored for the chat together, so a reload shows the same. If the page disconnects, the turn ends: the model's
-//! answer is dropped, and commands are ended.
+//! In each step, a turn sends a request to the model, runs the tools that it calls, and returns the results. The turn
+//! ends when there are no more calls, or after [`MAX_STEPS`] steps. Every event is a [`Chunk`] that is sent to the
+//! page and stored for the chat together, so a reload shows the same. If the page disconnects, the turn ends: the
+//! model's answer is dropped, and commands are ended.
 
 mod chunk;
 mod history;

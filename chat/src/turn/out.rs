@@ -16,7 +16,7 @@ const FAILED: &str = "data-failed";
 const PART_BYTES: usize = 256;
 
 /// How long a page may take to read the rest of a cancelled turn.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const END_GRACE: Duration = Duration::from_secs(2);
 
 /// The output of a turn: one page, and the stored answer. The answer is stored after each step and at the end, so
 /// that stopping the app loses no complete step. If the page disconnects, the turn ends, and only storing continues.
@@ -101,14 +101,14 @@ impl Page {
         let Some(chunks) = &self.chunks else { return };
         let too_late = async {
             self.cancel.cancelled().await;
-            sleep(LAST_WORDS).await;
+            sleep(END_GRACE).await;
         };
-        let is_told = tokio::select! {
+        let is_sent = tokio::select! {
             biased;
             sent = chunks.send(chunk) => sent.is_ok(),
             () = too_late => false,
         };
-        if !is_told {
+        if !is_sent {
             self.chunks = None;
             self.cancel.cancel();
         }
@@ -182,7 +182,7 @@ impl Parts {
             part.remove("id");
             if part.get("state").is_some_and(|state| state == "input-available") {
                 part.insert("state".into(), "output-error".into());
-                part.insert("errorText".into(), "It was ended before it answered.".into());
+                part.insert("errorText".into(), "The call ended before it returned a result.".into());
             }
             Value::Object(part)
         };
@@ -221,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_stored_answer_equals_the_sent_one() {
-        let (page, mut told) = mpsc::channel(64);
+        let (page, mut received) = mpsc::channel(64);
         let (kept, mut parts) = mpsc::channel(4);
         let mut out = Out::new(page, kept, CancellationToken::new());
         let call = |id: &str| Chunk::ToolInputAvailable {
@@ -250,14 +250,14 @@ mod tests {
         ] {
             out.say(chunk).await;
         }
-        told.close();
-        while told.recv().await.is_some() {}
+        received.close();
+        while received.recv().await.is_some() {}
         let expected = json!([
             { "type": "step-start" },
             { "type": "text", "text": "hey" },
             { "type": "tool-bash", "toolCallId": "a", "state": "output-available", "input": { "command": "ls" }, "output": { "exitCode": 0 } },
             { "type": "tool-bash", "toolCallId": "b", "state": "output-error", "input": { "command": "ls" },
-              "errorText": "It was ended before it answered." },
+              "errorText": "The call ended before it returned a result." },
         ]);
         assert_eq!(Value::from(parts.recv().await.unwrap()), expected);
         let _ = out.end().await;
@@ -266,26 +266,26 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_is_sent_when_everything_is_stored() {
-        let (page, mut told) = mpsc::channel(8);
+        let (page, mut received) = mpsc::channel(8);
         let (kept, mut parts) = mpsc::channel(1);
         let mut out = Out::new(page, kept, CancellationToken::new());
         let failed = Chunk::Error { error_text: "no".into() };
         let finished = Chunk::Finish { finish_reason: FinishReason::Error };
         out.say(failed.clone()).await;
         out.say(finished.clone()).await;
-        assert!(told.try_recv().is_err());
+        assert!(received.try_recv().is_err());
         let ending = out.end().await;
         assert_eq!(parts.recv().await.unwrap(), [json!({ "type": FAILED, "data": { "text": "no" } })]);
-        assert!(told.try_recv().is_err());
+        assert!(received.try_recv().is_err());
         ending.send(None).await;
-        assert_eq!(told.recv().await, Some(failed));
-        assert_eq!(told.recv().await, Some(finished));
-        assert_eq!(told.recv().await, None);
+        assert_eq!(received.recv().await, Some(failed));
+        assert_eq!(received.recv().await, Some(finished));
+        assert_eq!(received.recv().await, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stalled_page_does_not_block_a_cancelled_turn() {
-        let (page, mut told) = mpsc::channel(1);
+        let (page, mut received) = mpsc::channel(1);
         let cancel = CancellationToken::new();
         let (kept, _parts) = mpsc::channel(128);
         let mut out = Out::new(page, kept, cancel.clone());
@@ -294,17 +294,17 @@ mod tests {
         for _ in 0..100 {
             out.say(Chunk::FinishStep).await;
         }
-        assert_eq!(told.recv().await, Some(Chunk::StartStep));
-        assert_eq!(told.recv().await, None);
+        assert_eq!(received.recv().await, Some(Chunk::StartStep));
+        assert_eq!(received.recv().await, None);
     }
 
     #[tokio::test]
     async fn a_disconnecting_page_ends_the_turn() {
-        let (page, told) = mpsc::channel(1);
+        let (page, received) = mpsc::channel(1);
         let cancel = CancellationToken::new();
         let (kept, _parts) = mpsc::channel(128);
         let mut out = Out::new(page, kept, cancel.clone());
-        drop(told);
+        drop(received);
         out.say(Chunk::StartStep).await;
         assert!(cancel.is_cancelled());
         assert_eq!(out.parts.stored_parts().len(), 1);

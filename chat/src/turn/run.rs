@@ -28,7 +28,7 @@ pub struct Turn {
     pub cancel: CancellationToken,
 }
 
-/// What answers a turn.
+/// The source of a turn's answer.
 #[derive(Clone)]
 pub enum Responder {
     /// Bash, with the user's own command.
@@ -71,7 +71,7 @@ impl Turn {
 }
 
 /// Sent to a model as a user's message, and not stored.
-const ASK_FOR_WORDS: &str = "Say in a few words what came of that.";
+const REQUEST_FOR_TEXT: &str = "Say in a few words what came of that.";
 
 struct Steps<'a> {
     turn: &'a Turn,
@@ -108,14 +108,14 @@ impl Steps<'_> {
                 silence = Silence::Expected;
                 request.turns.extend([
                     ConversationTurn::Model(step.blocks),
-                    ConversationTurn::User(ASK_FOR_WORDS.to_owned()),
+                    ConversationTurn::User(REQUEST_FOR_TEXT.to_owned()),
                 ]);
                 continue;
             }
             request.turns.extend([ConversationTurn::Model(step.blocks), ConversationTurn::Tools(results)]);
         }
         let id = self.ids.text();
-        let words = format!("I have stopped after {MAX_STEPS} steps. Say so if I am to go on.");
+        let words = format!("I stopped after {MAX_STEPS} steps. Ask me to continue if you want more.");
         out.say(Chunk::TextStart { id: id.clone() }).await;
         out.say(Chunk::TextDelta { id: id.clone(), delta: words }).await;
         out.say(Chunk::TextEnd { id }).await;
@@ -124,7 +124,7 @@ impl Steps<'_> {
 
     /// Sends one request, and passes the answer on while it arrives.
     async fn request_step(&mut self, request: Request, out: &mut Out) -> Result<Step, Ended> {
-        let mut pieces = self.client.ask(request);
+        let mut pieces = self.client.stream(request);
         let mut step = Step::default();
         let mut open = Open::Nothing;
         let ended = loop {

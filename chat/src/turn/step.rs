@@ -17,10 +17,10 @@ pub(super) struct Step {
 }
 
 /// Whether a model ended without any text. Small models do that after their tools have run, and the user would only
-/// see the tools' cards. Such a model is asked once for a text.
+/// see the tools' cards. Such a model gets one more request, for a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Silence {
-    /// It has called no tool, has written text, or was asked already.
+    /// It has called no tool, has written text, or has had that request already.
     Expected,
     /// It has called tools and written nothing since the turn started.
     Odd,

@@ -11,10 +11,10 @@ use super::{Chunk, Out};
 use crate::model::{ToolCall, ToolResult};
 
 /// Maximum number of calls that run at a time. The others wait.
-const MAX_AT_ONCE: usize = 8;
+const MAX_PARALLEL_CALLS: usize = 8;
 
 /// Error of a call with an invalid input.
-pub(super) const BAD_INPUT: &str = "What it was called with is no JSON, or has a key that no tool has.";
+pub(super) const BAD_INPUT: &str = "The input of the call is not JSON, or has a key that no tool has.";
 
 /// Exit code of ssh for a broken connection, in contrast to the command's own.
 const LOST: i64 = 255;
@@ -34,7 +34,7 @@ pub(super) async fn run_all(
     let (tools, cancel) = (tools.clone(), cancel.clone());
     let answers = stream::iter(calls.to_vec())
         .map(move |call| run_call(tools.clone(), call, chunks.clone(), cancel.clone()))
-        .buffered(MAX_AT_ONCE)
+        .buffered(MAX_PARALLEL_CALLS)
         .collect::<Vec<_>>();
     let sending = async {
         while let Some(chunk) = received.recv().await {
@@ -74,7 +74,7 @@ async fn try_call(
         tools.as_ref().map_err(|reason| format!("There are no tools for this chat at present: {reason}."))?;
     let parsed = Call::of(&call.name, input).map_err(|error| error.to_string())?;
     let _open = tokio::select! {
-        () = cancel.cancelled() => return Err("It was ended before the sandbox was open.".into()),
+        () = cancel.cancelled() => return Err("The call ended before the sandbox was open.".into()),
         // A slow page does not get every value, because the next one replaces it.
         open = tools.open(|state| drop(chunks.try_send(Chunk::opening(state)))) => open.map_err(|error| error.to_string())?,
     };
@@ -85,7 +85,7 @@ async fn try_call(
             biased;
             value = answers.next() => value,
             // A cancelled command ends by itself, and reports its end.
-            () = cancel.cancelled(), if call.name != "bash" => return Err("It was ended before it answered.".into()),
+            () = cancel.cancelled(), if call.name != "bash" => return Err("The call ended before it returned a result.".into()),
         };
         let Some(value) = value else { return Ok(last) };
         let preliminary = match value {

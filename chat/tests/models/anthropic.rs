@@ -3,7 +3,7 @@
 use chat::model::{Block, Thinking, ToolCall, ToolResult, Turn};
 use serde_json::{Value, json};
 
-use crate::received::{KEY, anthropic, anthropic_at, ask, conversation, question};
+use crate::received::{KEY, anthropic, anthropic_at, conversation, question, send};
 use crate::scripted_model::{Reply, ScriptedModel};
 
 /// Plays a response whole and in small pieces, and returns the pieces that the client reports for both.
@@ -125,14 +125,14 @@ async fn the_conversation_is_sent_in_the_apis_format() {
         Turn::User(" ".into()),
         Turn::User("Well?".into()),
     ]);
-    assert!(ask(&anthropic_at(&server.base), request).await.error.is_none());
-    let asked = server.requests().remove(0);
+    assert!(send(&anthropic_at(&server.base), request).await.error.is_none());
+    let received = server.requests().remove(0);
     let golden: Value = serde_json::from_str(include_str!("fixtures/anthropic_request.json")).unwrap();
-    assert_eq!(asked.body, golden, "{:#}", asked.body);
-    assert_eq!(asked.path, "/some/path/v1/messages");
-    assert_eq!(asked.headers["x-api-key"], KEY);
-    assert_eq!(asked.headers["anthropic-version"], "2023-06-01");
-    assert_eq!(asked.headers.get("authorization"), None);
+    assert_eq!(received.body, golden, "{:#}", received.body);
+    assert_eq!(received.path, "/some/path/v1/messages");
+    assert_eq!(received.headers["x-api-key"], KEY);
+    assert_eq!(received.headers["anthropic-version"], "2023-06-01");
+    assert_eq!(received.headers.get("authorization"), None);
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn tool_results_come_before_later_user_messages() {
         Turn::User("wait".into()),
         Turn::Tools(vec![result]),
     ];
-    ask(&anthropic_at(&server.base), conversation(turns)).await;
+    send(&anthropic_at(&server.base), conversation(turns)).await;
     let last = &server.requests()[0].body["messages"][2]["content"];
     assert_eq!((&last[0]["type"], &last[1]["type"]), (&json!("tool_result"), &json!("text")), "{last:#}");
 }
@@ -165,9 +165,9 @@ async fn thinking_is_sent_back_unchanged() {
     ] {
         let server = ScriptedModel::start([Reply::stream(events), Reply::stream(events)]).await;
         let client = anthropic_at(&server.base);
-        let first = ask(&client, question("go")).await;
+        let first = send(&client, question("go")).await;
         let turns = vec![Turn::User("go".into()), first.turn(), Turn::User("on".into())];
-        ask(&client, conversation(turns)).await;
+        send(&client, conversation(turns)).await;
         let body = server.requests().remove(1).body;
         assert_eq!(body["messages"][1]["content"][0], wanted, "{body:#}");
     }
@@ -182,7 +182,7 @@ async fn a_version_in_the_base_url_is_not_repeated() {
         ("/v10", "/v10/v1/messages"),
     ] {
         let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/anthropic_text.sse"))]).await;
-        ask(&anthropic_at(&server.base.join(path).unwrap()), question("hi")).await;
+        send(&anthropic_at(&server.base.join(path).unwrap()), question("hi")).await;
         assert_eq!(server.requests()[0].path, wanted, "{path}");
     }
 }

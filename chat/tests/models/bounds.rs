@@ -3,7 +3,7 @@
 use chat::model::{Error, Piece};
 use serde_json::json;
 
-use crate::received::{anthropic, anthropic_at, ask, both_at, fault, openai, openai_at, question};
+use crate::received::{anthropic, anthropic_at, both_at, fault, openai, openai_at, question, send};
 use crate::scripted_model::{Reply, ScriptedModel, Step};
 
 const MIB: usize = 1024 * 1024;
@@ -32,8 +32,8 @@ async fn a_response_of_100_mb_is_rejected() {
         Reply::stream("").then(Step::Repeat(format!("data: {event}\n\n").into(), 100))
     };
     let server = ScriptedModel::start([flood(&chunk), flood(&delta)]).await;
-    let openai = ask(&openai_at(&server.base), question("hi")).await;
-    let anthropic = ask(&anthropic_at(&server.base), question("hi")).await;
+    let openai = send(&openai_at(&server.base), question("hi")).await;
+    let anthropic = send(&anthropic_at(&server.base), question("hi")).await;
     for received in [openai, anthropic] {
         let texts = received.pieces.iter().filter(|piece| matches!(piece, Piece::Text(_))).count();
         assert_eq!(texts, 63, "the text before it is reported");

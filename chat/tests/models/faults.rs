@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use url::Url;
 
-use crate::received::{PATIENCE, anthropic, ask, both_at, fault, openai, question};
+use crate::received::{SILENCE_LIMIT, anthropic, both_at, fault, openai, question, send};
 use crate::scripted_model::{Reply, ScriptedModel, Step};
 
 /// Plays a response to each client, and checks the result.
@@ -143,12 +143,12 @@ async fn silence_times_out() {
     let begun = Reply::stream(": hello\n\n").then(Step::StaySilent);
     for reply in [Reply::never(), begun] {
         meet(reply, |name, error| {
-            assert!(matches!(error, Error::Silent { after } if *after == PATIENCE), "{name}: {error:?}");
+            assert!(matches!(error, Error::Silent { after } if *after == SILENCE_LIMIT), "{name}: {error:?}");
         })
         .await;
     }
     let slow = (0..3).fold(Reply::stream(": hello\n\n"), |reply, _| {
-        reply.then(Step::Pause(PATIENCE * 3 / 5)).then_say(": still here\n\n")
+        reply.then(Step::Pause(SILENCE_LIMIT * 3 / 5)).then_say(": still here\n\n")
     });
     let slow = slow.then_say("data: [DONE]\n\n");
     assert_eq!(openai(slow).await.lines(), ["end Stop"], "a server that sends something does not time out");
@@ -191,7 +191,7 @@ async fn dropping_the_stream_ends_the_request() {
         (&anthropic, Box::new(Anthropic::new(anthropic.base.clone(), None).unwrap())),
     ];
     for (server, client) in clients {
-        let mut answer = client.ask(question("hi"));
+        let mut answer = client.stream(question("hi"));
         assert_eq!(answer.next().await.unwrap().unwrap(), Piece::Text("a".to_owned()));
         drop(answer);
         server.until_left().await;
@@ -204,8 +204,8 @@ async fn a_connection_is_reused() {
     let server = ScriptedModel::start([Reply::stream(events), Reply::stream(events)]).await;
     let (_, client) = both_at(&server.base).into_iter().next().unwrap();
     for _ in 0..2 {
-        assert!(ask(&*client, question("hi")).await.error.is_none());
+        assert!(send(&*client, question("hi")).await.error.is_none());
     }
-    let asked = server.requests();
-    assert_eq!(asked[0].peer, asked[1].peer);
+    let received = server.requests();
+    assert_eq!(received[0].peer, received[1].peer);
 }

@@ -192,12 +192,12 @@ async fn every_finish_reason_is_reported() {
 
 #[tokio::test]
 async fn either_end_marker_is_enough() {
-    let said = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    let delta = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
     let finished = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n";
     for (events, wanted) in [
-        (format!("{said}data: [DONE]\n\n"), "end Stop"),
-        (format!("{said}{finished}"), "end Length"),
-        (format!("{said}data:\n\n"), "error the model's answer ended before it was complete"),
+        (format!("{delta}data: [DONE]\n\n"), "end Stop"),
+        (format!("{delta}{finished}"), "end Length"),
+        (format!("{delta}data:\n\n"), "error the model's answer ended before it was complete"),
     ] {
         assert_eq!(openai(Reply::stream(events)).await.lines(), ["text a", wanted]);
     }

@@ -3,7 +3,7 @@
 use chat::model::{Block, Piece, Thinking, ToolCall, ToolResult, Turn};
 use serde_json::{Value, json};
 
-use crate::received::{KEY, ask, conversation, openai_at, question};
+use crate::received::{KEY, conversation, openai_at, question, send};
 use crate::scripted_model::{Reply, ScriptedModel};
 
 #[tokio::test]
@@ -39,13 +39,13 @@ async fn the_conversation_is_sent_in_the_apis_format() {
         Turn::Tools(vec![result("call_c", "", false)]),
         Turn::User("And now?".into()),
     ]);
-    assert!(ask(&openai_at(&server.base), request).await.error.is_none());
-    let asked = server.requests().remove(0);
+    assert!(send(&openai_at(&server.base), request).await.error.is_none());
+    let received = server.requests().remove(0);
     let golden: Value = serde_json::from_str(include_str!("fixtures/openai_request.json")).unwrap();
-    assert_eq!(asked.body, golden, "{:#}", asked.body);
-    assert_eq!(asked.path, "/some/path/chat/completions");
-    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
-    assert_eq!(asked.headers["content-type"], "application/json");
+    assert_eq!(received.body, golden, "{:#}", received.body);
+    assert_eq!(received.path, "/some/path/chat/completions");
+    assert_eq!(received.headers["authorization"], format!("Bearer {KEY}"));
+    assert_eq!(received.headers["content-type"], "application/json");
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn empty_parts_are_not_sent() {
     let mut request = question("hi");
     request.system.clear();
     request.tools = [].into();
-    ask(&openai_at(&server.base), request).await;
+    send(&openai_at(&server.base), request).await;
     let golden =
         json!({"model": "some-model", "stream": true, "messages": [{"role": "user", "content": "hi"}]});
     assert_eq!(server.requests()[0].body, golden);
@@ -64,14 +64,14 @@ async fn empty_parts_are_not_sent() {
 async fn second_request(events: &'static str) -> Value {
     let server = ScriptedModel::start([Reply::stream(events), Reply::stream("data: [DONE]\n\n")]).await;
     let client = openai_at(&server.base);
-    let received = ask(&client, question("go")).await;
+    let received = send(&client, question("go")).await;
     let results = received.calls().into_iter().map(|call| ToolResult {
         call_id: call.id,
         content: "ok".into(),
         is_error: false,
     });
     let turns = vec![Turn::User("go".into()), received.turn(), Turn::Tools(results.collect())];
-    ask(&client, conversation(turns)).await;
+    send(&client, conversation(turns)).await;
     server.requests().remove(1).body
 }
 
@@ -96,7 +96,7 @@ async fn an_id_of_the_conversation_is_not_reused() {
     let old = ToolCall { id: "call_a".into(), name: "bash".into(), input: Ok(json!({})), opaque: None };
     let result = ToolResult { call_id: "call_a".into(), content: String::new(), is_error: false };
     let turns = vec![Turn::User("go".into()), Turn::Model(vec![Block::Call(old)]), Turn::Tools(vec![result])];
-    let received = ask(&openai_at(&server.base), conversation(turns)).await;
+    let received = send(&openai_at(&server.base), conversation(turns)).await;
     let ids: Vec<_> = received.calls().into_iter().map(|call| call.id).collect();
     assert_eq!((ids.len(), ids[1].as_str()), (2, "call_b"));
     assert_ne!(ids[0], "call_a");
@@ -111,7 +111,7 @@ async fn an_id_of_the_conversation_is_not_reused() {
 async fn an_unanswered_message_is_sent_with_the_next_one() {
     let server = ScriptedModel::start([Reply::stream(include_str!("fixtures/openai_text.sse"))]).await;
     let turns = vec![Turn::User("one".into()), Turn::User("two".into())];
-    ask(&openai_at(&server.base), conversation(turns)).await;
+    send(&openai_at(&server.base), conversation(turns)).await;
     let messages = &server.requests()[0].body["messages"];
     assert_eq!(messages[1], json!({ "role": "user", "content": "one\n\ntwo" }));
     assert_eq!(messages.as_array().unwrap().len(), 2);

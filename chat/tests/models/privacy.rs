@@ -6,7 +6,7 @@ use std::process::Command;
 use chat::model::{Anthropic, Error, OpenAi};
 use serde_json::json;
 
-use crate::received::{KEY, ask, both_at, fault, openai_at, question};
+use crate::received::{KEY, both_at, fault, openai_at, question, send};
 use crate::scripted_model::{Reply, ScriptedModel};
 
 /// All text that could be logged for an error.
@@ -60,11 +60,11 @@ async fn no_redirect_is_followed() {
 #[tokio::test]
 async fn without_a_key_no_header_is_sent() {
     let server = ScriptedModel::start([Reply::stream("data: [DONE]\n\n"), Reply::stream("")]).await;
-    ask(&OpenAi::new(server.base.clone(), None).unwrap(), question("hi")).await;
-    ask(&Anthropic::new(server.base.clone(), None).unwrap(), question("hi")).await;
-    for asked in server.requests() {
-        assert!(!asked.headers.contains_key("authorization"), "{:?}", asked.headers);
-        assert!(!asked.headers.contains_key("x-api-key"), "{:?}", asked.headers);
+    send(&OpenAi::new(server.base.clone(), None).unwrap(), question("hi")).await;
+    send(&Anthropic::new(server.base.clone(), None).unwrap(), question("hi")).await;
+    for received in server.requests() {
+        assert!(!received.headers.contains_key("authorization"), "{:?}", received.headers);
+        assert!(!received.headers.contains_key("x-api-key"), "{:?}", received.headers);
     }
 }
 
@@ -81,7 +81,7 @@ fn a_client_does_not_show_its_key() {
 /// A separate program, because it needs its own environment.
 #[test]
 fn the_proxy_is_used_for_other_hosts_and_not_for_this_machine() {
-    let asked = |test: &str| {
+    let received = |test: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "--ignored", test]);
         // Nothing listens on the discard port, so requests through the proxy fail.
@@ -90,15 +90,15 @@ fn the_proxy_is_used_for_other_hosts_and_not_for_this_machine() {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
         assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));
     };
-    asked("privacy::this_machine_is_reached_directly");
-    asked("privacy::other_hosts_are_reached_through_the_proxy");
+    received("privacy::this_machine_is_reached_directly");
+    received("privacy::other_hosts_are_reached_through_the_proxy");
 }
 
 #[tokio::test]
 #[ignore = "runs in the environment that another test makes for it"]
 async fn this_machine_is_reached_directly() {
     let server = ScriptedModel::start([Reply::stream("data: [DONE]\n\n")]).await;
-    assert!(ask(&openai_at(&server.base), question("hi")).await.error.is_none());
+    assert!(send(&openai_at(&server.base), question("hi")).await.error.is_none());
 }
 
 #[tokio::test]

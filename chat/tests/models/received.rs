@@ -14,18 +14,18 @@ use crate::scripted_model::{Reply, SOON, ScriptedModel};
 pub(crate) const KEY: &str = "sk-k3y-0f-the-test";
 
 /// How long the servers of tests may be silent.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(400);
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_millis(400);
 
 /// All pieces up to the end, and the error if it ends with one.
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) error: Option<Error>,
 }
 
 /// Sends a request and receives the response, which must end exactly once.
-pub(crate) async fn ask(client: &dyn ModelClient, request: Request) -> Heard {
-    let mut answer = client.ask(request);
-    let mut received = Heard { pieces: Vec::new(), error: None };
+pub(crate) async fn send(client: &dyn ModelClient, request: Request) -> Received {
+    let mut answer = client.stream(request);
+    let mut received = Received { pieces: Vec::new(), error: None };
     let all = async {
         while let Some(piece) = answer.next().await {
             let is_over = received.error.is_some() || matches!(received.pieces.last(), Some(Piece::End(_)));
@@ -47,28 +47,28 @@ pub(crate) async fn ask(client: &dyn ModelClient, request: Request) -> Heard {
 
 /// The error that a response ends with.
 pub(crate) async fn fault(client: &dyn ModelClient) -> Error {
-    let received = ask(client, question("hi")).await;
+    let received = send(client, question("hi")).await;
     received.error.unwrap_or_else(|| panic!("no error: {:?}", received.pieces))
 }
 
 /// The report of one response.
-pub(crate) async fn openai(reply: Reply) -> Heard {
+pub(crate) async fn openai(reply: Reply) -> Received {
     let server = ScriptedModel::start([reply]).await;
-    ask(&openai_at(&server.base), question("hi")).await
+    send(&openai_at(&server.base), question("hi")).await
 }
 
 /// The report of one response.
-pub(crate) async fn anthropic(reply: Reply) -> Heard {
+pub(crate) async fn anthropic(reply: Reply) -> Received {
     let server = ScriptedModel::start([reply]).await;
-    ask(&anthropic_at(&server.base), question("hi")).await
+    send(&anthropic_at(&server.base), question("hi")).await
 }
 
 pub(crate) fn openai_at(base: &Url) -> OpenAi {
-    OpenAi::new(base.clone(), Some(KEY.into())).unwrap().with_patience(PATIENCE)
+    OpenAi::new(base.clone(), Some(KEY.into())).unwrap().with_timeouts(SILENCE_LIMIT)
 }
 
 pub(crate) fn anthropic_at(base: &Url) -> Anthropic {
-    Anthropic::new(base.clone(), Some(KEY.into())).unwrap().with_patience(PATIENCE)
+    Anthropic::new(base.clone(), Some(KEY.into())).unwrap().with_timeouts(SILENCE_LIMIT)
 }
 
 /// Both clients, by name.
@@ -89,7 +89,7 @@ pub(crate) fn conversation(turns: Vec<Turn>) -> Request {
     Request { model: "some-model".to_owned(), system: "Be brief.".to_owned(), turns, tools: [bash].into() }
 }
 
-impl Heard {
+impl Received {
     /// One line per piece. Consecutive texts of one kind are joined.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<(String, String)> = Vec::new();

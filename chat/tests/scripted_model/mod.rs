@@ -30,7 +30,7 @@ pub(crate) struct ScriptedModel {
 
 /// A request that arrived.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     /// The client's address.
     pub(crate) peer: SocketAddr,
     pub(crate) path: String,
@@ -63,7 +63,7 @@ pub(crate) enum Step {
 
 struct Shared {
     replies: Mutex<VecDeque<Reply>>,
-    asked: Mutex<Vec<Asked>>,
+    received: Mutex<Vec<ReceivedRequest>>,
     /// The number of clients that disconnected during their response.
     left: watch::Sender<usize>,
 }
@@ -79,7 +79,7 @@ impl ScriptedModel {
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let shared = Arc::new(Shared {
             replies: Mutex::new(replies.into_iter().collect()),
-            asked: Mutex::default(),
+            received: Mutex::default(),
             left: watch::Sender::new(0),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -91,8 +91,8 @@ impl ScriptedModel {
     }
 
     /// All requests so far.
-    pub(crate) fn requests(&self) -> Vec<Asked> {
-        self.shared.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.shared.received.lock().unwrap().clone()
     }
 
     /// Returns when a client has disconnected during its response.
@@ -156,7 +156,7 @@ async fn answer(
 ) -> Response {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-    shared.asked.lock().unwrap().push(Asked {
+    shared.received.lock().unwrap().push(ReceivedRequest {
         peer,
         path: head.uri.to_string(),
         headers: head.headers,

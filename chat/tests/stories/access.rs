@@ -34,7 +34,7 @@ async fn private_routes_need_the_token_over_a_network() {
     let mut wrong = 0;
     for (method, path) in PRIVATE {
         for token in [None, Some("a-wrong-token-of-more-than-32-characters")] {
-            let request = app.ask(method.parse().unwrap(), path);
+            let request = app.request(method.parse().unwrap(), path);
             let request =
                 token.iter().fold(request, |it, token| it.header("x-remcochat-admin-token", *token));
             wrong += usize::from(token.is_some());
@@ -45,7 +45,7 @@ async fn private_routes_need_the_token_over_a_network() {
         }
     }
     assert!(wrong > 10, "the test has enough routes");
-    let guess = app.ask(Method::GET, "/api/app").header("authorization", "Bearer guessed");
+    let guess = app.request(Method::GET, "/api/app").header("authorization", "Bearer guessed");
     let refused = guess.send().await.unwrap();
     assert_eq!(refused.status(), 429, "an open route cannot be used to guess the token");
     assert!(refused.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
@@ -56,17 +56,18 @@ async fn private_routes_need_the_token_over_a_network() {
     );
     let (_, access) = app.get("/api/admin/access").await;
     assert_eq!((&access["allowed"], &access["reason"]), (&json!(false), &json!("missing_client_token")));
-    let with = |method: Method, path: &str| app.ask(method, path).header("x-remcochat-admin-token", TOKEN);
+    let with =
+        |method: Method, path: &str| app.request(method, path).header("x-remcochat-admin-token", TOKEN);
     assert_eq!(answer(with(Method::GET, "/api/chats")).await.0, 200);
     assert_eq!(answer(with(Method::GET, "/api/app")).await.1["mayUse"], true);
-    let said = app
+    let response = app
         .say("1", "/bash echo in")
         .header("authorization", format!("Bearer {TOKEN}"))
         .send()
         .await
         .unwrap();
-    assert_eq!(said.headers()["x-remcochat-bash-tools-enabled"], "1");
-    assert!(said.text().await.unwrap().contains("in\\n"));
+    assert_eq!(response.headers()["x-remcochat-bash-tools-enabled"], "1");
+    assert!(response.text().await.unwrap().contains("in\\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,12 +82,13 @@ async fn other_pages_cannot_change_anything() {
             ("sec-fetch-site", "same-site"),
             ("host", "rebound.example"),
         ] {
-            let (status, error) = answer(app.ask(method.parse().unwrap(), path).header(name, value)).await;
+            let (status, error) =
+                answer(app.request(method.parse().unwrap(), path).header(name, value)).await;
             let got = (status.as_u16(), error["code"].as_str());
             assert_eq!(got, (403, Some("foreign_origin")), "{method} {path} {name}: {value}");
         }
     }
-    let rebound = app.ask(Method::GET, "/api/chats").header("host", "rebound.example");
+    let rebound = app.request(Method::GET, "/api/chats").header("host", "rebound.example");
     assert_eq!(answer(rebound).await.0, 403);
 }
 
@@ -94,7 +96,7 @@ async fn other_pages_cannot_change_anything() {
 async fn every_response_has_security_headers() {
     let app = TestApp::start().await;
     for path in ["/", "/c/1", "/api/health", "/api/chats", "/none"] {
-        let response = app.ask(Method::GET, path).send().await.unwrap();
+        let response = app.request(Method::GET, path).send().await.unwrap();
         let policy = response.headers()["content-security-policy"].to_str().unwrap();
         assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}");
         assert!(!policy.contains("unsafe"), "{policy}");
@@ -129,9 +131,9 @@ async fn a_token_in_two_headers_must_be_the_same() {
         (vec![own, ("authorization", wrong)], 401),
         (vec![own, own], 401),
     ] {
-        let ask = app.ask(Method::GET, "/api/chats");
-        let ask = headers.iter().fold(ask, |ask, (name, value)| ask.header(*name, *value));
-        assert_eq!(answer(ask).await.0, status, "{headers:?}");
+        let request = app.request(Method::GET, "/api/chats");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        assert_eq!(answer(request).await.0, status, "{headers:?}");
     }
 }
 
@@ -143,8 +145,8 @@ async fn json_needs_its_content_type() {
         (Method::PATCH, "/api/chats/1", r#"{"title":"a"}"#),
     ] {
         for kind in ["text/plain", "application/merge-patch+json", "application/jsonx", ""] {
-            let ask = app.ask(method.clone(), path).header("content-type", kind).body(body);
-            let (status, error) = answer(ask).await;
+            let request = app.request(method.clone(), path).header("content-type", kind).body(body);
+            let (status, error) = answer(request).await;
             let got = (status.as_u16(), error["code"].as_str());
             assert_eq!(got, (415, Some("unsupported_media_type")), "{method} {kind}");
         }

@@ -58,19 +58,19 @@ async fn a_user_works_with_the_page() {
     let local = TestApp::with("localhost", "max_concurrent_sandboxes = 10", vec![client]).await;
     let lan = TestApp::with("lan", "", Vec::new()).await;
     let listed = TestApp::with_docker("network_mode = 'allowlist'").await;
-    tell("story", &[&local.base, &lan.base, &listed.base, TOKEN]).await;
+    run_script("story", &[&local.base, &lan.base, &listed.base, TOKEN]).await;
 }
 
 /// Runs a script of `web/e2e` in the browser, with a directory for screenshots as its last argument.
 #[expect(clippy::print_stderr, reason = "it prints measurements")]
-pub(crate) async fn tell(script: &str, args: &[&str]) {
+pub(crate) async fn run_script(script: &str, args: &[&str]) {
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../screenshots");
     std::fs::create_dir_all(&pictures).unwrap();
     let mut node = Command::new("node");
     node.current_dir(PAGE).arg(format!("e2e/{script}.mjs")).args(args).arg(pictures);
     let Output { status, stdout, stderr } =
         tokio::task::spawn_blocking(move || node.output()).await.unwrap().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success(), "{said}");
-    eprintln!("{said}");
+    let output = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{output}");
+    eprintln!("{output}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chat::model::{ModelClient, OpenAi};
 use test_daemon::Daemon;
 
-use crate::browser::{is_skipped, tell};
+use crate::browser::{is_skipped, run_script};
 use crate::browser_cable::{Cable, board};
 use crate::scripted_model::{Reply, ScriptedModel, Step};
 use crate::test_app::TestApp;
@@ -30,5 +30,5 @@ async fn an_unavailable_service_is_reported_and_recovers() {
     let to_chat = Cable::to(&app.base).await;
     let (page, server) = (to_chat.base(), to_model.base());
     let board = board([("daemon", to_daemon), ("model", to_model), ("chat", to_chat)]).await;
-    tell("faults", &[&page, &board, &server]).await;
+    run_script("faults", &[&page, &board, &server]).await;
 }

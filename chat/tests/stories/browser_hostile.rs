@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chat::model::{ModelClient, OpenAi};
 use serde_json::json;
 
-use crate::browser::{is_skipped, tell};
+use crate::browser::{is_skipped, run_script};
 use crate::scripted_model::{Reply, ScriptedModel};
 use crate::test_app::TestApp;
 use crate::turns::{calls, text};
@@ -56,7 +56,7 @@ async fn untrusted_content_neither_runs_nor_misleads() {
     let model = ScriptedModel::start(script()).await;
     let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
     let app = TestApp::with("localhost", "max_concurrent_sandboxes = 10", vec![client]).await;
-    tell("hostile", &[&app.base]).await;
+    run_script("hostile", &[&app.base]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,5 +65,5 @@ async fn fast_actions_and_two_windows_lose_nothing() {
         return;
     }
     let app = TestApp::with("localhost", "max_concurrent_sandboxes = 10", Vec::new()).await;
-    tell("haste", &[&app.base]).await;
+    run_script("haste", &[&app.base]).await;
 }

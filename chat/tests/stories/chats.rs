@@ -8,8 +8,8 @@ use crate::test_app::{TestApp, answer};
 #[tokio::test(flavor = "multi_thread")]
 async fn chats_are_kept_listed_renamed_and_deleted_with_their_sandboxes() {
     let app = TestApp::start().await;
-    app.said("first", "/bash echo mine >file; cat file").await;
-    app.said("second", "/bash ls").await;
+    app.send("first", "/bash echo mine >file; cat file").await;
+    app.send("second", "/bash ls").await;
     let (_, page) = app.get("/api/chats?limit=1").await;
     assert_eq!(page["chats"][0]["id"], "second");
     let (_, page) = app.get(&format!("/api/chats?cursor={}", page["nextCursor"].as_str().unwrap())).await;
@@ -26,7 +26,8 @@ async fn chats_are_kept_listed_renamed_and_deleted_with_their_sandboxes() {
     assert_eq!(app.output("first", "/bash cat file").await["stdout"], "mine\n", "its files are kept");
     assert_eq!(app.output("second", "/bash ls").await["stdout"], "", "no other chat's files are there");
 
-    let rename = |title: &str| app.ask(Method::PATCH, "/api/chats/first").json(&json!({ "title": title }));
+    let rename =
+        |title: &str| app.request(Method::PATCH, "/api/chats/first").json(&json!({ "title": title }));
     assert_eq!(answer(rename("New")).await.1["title"], "New");
     for bad in ["", "  ", "a\nb", &"x".repeat(201)] {
         let (status, error) = answer(rename(bad)).await;
@@ -37,7 +38,7 @@ async fn chats_are_kept_listed_renamed_and_deleted_with_their_sandboxes() {
         all.into_iter().map(|it| it.session_key).collect::<Vec<_>>()
     };
     assert_eq!(sandboxes().await.len(), 2);
-    let delete = || app.ask(Method::DELETE, "/api/chats/first").send();
+    let delete = || app.request(Method::DELETE, "/api/chats/first").send();
     assert_eq!(delete().await.unwrap().status(), 204);
     assert_eq!(sandboxes().await, ["chat:second"]);
     assert_eq!(app.get("/api/chats/first").await.0, 404);
@@ -50,7 +51,7 @@ async fn a_chat_deleted_during_an_answer_is_gone() {
     let mut reported =
         crate::test_app::Chunks::new(app.say("1", "/bash echo begun; sleep 100").send().await.unwrap());
     while reported.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
-    assert_eq!(app.ask(Method::DELETE, "/api/chats/1").send().await.unwrap().status(), 204);
+    assert_eq!(app.request(Method::DELETE, "/api/chats/1").send().await.unwrap().status(), 204);
     assert_eq!(app.get("/api/chats/1").await.0, 404);
     while reported.next().await.is_some() {}
     assert!(reported.is_done, "its page receives the end");
@@ -60,14 +61,14 @@ async fn a_chat_deleted_during_an_answer_is_gone() {
 async fn an_answer_can_be_regenerated_and_a_message_edited() {
     let app = TestApp::start().await;
     for n in 1..=3 {
-        app.said("1", &format!("/bash echo {n} >>file; cat file | tr '\\n' ' '")).await;
+        app.send("1", &format!("/bash echo {n} >>file; cat file | tr '\\n' ' '")).await;
     }
     let messages = || async { app.get("/api/chats/1").await.1["messages"].as_array().unwrap().clone() };
     let before = messages().await;
     let again = |id: &Value, text: &str, trigger: &str, message_id: Option<&Value>| {
         let message = json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] });
         let body = json!({ "id": "1", "messages": [message], "trigger": trigger, "messageId": message_id });
-        app.ask(Method::POST, "/api/chat").json(&body)
+        app.request(Method::POST, "/api/chat").json(&body)
     };
     // The page's copy of the question is ignored. The app uses its own.
     let regenerate =
@@ -94,7 +95,7 @@ async fn an_answer_can_be_regenerated_and_a_message_edited() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_temporary_chat_is_not_stored_and_needs_its_ticket() {
     let app = TestApp::start().await;
-    let (_, begun) = answer(app.ask(Method::POST, "/api/temporary")).await;
+    let (_, begun) = answer(app.request(Method::POST, "/api/temporary")).await;
     let (id, ticket) = (begun["id"].as_str().unwrap(), begun["ticket"].as_str().unwrap());
     let say = |ticket: &str| {
         app.say(id, "/bash echo mine >>file; cat file").header("x-chat-ticket", ticket.to_owned())
@@ -112,11 +113,11 @@ async fn a_temporary_chat_is_not_stored_and_needs_its_ticket() {
     let (status, error) = answer(say(&forged)).await;
     assert_eq!((status, error["code"].as_str().unwrap()), (StatusCode::NOT_FOUND, "not_found"));
     let files = |ticket: &str| {
-        app.ask(Method::GET, &format!("/api/chats/{id}/files")).header("x-chat-ticket", ticket.to_owned())
+        app.request(Method::GET, &format!("/api/chats/{id}/files")).header("x-chat-ticket", ticket.to_owned())
     };
     assert_eq!(answer(files(ticket)).await.1["entries"][0]["name"], "file");
     assert_eq!(answer(files(&forged)).await.0, 404);
-    let (status, _) = answer(app.ask(Method::GET, &format!("/api/chats/{id}/files"))).await;
+    let (status, _) = answer(app.request(Method::GET, &format!("/api/chats/{id}/files"))).await;
     assert_eq!(status, 404, "without the ticket it is another chat, which does not exist");
 }
 
@@ -124,7 +125,7 @@ async fn a_temporary_chat_is_not_stored_and_needs_its_ticket() {
 async fn invalid_requests_are_reported() {
     let app = TestApp::start().await;
     let post = |body: String| {
-        app.ask(Method::POST, "/api/chat").header("content-type", "application/json").body(body)
+        app.request(Method::POST, "/api/chat").header("content-type", "application/json").body(body)
     };
     let message =
         |text: &str| json!({ "id": "m", "role": "user", "parts": [{ "type": "text", "text": text }] });
@@ -156,7 +157,7 @@ async fn invalid_requests_are_reported() {
         assert_eq!((got.as_u16(), error["code"].as_str()), (status, Some(code)), "{body:.80}: {error}");
     }
     let (status, _) =
-        answer(app.ask(Method::POST, "/api/chat").body(of("1", json!([message("/bash ls")])))).await;
+        answer(app.request(Method::POST, "/api/chat").body(of("1", json!([message("/bash ls")])))).await;
     assert_eq!(status, 415, "without its content type");
     assert_eq!(app.get("/api/chats").await.1["chats"], json!([]), "nothing of it is stored");
     for (path, status) in
@@ -166,6 +167,6 @@ async fn invalid_requests_are_reported() {
         assert_eq!(got.as_u16(), status, "{path}");
         assert!(error["error"].is_string() && error["code"].is_string(), "{path}: {error}");
     }
-    let wrong = app.ask(Method::GET, "/api/chat").send().await.unwrap();
+    let wrong = app.request(Method::GET, "/api/chat").send().await.unwrap();
     assert_eq!(wrong.headers()["allow"], "POST", "RFC 9110 section 15.5.6");
 }

@@ -57,8 +57,8 @@ async fn every_major_of_the_ai_sdk_reads_the_stream() {
         let run =
             move || Command::new(node).current_dir(home).args(["story.mjs", major, &base, major]).output();
         let Output { status, stdout, stderr } = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
-        let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-        assert!(status.success() && said.contains("as the AI SDK"), "major {major}: {said}");
+        let output = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert!(status.success() && output.contains("as the AI SDK"), "major {major}: {output}");
         let path = format!("/api/chats/{major}");
         until("its command has ended", || async { app.get(&path).await.1["running"] == false }).await;
         let (_, kept) = app.get(&path).await;

@@ -79,9 +79,9 @@ async fn output_that_is_not_text_is_shown_with_replacements() {
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_output_is_sent_in_few_updates_and_counted() {
     let app = TestApp::start().await;
-    app.said("1", "/bash true").await;
+    app.send("1", "/bash true").await;
     let began = Instant::now();
-    let reported = app.said("1", "/bash timeout 3 cat /dev/urandom | base64").await;
+    let reported = app.send("1", "/bash timeout 3 cat /dev/urandom | base64").await;
     let seconds = began.elapsed().as_secs_f64();
     let outputs: Vec<_> = reported.iter().filter(|chunk| chunk["type"] == "tool-output-available").collect();
     assert!((outputs.len() as f64) <= 8.0 * seconds + 2.0, "{} in {seconds} s", outputs.len());

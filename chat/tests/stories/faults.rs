@@ -7,7 +7,7 @@ use test_daemon::{Daemon, until};
 use crate::browser_cable::Cable;
 use crate::scripted_model::{Reply, Step};
 use crate::test_app::{Chunks, TestApp};
-use crate::turns::{calls, chunk, of_type, said_text, text, with};
+use crate::turns::{calls, chunk, of_type, text, text_of, with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_models_mistakes_are_reported_to_it() {
@@ -21,8 +21,8 @@ async fn a_models_mistakes_are_reported_to_it() {
         text("Sorry."),
     ])
     .await;
-    let reported = app.said("1", "go").await;
-    assert_eq!(said_text(&reported), "Sorry.");
+    let reported = app.send("1", "go").await;
+    assert_eq!(text_of(&reported), "Sorry.");
     let words: Vec<_> = of_type(&reported, "tool-output-error")
         .iter()
         .map(|it| it["errorText"].as_str().unwrap().to_owned())
@@ -45,9 +45,9 @@ async fn a_models_mistakes_are_reported_to_it() {
 async fn an_endless_loop_ends() {
     let endless = (0..25).map(|_| calls(&[("bash", r#"{"command":"true"}"#)]));
     let (app, model) = with(endless).await;
-    let reported = app.said("1", "go on for ever").await;
+    let reported = app.send("1", "go on for ever").await;
     assert_eq!(model.requests().len(), 20);
-    assert!(said_text(&reported).contains("20 steps"));
+    assert!(text_of(&reported).contains("20 steps"));
     assert_eq!(reported.last().unwrap()["finishReason"], "other");
 }
 
@@ -63,18 +63,18 @@ async fn a_model_error_is_reported_and_the_text_before_it_kept() {
         text("Well again."),
     ])
     .await;
-    for (asked, wanted) in [
+    for (question, wanted) in [
         ("1", "ended before it was complete"),
         ("2", "overloaded"),
         ("3", "sent an invalid answer"),
         ("4", "500"),
     ] {
-        let reported = app.said("1", asked).await;
+        let reported = app.send("1", question).await;
         let error = of_type(&reported, "error");
         assert!(error[0]["errorText"].as_str().unwrap().contains(wanted), "{wanted}: {reported:?}");
         assert_eq!(reported.last().unwrap()["finishReason"], "error");
     }
-    assert_eq!(said_text(&app.said("1", "5").await), "Well again.");
+    assert_eq!(text_of(&app.send("1", "5").await), "Well again.");
     let (_, kept) = app.get("/api/chats/1").await;
     let parts = &kept["messages"][1]["parts"];
     assert_eq!(parts[1]["text"], "Half an ans");
@@ -103,7 +103,7 @@ async fn a_client_can_retry_at_once_after_an_error() {
 async fn an_endless_answer_is_ended_and_its_beginning_kept() {
     let words = chunk(json!({ "content": "word ".repeat(20_000) }), None);
     let (app, _model) = with([Reply::stream("").then(Step::Repeat(words.into(), 1000))]).await;
-    let reported = app.said("1", "go on").await;
+    let reported = app.send("1", "go on").await;
     let error = of_type(&reported, "error")[0]["errorText"].as_str().unwrap();
     assert_eq!(error, format!("the model's answer is longer than {MAX_TURN_BYTES} bytes"));
     let (_, chat) = app.get("/api/chats/1").await;
@@ -118,7 +118,7 @@ async fn an_incomplete_call_has_an_end() {
         chunk(json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] }), None)
     };
     let (app, _model) = with([Reply::stream(begun(0, "a") + &begun(1, "b")).then(Step::HangUp)]).await;
-    let reported = app.said("1", "go").await;
+    let reported = app.send("1", "go").await;
     let ids = |kind| of_type(&reported, kind).iter().map(|it| it["toolCallId"].clone()).collect::<Vec<_>>();
     assert_eq!(ids("tool-input-start"), ["a", "b"]);
     assert_eq!(ids("tool-input-error"), ["a", "b"], "{reported:?}");
@@ -129,10 +129,10 @@ async fn a_key_that_pages_reject_is_not_accepted_as_input() {
     let odd = r#"{"command":"ls","deep":[{"__proto__":{"x":1}}]}"#;
     let (app, _model) =
         with([calls(&[("bash", odd), ("bash", r#"{"command":"ls"}"#)]), text("Sorry.")]).await;
-    let reported = app.said("1", "go").await;
+    let reported = app.send("1", "go").await;
     assert_eq!(of_type(&reported, "tool-input-error").len(), 1);
     assert_eq!(of_type(&reported, "tool-input-available").len(), 1);
-    assert_eq!(said_text(&reported), "Sorry.");
+    assert_eq!(text_of(&reported), "Sorry.");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,7 +157,7 @@ async fn a_command_keeps_its_output_when_its_daemon_is_lost() {
     );
     until("the gates have noticed", || async { app.get("/api/app").await.1["tools"]["isPassing"] == true })
         .await;
-    let reported = app.said("1", "/bash echo").await;
+    let reported = app.send("1", "/bash echo").await;
     let words = of_type(&reported, "tool-output-error")[0]["errorText"].as_str().unwrap().to_owned();
     assert!(words.contains("no tools for this chat at present: "), "{words}");
 }

@@ -9,8 +9,8 @@ use crate::test_app::{TestApp, answer};
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_uploaded_downloaded_and_removed() {
     let app = TestApp::start().await;
-    app.said("1", "/bash true").await;
-    assert_eq!(app.ask(Method::DELETE, "/api/chats/1/sandbox").send().await.unwrap().status(), 204);
+    app.send("1", "/bash true").await;
+    assert_eq!(app.request(Method::DELETE, "/api/chats/1/sandbox").send().await.unwrap().status(), 204);
     assert_eq!(
         app.get("/api/chats/1/files").await.1,
         json!({ "path": "", "entries": [], "nextCursor": null, "sandbox": false })
@@ -18,7 +18,7 @@ async fn files_are_uploaded_downloaded_and_removed() {
     let at = |path: &str| format!("/api/chats/1/files/content?path={path}");
     let content = vec![b'x'; 3_000_000];
     let (status, written) =
-        answer(app.ask(Method::PUT, &at("d/%C3%A4%20b.html")).body(content.clone())).await;
+        answer(app.request(Method::PUT, &at("d/%C3%A4%20b.html")).body(content.clone())).await;
     assert_eq!((status.as_u16(), written), (200, json!({ "path": "d/ä b.html", "size": 3_000_000 })));
     let (_, list) = app.get("/api/chats/1/files?path=d").await;
     assert_eq!(list["entries"][0]["path"], "d/ä b.html");
@@ -27,7 +27,7 @@ async fn files_are_uploaded_downloaded_and_removed() {
         (&json!("file"), &json!(3_000_000))
     );
 
-    let response = app.ask(Method::GET, &at("d/%C3%A4%20b.html")).send().await.unwrap();
+    let response = app.request(Method::GET, &at("d/%C3%A4%20b.html")).send().await.unwrap();
     let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(header("content-type"), "application/octet-stream");
     assert!(header("content-disposition").starts_with("attachment;"));
@@ -37,12 +37,12 @@ async fn files_are_uploaded_downloaded_and_removed() {
     assert_eq!(response.bytes().await.unwrap(), content);
 
     for path in ["..%2Fx", "%2Fetc%2Fpasswd", "d%2F..%2F..%2Fx"] {
-        let status = app.ask(Method::PUT, &at(path)).body("x").send().await.unwrap().status();
+        let status = app.request(Method::PUT, &at(path)).body("x").send().await.unwrap().status();
         assert!(status.is_client_error(), "{path}: {status}");
     }
-    assert_eq!(app.ask(Method::GET, &at("none")).send().await.unwrap().status(), 404);
-    assert_eq!(app.ask(Method::GET, &at("")).send().await.unwrap().status(), 400);
-    let delete = || app.ask(Method::DELETE, "/api/chats/1/files?path=d").send();
+    assert_eq!(app.request(Method::GET, &at("none")).send().await.unwrap().status(), 404);
+    assert_eq!(app.request(Method::GET, &at("")).send().await.unwrap().status(), 400);
+    let delete = || app.request(Method::DELETE, "/api/chats/1/files?path=d").send();
     assert_eq!(delete().await.unwrap().status(), 204);
     assert_eq!(delete().await.unwrap().status(), 404);
 }
@@ -50,7 +50,7 @@ async fn files_are_uploaded_downloaded_and_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_is_shown_parked_and_deleted() {
     let app = TestApp::start().await;
-    app.said("1", "/bash echo kept >file").await;
+    app.send("1", "/bash echo kept >file").await;
     let (_, seen) = app.get("/api/chats/1/sandbox").await;
     assert_eq!(
         (&seen["state"], &seen["provider"], &seen["limits"]["cpus"]),
@@ -61,17 +61,17 @@ async fn a_sandbox_is_shown_parked_and_deleted() {
     assert!(seen["usage"]["memoryBytes"].as_u64().unwrap() > 0, "{seen}");
     assert_eq!(seen["posture"]["readonlyRootfs"], true);
     assert_eq!(seen["network"], json!({ "mode": "none", "allow": [] }));
-    app.said("1", "/bash curl -sm 5 https://example.com").await;
+    app.send("1", "/bash curl -sm 5 https://example.com").await;
     let (_, network) = app.get("/api/chats/1/network").await;
     assert_eq!(
         (&network["mode"], &network["denials"][0]["host"]),
         (&json!("none"), &json!("example.com")),
         "{network}"
     );
-    let (status, parked) = answer(app.ask(Method::POST, "/api/chats/1/sandbox/park")).await;
+    let (status, parked) = answer(app.request(Method::POST, "/api/chats/1/sandbox/park")).await;
     assert_eq!((status.as_u16(), &parked["state"]), (200, &json!("parked")), "{parked}");
     assert_eq!(app.output("1", "/bash cat file").await["stdout"], "kept\n");
-    assert_eq!(app.ask(Method::DELETE, "/api/chats/1/sandbox").send().await.unwrap().status(), 204);
+    assert_eq!(app.request(Method::DELETE, "/api/chats/1/sandbox").send().await.unwrap().status(), 204);
     assert_eq!(app.get("/api/chats/1/sandbox").await.1["state"], "none");
     assert_eq!(app.get("/api/chats/1").await.0, 200, "the chat itself is kept");
 }
@@ -79,7 +79,7 @@ async fn a_sandbox_is_shown_parked_and_deleted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_chat_is_not_found_and_gets_no_sandbox() {
     let app = TestApp::start().await;
-    let asked = [
+    let requests = [
         ("GET", "sandbox"),
         ("DELETE", "sandbox"),
         ("POST", "sandbox/park"),
@@ -90,8 +90,8 @@ async fn an_unknown_chat_is_not_found_and_gets_no_sandbox() {
         ("GET", "files/content?path=a"),
         ("PUT", "files/content?path=a"),
     ];
-    for (method, what) in asked {
-        let request = app.ask(method.parse().unwrap(), &format!("/api/chats/nobody/{what}"));
+    for (method, what) in requests {
+        let request = app.request(method.parse().unwrap(), &format!("/api/chats/unknown/{what}"));
         let request = match what {
             "network/allow" => request.json(&json!({ "host": "example.com" })),
             _ if method == "PUT" => request.body("x"),

@@ -117,12 +117,12 @@ impl TestApp {
         Self::over(self.daemon, &base, self.dir, "localhost", "", docker, Vec::new()).await
     }
 
-    pub(crate) fn ask(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base))
     }
 
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
-        answer(self.ask(Method::GET, path)).await
+        answer(self.request(Method::GET, path)).await
     }
 
     /// A request that sends a message to a chat. Its response is the stream.
@@ -130,11 +130,11 @@ impl TestApp {
         let id = format!("m{}", uuid::Uuid::new_v4().simple());
         let message = json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] });
         let body = json!({ "id": chat, "messages": [message], "trigger": "submit-message" });
-        self.ask(Method::POST, "/api/chat").json(&body)
+        self.request(Method::POST, "/api/chat").json(&body)
     }
 
     /// Sends a message and returns all chunks of the stream.
-    pub(crate) async fn said(&self, chat: &str, text: &str) -> Vec<Value> {
+    pub(crate) async fn send(&self, chat: &str, text: &str) -> Vec<Value> {
         let response = self.say(chat, text).send().await.unwrap();
         assert_eq!(response.status(), 200, "{}", response.text().await.unwrap());
         let mut reported = Chunks::new(response);
@@ -148,7 +148,7 @@ impl TestApp {
 
     /// The last output of a tool in the stream.
     pub(crate) async fn output(&self, chat: &str, text: &str) -> Value {
-        let reported = self.said(chat, text).await;
+        let reported = self.send(chat, text).await;
         let last = reported.iter().rev().find(|chunk| chunk["type"] == "tool-output-available");
         last.unwrap_or_else(|| panic!("{reported:?}"))["output"].clone()
     }

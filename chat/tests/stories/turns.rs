@@ -43,7 +43,7 @@ pub(crate) fn of_type<'a>(reported: &'a [Value], kind: &str) -> Vec<&'a Value> {
     reported.iter().filter(|chunk| chunk["type"] == kind).collect()
 }
 
-pub(crate) fn said_text(reported: &[Value]) -> String {
+pub(crate) fn text_of(reported: &[Value]) -> String {
     of_type(reported, "text-delta").iter().map(|chunk| chunk["delta"].as_str().unwrap()).collect()
 }
 
@@ -59,8 +59,8 @@ async fn a_model_calls_tools_and_gets_their_results() {
         text("You are welcome."),
     ])
     .await;
-    let reported = app.said("1", "build me a page").await;
-    assert_eq!(said_text(&reported), "Here it is.");
+    let reported = app.send("1", "build me a page").await;
+    assert_eq!(text_of(&reported), "Here it is.");
     let last_of = |reported: &[Value], id: &Value| {
         let all: Vec<_> = of_type(reported, "tool-output-available")
             .into_iter()
@@ -80,16 +80,19 @@ async fn a_model_calls_tools_and_gets_their_results() {
     assert_eq!(of_type(&reported, "start-step").len(), 3);
     assert_eq!(reported.last().unwrap(), &json!({ "type": "finish", "finishReason": "stop" }));
 
-    let asked = model.requests();
-    assert_eq!(asked[0].body["messages"].as_array().unwrap().last().unwrap()["content"], "build me a page");
-    assert_eq!(asked[0].body["tools"].as_array().unwrap().len(), 4);
+    let received = model.requests();
+    assert_eq!(
+        received[0].body["messages"].as_array().unwrap().last().unwrap()["content"],
+        "build me a page"
+    );
+    assert_eq!(received[0].body["tools"].as_array().unwrap().len(), 4);
     let results: Vec<_> =
-        asked[1].body["messages"].as_array().unwrap().iter().filter(|it| it["role"] == "tool").collect();
+        received[1].body["messages"].as_array().unwrap().iter().filter(|it| it["role"] == "tool").collect();
     assert_eq!(results.len(), 2);
     assert!(results[1]["content"].as_str().unwrap().contains(r#""exitCode":4"#));
 
     // The stored messages and those of the turn are the same for the model.
-    app.said("1", "thank you").await;
+    app.send("1", "thank you").await;
     let (before, after) = (&model.requests()[2].body["messages"], &model.requests()[3].body["messages"]);
     let (before, after) = (before.as_array().unwrap(), after.as_array().unwrap());
     assert_eq!(after[..before.len()], before[..]);
@@ -116,7 +119,7 @@ async fn closing_the_page_ends_the_models_answer_and_its_commands() {
     until("the turn has ended", is_free).await;
     let count = "/bash cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '987[.]5'";
     until("the command has ended", || async { app.output("1", count).await["stdout"] == "0\n" }).await;
-    assert_eq!(said_text(&app.said("1", "and now?").await), "Back.");
+    assert_eq!(text_of(&app.send("1", "and now?").await), "Back.");
     assert_eq!(model.requests().len(), 3, "no request was sent for a closed page");
 }
 
@@ -127,12 +130,12 @@ async fn anthropics_thinking_is_sent_back_with_its_signature() {
     let model = ScriptedModel::start([Reply::stream(events), Reply::stream(end), Reply::stream(end)]).await;
     let client: Arc<dyn ModelClient> = Arc::new(Anthropic::new(model.base.clone(), None).unwrap());
     let app = TestApp::with("localhost", "", vec![client]).await;
-    app.said("1", "look").await;
-    app.said("1", "again").await;
-    for asked in &model.requests()[1..] {
-        assert!(asked.body.to_string().contains("EqQBCgIYAhIM"), "{}", asked.body);
+    app.send("1", "look").await;
+    app.send("1", "again").await;
+    for received in &model.requests()[1..] {
+        assert!(received.body.to_string().contains("EqQBCgIYAhIM"), "{}", received.body);
     }
-    assert_eq!(app.ask(Method::GET, "/api/chats/1").send().await.unwrap().status(), 200);
+    assert_eq!(app.request(Method::GET, "/api/chats/1").send().await.unwrap().status(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,13 +148,13 @@ async fn call_ids_are_unique_in_a_chat() {
         text("Done again."),
     ])
     .await;
-    app.said("1", "do it").await;
-    app.said("1", "again").await;
-    let asked = model.requests().pop().unwrap().body;
-    let messages = asked["messages"].as_array().unwrap();
+    app.send("1", "do it").await;
+    app.send("1", "again").await;
+    let received = model.requests().pop().unwrap().body;
+    let messages = received["messages"].as_array().unwrap();
     let called = messages.iter().filter_map(|message| message["tool_calls"].as_array()).flatten();
     let ids: HashSet<_> = called.map(|call| call["id"].as_str().unwrap()).collect();
-    assert_eq!(ids.len(), 3, "{asked:#}");
+    assert_eq!(ids.len(), 3, "{received:#}");
     assert!(ids.iter().all(|id| id.len() <= 40), "{ids:?}");
     let answered: HashSet<_> =
         messages.iter().filter_map(|message| message["tool_call_id"].as_str()).collect();
@@ -182,14 +185,14 @@ async fn finished_steps_are_stored_during_the_turn() {
 async fn a_model_that_ends_silently_after_its_tools_gets_one_more_request() {
     let call = || calls(&[("bash", r#"{"command":"true"}"#)]);
     let (app, model) = with([call(), text(""), text("It is done."), call(), text(""), text("")]).await;
-    let reported = app.said("1", "do it").await;
-    assert_eq!(said_text(&reported), "It is done.");
-    let asked = model.requests().remove(2).body;
+    let reported = app.send("1", "do it").await;
+    assert_eq!(text_of(&reported), "It is done.");
+    let received = model.requests().remove(2).body;
     assert_eq!(
-        asked["messages"].as_array().unwrap().last().unwrap()["content"],
+        received["messages"].as_array().unwrap().last().unwrap()["content"],
         "Say in a few words what came of that."
     );
-    let reported = app.said("1", "again").await;
+    let reported = app.send("1", "again").await;
     assert_eq!(reported.last().unwrap()["finishReason"], "stop");
     assert_eq!(model.requests().len(), 6);
 }

@@ -28,8 +28,8 @@ await step("a command that is lost with its sandboxd reports it and keeps its ou
   await until("output", async () => (await last(page, "tool:stdout"))?.includes("begun"), 30_000);
   await turn("daemon", "out");
   await until("its end", async () => !(await page.$(at("tool:running"))), 30_000);
-  const said = await textOf(page, "tool:bash");
-  check(/broken off.*sandboxd.*does not respond/s.test(said), said);
+  const shown = await textOf(page, "tool:bash");
+  check(/broken off.*sandboxd.*does not respond/s.test(shown), shown);
   check((await textOf(page, "tool:stdout")).includes("begun"), "what it wrote before is still there");
   await banner(page);
   check(/sandboxd .*Check that it runs/.test(await textOf(page, "banner:error")), `what to do: ${await textOf(page, "banner:error")}`);
@@ -64,8 +64,8 @@ await step("a command reports that sandboxd is down, and can be run again later"
 await step("a model server that is down is named, and the request can be retried", {}, server, async (page) => {
   await turn("model", "out");
   await say(page, "Are you there?");
-  const said = await failure(page);
-  check(said.includes(new URL(model).host) && said.includes("does not respond"), said);
+  const shown = await failure(page);
+  check(shown.includes(new URL(model).host) && shown.includes("does not respond"), shown);
   await shot(page, "away-model");
   await page.reload();
   await until("the question", () => page.$(at("message:user")));

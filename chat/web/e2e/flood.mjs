@@ -70,10 +70,10 @@ await step("the page stays responsive during a minute of output", { before: list
   const before = await heap();
   const waits = [];
   while (Date.now() - begun < (SECONDS - 5) * 1000) {
-    const asked = Date.now();
+    const sentAt = Date.now();
     await page.keyboard.type("x");
     await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
-    waits.push(Date.now() - asked);
+    waits.push(Date.now() - sentAt);
     await pause(700);
   }
   const after = await heap();

@@ -173,10 +173,10 @@ await step("a long chat stays responsive", {}, server, async (page) => {
   await page.focus(at("composer:input"));
   const waits = [];
   for (let key = 0; key < 10; key += 1) {
-    const asked = Date.now();
+    const sentAt = Date.now();
     await page.keyboard.type("x");
     await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
-    waits.push(Date.now() - asked);
+    waits.push(Date.now() - sentAt);
   }
   const devtools = await page.createCDPSession();
   await devtools.send("HeapProfiler.collectGarbage");

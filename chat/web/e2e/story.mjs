@@ -43,8 +43,8 @@ await step("a stopped command ends and keeps its output", {}, local, async (page
   await until("its output", async () => (await page.$(at("tool:stdout"))) && (await textOf(page, "tool:stdout")).includes("begun"), 30_000);
   await press(page, at("composer:stop"));
   await exit(page);
-  const told = await textOf(page, "tool:stdout");
-  check(told.includes("begun") && !told.includes("never"), told);
+  const stdout = await textOf(page, "tool:stdout");
+  check(stdout.includes("begun") && !stdout.includes("never"), stdout);
 });
 
 await step("a model writes a page, serves it and shows it", {}, local, async (page) => {
@@ -86,8 +86,8 @@ await step("files are uploaded and shown", {}, local, async (page) => {
 });
 
 await step("the isolation panel shows the network policy, and a denied host can be allowed", {}, listed, async (page) => {
-  const asked = "/bash curl -sm 5 -o /dev/null -w '<%{http_code}>' http://host.invalid/";
-  await say(page, asked);
+  const request = "/bash curl -sm 5 -o /dev/null -w '<%{http_code}>' http://host.invalid/";
+  await say(page, request);
   await exit(page);
   check((await last(page, "tool:stdout")).includes("<403>"), await last(page, "tool:stdout"));
   await press(page, at("panel:session"));
@@ -98,7 +98,7 @@ await step("the isolation panel shows the network policy, and a denied host can 
   await press(page, at("network:allow"));
   await until("the allowed host", async () => (await last(page, "network:allowed"))?.includes("host.invalid"));
   check(!(await page.$(at("network:denial"))), "it is no longer denied");
-  await say(page, asked);
+  await say(page, request);
   await until("the second answer", async () => (await page.$$(at("tool:exit"))).length === 2, 30_000);
   check(!(await last(page, "tool:stdout")).includes("<403>"), await last(page, "tool:stdout"));
 });

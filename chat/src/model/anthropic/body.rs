@@ -1,9 +1,9 @@
 //! Converts the conversation to Anthropic's messages: roles alternate, and tool results come first in the message
 //! after their calls.
 //!
-//! Each step of a turn sends everything before it. So two cache points are marked: the end of the part that is the
-//! same in every chat, and the end of the conversation so far. Reading cached tokens costs a tenth of reading them
-//! anew.
+//! Each step of a turn sends everything before it. Two cache points are therefore marked: the end of the part that
+//! is the same in every chat, and the end of the conversation. Reading cached tokens costs a tenth of processing them
+//! again.
 
 use std::borrow::Cow;
 
@@ -93,7 +93,7 @@ impl<'a> Body<'a> {
         let tools = request.tools.iter().map(bash_tools::tools::Definition::to_anthropic).collect();
         let mut system: Vec<_> = Content::text(&request.system).into_iter().collect();
         let last = messages.last_mut().and_then(|message| message.content.last_mut());
-        system.last_mut().into_iter().chain(last).for_each(Content::keep_up_to_here);
+        system.last_mut().into_iter().chain(last).for_each(Content::mark_cache_point);
         Self { model: &request.model, max_tokens: MAX_TOKENS, system, messages, stream: true, tools }
     }
 }
@@ -136,7 +136,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    fn keep_up_to_here(&mut self) {
+    fn mark_cache_point(&mut self) {
         match self {
             Self::Text { cache_control, .. } | Self::ToolResult { cache_control, .. } => {
                 *cache_control = Some(CacheControl::Ephemeral);

@@ -4,7 +4,7 @@
 //! user. A conversation with one invalid call is rejected as a whole, so calls are corrected before they are sent
 //! back.
 
-mod ask;
+mod body;
 mod event;
 mod reader;
 
@@ -32,7 +32,8 @@ impl Anthropic {
     /// Creates a client for the API at `base`, such as `https://api.anthropic.com`, with a key if it requires one. A
     /// `/v1` at the end is optional. Sends nothing yet.
     ///
-    /// Fails if the address is not an HTTP URL or has a password or a query, or if the key is not valid in a header.
+    /// Fails if the address is not an HTTP URL, or has a password or a query. Also fails if the key is
+    /// invalid in a header.
     pub fn new(base: Url, key: Option<SecretString>) -> Result<Self> {
         let header = KeyHeader(HeaderName::from_static("x-api-key"), "");
         let has_version = base.path().trim_end_matches('/').ends_with("/v1");
@@ -43,15 +44,15 @@ impl Anthropic {
     }
 
     /// Sets the maximum silence before and during an answer.
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { server: self.server.with_patience(patience) }
+    pub fn with_timeouts(self, limit: Duration) -> Self {
+        Self { server: self.server.with_timeouts(limit) }
     }
 }
 
 impl ModelClient for Anthropic {
-    fn ask(&self, request: Request) -> BoxStream<'static, Result<Piece>> {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Piece>> {
         let host = &self.server.host;
         let reader = EventReader::new(host.clone(), &request);
-        self.server.ask(&ask::Body::of(&request, host), reader)
+        self.server.stream(&body::Body::of(&request, host), reader)
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::event::{Block, Delta, Event, Whole};
-use crate::model::answer::{Heard, Reader};
+use crate::model::answer::{Progress, Reader};
 use crate::model::calls::{Begun, Calls};
-use crate::model::{EndReason, Error, Piece, Request, Result, opaque, sse, words};
+use crate::model::{EndReason, Error, Piece, Request, Result, messages, opaque, sse};
 
 /// Maximum number of open blocks. Anthropic sends one at a time.
 const MAX_OPEN_BLOCKS: usize = 64;
@@ -36,12 +36,12 @@ impl EventReader {
     fn begin(&mut self, index: u64, block: Block, pieces: &mut VecDeque<Piece>) -> Result<()> {
         let open = match block {
             Block::Text { text } => {
-                tell(pieces, Piece::Text, &text);
+                push_delta(pieces, Piece::Text, &text);
                 return Ok(());
             }
             Block::Unknown => return Ok(()),
             Block::Thinking { thinking, signature } => {
-                tell(pieces, Piece::Thinking, &thinking);
+                push_delta(pieces, Piece::Thinking, &thinking);
                 Open::Thinking { text: thinking, signature }
             }
             Block::RedactedThinking(mut block) => {
@@ -65,10 +65,10 @@ impl EventReader {
 
     fn add(&mut self, index: u64, delta: Delta, pieces: &mut VecDeque<Piece>) -> Result<()> {
         match (delta, self.open.get_mut(&index)) {
-            (Delta::Text { text }, _) => tell(pieces, Piece::Text, &text),
+            (Delta::Text { text }, _) => push_delta(pieces, Piece::Text, &text),
             (Delta::Thinking { thinking }, Some(Open::Thinking { text, .. })) => {
                 text.push_str(&thinking);
-                tell(pieces, Piece::Thinking, &thinking);
+                push_delta(pieces, Piece::Thinking, &thinking);
             }
             (Delta::Signature { signature: whole }, Some(Open::Thinking { signature, .. })) => {
                 *signature = whole;
@@ -111,9 +111,9 @@ impl EventReader {
 }
 
 impl Reader for EventReader {
-    fn hear(&mut self, event: &sse::Event, pieces: &mut VecDeque<Piece>) -> Result<Heard> {
+    fn read_event(&mut self, event: &sse::Event, pieces: &mut VecDeque<Piece>) -> Result<Progress> {
         if event.data.trim().is_empty() {
-            return Ok(Heard::More);
+            return Ok(Progress::More);
         }
         match serde_json::from_str(&event.data).map_err(garbage)? {
             Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, pieces)?,
@@ -122,15 +122,15 @@ impl Reader for EventReader {
             Event::MessageDelta { delta } => self.stop(delta.stop_reason.as_deref()),
             Event::MessageStop => {
                 self.ended.get_or_insert(EndReason::Stop);
-                return Ok(Heard::Last);
+                return Ok(Progress::Last);
             }
-            Event::Error { error } => return Err(Error::Reported { message: words::of_fault(&error) }),
+            Event::Error { error } => return Err(Error::Reported { message: messages::of_fault(&error) }),
             Event::Unknown => {}
         }
-        Ok(Heard::More)
+        Ok(Progress::More)
     }
 
-    fn hear_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()> {
+    fn read_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()> {
         match serde_json::from_value(answer).map_err(garbage)? {
             Whole::Message { content, stop_reason } => {
                 for (index, block) in (0..).zip(content) {
@@ -140,7 +140,7 @@ impl Reader for EventReader {
                 self.stop(Some(stop_reason.as_deref().unwrap_or("end_turn")));
                 Ok(())
             }
-            Whole::Error { error } => Err(Error::Reported { message: words::of_fault(&error) }),
+            Whole::Error { error } => Err(Error::Reported { message: messages::of_fault(&error) }),
         }
     }
 
@@ -151,7 +151,7 @@ impl Reader for EventReader {
     }
 }
 
-fn tell(pieces: &mut VecDeque<Piece>, piece: fn(String) -> Piece, text: &str) {
+fn push_delta(pieces: &mut VecDeque<Piece>, piece: fn(String) -> Piece, text: &str) {
     if !text.is_empty() {
         pieces.push_back(piece(text.to_owned()));
     }

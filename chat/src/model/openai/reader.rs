@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::chunk::{CallDelta, Choice, Chunk, TextPart};
-use crate::model::answer::{Heard, Reader};
+use crate::model::answer::{Progress, Reader};
 use crate::model::calls::{Begun, Calls};
 use crate::model::sse::Event;
-use crate::model::{EndReason, Error, Piece, Request, Result, opaque, words};
+use crate::model::{EndReason, Error, Piece, Request, Result, messages, opaque};
 
 /// Field for reasoning of the servers that require it back.
 pub(super) const REASONING_CONTENT: &str = "reasoning_content";
@@ -44,7 +44,7 @@ impl ChunkReader {
         Self { host, calls: Calls::after(request), slots: Vec::new(), thinking: None, ended: None }
     }
 
-    fn hear_choice(&mut self, choice: Choice, pieces: &mut VecDeque<Piece>) -> Result<()> {
+    fn add_choice(&mut self, choice: Choice, pieces: &mut VecDeque<Piece>) -> Result<()> {
         if let Some(reason) = choice.finish_reason() {
             self.ended = Some(end_reason(reason));
         }
@@ -63,12 +63,12 @@ impl ChunkReader {
         }
         for call in delta.into_calls() {
             self.thought(pieces);
-            self.hear_call(call, pieces)?;
+            self.add_call(call, pieces)?;
         }
         Ok(())
     }
 
-    fn hear_call(&mut self, delta: CallDelta, pieces: &mut VecDeque<Piece>) -> Result<()> {
+    fn add_call(&mut self, delta: CallDelta, pieces: &mut VecDeque<Piece>) -> Result<()> {
         let at = match self.slot_of(&delta) {
             Some(at) => at,
             None => {
@@ -106,39 +106,39 @@ impl ChunkReader {
         }
     }
 
-    fn hear_value(&mut self, value: &Value, pieces: &mut VecDeque<Piece>) -> Result<bool> {
+    fn read_value(&mut self, value: &Value, pieces: &mut VecDeque<Piece>) -> Result<bool> {
         // Serde would also fill the fields from a list.
         if !value.is_object() {
             return Err(Error::Garbage { what: "a chunk that is not an object".to_owned() });
         }
         let chunk = Chunk::deserialize(value).map_err(garbage)?;
         if chunk.is_fault() {
-            return Err(Error::Reported { message: words::of_fault(value) });
+            return Err(Error::Reported { message: messages::of_fault(value) });
         }
         let Some(choice) = chunk.choice() else { return Ok(false) };
-        self.hear_choice(choice, pieces).map(|()| true)
+        self.add_choice(choice, pieces).map(|()| true)
     }
 }
 
 impl Reader for ChunkReader {
-    fn hear(&mut self, event: &Event, pieces: &mut VecDeque<Piece>) -> Result<Heard> {
+    fn read_event(&mut self, event: &Event, pieces: &mut VecDeque<Piece>) -> Result<Progress> {
         match event.data.trim() {
-            "" => return Ok(Heard::More),
+            "" => return Ok(Progress::More),
             "[DONE]" => {
                 self.ended.get_or_insert(EndReason::Stop);
-                return Ok(Heard::Last);
+                return Ok(Progress::Last);
             }
             _ => {}
         }
         let value: Value = serde_json::from_str(&event.data).map_err(garbage)?;
         if event.name == "error" {
-            return Err(Error::Reported { message: words::of_fault(&value) });
+            return Err(Error::Reported { message: messages::of_fault(&value) });
         }
-        self.hear_value(&value, pieces).map(|_| Heard::More)
+        self.read_value(&value, pieces).map(|_| Progress::More)
     }
 
-    fn hear_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()> {
-        if !self.hear_value(&answer, pieces)? {
+    fn read_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()> {
+        if !self.read_value(&answer, pieces)? {
             return Err(Error::Garbage { what: "an answer without choices".to_owned() });
         }
         self.ended.get_or_insert(EndReason::Stop);
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_each_call_is_begun_and_called_once(
+        fn every_call_that_begins_is_called_once(
             deltas in prop::collection::vec((any_json(), any_json(), prop::collection::vec(any_call(), 0..3)), 0..5),
         ) {
             let request = Request { model: String::new(), system: String::new(), turns: vec![], tools: [].into() };
@@ -208,7 +208,7 @@ mod tests {
             for (content, reasoning, calls) in deltas {
                 let delta = json!({"content": content, "reasoning": reasoning, "tool_calls": calls});
                 let chunk = json!({"choices": [{"delta": delta}]});
-                if reader.hear_value(&chunk, &mut pieces).is_err() {
+                if reader.read_value(&chunk, &mut pieces).is_err() {
                     return Ok(());
                 }
             }

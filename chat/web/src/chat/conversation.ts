@@ -1,6 +1,6 @@
 // One chat in this page: the SDK's Chat with additional error handling. If the server rejects a message, the text
 // returns to the composer, so that it is not lost. An answer that was stopped or interrupted is read again from the
-// server, which knows how it ended; if the server is down too, this happens as soon as it responds again.
+// server, which knows how it ended. If the server is down too, this happens as soon as it responds again.
 import { Chat } from "@ai-sdk/react";
 import { getChat } from "../api/chats";
 import { ApiError, sentenceOf } from "../api/error";

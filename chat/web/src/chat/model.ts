@@ -1,5 +1,5 @@
-// The model that answers: the one selected for this chat, otherwise the one of the chat's last answer, otherwise the
-// last selection, otherwise the server's default.
+// The model that answers. In this order: the one selected for this chat, the one of the chat's last answer, the last
+// selection, the server's default.
 import { create } from "zustand";
 import type { AppInfo } from "../api/types";
 

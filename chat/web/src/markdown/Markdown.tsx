@@ -1,5 +1,5 @@
-// A model's text as markdown. It is untrusted: HTML is not rendered, URLs must pass two lists of safe schemes, and
-// images become links, because loading one would tell its server who reads what.
+// A model's text as markdown. It is untrusted. HTML is not rendered, and URLs must pass two lists of safe schemes.
+// Images become links, because loading an image reveals the user to its server.
 import { memo, useMemo } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import rehypeSanitize from "rehype-sanitize";
@@ -14,7 +14,7 @@ const MAX_WHOLE_CHARS = 10_000;
 
 export function Markdown({ text, growing }: { text: string; growing: boolean }) {
   // While the text grows, only its last block changes and is parsed again. In the finished text, a block may also
-  // refer to a definition in another block; a long text is not parsed a second time for that.
+  // refer to a definition in another block. A long text is not parsed a second time for that.
   const inBlocks = growing || text.length > MAX_WHOLE_CHARS;
   const blocks = useMemo(() => (inBlocks ? blocksOf(text) : [text]), [text, inBlocks]);
   return (

@@ -1,5 +1,5 @@
-// A chat's sandbox as reported by the server: requested when the panel opens, after each tool call, and every few
-// seconds while the page is in view.
+// A chat's sandbox as reported by the server. It is requested when the panel opens, after each tool call, and every
+// few seconds while the page is in view.
 import { useCallback, useEffect, useState } from "react";
 import { sentenceOf } from "../api/error";
 import { getSandbox } from "../api/sandbox";

@@ -1,5 +1,5 @@
-// Shows a server that runs inside the sandbox. The page in the frame is untrusted: it gets a sandboxed frame without
-// a referrer, and never one of the page's own origin, where `allow-same-origin` would give it access to this page.
+// Shows a server that runs inside the sandbox. The page in the frame is untrusted. It gets a sandboxed frame without
+// a referrer. Its origin is never that of this page, where `allow-same-origin` would give it access to this page.
 import { ExternalLink, Globe, Maximize2, Minimize2, RotateCw } from "lucide-react";
 import { useState } from "react";
 import { texts } from "../texts";

@@ -1,5 +1,5 @@
 // A tool part as the cards read it. The output comes from inside a container and the input from a model, so neither
-// is trusted: values with another shape than the contract's are shown as plain JSON.
+// is trusted. Values with another shape than the contract's are shown as plain JSON.
 import { getToolName, isToolUIPart } from "ai";
 import { asSentence, isRecord } from "../api/error";
 import type { ChatMessage } from "../api/types";
