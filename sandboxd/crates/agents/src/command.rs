@@ -315,7 +315,7 @@ mod tests {
     use crate::{link, pair};
 
     #[tokio::test]
-    async fn an_agent_that_would_pass_over_what_must_hold_is_not_asked() {
+    async fn an_agent_that_would_ignore_a_required_field_is_not_called() {
         let (ours, mut theirs) = tokio::io::duplex(4096);
         theirs.write_all(b"sandbox-agent 2 right\n").await.unwrap();
         let (link, driver) = link::open(ours, "right", CancellationToken::new()).await.unwrap();
@@ -341,7 +341,7 @@ mod tests {
             assert!(matches!(agent.run(&spec, ReaderId::next()).await.map(drop), Err(Error::Outdated)));
         }
         // The agent receives the other calls, and answers them in its own time.
-        let asked = timeout(limits::RECHECK, agent.start(&plain)).await;
-        assert!(asked.is_err(), "{asked:?}");
+        let answer = timeout(limits::RECHECK, agent.start(&plain)).await;
+        assert!(answer.is_err(), "{answer:?}");
     }
 }

@@ -67,12 +67,12 @@ pub fn unconnected() -> AgentHandle {
 }
 
 impl AgentHandle {
-    /// Closes the connection for good: every running call fails at once, and so does every later one.
+    /// Closes the connection permanently: every running call fails at once, and so does every later one.
     pub fn close(&self) {
         self.stop.cancel();
     }
 
-    /// Whether the connection was closed for good.
+    /// Whether the connection was closed permanently.
     pub fn is_closed(&self) -> bool {
         self.stop.is_cancelled()
     }

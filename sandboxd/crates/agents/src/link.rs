@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_on_a_connection_that_is_closed_is_broken_and_not_failed() {
+    async fn a_call_on_a_closed_connection_is_reported_as_broken() {
         let (ours, mut theirs) = tokio::io::duplex(4096);
         tokio::io::AsyncWriteExt::write_all(&mut theirs, b"sandbox-agent 1 right\n").await.unwrap();
         let (link, driver) = open(ours, "right", CancellationToken::new()).await.unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_agent_with_the_secret_gets_in() {
+    async fn an_agent_without_the_secret_is_rejected() {
         assert_eq!(try_to_open(b"sandbox-agent 1 wrong\n").await, io::ErrorKind::PermissionDenied);
         assert_eq!(try_to_open(b"GET / HTTP/1.1\n").await, io::ErrorKind::InvalidData);
         assert_eq!(try_to_open(&[b'x'; 1000]).await, io::ErrorKind::InvalidData);
@@ -234,7 +234,7 @@ mod tests {
 
     /// An agent that sends frames to be answered, but reads no answers, is not read any more.
     #[tokio::test(start_paused = true)]
-    async fn answers_to_a_flood_of_frames_do_not_pile_up() {
+    async fn responses_to_a_flood_of_frames_do_not_accumulate() {
         const FLOOD_BYTES: usize = 8 * 1024 * 1024;
         for frame in [&SETTINGS[..], &PING[..]] {
             let (ours, mut theirs) = tokio::io::duplex(4096);

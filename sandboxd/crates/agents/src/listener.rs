@@ -96,7 +96,7 @@ fn on_a_thread(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static
 }
 
 /// Sleeps on a thread that belongs to no runtime, and may outlive the runtime and its clock.
-#[expect(clippy::disallowed_methods, reason = "nobody else waits on this thread")]
+#[expect(clippy::disallowed_methods, reason = "no other task runs on this thread")]
 fn sleep_on_thread(pause: Duration) {
     std::thread::sleep(pause);
 }
@@ -140,7 +140,7 @@ impl AgentListener {
     async fn open(&self, stream: UnixStream) -> io::Result<(Link, link::Driver)> {
         if check_peer(&stream, self.peer.clone()).await? {
             // A smaller buffer is slower, but still correct. gVisor's end of a socket stalls if the buffer is
-            // larger than the kernel's default, so only a process that this kernel knows gets it.
+            // larger than the kernel's default. So only a process that this kernel knows gets a larger one.
             let _ = set_socket_send_buffer_size(&stream, SOCKET_BUFFER_BYTES);
         }
         link::open(stream, &self.secret, self.owner.stop.clone()).await

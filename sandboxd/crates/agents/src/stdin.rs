@@ -1,8 +1,8 @@
 //! Standard input: calls to the agent.
 //!
-//! The agent reports each progress into the command's pipe. Only a few bytes are in flight at any time, so a
-//! command that does not read cannot fill the window of the connection, which all calls to its sandbox share. If a
-//! call ends early, the number of written bytes is known.
+//! The agent reports each progress into the command's pipe. All calls to a sandbox share the window of one
+//! connection. Only a few bytes are in flight at any time, so a command that does not read cannot fill the window.
+//! If a call ends early, the number of written bytes is known.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! Which addresses are on the public internet.
 //!
 //! The excluded ranges are those of IANA's special-purpose registries (RFC 6890 and its successors) that are not
-//! globally reachable. 203.0.113.0/24 is not excluded: as a documentation range it leads nowhere, and closed
-//! networks use it for mirrors of public hosts.
+//! globally reachable. The range 203.0.113.0/24 is not excluded. It is for documentation and has no public hosts,
+//! and closed networks use it for mirrors of public hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_nobody_in_public_are_not_public() {
+    fn reserved_addresses_are_not_public() {
         let not_public = [
             "0.0.0.0",
             "0.1.2.3",
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_neighbours_of_these_ranges_are_public() {
+    fn addresses_next_to_reserved_ranges_are_public() {
         let public = [
             "1.1.1.1",
             "8.8.8.8",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_can_open_is_a_host() {
+    fn only_the_address_of_one_host_can_be_permitted() {
         for address in ["10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00::1", "fe80::1"] {
             assert!(can_be_opened(parse(address)), "{address}");
         }
@@ -194,7 +194,7 @@ mod tests {
     proptest! {
         /// Compares with the ranges that the standard library knows as not public.
         #[test]
-        fn nothing_is_public_that_the_standard_library_calls_otherwise(bits: u32, high: u64, low: u64) {
+        fn addresses_not_public_to_the_standard_library_are_not_public(bits: u32, high: u64, low: u64) {
             let v4 = Ipv4Addr::from_bits(bits);
             let other = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_multicast()
                 || v4.is_broadcast() || v4.is_unspecified();

@@ -1,5 +1,5 @@
-//! Addresses that sandboxes never reach, whatever the operator opens: the daemon's own listeners, and published
-//! ports of sandboxes.
+//! Addresses that sandboxes never reach, even if the operator permits them: the daemon's own listeners, and
+//! published ports of sandboxes.
 //!
 //! A published port leads into a sandbox from every address of this machine, and from the address of its publisher.
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_published_port_is_shut_until_the_last_who_keeps_it_leaves() {
+    fn a_published_port_is_blocked_until_its_last_guard_is_dropped() {
         let here = Here::at(&["192.168.0.2/24"]);
         let blocked = Blocked::new(vec![8080..=8090]);
         let has = |address: &str, port| blocked.has(&here, address.parse().unwrap(), port);

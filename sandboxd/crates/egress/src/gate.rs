@@ -23,7 +23,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Creates a gate that never connects to one of `own_ports` of this machine, whatever the settings open.
+    /// Creates a gate that never connects to one of `own_ports` of this machine, even if the settings permit it.
     pub fn new(settings: EgressSettings, own_ports: Vec<RangeInclusive<u16>>) -> Self {
         let resolver = Resolver::new(settings.hosts.clone());
         Self { settings, resolver, blocked: Blocked::new(own_ports) }

@@ -2,8 +2,8 @@
 //!
 //! A server may answer the first ClientHello with a HelloRetryRequest, and the client then sends a second one (RFC
 //! 8446, section 4.1.4). The second one could contain another name, so it is checked like the first. Until the
-//! server has accepted a hello, the client's only records that pass are those that may precede a second hello:
-//! early data and changes of cipher. Any other handshake message waits for the server.
+//! server has accepted a hello, only records that may precede a second hello pass: early data and changes of
+//! cipher. Any other handshake message waits for the server.
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

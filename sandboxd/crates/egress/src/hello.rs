@@ -1,6 +1,6 @@
 //! The server name in the first message of a TLS client (RFC 8446, sections 4.1.2 and 5.1; RFC 6066, section 3).
 //!
-//! The message may arrive in several records, and in any pieces. Nothing else of it is read. A different server
+//! The message may arrive in several records, and in any pieces. Only the server name is read. A different server
 //! name in an encrypted part of the message (ECH) or in HTTP headers is not visible here.
 
 const HANDSHAKE_RECORD: u8 = 22;
@@ -11,7 +11,7 @@ const HOST_NAME: u8 = 0;
 /// Maximum content of a record (RFC 8446, section 5.1).
 const MAX_RECORD_BYTES: usize = 1 << 14;
 
-/// What the bytes so far are.
+/// Kind of the bytes so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hello {
     /// The beginning of a hello.
@@ -32,8 +32,9 @@ pub(super) fn is_tls(bytes: &[u8]) -> bool {
     bytes.first() == Some(&HANDSHAKE_RECORD)
 }
 
-/// Whether the bytes begin with something else that TLS servers accept: a record of another type before the first,
-/// or a first message in the format of SSL 2, which contains no server name. `None` if more bytes are needed.
+/// Whether the bytes begin with something else that TLS servers accept. That is a record of another type before the
+/// first, or a first message in the format of SSL 2, which contains no server name. `None` if more bytes are
+/// needed.
 pub(super) fn is_like_tls(bytes: &[u8]) -> Option<bool> {
     match bytes {
         [20..=24] | [0x80..=0xff] | [0x80..=0xff, _] | [0x80..=0xff, _, CLIENT_HELLO] => None,
@@ -42,8 +43,8 @@ pub(super) fn is_like_tls(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Reads what a client has sent so far. Does not read what follows the message, but it must not be in the same
-/// record: no client sends this, and a server might take it for another first message.
+/// Reads the bytes that a client has sent so far. Bytes after the message are not read, but they must not be in the
+/// same record. No client sends such a record, and a server might take the rest for another first message.
 pub(super) fn read(bytes: &[u8]) -> Hello {
     let (mut rest, mut message) = (Bytes(bytes), Vec::new());
     loop {
@@ -169,11 +170,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_name_is_found_however_the_message_comes() {
+    fn the_name_is_found_however_the_message_is_split() {
         let whole = hello("example.com");
         assert_eq!(read(&whole), named("example.com", &whole));
         let more = [&whole[..], b"\x14\x03\x03\0\x01\x01", b"\x17"].concat();
-        assert_eq!(read(&more), named("example.com", &whole), "what follows is not of it");
+        assert_eq!(read(&more), named("example.com", &whole), "the bytes after it are not part of it");
         for length in 0..whole.len() {
             assert_eq!(read(&whole[..length]), Hello::Incomplete, "{length}");
         }
@@ -187,7 +188,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_two_readers_could_read_in_two_ways_is_not_taken() {
+    fn an_ambiguous_message_is_malformed() {
         let twice = [name_extension("a.example"), name_extension("b.example")].concat();
         assert_eq!(read(&record(&handshake(&twice))), Hello::Malformed);
         let entry = |name: &str| [&[HOST_NAME][..], &with_length(2, name.as_bytes())].concat();
@@ -215,7 +216,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_fail(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..80_usize, with: u8) {
+        fn arbitrary_bytes_do_not_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..80_usize, with: u8) {
             read(&bytes);
             let mut changed = hello("example.com");
             let at = at % changed.len();

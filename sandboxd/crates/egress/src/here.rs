@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machines_addresses_are_its_own() {
+    fn addresses_of_this_machine_are_local() {
         let here = Here::now();
         assert!(["127.0.0.1", "127.9.9.9", "::1"].iter().all(|own| here.is_own(parse(own))));
         assert!(!here.is_own(parse("198.51.100.99")) && !here.is_near(parse("198.51.100.99")));
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn the_interfaces_masks_are_read() {
+    fn the_masks_of_interfaces_are_read() {
         let loopback: IpNet = "127.0.0.1/8".parse().unwrap();
         assert!(Here::now().interfaces.unwrap().contains(&loopback));
     }
 
     #[test]
-    fn hosts_on_this_machines_links_are_near() {
+    fn hosts_on_attached_networks_are_near() {
         let here = Here::at(&["8.8.4.4/24", "2600:1::5/64", "9.9.9.9/32"]);
         for near in ["8.8.4.4", "8.8.4.77", "2600:1::9", "2600:1::ffff:1", "9.9.9.9"] {
             assert!(here.is_near(parse(near)), "{near}");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_of_no_link_are_not_followed() {
+    fn implausibly_short_masks_are_ignored() {
         let here = Here::at(&["8.8.4.4/7", "2600:1::5/31", "0.0.0.0/0"]);
         assert!(here.is_near(parse("8.8.4.4")) && here.is_near(parse("2600:1::5")));
         assert!(!here.is_near(parse("8.8.4.5")) && !here.is_near(parse("2600:1::6")));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_system_does_not_say_nothing_is_far() {
+    fn without_interface_data_every_address_is_local() {
         assert!(Here { interfaces: None }.is_near(parse("8.8.8.8")));
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tls_is_for_the_name_that_was_asked_for() {
+    async fn tls_must_have_the_requested_host() {
         let right = expected("example.com", 443);
         let tls = Protocol::Tls { hello: hello("example.com").len() };
         assert_eq!(look(&right, &hello("example.com")).await, Ok(tls));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_but_tls_and_http_passes_on_the_webs_ports() {
+    async fn only_tls_and_http_pass_on_web_ports() {
         let web = expected("example.com", 80);
         assert_eq!(look(&web, b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n").await, Ok(Protocol::Http));
         assert_eq!(look(&web, b"").await, Ok(Protocol::Opaque));
@@ -176,15 +176,15 @@ mod tests {
         for http in [&b"\r\n\r\nGET / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\n", b"GET / HTTP/1.0\n\n"] {
             assert_eq!(look(&git, http).await, Ok(Protocol::Http), "{http:?}");
         }
-        let of_neither = [
+        let ambiguous = [
             &b"GET /\r\n"[..],
             b"GET / HTTP/1.1 \r\n",
             b"PRI * HTTP/2.0\r\n\r\n",
             b"\x15\x03\x01\x00\x02\x01\x00",
             b"\x80\x2e\x01\x03\x01",
         ];
-        for twofold in of_neither {
-            assert_eq!(look(&git, twofold).await, Err(Mismatch), "a server takes it for one: {twofold:?}");
+        for line in ambiguous {
+            assert_eq!(look(&git, line).await, Err(Mismatch), "some server accepts it: {line:?}");
         }
         for half in [
             &b"GET / HTT"[..],
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_begins_with_http_is_none_that_speaks_first() {
+    fn http_is_recognized_by_the_first_bytes_of_the_server() {
         for http in [&b"\0\0\x12\x04\0\0\0\0\0"[..], b"\0\0", b"HTTP/1.1 408 ", b"HTT"] {
             assert!(is_http_server(http), "{http:?}");
         }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_header_is_the_name_and_the_port() {
+    fn a_host_header_must_match_name_and_port() {
         let web = expected("example.com", 80);
         for right in ["example.com", "Example.com.", "example.com:80"] {
             assert!(web.is_host(right), "{right}");

@@ -1,9 +1,9 @@
 //! Protocols other than TLS and HTTP/1, on ports that a rule names.
 //!
-//! Some HTTP servers ignore control characters in or before a request. So a connection counts as another protocol
-//! only if its server has sent a response that is not HTTP, or if the first line of its client is not a request
-//! even without such characters. Binary protocols do not wait for a line. So bytes pass while this is not known
-//! yet, except the byte that would complete a request.
+//! Some HTTP servers ignore control characters in or before a request. A connection therefore counts as another
+//! protocol only in two cases. Its server has sent a response that is not HTTP, or the first line of its client is
+//! not a request even without such characters. Binary protocols do not wait for a line. So bytes pass while the
+//! protocol is not known yet, except the byte that would complete a request.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

@@ -1,9 +1,9 @@
 //! Recognizes the first line of a request, in every form that a server accepts.
 //!
-//! Servers differ in what they tolerate: other white space than a space, no version, another version, white space
-//! before the method, a method of any bytes. So what only resembles a request counts as one, and what is not
-//! exactly HTTP/1.0 or HTTP/1.1 is malformed instead of another protocol. Clients of ssh begin with such a line
-//! too, and are recognized by it.
+//! Servers accept different deviations: other white space than a space, no version or another one, white space
+//! before the method, a method of any bytes. So a line that only resembles a request counts as one. If it is not
+//! exactly HTTP/1.0 or HTTP/1.1, it is malformed and not another protocol. Clients of ssh also begin with such a
+//! line, and are recognized by it.
 
 /// The binary header that proxies send before a connection. The text form is a malformed line, like the beginning
 /// of HTTP/2.
@@ -22,7 +22,7 @@ pub(super) enum FirstLine {
     Other,
 }
 
-/// Reads what a client has sent so far.
+/// Reads the bytes that a client has sent so far.
 pub(super) fn read(bytes: &[u8]) -> FirstLine {
     if bytes.starts_with(PROXY_SIGNATURE) {
         return FirstLine::Malformed;
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_begins_like_a_request_is_malformed_and_nothing_else() {
+    fn a_line_that_only_resembles_a_request_is_malformed() {
         let malformed = [
             &b"GET /a\r\n"[..],
             b"GET /a HTTP/2.0\r\n",
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_known_as_such() {
+    fn other_protocols_are_recognized() {
         let other = [
             &b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n"[..],
             b"SSH-2.0-Go\r\n\0\0\x04",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_hide_no_request() {
+    fn control_characters_do_not_hide_a_request() {
         for byte in (0..=0x20).chain([0x7f, 0x85, 0xa0]).filter(|byte| !b"\r\n".contains(byte)) {
             for at in 0..4 {
                 let mut line = b"GET /a HTTP/1.1\r\n".to_vec();
@@ -227,7 +227,7 @@ mod tests {
     proptest! {
         /// However a request is split, no beginning of it counts as another protocol.
         #[test]
-        fn no_part_of_a_request_is_another_protocol(
+        fn no_prefix_of_a_request_is_another_protocol(
             old in "[\r\n \t\0]{0,3}[a-zA-Z][a-zA-Z-]{0,5}[ \t\x0b\x0c\u{1c}]{1,2}[!-~]{1,9}\r?\n",
             odd in "[\r\n \t\0]{0,3}[!-~]{1,6}[ \t]{1,2}[!-~]{1,9}[ \t](HTTP|http)/[0-9]\\.[0-9] ?\r?\n",
         ) {

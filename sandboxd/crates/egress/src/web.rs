@@ -1,8 +1,8 @@
 //! Plain HTTP/1 to a host that may be reached by name. Every request of a connection is checked.
 //!
-//! hyper reads the heads of both sides and frames their bodies anew. So nothing that two readers could interpret
-//! differently passes, and a connection may be kept for more requests. Upgrades of a connection (WebSockets,
-//! HTTP/2) are removed from requests; they are possible over TLS.
+//! hyper reads the heads of both sides and re-frames the bodies. So no ambiguous bytes pass, and a connection may
+//! be kept for more requests. Upgrades of a connection (WebSockets, HTTP/2) are removed from requests; they are
+//! possible over TLS.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -105,7 +105,7 @@ impl AgentHandle {
                     (edited.etag, edited.first_changed_line) = (reply.etag, reply.first_changed_line);
                 }
                 if diff.len() + reply.diff.len() > limits::MAX_DIFF_BYTES {
-                    return Err(tonic::Status::out_of_range("more than was asked for"));
+                    return Err(tonic::Status::out_of_range("more than was requested"));
                 }
                 diff.extend_from_slice(&reply.diff);
             }

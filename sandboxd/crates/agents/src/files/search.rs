@@ -77,7 +77,7 @@ impl Bounds {
     }
 
     pub(super) fn check(&mut self, items: usize, message: &impl prost::Message) -> Result<(), tonic::Status> {
-        let more = || tonic::Status::out_of_range("more than was asked for");
+        let more = || tonic::Status::out_of_range("more than was requested");
         self.items = self.items.checked_sub(items).ok_or_else(more)?;
         self.bytes = self.bytes.checked_sub(message.encoded_len()).ok_or_else(more)?;
         Ok(())

@@ -138,8 +138,8 @@ fn exactly(length: u64, bytes: impl Stream<Item = Result<Bytes, Error>> + Send +
     .boxed()
 }
 
-/// Messages to an agent, as a named type: the compiler cannot look through an opaque type when it checks whether a
-/// call can move between threads.
+/// Messages to an agent, as a named type. The compiler cannot see through an opaque type when it checks whether a
+/// call is `Send`.
 struct Parts<P>(BoxStream<'static, P>);
 
 impl<P> Stream for Parts<P> {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_travels_in_parts_and_only_the_first_names_it() {
+    async fn a_file_is_sent_in_parts_and_only_the_first_has_its_name() {
         let content = Bytes::from(vec![7; limits::FILE_PART_BYTES + 1]);
         let files = ["a", "b"].map(|path| file(path, content.clone()));
         let parts: Vec<v1::FilePart> = parts(files.into()).collect().await;
@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_piece_says_so_and_nothing_is_a_piece_too() {
+    async fn the_last_piece_is_marked_and_empty_content_has_one_piece() {
         assert_eq!(sent(&[]).await, [(String::new(), true)]);
         assert_eq!(sent(&["a"]).await, [("a".to_owned(), true)]);
         assert_eq!(sent(&["a", "b", "c"]).await, [("abc".to_owned(), true)]);
     }
 
     #[tokio::test]
-    async fn an_upload_whose_source_fails_is_broken_off() {
+    async fn an_upload_is_aborted_if_its_source_fails() {
         let source = futures::stream::iter([Ok(Bytes::from_static(b"a")), Err("gone")]).boxed();
         let ended = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&ended);

@@ -48,7 +48,7 @@ type Parts = Pin<Box<dyn Stream<Item = Result<TunnelPart, Status>> + Send>>;
 
 /// How a call ended for the played agent.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum Received {
     End(Vec<u8>),
     /// It ended without a last message.
     Cut,
@@ -56,7 +56,7 @@ enum Heard {
 }
 
 struct Played {
-    heard: UnboundedSender<Heard>,
+    received: UnboundedSender<Received>,
     /// Waiting outbound connections, by port.
     waiting: Mutex<Vec<OutgoingConnection>>,
 }
@@ -78,7 +78,7 @@ fn opened() -> Result<TunnelPart, Status> {
 }
 
 /// Sends everything back, including the end, and reports what arrived.
-fn echo(mut parts: Streaming<TunnelPart>, heard: UnboundedSender<Heard>) -> Parts {
+fn echo(mut parts: Streaming<TunnelPart>, received: UnboundedSender<Received>) -> Parts {
     let (answers, sent) = mpsc::channel(1);
     tokio::spawn(async move {
         answers.send(opened()).await.unwrap();
@@ -88,13 +88,13 @@ fn echo(mut parts: Streaming<TunnelPart>, heard: UnboundedSender<Heard>) -> Part
                 Part::Data(data) => all.extend_from_slice(data),
                 Part::End(_) => {
                     let _ = answers.send(part(next)).await;
-                    return heard.send(Heard::End(all)).unwrap_or_default();
+                    return received.send(Received::End(all)).unwrap_or_default();
                 }
                 _ => break,
             }
             let _ = answers.send(part(next)).await;
         }
-        let _ = heard.send(Heard::Cut);
+        let _ = received.send(Received::Cut);
     });
     ReceiverStream::new(sent).boxed()
 }
@@ -121,13 +121,13 @@ impl Tunnels for Played {
         };
         let before_silence = |parts: Vec<_>| futures::stream::iter(parts);
         Ok(Response::new(match u16::try_from(port).unwrap() {
-            ECHO => echo(parts, self.heard.clone()),
+            ECHO => echo(parts, self.received.clone()),
             HALF_THEN_RESET => {
                 before_silence(vec![opened(), data(b"half"), part(Part::Reset(Reset {}))]).boxed()
             }
             HALF_THEN_SILENCE => before_silence(vec![opened(), data(b"half")]).boxed(),
             FAREWELL_FIRST => {
-                let rest = echo(parts, self.heard.clone()).filter(|_| async { false });
+                let rest = echo(parts, self.received.clone()).filter(|_| async { false });
                 before_silence(vec![opened(), data(b"bye"), end()]).chain(rest).boxed()
             }
             FLOOD => {
@@ -160,23 +160,23 @@ impl Tunnels for Played {
         };
         Ok(Response::new(match accept.refused {
             Some(refused) => {
-                self.heard.send(Heard::Refused(refused.reason, refused.text)).unwrap();
+                self.received.send(Received::Refused(refused.reason, refused.text)).unwrap();
                 futures::stream::empty().boxed()
             }
-            None => echo(parts, self.heard.clone()),
+            None => echo(parts, self.received.clone()),
         }))
     }
 }
 
 /// A handle on the played agent, and what the agent received.
-fn agent_with(waiting: Vec<OutgoingConnection>) -> (AgentHandle, UnboundedReceiver<Heard>) {
-    let (heard, hears) = mpsc::unbounded_channel();
+fn agent_with(waiting: Vec<OutgoingConnection>) -> (AgentHandle, UnboundedReceiver<Received>) {
+    let (received, received_by_agent) = mpsc::unbounded_channel();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let ours = Mutex::new(Some(ours));
     tokio::spawn(async move {
         let greeting = Greeting { generation: GENERATION, secret: "right".into() };
         theirs.write_all(greeting.to_line().as_bytes()).await.unwrap();
-        let service = TunnelsServer::new(Played { heard, waiting: Mutex::new(waiting) });
+        let service = TunnelsServer::new(Played { received, waiting: Mutex::new(waiting) });
         let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .max_concurrent_streams(MAX_CALLS)
@@ -192,15 +192,15 @@ fn agent_with(waiting: Vec<OutgoingConnection>) -> (AgentHandle, UnboundedReceiv
         }
         .boxed()
     };
-    (AgentHandle::dial("right".into(), Box::new(dial)), hears)
+    (AgentHandle::dial("right".into(), Box::new(dial)), received_by_agent)
 }
 
-fn agent() -> (AgentHandle, UnboundedReceiver<Heard>) {
+fn agent() -> (AgentHandle, UnboundedReceiver<Received>) {
     agent_with(Vec::new())
 }
 
-async fn heard(hears: &mut UnboundedReceiver<Heard>) -> Heard {
-    timeout(SOON, hears.recv()).await.unwrap().unwrap()
+async fn received(received_by_agent: &mut UnboundedReceiver<Received>) -> Received {
+    timeout(SOON, received_by_agent.recv()).await.unwrap().unwrap()
 }
 
 async fn read_to_end(tunnel: &mut Tunnel) -> (Vec<u8>, std::io::Result<usize>) {
@@ -210,8 +210,8 @@ async fn read_to_end(tunnel: &mut Tunnel) -> (Vec<u8>, std::io::Result<usize>) {
 }
 
 #[tokio::test]
-async fn bytes_go_both_ways_and_each_direction_ends_by_itself() {
-    let (agent, mut hears) = agent();
+async fn bytes_pass_in_both_directions_and_each_ends_independently() {
+    let (agent, mut received_by_agent) = agent();
     let mut tunnel = agent.connect_port(ECHO).await.unwrap();
     tunnel.write_all(b"question").await.unwrap();
     let mut answer = [0; 8];
@@ -221,19 +221,23 @@ async fn bytes_go_both_ways_and_each_direction_ends_by_itself() {
     assert_eq!(tunnel.write(b"more").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
     let (rest, read) = read_to_end(&mut tunnel).await;
     assert_eq!((rest.len(), read.unwrap()), (0, 0));
-    assert_eq!(heard(&mut hears).await, Heard::End(b"question".into()));
+    assert_eq!(received(&mut received_by_agent).await, Received::End(b"question".into()));
 
     let mut tunnel = agent.connect_port(FAREWELL_FIRST).await.unwrap();
     assert_eq!(read_to_end(&mut tunnel).await.0, b"bye");
     tunnel.write_all(b"thanks").await.unwrap();
     tunnel.shutdown().await.unwrap();
     drop(tunnel);
-    assert_eq!(heard(&mut hears).await, Heard::End(b"thanks".into()), "what was said last arrives");
+    assert_eq!(
+        received(&mut received_by_agent).await,
+        Received::End(b"thanks".into()),
+        "the last bytes arrive"
+    );
 }
 
 #[tokio::test]
 async fn long_and_scattered_writes_arrive_whole() {
-    let (agent, mut hears) = agent();
+    let (agent, mut received_by_agent) = agent();
     let tunnel = agent.connect_port(ECHO).await.unwrap();
     let (mut reading, mut writing) = tokio::io::split(tunnel);
     let long: Vec<u8> = (0..=255).cycle().take(3 * MAX_PART_BYTES + 5).collect();
@@ -254,12 +258,12 @@ async fn long_and_scattered_writes_arrive_whole() {
     timeout(SOON, reading.read_to_end(&mut all)).await.unwrap().unwrap();
     assert!(all == long, "{} bytes of {} came back", all.len(), long.len());
     writer.await.unwrap();
-    assert_eq!(heard(&mut hears).await, Heard::End(long));
+    assert_eq!(received(&mut received_by_agent).await, Received::End(long));
 }
 
 #[tokio::test]
-async fn a_reset_and_silence_are_no_end() {
-    let (agent, _hears) = agent();
+async fn a_reset_or_a_truncated_stream_is_not_an_end_of_file() {
+    let (agent, _received) = agent();
     for port in [HALF_THEN_RESET, HALF_THEN_SILENCE] {
         let mut tunnel = agent.connect_port(port).await.unwrap();
         let (half, read) = read_to_end(&mut tunnel).await;
@@ -268,30 +272,30 @@ async fn a_reset_and_silence_are_no_end() {
             (b"half".as_slice(), ErrorKind::ConnectionReset)
         );
         let written = async { while tunnel.write_all(&[0; 1024]).await.is_ok() {} };
-        timeout(SOON, written).await.expect("nobody takes it any more");
+        timeout(SOON, written).await.expect("writes fail after the reset");
     }
 }
 
 #[tokio::test]
-async fn a_tunnel_that_is_dropped_before_its_ends_is_cut() {
-    let (agent, mut hears) = agent();
+async fn a_tunnel_dropped_before_both_directions_end_is_reset() {
+    let (agent, mut received_by_agent) = agent();
     let mut tunnel = agent.connect_port(ECHO).await.unwrap();
     tunnel.write_all(b"half of").await.unwrap();
     drop(tunnel);
-    assert_eq!(heard(&mut hears).await, Heard::Cut);
+    assert_eq!(received(&mut received_by_agent).await, Received::Cut);
 }
 
 #[tokio::test]
-async fn the_loss_of_the_agent_resets() {
-    let (agent, _hears) = agent();
+async fn a_lost_agent_resets_its_tunnels() {
+    let (agent, _received) = agent();
     let mut tunnel = agent.connect_port(ECHO).await.unwrap();
     agent.close();
     assert_eq!(read_to_end(&mut tunnel).await.1.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_says_why() {
-    let (agent, _hears) = agent();
+async fn a_tunnel_that_cannot_be_opened_reports_the_reason() {
+    let (agent, _received) = agent();
     let refused = agent.connect_port(CLOSED).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(Refusal::PortClosed { port: 3 })), "{refused:?}");
     let nonsense = agent.connect_port(NONSENSE).await.unwrap_err();
@@ -299,8 +303,8 @@ async fn what_cannot_be_opened_says_why() {
 }
 
 #[tokio::test]
-async fn a_tunnel_that_stands_still_in_either_direction_is_in_nobodys_way() {
-    let (agent, _hears) = agent();
+async fn a_stalled_tunnel_blocks_no_other() {
+    let (agent, _received) = agent();
     let mut unread = Vec::new();
     for _ in 0..8 {
         unread.push(agent.connect_port(FLOOD).await.unwrap());
@@ -309,7 +313,7 @@ async fn a_tunnel_that_stands_still_in_either_direction_is_in_nobodys_way() {
     let mut written = 0;
     while let Ok(done) = timeout(STILL, deaf.write(&[0; MAX_PART_BYTES])).await {
         written += done.unwrap();
-        assert!(written < 16 << 20, "it is not held up");
+        assert!(written < 16 << 20, "the write never blocks");
     }
     let mut tunnel = agent.connect_port(ECHO).await.unwrap();
     tunnel.write_all(b"ping").await.unwrap();
@@ -318,21 +322,21 @@ async fn a_tunnel_that_stands_still_in_either_direction_is_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn hundreds_that_are_cut_at_once_leave_the_connection_to_the_others() {
-    let (agent, mut hears) = agent();
+async fn hundreds_of_tunnels_reset_at_once_do_not_affect_others() {
+    let (agent, mut received_by_agent) = agent();
     let mut other = agent.connect_port(ECHO).await.unwrap();
     for port in [ECHO, FLOOD, ECHO, FLOOD] {
         let opened = futures::future::join_all((0..384).map(|_| agent.connect_port(port))).await;
         let opened: Vec<Tunnel> = opened.into_iter().map(Result::unwrap).collect();
         drop(opened);
         // Some are cancelled while they are being opened.
-        let given_up: Vec<_> = (0..100).map(|_| agent.connect_port(port).now_or_never().is_none()).collect();
-        assert!(given_up.iter().all(|pending| *pending));
+        let cancelled: Vec<_> = (0..100).map(|_| agent.connect_port(port).now_or_never().is_none()).collect();
+        assert!(cancelled.iter().all(|pending| *pending));
     }
     other.write_all(b"still here").await.unwrap();
     other.shutdown().await.unwrap();
     assert_eq!(read_to_end(&mut other).await.0, b"still here");
-    while heard(&mut hears).await != Heard::End(b"still here".into()) {}
+    while received(&mut received_by_agent).await != Received::End(b"still here".into()) {}
 }
 
 fn wanted(id: u64, host: &str, port: u32) -> OutgoingConnection {
@@ -340,9 +344,9 @@ fn wanted(id: u64, host: &str, port: u32) -> OutgoingConnection {
 }
 
 #[tokio::test]
-async fn outgoing_connections_are_taken_up_or_refused() {
+async fn outgoing_connections_are_accepted_or_refused() {
     let waiting = vec![wanted(4, "example.org", 443), wanted(5, "2001:db8::1", 80)];
-    let (agent, mut hears) = agent_with(waiting);
+    let (agent, mut received_by_agent) = agent_with(waiting);
     let mut outgoing = agent.outgoing();
     let first = timeout(SOON, outgoing.next()).await.unwrap().unwrap().unwrap();
     assert_eq!((first.host.as_str(), first.port, first.via), ("example.org", 443, Via::Connect));
@@ -350,28 +354,28 @@ async fn outgoing_connections_are_taken_up_or_refused() {
     tunnel.write_all(b"hello").await.unwrap();
     tunnel.shutdown().await.unwrap();
     assert_eq!(read_to_end(&mut tunnel).await.0, b"hello");
-    assert_eq!(heard(&mut hears).await, Heard::End(b"hello".into()));
+    assert_eq!(received(&mut received_by_agent).await, Received::End(b"hello".into()));
 
     let second = timeout(SOON, outgoing.next()).await.unwrap().unwrap().unwrap();
     second.refuse(RefusedReason::Policy, "not this one").await.unwrap();
     let policy = v1::RefusedReason::Policy.into();
-    assert_eq!(heard(&mut hears).await, Heard::Refused(policy, "not this one".into()));
-    assert!(timeout(STILL, outgoing.next()).await.is_err(), "nothing else is wanted");
+    assert_eq!(received(&mut received_by_agent).await, Received::Refused(policy, "not this one".into()));
+    assert!(timeout(STILL, outgoing.next()).await.is_err(), "no other connection is requested");
     agent.close();
     assert!(matches!(timeout(SOON, outgoing.next()).await.unwrap(), Some(Err(Error::Broken { .. }))));
     assert!(timeout(SOON, outgoing.next()).await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn what_an_agent_says_of_hosts_and_ports_is_looked_at() {
+async fn host_and_port_from_an_agent_are_validated() {
     let strange = [("", 443), ("a b", 443), ("a\n", 443), ("example.org", 0), ("example.org", 65_536)];
     let long = "x".repeat(256);
     for (host, port) in strange.into_iter().chain([(long.as_str(), 443)]) {
-        let (agent, _hears) = agent_with(vec![wanted(1, host, port)]);
-        let told = timeout(SOON, agent.outgoing().next()).await.unwrap().unwrap();
-        assert!(matches!(told, Err(Error::Malformed { .. })), "{host:?}:{port}: {told:?}");
+        let (agent, _received) = agent_with(vec![wanted(1, host, port)]);
+        let result = timeout(SOON, agent.outgoing().next()).await.unwrap().unwrap();
+        assert!(matches!(result, Err(Error::Malformed { .. })), "{host:?}:{port}: {result:?}");
     }
-    let (agent, _hears) = agent();
+    let (agent, _received) = agent();
     let listening = agent.listening().await.unwrap();
     assert!(listening.truncated && listening.ports.len() == limits::MAX_LISTENING);
     let process = listening.ports[0].process.as_ref().unwrap();

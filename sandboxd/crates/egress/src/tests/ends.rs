@@ -59,23 +59,23 @@ impl AsyncWrite for Near {
 }
 
 #[tokio::test]
-async fn both_directions_end_by_themselves() {
+async fn each_direction_ends_independently() {
     let (mut client, mut server, carrying) = carried(None, None, SOON).await;
     client.write_all(b"question").await.unwrap();
     client.shutdown().await.unwrap();
-    let mut heard = String::new();
-    server.read_to_string(&mut heard).await.unwrap();
-    assert_eq!(heard, "question");
+    let mut received = String::new();
+    server.read_to_string(&mut received).await.unwrap();
+    assert_eq!(received, "question");
     server.write_all(b"answer").await.unwrap();
     drop(server);
-    let mut heard = String::new();
-    client.read_to_string(&mut heard).await.unwrap();
-    assert_eq!(heard, "answer");
+    let mut received = String::new();
+    client.read_to_string(&mut received).await.unwrap();
+    assert_eq!(received, "answer");
     assert!(timeout(SOON, carrying).await.unwrap().unwrap().is_ok());
 }
 
 #[tokio::test]
-async fn more_bytes_than_may_be_cut_the_connection() {
+async fn a_connection_over_its_byte_limit_is_reset() {
     let (mut client, mut server, carrying) = carried(None, Some(100), SOON).await;
     client.write_all(&[7; 101]).await.unwrap();
     assert!(matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Spent)));
@@ -85,7 +85,7 @@ async fn more_bytes_than_may_be_cut_the_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_on_which_nothing_moves_is_ended_and_one_that_moves_is_not() {
+async fn only_idle_connections_time_out() {
     let silence = Duration::from_millis(400);
     let (mut client, mut server, carrying) = carried(None, None, silence).await;
     for _ in 0..8 {
@@ -103,7 +103,7 @@ async fn a_reset_at_one_end_resets_the_other() {
     carrying.abort();
     drop(client);
     let ended = timeout(SOON, server.read_to_end(&mut Vec::new())).await.unwrap();
-    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset, "a cut is no end");
+    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset, "a reset is not an end of file");
 }
 
 /// Sends `answer` to one request and closes the connection.
@@ -117,7 +117,7 @@ async fn answer_and_leave(server: &mut tokio::net::TcpStream, answer: &str) {
 }
 
 #[tokio::test]
-async fn an_answer_after_which_a_server_leaves_arrives_whole() {
+async fn a_response_arrives_whole_if_the_server_then_closes() {
     let long = "x".repeat(300_000);
     let answers = [
         "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok".to_owned(),
@@ -142,11 +142,15 @@ async fn an_answer_after_which_a_server_leaves_arrives_whole() {
             let ask = format!("GET /x HTTP/1.1\r\nHost: a.example\r\n{own}\r\n");
             client.write_all(ask.as_bytes()).await.unwrap();
             answer_and_leave(&mut server, &answer).await;
-            let mut heard = Vec::new();
-            timeout(SOON, client.read_to_end(&mut heard)).await.unwrap().unwrap();
-            let heard = String::from_utf8(heard).unwrap();
-            assert!(heard.contains("ok"), "{round} {shown:?}: {heard:.200?}");
-            assert!(heard.len() >= long.len() || answer.len() < long.len(), "{shown:?}: {}", heard.len());
+            let mut received = Vec::new();
+            timeout(SOON, client.read_to_end(&mut received)).await.unwrap().unwrap();
+            let received = String::from_utf8(received).unwrap();
+            assert!(received.contains("ok"), "{round} {shown:?}: {received:.200?}");
+            assert!(
+                received.len() >= long.len() || answer.len() < long.len(),
+                "{shown:?}: {}",
+                received.len()
+            );
             drop(client);
             let ended = timeout(SOON, carrying).await.unwrap().unwrap();
             assert!(ended.is_ok(), "{round} {shown:?}: {ended:?}");

@@ -44,7 +44,7 @@ async fn reason(gate: &Gate, policy: &NetworkPolicy, name: &str, port: u16) -> O
 }
 
 #[tokio::test]
-async fn a_name_with_one_address_that_is_not_public_leads_nowhere() {
+async fn a_name_with_any_non_public_address_is_rejected() {
     let addresses = [
         "10.0.0.1",
         "127.0.0.1",
@@ -75,7 +75,7 @@ async fn a_name_with_one_address_that_is_not_public_leads_nowhere() {
 }
 
 #[test]
-fn hosts_on_this_machines_links_are_not_public_unless_they_are_opened() {
+fn hosts_on_local_networks_are_not_public_unless_permitted() {
     let here = Here::at(&["192.0.2.2/24", "2600:1::5/64"]);
     let reached = |gate: &Gate, address: &str| gate.may_reach(&here, address.parse().unwrap(), 443);
     let closed = gate(&[], &[]);
@@ -94,22 +94,22 @@ async fn the_connection_is_made_to_the_address_that_was_checked() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
     // The first address of the name, and the address on the next look-up.
-    static MEANINGS: AtomicU8 = AtomicU8::new(1);
+    static LAST_OCTET: AtomicU8 = AtomicU8::new(1);
     let mut gate = gate(&["127.0.0.1/32"], &[]);
-    gate.resolver.resolve = |_| Ok(vec![[127, 0, 0, MEANINGS.fetch_add(1, Ordering::SeqCst)].into()]);
+    gate.resolver.resolve = |_| Ok(vec![[127, 0, 0, LAST_OCTET.fetch_add(1, Ordering::SeqCst)].into()]);
     let open = policy(NetworkMode::Default, &[format!("*:{port}")]);
     let far = gate.connect(&open, &host("a.example"), port, &one_permit()).await.unwrap();
     assert_eq!(far.stream.peer_addr().unwrap(), server.local_addr().unwrap());
-    assert_eq!(MEANINGS.load(Ordering::SeqCst), 2, "it was asked once");
+    assert_eq!(LAST_OCTET.load(Ordering::SeqCst), 2, "the name was resolved once");
     assert_eq!(
         reason(&gate, &open, "a.example", port).await,
         Some(DenialReason::NotPublic),
-        "the second meaning"
+        "the second address"
     );
 }
 
 #[tokio::test]
-async fn what_the_operator_opens_is_reached_but_for_the_daemons_own_doors() {
+async fn permitted_addresses_are_reachable_except_the_daemons_listeners() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
     let named = policy(NetworkMode::Allowlist, &[format!("127.0.0.1:{port}")]);
@@ -127,7 +127,7 @@ async fn what_the_operator_opens_is_reached_but_for_the_daemons_own_doors() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_there_is_no_denial() {
+async fn an_unknown_name_is_not_a_denial() {
     let gate = gate(&[], &[]);
     let open = policy(NetworkMode::Default, &[]);
     let answer = gate.connect(&open, &host("nowhere.invalid"), 443, &one_permit()).await;
@@ -143,7 +143,7 @@ async fn an_abandoned_lookup_keeps_its_permit_until_the_resolver_is_done() {
         Ok(Vec::new())
     };
     let (open, lookups) = (policy(NetworkMode::Default, &[]), one_permit());
-    let until_places = async |count| {
+    let until_permits = async |count| {
         let wait = async {
             while lookups.available_permits() != count {
                 tokio::task::yield_now().await;
@@ -154,17 +154,17 @@ async fn an_abandoned_lookup_keeps_its_permit_until_the_resolver_is_done() {
     let host = host("slow.example");
     let asked = gate.connect(&open, &host, 443, &lookups);
     tokio::select! {
-        _ = asked => panic!("nobody has answered"),
-        () = until_places(0) => {}
+        _ = asked => panic!("the resolver has not answered"),
+        () = until_permits(0) => {}
     }
     let permits = lookups.available_permits();
     spawn_blocking(|| DONE.wait()).await.unwrap();
     assert_eq!(permits, 0, "the thread was still busy");
-    until_places(1).await;
+    until_permits(1).await;
 }
 
 #[tokio::test]
-async fn behind_a_proxy_hosts_are_asked_of_it_and_what_is_not_public_is_not() {
+async fn an_upstream_proxy_resolves_names_and_private_addresses_are_rejected() {
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = Upstream::parse(&format!("http://me:secret@{}", proxy.local_addr().unwrap())).unwrap();
     let upstreams = Upstreams { https: Some(upstream), ..Upstreams::default() };
@@ -175,7 +175,7 @@ async fn behind_a_proxy_hosts_are_asked_of_it_and_what_is_not_public_is_not() {
     let serve = async {
         let mut heads = Vec::new();
         for answer in
-            ["HTTP/1.1 200 OK\r\n\r\nfirst words", "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"]
+            ["HTTP/1.1 200 OK\r\n\r\nearly data", "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"]
         {
             let (mut stream, _) = proxy.accept().await.unwrap();
             let mut head = vec![0; 1024];
@@ -197,6 +197,6 @@ async fn behind_a_proxy_hosts_are_asked_of_it_and_what_is_not_public_is_not() {
     assert!(heads[0].contains("proxy-authorization: Basic bWU6c2VjcmV0"), "{}", heads[0]);
     assert!(heads[1].starts_with("CONNECT out.invalid:80 "), "{}", heads[1]);
     // Whether it arrived with the head or after it.
-    assert!(b"first words".starts_with(&asked.unwrap()[..]));
+    assert!(b"early data".starts_with(&asked.unwrap()[..]));
     assert!(matches!(refused, Err(Error::Upstream { status: 403 })), "{refused:?}");
 }

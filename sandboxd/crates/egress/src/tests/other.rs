@@ -7,21 +7,21 @@ use super::{SOON, carried, host};
 use crate::{Broken, Expected};
 
 #[tokio::test]
-async fn a_server_that_speaks_first_is_heard_on_a_port_that_is_named() {
+async fn a_server_may_send_first_on_a_named_port() {
     let expected = Some(Expected { host: host("a.example"), port: 22 });
     let (mut client, mut server, carrying) = carried(expected, None, SOON).await;
     server.write_all(b"SSH-2.0-x\r\n").await.unwrap();
-    let mut heard = [0; 11];
-    timeout(SOON, client.read_exact(&mut heard)).await.unwrap().unwrap();
+    let mut received = [0; 11];
+    timeout(SOON, client.read_exact(&mut received)).await.unwrap().unwrap();
     client.write_all(b"SSH-2.0-y\r\n").await.unwrap();
-    timeout(SOON, server.read_exact(&mut heard)).await.unwrap().unwrap();
-    assert_eq!(&heard, b"SSH-2.0-y\r\n");
+    timeout(SOON, server.read_exact(&mut received)).await.unwrap().unwrap();
+    assert_eq!(&received, b"SSH-2.0-y\r\n");
     drop((client, server));
     let _ = timeout(SOON, carrying).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_server_of_http_2_that_speaks_first_is_not_left_alone() {
+async fn an_http_2_server_that_sends_first_is_disconnected() {
     let expected = Some(Expected { host: host("a.example"), port: 8080 });
     let (_client, mut server, carrying) = carried(expected, None, SOON).await;
     server.write_all(b"\0\0\0\x04\0\0\0\0\0").await.unwrap();
@@ -29,7 +29,7 @@ async fn a_server_of_http_2_that_speaks_first_is_not_left_alone() {
 }
 
 #[tokio::test]
-async fn what_a_server_may_take_for_a_request_does_not_pass_on_a_port_that_is_named() {
+async fn a_malformed_request_is_rejected_on_a_named_port() {
     let expected = || Some(Expected { host: host("a.example"), port: 8080 });
     let shapes =
         ["GET /a\r\n", "GET\t/a\tHTTP/1.1\r\nHost: evil.example\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"];
@@ -46,13 +46,13 @@ async fn what_a_server_may_take_for_a_request_does_not_pass_on_a_port_that_is_na
     }
     let (mut client, mut server, _carrying) = carried(expected(), None, SOON).await;
     client.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();
-    let mut heard = [0; 14];
-    timeout(SOON, server.read_exact(&mut heard)).await.unwrap().unwrap();
-    assert_eq!(&heard, b"*1\r\n$4\r\nPING\r\n");
+    let mut received = [0; 14];
+    timeout(SOON, server.read_exact(&mut received)).await.unwrap().unwrap();
+    assert_eq!(&received, b"*1\r\n$4\r\nPING\r\n");
 }
 
 #[tokio::test]
-async fn a_request_that_control_characters_hide_does_not_pass() {
+async fn a_request_hidden_by_control_characters_is_rejected() {
     let expected = || Some(Expected { host: host("a.example"), port: 8080 });
     let request = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n";
     let hidden = (1..0x20).chain([0x7f]).map(char::from).filter(|char| !"\t\r\n".contains(*char));
@@ -76,7 +76,7 @@ async fn a_request_that_control_characters_hide_does_not_pass() {
 }
 
 #[tokio::test]
-async fn an_answer_of_http_to_another_protocol_does_not_pass() {
+async fn an_http_response_to_another_protocol_is_rejected() {
     let expected = || Some(Expected { host: host("a.example"), port: 8080 });
     for (answer, passes) in
         [("HTTP/1.1 200 OK\r\n\r\n", false), ("HTTQ", true), ("HT", true), ("+PONG\r\n", true)]
@@ -90,9 +90,9 @@ async fn an_answer_of_http_to_another_protocol_does_not_pass() {
         server.write_all(end.as_bytes()).await.unwrap();
         server.shutdown().await.unwrap();
         client.shutdown().await.unwrap();
-        let mut heard = String::new();
-        timeout(SOON, client.read_to_string(&mut heard)).await.unwrap().unwrap();
-        assert_eq!(heard, if passes { answer } else { "" });
+        let mut received = String::new();
+        timeout(SOON, client.read_to_string(&mut received)).await.unwrap().unwrap();
+        assert_eq!(received, if passes { answer } else { "" });
         let ended = timeout(SOON, carrying).await.unwrap().unwrap();
         assert_eq!(ended.is_ok(), passes, "{answer}: {ended:?}");
     }

@@ -42,14 +42,14 @@ fn split(hello: &[u8], at: usize) -> Vec<u8> {
     [record(&message[..at]), record(&message[at..])].concat()
 }
 
-async fn hear(server: &mut tokio::net::TcpStream, wanted: &[u8]) {
-    let mut heard = vec![0; wanted.len()];
-    timeout(SOON, server.read_exact(&mut heard)).await.unwrap().unwrap();
-    assert_eq!(heard, wanted);
+async fn receive(server: &mut tokio::net::TcpStream, wanted: &[u8]) {
+    let mut received = vec![0; wanted.len()];
+    timeout(SOON, server.read_exact(&mut received)).await.unwrap().unwrap();
+    assert_eq!(received, wanted);
 }
 
 #[tokio::test]
-async fn a_second_hello_is_for_the_same_name() {
+async fn a_second_hello_must_have_the_same_name() {
     let (right, evil) = (hello("a.example"), hello("evil.example"));
     let seconds = [
         evil.clone(),
@@ -71,7 +71,7 @@ async fn a_second_hello_is_for_the_same_name() {
             if is_early {
                 client.write_all(second).await.unwrap();
             }
-            hear(&mut server, &right).await;
+            receive(&mut server, &right).await;
             let _ = server.write_all(&server_hello(RETRY)).await;
             if !is_early {
                 timeout(SOON, client.read_exact(&mut vec![0; server_hello(RETRY).len()]))
@@ -91,7 +91,7 @@ async fn a_second_hello_is_for_the_same_name() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_stays_with_its_name_passes_in_any_pieces() {
+async fn a_handshake_with_one_name_passes_however_it_is_split() {
     let right = hello("a.example");
     let retry = server_hello(RETRY);
     let retries = [retry.clone(), split(&retry, 1), split(&retry, 37), [CHANGE_CIPHER, &retry].concat()];
@@ -99,33 +99,33 @@ async fn a_handshake_that_stays_with_its_name_passes_in_any_pieces() {
         let (mut client, mut server, carrying) = carried(secure("a.example"), None, SOON).await;
         let flight = [&right, CHANGE_CIPHER, EARLY_DATA].concat();
         client.write_all(&flight).await.unwrap();
-        hear(&mut server, &flight).await;
+        receive(&mut server, &flight).await;
         for byte in &retry {
             server.write_all(&[*byte]).await.unwrap();
         }
         timeout(SOON, client.read_exact(&mut vec![0; retry.len()])).await.unwrap().unwrap();
         let flight = [CHANGE_CIPHER, &split(&right, 20)].concat();
         client.write_all(&flight).await.unwrap();
-        hear(&mut server, &flight).await;
+        receive(&mut server, &flight).await;
         server.write_all(&server_hello([1; 32])).await.unwrap();
         timeout(SOON, client.read_exact(&mut vec![0; server_hello(RETRY).len()])).await.unwrap().unwrap();
         // The rest of TLS 1.2. Encrypted parts have arbitrary bytes.
         let rest =
             [&record(&[16, 0, 0, 1, 0]), CHANGE_CIPHER, &record(b"\x01\xff\xff"), b"\x17\x03\x03"].concat();
         client.write_all(&rest).await.unwrap();
-        hear(&mut server, &rest).await;
+        receive(&mut server, &rest).await;
         drop((client, server));
         let _ = timeout(SOON, carrying).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn each_further_hello_is_looked_at() {
+async fn every_further_hello_is_checked() {
     let right = hello("a.example");
     let (mut client, mut server, carrying) = carried(secure("a.example"), None, SOON).await;
     for _ in 0..2 {
         client.write_all(&right).await.unwrap();
-        hear(&mut server, &right).await;
+        receive(&mut server, &right).await;
         server.write_all(&server_hello(RETRY)).await.unwrap();
     }
     client.write_all(&hello("evil.example")).await.unwrap();
@@ -133,11 +133,11 @@ async fn each_further_hello_is_looked_at() {
 }
 
 #[tokio::test]
-async fn who_does_not_answer_with_tls_hears_no_more() {
+async fn a_server_without_tls_is_disconnected() {
     let right = hello("a.example");
     let (mut client, mut server, carrying) = carried(secure("a.example"), None, SOON).await;
     client.write_all(&right).await.unwrap();
-    hear(&mut server, &right).await;
+    receive(&mut server, &right).await;
     server.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     timeout(SOON, client.read_exact(&mut [0; 28])).await.unwrap().unwrap();
     client.write_all(CHANGE_CIPHER).await.unwrap();
@@ -145,7 +145,7 @@ async fn who_does_not_answer_with_tls_hears_no_more() {
 }
 
 #[tokio::test]
-async fn real_ends_agree_with_and_without_a_second_hello() {
+async fn real_peers_connect_with_and_without_a_second_hello() {
     let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     for (groups, kind) in [
@@ -172,13 +172,13 @@ async fn real_ends_agree_with_and_without_a_second_hello() {
         assert_eq!(near.get_ref().1.handshake_kind(), Some(kind));
         near.write_all(b"question").await.unwrap();
         near.shutdown().await.unwrap();
-        let mut heard = String::new();
-        timeout(SOON, far.read_to_string(&mut heard)).await.unwrap().unwrap();
+        let mut received = String::new();
+        timeout(SOON, far.read_to_string(&mut received)).await.unwrap().unwrap();
         far.write_all(b"answer").await.unwrap();
         far.shutdown().await.unwrap();
-        heard.clear();
-        timeout(SOON, near.read_to_string(&mut heard)).await.unwrap().unwrap();
-        assert_eq!(heard, "answer");
+        received.clear();
+        timeout(SOON, near.read_to_string(&mut received)).await.unwrap().unwrap();
+        assert_eq!(received, "answer");
         drop((near, far));
         assert!(timeout(SOON, carrying).await.unwrap().unwrap().is_ok());
     }

@@ -9,7 +9,7 @@ use super::{SOON, carried, web};
 use crate::Broken;
 
 #[tokio::test]
-async fn every_request_of_plain_http_is_for_the_host_that_was_asked_for() {
+async fn every_request_of_plain_http_is_for_the_requested_host() {
     let (mut client, mut server, carrying) = carried(web("a.example"), None, SOON).await;
     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
     let mut buffer = vec![0; 4096];
@@ -34,7 +34,7 @@ async fn every_request_of_plain_http_is_for_the_host_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn shapes_that_are_read_in_two_ways_do_not_pass() {
+async fn ambiguous_requests_are_rejected() {
     let shapes = [
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a.example\r\nHost: evil.example\r\n\r\n",
@@ -59,7 +59,7 @@ async fn shapes_that_are_read_in_two_ways_do_not_pass() {
 }
 
 #[tokio::test]
-async fn a_request_behind_a_body_with_two_lengths_is_part_of_that_body() {
+async fn a_request_smuggled_in_a_body_with_two_lengths_stays_in_the_body() {
     let (mut client, mut server, _carrying) = carried(web("a.example"), None, SOON).await;
     let smuggled = "0\r\n\r\nGET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n";
     let request = format!(
@@ -67,17 +67,17 @@ async fn a_request_behind_a_body_with_two_lengths_is_part_of_that_body() {
         smuggled.len()
     );
     client.write_all(request.as_bytes()).await.unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut buffer = vec![0; 4096];
     while let Ok(Ok(length @ 1..)) = timeout(Duration::from_millis(500), server.read(&mut buffer)).await {
-        heard.extend_from_slice(&buffer[..length]);
-        if heard.ends_with(b"0\r\n\r\n") {
+        received.extend_from_slice(&buffer[..length]);
+        if received.ends_with(b"0\r\n\r\n") {
             let _ = server.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
         }
     }
-    let heard = String::from_utf8_lossy(&heard);
+    let received = String::from_utf8_lossy(&received);
     assert!(
-        !heard.contains("evil.example") && !heard.to_ascii_lowercase().contains("content-length"),
-        "{heard}"
+        !received.contains("evil.example") && !received.to_ascii_lowercase().contains("content-length"),
+        "{received}"
     );
 }
