@@ -1,8 +1,8 @@
 //! Puts the agent's program into a volume, so that every container can use it.
 //!
 //! There is one volume for each version of the program, named by its content. It is filled through a container that
-//! is never started. A second daemon that finds the volume must know that it is complete, so the archive ends with
-//! a marker: the engine writes the members of an archive in order.
+//! is never started. A second daemon that finds the volume must know that it is complete. So the archive ends with
+//! a marker, because the engine writes the members of an archive in order.
 
 use std::path::Path;
 

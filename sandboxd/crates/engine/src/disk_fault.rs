@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_of_the_helper_is_a_fault() {
+    fn every_error_of_the_helper_is_parsed() {
         assert_eq!(DiskFault::parse("busy in use"), DiskFault::Busy);
         assert_eq!(DiskFault::parse("mismatch it is x"), DiskFault::Mismatch("it is x".into()));
         assert_eq!(DiskFault::parse("device it says"), DiskFault::NoDevice("it says".into()));

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_the_engines_nine_digits() {
+    fn times_have_nine_fractional_digits() {
         assert_eq!(seconds(1_795_275_339_015), "1795275339.015000000");
         assert_eq!(seconds(0), "0.000000000");
     }

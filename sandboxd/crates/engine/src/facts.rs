@@ -239,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mended_engine_has_no_warnings() {
+    fn a_patched_engine_has_no_warnings() {
         for runc in ["1.2.8", "1.3.3", "1.4.0-rc.3", "1.4.0", "1.5.1", "2.0.0"] {
             assert_eq!(facts("29.5.1", runc, "").warnings(), Vec::<String>::new(), "{runc}");
         }
     }
 
     #[test]
-    fn an_old_one_is_told_by_what_it_lacks() {
+    fn an_old_engine_is_recognized_by_missing_fields() {
         let found = |runc, package| facts("29.5.1", runc, package).warnings().len();
         assert_eq!(found("1.1.11", ""), 2);
         assert_eq!(
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_enforced_is_told() {
+    fn unenforced_limits_are_reported() {
         let facts = Facts { missing_limits: vec!["swap"], security: vec![], ..facts("29.5.1", "1.4.0", "") };
         assert_eq!(facts.warnings(), ["the engine cannot limit swap", "the engine has no seccomp"]);
     }

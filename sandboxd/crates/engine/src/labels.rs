@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_read_back_as_they_were_written() {
+    fn labels_survive_a_round_trip() {
         let instance = Instance::new([7; 32]);
         let map = labels().to_map(&instance);
         assert_eq!(SandboxLabels::from_map(&map, &instance), Some(labels()));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sandbox_does_not_have_is_no_label() {
+    fn absent_values_have_no_label() {
         let instance = Instance::new([7; 32]);
         let plain =
             SandboxLabels { disk: None, spec: SandboxSpec::new("chat:1".parse().unwrap()), ..labels() };

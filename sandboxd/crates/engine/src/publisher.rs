@@ -1,4 +1,4 @@
-//! A published port: a container listens on a port that the engine publishes on the host, and forwards every
+//! Published ports. A container listens on a port that the engine publishes on the host. It forwards every
 //! connection to a socket of the daemon.
 //!
 //! The sandbox keeps its network `none`. The publisher runs socat and nothing of the sandbox. It is as hardened as a

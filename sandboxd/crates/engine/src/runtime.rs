@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engines_default_counts_as_if_it_were_wanted() {
+    fn the_engines_default_runtime_counts_as_configured() {
         let runc = Runtime::of(&engine("runc", &[]), None).unwrap();
         assert!(runc.shares_kernel() && runc.weaknesses().is_empty());
         assert_eq!(runc.pids_limit(512), 512);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_the_runtime_ignores_is_a_weakness() {
+    fn a_limit_that_the_runtime_ignores_is_a_weakness() {
         for (args, ignored) in [
             (["--network=none", "--ignore-cgroups"], true),
             (["--network=none", "-ignore-cgroups=true"], true),

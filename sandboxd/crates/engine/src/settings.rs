@@ -55,8 +55,8 @@ const OOM_SCORE: i64 = 500;
 /// Maximum heap of Node, in percent of the memory. Node cannot see the limit behind the masked cgroup.
 const NODE_HEAP_PERCENT: u64 = 75;
 
-/// Mount options of a disk. No file on it grants additional privileges, deleted blocks are returned to the machine,
-/// and the kernel zeroes no inode tables in the background: they are holes.
+/// Mount options of a disk. No file on it grants additional privileges, and deleted blocks are returned to the
+/// machine. The kernel zeroes no inode tables in the background, because they are holes.
 const DISK_OPTIONS: &str = "nosuid,nodev,noatime,discard,noinit_itable,errors=remount-ro";
 
 /// Variables in which programs look for trusted certificates: Node and npm, pip and requests, git, curl, OpenSSL
@@ -386,7 +386,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_plan_makes_a_soft_container(plan in plans()) {
+        fn every_plan_makes_a_hardened_container(plan in plans()) {
             let runtime = Runtime::of(&bollard::models::SystemInfo::default(), None).unwrap();
             let on = Host { cgroup_parent: "/sandboxd".into(), runtime, processors: 4 };
             let body = container_body(&plan, &Instance::new([1; 32]), &on);
@@ -449,7 +449,7 @@ mod tests {
         }
 
         #[test]
-        fn memory_backed_places_leave_the_sandbox_its_memory(plan in plans()) {
+        fn memory_backed_mounts_are_limited_to_part_of_the_memory(plan in plans()) {
             let memory = plan.labels.spec.resources.memory_bytes();
             let places = TMP_BYTES + VAR_TMP_BYTES + RUN_BYTES + SHM_BYTES;
             prop_assert!(places * 5 <= memory * 2);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seccomp_profile_is_json_that_refuses_by_default() {
+    fn the_seccomp_profile_is_json_and_denies_by_default() {
         let profile: serde_json::Value = serde_json::from_str(SECCOMP_PROFILE).unwrap();
         assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
     }

@@ -97,13 +97,13 @@ impl Metrics {
         registry.register("requests", "Requests by route, method and status", self.requests.clone());
         registry.register_with_unit(
             "request",
-            "Time from a request's head to its answer's head",
+            "Time from the head of a request to the head of its response",
             Unit::Seconds,
             self.request_time.clone(),
         );
         registry.register(
             "auth_failures",
-            "Requests without the right token, the limited ones included",
+            "Requests without the right token, including rate-limited ones",
             self.auth_failures.clone(),
         );
     }
@@ -118,7 +118,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "stream",
-            "Output of commands that was sent to readers",
+            "Output of commands sent to readers",
             Unit::Bytes,
             self.stream_bytes.clone(),
         );
@@ -130,18 +130,18 @@ impl Metrics {
         );
         registry.register(
             "engine_errors",
-            "Calls to the engine that failed; `absent` and `conflict` are often answers and no trouble",
+            "Calls to the engine that failed; `absent` and `conflict` are often expected",
             self.engine_errors.clone(),
         );
         registry.register("sandboxes", "Sandboxes by state", self.sandboxes.clone());
         registry.register(
             "reconcile_repairs",
-            "Things found at odds with what should be, and put right",
+            "Deviations from the expected state that were repaired",
             self.repairs.clone(),
         );
         registry.register(
             "history_dropped",
-            "Notes of commands that the history could not keep up with",
+            "Records of commands that the history dropped under load",
             self.history_dropped.clone(),
         );
     }
@@ -150,17 +150,13 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "egress_decisions",
-            "Connections to the outside that sandboxes asked for, by what became of them",
+            "Outbound connections that sandboxes requested, by outcome",
             self.egress_decisions.clone(),
         );
-        registry.register(
-            "egress_open",
-            "Connections of sandboxes to the outside that are open",
-            self.egress_open.clone(),
-        );
+        registry.register("egress_open", "Open outbound connections of sandboxes", self.egress_open.clone());
         registry.register_with_unit(
             "egress",
-            "What sandboxes sent to the outside and got from there",
+            "Bytes that sandboxes sent and received over outbound connections",
             Unit::Bytes,
             self.egress_bytes.clone(),
         );
@@ -168,11 +164,11 @@ impl Metrics {
 
     fn register_daemon(&mut self) {
         let version = BuildLabels { version: env!("CARGO_PKG_VERSION") };
-        self.registry.register("build", "The version that runs", Info::new(version));
+        self.registry.register("build", "Version of the daemon", Info::new(version));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.registry.register_with_unit(
             "start_time",
-            "When the daemon was started, since the Unix epoch",
+            "Start time of the daemon since the Unix epoch",
             Unit::Seconds,
             ConstGauge::new(now.as_secs_f64()),
         );
@@ -282,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strange_method_is_no_label() {
+    fn an_unknown_method_has_no_label_of_its_own() {
         let metrics = Metrics::new();
         for name in ["BREW", "PROPFIND"] {
             let method = Method::from_bytes(name.as_bytes()).unwrap();
@@ -294,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn two_daemons_do_not_count_for_each_other() {
+    fn two_daemons_have_separate_counters() {
         let (one, two) = (Metrics::new(), Metrics::new());
         one.auth_failed();
         let count = |metrics: &Metrics| metrics.to_text(|_| 0).contains("sandboxd_auth_failures_total 1");

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_found_in_what_the_kernel_writes() {
+    fn memory_is_parsed_from_the_kernels_text() {
         assert_eq!(resident("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n"), Some(2048 * 1024));
         assert_eq!(resident("Name:\tx\n"), None);
     }

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_whole_token_is_the_token() {
+    fn only_the_whole_token_matches() {
         let token = token("secret");
         assert!(token.is(b"secret"));
         for wrong in [&b""[..], b"secre", b"secrets", b"Secret", b" secret"] {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_wherever_a_client_may_put_it() {
+    fn a_token_is_found_in_every_form_that_clients_send() {
         let secret = "s3cr/t+of==32-charact~rs_at%least!";
         let basic = format!("Basic {}", BASE64_STANDARD.encode(format!("me:{secret}")));
         let long = format!("{}\u{e9}, {secret}", "word ".repeat(200));
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_token_between_blanks_is_always_found(
+        fn a_token_between_spaces_is_always_found(
             secret in "[!-~]{1,50}", before in "([a-zA-Z0-9]{0,9} )?", after in "( [ -~]{0,60})?",
         ) {
             let text = format!("{before}{secret}{after}");

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_is_certificates() {
+    fn a_bundle_contains_only_certificates() {
         let good = format!("# words\n{BEGIN}\nMAMC\nAQA=\n{END}\n");
         assert_eq!(check(&good), Ok(()));
         assert_eq!(check(&good.repeat(3)), Ok(()));

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_go_by_both_names() {
+    fn signals_have_a_short_and_a_long_name() {
         assert_eq!(signal_number("INT"), Some(2));
         assert_eq!(signal_number("SIGINT"), Some(2));
         assert_eq!(signal_number("NOPE"), None);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_counts() {
+    fn every_field_changes_the_digest() {
         let argv = |args: &[&str]| Program::Argv {
             program: "echo".into(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),

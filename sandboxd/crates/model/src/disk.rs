@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_reads_back_and_leads_nowhere() {
+    fn a_disk_survives_a_round_trip_and_contains_no_path() {
         let uuid = "3F2504E0-4f89-41d3-9a0c-0305e82c3301";
         let disk = Disk::new("dsk_0123456789abcdef", uuid).unwrap();
         assert_eq!(disk.to_string().parse(), Ok(disk));

@@ -1,4 +1,4 @@
-//! Callers' values in error messages: bounded, whatever the caller sent.
+//! Callers' values in error messages, limited in length.
 
 use std::borrow::Cow;
 use std::fmt;

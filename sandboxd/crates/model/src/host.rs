@@ -172,7 +172,7 @@ mod tests {
     proptest! {
         /// The system's own parser of numbers rejects whatever is accepted as a name.
         #[test]
-        fn no_name_is_a_number_to_the_system(text in "(0[xX])?[0-9a-fA-FxX]{0,11}(\\.(0[xX])?[0-9a-fA-F]{0,9}){0,4}\\.?") {
+        fn no_name_is_a_number_to_the_operating_system(text in "(0[xX])?[0-9a-fA-FxX]{0,11}(\\.(0[xX])?[0-9a-fA-F]{0,9}){0,4}\\.?") {
             if let Ok(Host::Name(name)) = Host::parse(&text) {
                 // Numbers only: the look-up of a name would query the network.
                 let only_digits = name.split('.').all(is_number);
@@ -183,7 +183,7 @@ mod tests {
         }
 
         #[test]
-        fn a_host_reads_back_as_it_is_written(text in "\\PC{0,40}") {
+        fn a_host_survives_a_round_trip(text in "\\PC{0,40}") {
             if let Ok(host) = Host::parse(&text) {
                 prop_assert_eq!(Host::parse(&host.to_string()), Ok(host));
             }
@@ -191,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn the_system_reads_as_numbers_what_is_refused_as_numbers() {
-        // Shows that the test above is meaningful: these reach 127.0.0.1 unless they are rejected.
+    fn rejected_numbers_are_addresses_to_the_operating_system() {
+        // Shows that the test above is meaningful. These texts reach 127.0.0.1 unless they are rejected.
         for text in ["2130706433", "0x7f000001", "017700000001", "127.1"] {
             let mut found = (text, 80).to_socket_addrs().unwrap();
             assert!(found.any(|address| address.ip().is_loopback()), "{text}");

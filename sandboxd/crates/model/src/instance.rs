@@ -1,7 +1,7 @@
 //! The identity of one installation of sandboxd: a key that only this installation has.
 //!
-//! Everything else is derived from the key: the id that marks its objects on a shared engine, the signature that
-//! prevents others from forging its labels, and each agent's secret.
+//! Everything else is derived from the key. That includes the id that marks its objects on a shared engine, the
+//! signature that protects its labels against forgery, and each agent's secret.
 
 use std::fmt;
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_does_not_print() {
+    fn debug_output_does_not_contain_the_key() {
         assert!(!format!("{:?}", Instance::new([171; 32])).contains("171"));
     }
 }

@@ -1,7 +1,7 @@
 //! Paths inside a sandbox.
 //!
 //! The sandbox's volume is mounted one level above the workspace. Caches and temporary files are kept beside the
-//! session's own files and do not mix with them: a new workspace is empty, and `git clone … .` works in it.
+//! session's own files and do not mix with them. So a new workspace is empty, and `git clone … .` works in it.
 
 /// Tag of the sandbox image, which serves every runtime.
 pub const DEFAULT_IMAGE: &str = "remcochat-sandbox:node24";

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_allows_what_it_names_and_nothing_else() {
+    fn a_list_allows_only_its_own_entries() {
         let allow =
             ["Registry.Example.ORG.", "*.example.com", "git.example.net:22", "8.8.8.8", "[2606:4700::1]:853"];
         let policy = policy(NetworkMode::Allowlist, &allow);
@@ -269,20 +269,20 @@ mod tests {
     }
 
     #[test]
-    fn by_default_every_name_is_reached_on_the_webs_ports_and_on_those_that_are_named() {
+    fn by_default_every_name_is_allowed_on_web_ports_and_named_ports() {
         let policy = policy(NetworkMode::Default, &["*:8443", "git.example.net:22", "8.8.8.8:53"]);
         for (host, port) in
             [("a.b", 80), ("a.b", 443), ("a.b", 8443), ("git.example.net", 22), ("8.8.8.8", 53)]
         {
             assert_eq!(judge(&policy, host, port), Ok(()), "{host}:{port}");
         }
-        assert_eq!(judge(&policy, "git.example.net", 443), Ok(()), "a named port takes none away");
+        assert_eq!(judge(&policy, "git.example.net", 443), Ok(()), "a named port removes no other port");
         assert_eq!(judge(&policy, "a.b", 22), Err(DenialReason::PortNotAllowed));
         assert_eq!(judge(&policy, "a.b", 25), Err(DenialReason::PortNotAllowed));
         assert_eq!(judge(&policy, "8.8.8.8", 443), Err(DenialReason::PortNotAllowed));
         assert_eq!(judge(&policy, "8.8.4.4", 443), Err(DenialReason::AddressNotAllowed));
         let address = Host::parse("10.0.0.1").unwrap();
-        assert_eq!(policy.judge(&address, 443, true), Ok(()), "an opened one need not be named");
+        assert_eq!(policy.judge(&address, 443, true), Ok(()), "a permitted address needs no rule");
         assert_eq!(policy.judge(&address, 22, true), Err(DenialReason::PortNotAllowed));
         let list = self::policy(NetworkMode::Allowlist, &["*"]);
         assert_eq!(list.judge(&address, 443, true), Err(DenialReason::AddressNotAllowed));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_way_out_through_the_daemon_nothing_is_reached_by_it_whatever_is_named() {
+    fn mode_none_rejects_every_host() {
         for mode in [NetworkMode::None, NetworkMode::Open] {
             let policy = policy(mode, &["*", "a.b"]);
             assert_eq!(judge(&policy, "a.b", 443), Err(DenialReason::Off), "{mode:?}");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_rule_is_told_by_its_place() {
+    fn an_invalid_rule_is_reported_with_its_index() {
         let request = |allow: &[&str]| {
             let allow = Some(allow.iter().map(|text| (*text).to_owned()).collect());
             NetworkRequest::new(&Network { mode: None, allow }, "network.").map_err(|fault| fault.field)
@@ -356,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rule_reads_back_as_it_is_written(text in "(\\*\\.)?[a-zA-Z0-9ü.:\\[\\]*-]{1,20}(:[0-9]{1,5})?") {
+        fn a_rule_survives_a_round_trip(text in "(\\*\\.)?[a-zA-Z0-9ü.:\\[\\]*-]{1,20}(:[0-9]{1,5})?") {
             if let Ok(rule) = Rule::parse(&text) {
                 prop_assert_eq!(Rule::parse(&rule.to_string()), Ok(rule));
             }
@@ -364,7 +364,7 @@ mod tests {
 
         /// A name is allowed only by its own rule, or by a rule for a domain that it is in.
         #[test]
-        fn no_list_allows_a_stranger(named in "[a-c]{1,2}(\\.[a-c]{1,2}){0,2}", asked in "[a-c]{1,2}(\\.[a-c]{1,2}){0,3}") {
+        fn no_list_allows_an_unlisted_host(named in "[a-c]{1,2}(\\.[a-c]{1,2}){0,2}", asked in "[a-c]{1,2}(\\.[a-c]{1,2}){0,3}") {
             let policy = policy(NetworkMode::Allowlist, &[&named, &format!("*.{named}")]);
             let wanted = asked == named || asked.ends_with(&format!(".{named}"));
             prop_assert_eq!(judge(&policy, &asked, 443).is_ok(), wanted);

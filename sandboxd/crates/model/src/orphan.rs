@@ -77,17 +77,17 @@ mod tests {
     }
 
     #[test]
-    fn the_grace_passes_by_both_clocks_or_not_at_all() {
+    fn the_grace_period_ends_only_by_both_clocks() {
         assert_eq!(left(5000, 100_000), 1000);
         assert_eq!(left(5600, 100_700), 400);
         assert_eq!(left(6000, 101_000), 0);
         assert_eq!(left(5001, i64::MAX), 999, "the wall clock jumped ahead");
         assert_eq!(left(9000, i64::MIN), 1000, "the wall clock jumped back");
-        assert_eq!(left(0, 200_000), 1000, "an age of before");
+        assert_eq!(left(0, 200_000), 1000, "an age before the sighting");
     }
 
     #[test]
-    fn most_is_more_than_what_has_an_owner() {
+    fn most_means_more_orphans_than_owned_objects() {
         assert!(is_most(1, 0) && is_most(3, 2));
         assert!(!is_most(0, 0) && !is_most(1, 1) && !is_most(2, 5));
     }

@@ -180,8 +180,8 @@ impl PreviewSettings {
         format!("{}://{}:{port}", scheme(self.is_https), self.public_name(bound, request_host))
     }
 
-    /// The order of the original daemon: the operator's host name, the bound address, the client's name for the
-    /// daemon, the listen address of the API, this machine.
+    /// Tries the sources in the order of the original daemon. They are the operator's host name, the bound address,
+    /// the client's name for the daemon, the listen address of the API, and this machine.
     fn public_name(&self, bound: IpAddr, request_host: Option<&str>) -> String {
         let of = |address: IpAddr| (!address.is_unspecified()).then(|| in_url(address));
         self.public_host
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_by_name_has_an_origin_of_its_own() {
+    fn a_link_with_a_host_name_has_its_own_origin() {
         let (token, mut settings) = (PreviewToken::new([0; 20]), settings());
         let text = "a".repeat(32);
         assert_eq!(settings.host_origin(3000, &token), format!("http://3000-{text}.localhost:8081"));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn without_names_that_lead_here_a_link_has_a_port() {
+    fn without_resolvable_host_names_a_link_uses_a_port() {
         let style = |bind: &str, domain: &str| {
             PreviewSettings { bind: bind.parse().unwrap(), domain: domain.into(), ..settings() }
                 .default_style()
@@ -259,14 +259,14 @@ mod tests {
 
     /// The rows of the original daemon's table, from the first match to the last.
     #[test]
-    fn a_published_port_is_found_under_the_first_name_there_is() {
+    fn the_first_known_name_is_used_for_a_published_port() {
         let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();
         let lan: IpAddr = Ipv4Addr::new(192, 168, 1, 5).into();
         let origin = |settings: &PreviewSettings, bound, host| settings.port_origin(bound, 42000, host);
         let named = PreviewSettings { public_host: Some("box.lan".into()), ..settings() };
-        assert_eq!(origin(&named, lan, Some("asked")), "http://box.lan:42000");
-        assert_eq!(origin(&settings(), lan, Some("asked")), "http://192.168.1.5:42000");
-        assert_eq!(origin(&settings(), any, Some("asked")), "http://asked:42000");
+        assert_eq!(origin(&named, lan, Some("requested")), "http://box.lan:42000");
+        assert_eq!(origin(&settings(), lan, Some("requested")), "http://192.168.1.5:42000");
+        assert_eq!(origin(&settings(), any, Some("requested")), "http://requested:42000");
         assert_eq!(
             origin(&PreviewSettings { api_host: lan, ..settings() }, any, None),
             "http://192.168.1.5:42000"

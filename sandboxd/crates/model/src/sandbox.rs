@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_few_and_distinct() {
+    fn ports_are_limited_and_distinct() {
         assert_eq!(ports(&[3000, 3000, 80]), Ok(vec![3000, 80]));
         assert!(ports(&[0]).is_err());
         assert!(ports(&[65_536]).is_err());
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_a_user_id_of_the_range() {
+    fn a_slot_is_a_user_id_in_the_range() {
         assert_eq!(UidSlot::of_uid(20_007).map(UidSlot::uid), Some(20_007));
         assert_eq!(UidSlot::of_uid(0), None);
         assert_eq!(UidSlot::of_uid(22_000), None);

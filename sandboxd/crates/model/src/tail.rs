@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_is_cut() {
+    fn a_character_is_never_split() {
         for limit in 0..12 {
             let mut tail = Tail::new(limit);
             "a€é𝄞€é".chars().for_each(|char| tail.push(char.to_string().as_bytes()));

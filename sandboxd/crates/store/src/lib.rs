@@ -1,12 +1,12 @@
 //! Everything that must outlive the daemon: the sandboxes and their specifications, the history of commands, the
 //! links to previews, and the daemon's age.
 //!
-//! The crate has two layers. `operations` and `rows` hold for every database: what each operation promises, and
-//! how values of the model become columns. `sqlite` has the statements of SQLite and everything about its
-//! durability. A second database is a module beside `sqlite`.
+//! The crate has two layers. `operations` and `rows` apply to every database. They define what each operation
+//! promises, and how values of the model become columns. `sqlite` has the statements of SQLite and everything about
+//! its durability. A second database is a module beside `sqlite`.
 //!
-//! The store decides nothing. No running command depends on it: if the store cannot be written, the calls that
-//! must write fail within a bound, and succeed again once the cause has gone.
+//! The store makes no decisions, and no running command depends on it. If the store cannot be written, the calls
+//! that must write fail within a time limit. They succeed again once the cause has gone.
 
 mod age;
 mod error;

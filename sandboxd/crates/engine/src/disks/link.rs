@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_as_they_went_in_however_they_are_cut() {
+    fn lines_are_reassembled_however_they_are_split() {
         let mut lines = Lines::default();
         lines.take(frame("one\ntw")).unwrap();
         assert_eq!((lines.pop().as_deref(), lines.pop()), (Some("one"), None));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_find_their_requests_in_any_order() {
+    fn responses_are_matched_to_requests_in_any_order() {
         let mut waiting = Waiting::default();
         let (one, mut first) = oneshot::channel();
         let (two, mut second) = oneshot::channel();

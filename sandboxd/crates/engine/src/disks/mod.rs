@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_list_is_read_or_refused() {
+    fn a_line_of_the_list_is_parsed_or_rejected() {
         let read = DiskUse { name: "a".into(), allocated_bytes: 5, attached: true, used: true };
         assert_eq!(parse_use("disk a 5 true true"), Some(read));
         assert!(parse_use("disk a 5 true").is_some_and(|disk| disk.used));

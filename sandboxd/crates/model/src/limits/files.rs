@@ -11,8 +11,8 @@ pub const MAX_READ_BYTES: u64 = 50 * 1024 * 1024;
 /// Maximum number of files in one `files:write`.
 pub const MAX_FILES_PER_WRITE: usize = 10_000;
 
-/// Size of the parts in which a file is sent: half of a stream's window, so that the next part travels while the
-/// agent writes one.
+/// Size of the parts in which a file is sent. It is half of a stream's window, so that the next part is sent while
+/// the agent writes one.
 pub const FILE_PART_BYTES: usize = 256 * 1024;
 
 /// Time to write or read the files of one request that are in memory. Also the time that a streamed file may make

@@ -30,8 +30,8 @@ pub const SMALL_BODY_BYTES: usize = 64 * 1024;
 /// Maximum memory for all larger bodies, in bytes. Further ones wait.
 pub const MAX_BODIES_BYTES: usize = 256 * 1024 * 1024;
 
-/// Maximum size of a request that carries neither a command nor files, in bytes: the environment, metadata and
-/// network of a sandbox at their maximum, with full JSON escaping.
+/// Maximum size of a request without a command and files, in bytes. It allows the environment, metadata and network
+/// of a sandbox at their maximum, with full JSON escaping.
 pub const MAX_CONTROL_BODY_BYTES: usize = 640 * 1024;
 
 /// Maximum size of a request that starts a command, in bytes: script, arguments and standard input at their

@@ -3,8 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Time that the response to a failed create waits for the removal of what the create left, so that it is not in
-/// the way of the next one.
+/// Time that a failed create waits for its cleanup.
 pub const UNDO_CREATE: Duration = Duration::from_secs(3);
 
 /// Interval between checks of idle and parked sandboxes.

@@ -1,8 +1,8 @@
 //! SQLite: one file in the state dir.
 //!
-//! The statements stand in one module per table; each operation of [`Store`](crate::Store) that needs the
-//! database is one method of [`Database`]. The other modules are about durability: the connections and their
-//! time limits, the schema and the check for damage, and the space that a full disk still leaves.
+//! The statements are in one module per table. Each operation of [`Store`](crate::Store) that needs the database is
+//! one method of [`Database`]. The other modules are about durability. They have the connections with their time
+//! limits, the schema with the check for damage, and the reserved space for a full disk.
 
 mod ballast;
 mod commands;

@@ -6,7 +6,7 @@ use super::new_store;
 use crate::contract::records::sandbox;
 
 #[tokio::test]
-async fn only_the_owner_may_read_them() {
+async fn only_the_owner_may_read_the_files() {
     let (dir, store) = new_store().await;
     store.begin(&sandbox(1)).await.unwrap();
     for name in ["sandboxd.db", "sandboxd.db-wal", "sandboxd.db-shm", "sandboxd.ballast"] {
