@@ -1,7 +1,7 @@
 //! The program: arguments, settings and exit codes.
 //!
-//! This module is in the library and not in `main.rs`, because the compiler generates the code of an async function in
-//! the crate that polls it. If `main.rs` polled it, most of the daemon would be compiled twice.
+//! This module is in the library and not in `main.rs`. The compiler generates the code of an async function in the
+//! crate that polls it. If `main.rs` polled it, most of the daemon would be compiled twice.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

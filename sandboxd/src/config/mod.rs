@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_is_found_in_the_order_of_the_original() {
+    fn engine_addresses_have_the_order_of_the_original_daemon() {
         let both = [("DOCKER_HOST", "unix:///b.sock"), ("SANDBOXD_DOCKER_SOCKET", "/a.sock")];
         assert_eq!(load(&both).0.unwrap().engine, EngineAddress::Unix("/a.sock".into()));
         assert_eq!(load(&both[..1]).0.unwrap().engine, EngineAddress::Unix("/b.sock".into()));

@@ -165,8 +165,8 @@ fn key(uri: &Uri, link: &Link) -> Option<(PreviewToken, String)> {
     Some((token, clean))
 }
 
-/// Sets the token as a cookie and redirects to the same page without the token in the URL, because URLs are copied, logged
-/// and sent to other sites.
+/// Sets the token as a cookie and redirects to the same page without the token in the URL. URLs are copied, logged and
+/// sent to other sites.
 fn follow_link(
     method: &Method,
     link: &Link,

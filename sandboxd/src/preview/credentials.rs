@@ -1,7 +1,7 @@
 //! Removes the admin token from requests to sandboxes.
 //!
-//! A visitor may have the token, and its client may send it with every request: in its own header, as a bearer token, as a
-//! password or in a cookie. A server in a sandbox that learns the token controls every sandbox. The visitor's other
+//! A visitor's client may have the token and send it with every request. It may be in its own header, a bearer token, a
+//! password or a cookie. A server in a sandbox that learns the token controls every sandbox. The visitor's other
 //! credentials are for that server, and are passed on.
 
 use http::HeaderMap;

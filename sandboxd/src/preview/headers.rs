@@ -112,8 +112,8 @@ impl RequestContext {
     pub(super) fn to_visitor(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
         hop_by_hop::strip(headers);
-        // They apply to the name `localhost` and would outlive the preview, or they affect the browser's data of the whole
-        // host name or domain, including other previews and the chat app. Trailers are not forwarded.
+        // Some apply to the name `localhost` and would outlive the preview. Others affect the browser's data of the
+        // whole host name or domain, including other previews and the chat app. Trailers are not forwarded.
         for name in [STRICT_TRANSPORT_SECURITY, ALT_SVC, CLEAR_SITE_DATA, TRAILER] {
             headers.remove(name);
         }

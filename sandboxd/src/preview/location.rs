@@ -1,8 +1,8 @@
 //! Rewrites redirects of a server to itself.
 //!
-//! A server knows itself as `localhost` and redirects there, with or without a scheme. Such an address becomes a path of the
-//! preview. The path must not lead to another host: a browser takes a path that begins with two slashes, or with a slash and
-//! a backslash, for a host name, and ignores tabs in between.
+//! A server knows itself as `localhost` and redirects there, with or without a scheme. Such an address becomes a path
+//! of the preview. The path must not lead to another host. If a path begins with two slashes, or with a slash and a
+//! backslash, a browser reads a host name after them. It ignores tabs in between.
 
 use http::header::{CONTENT_LOCATION, HeaderMap, HeaderName, HeaderValue, LOCATION, REFRESH};
 

@@ -1,9 +1,10 @@
 //! The preview gateway: a reverse proxy from visitors to ports of sandboxes, and to nothing else.
 //!
-//! It listens separately from the API and has none of its routes. It knows the admin token only to keep it from sandboxes.
-//! A visitor has a link, which is either a host name that contains the link's token, or a port of its own with the token in
-//! a cookie. Everything from a sandbox may be hostile to the visitor's other pages. Therefore each preview is an origin of
-//! its own, cookies of the gateway never reach a sandbox, and bytes pass in both directions without being stored.
+//! It listens separately from the API and has none of its routes. It knows the admin token only to keep it from
+//! sandboxes. A visitor has a link. It is either a host name that contains the link's token, or a port of its own with
+//! the token in a cookie. Everything from a sandbox may be hostile to the visitor's other pages. Therefore each preview
+//! is an origin of its own, and cookies of the gateway never reach a sandbox. Bytes pass in both directions without
+//! being stored.
 
 mod address;
 mod admission;

@@ -145,9 +145,9 @@ fn page(error: PreviewError) -> String {
 const STYLE: &str = ":root{color-scheme:light dark}body{margin:0;min-height:100vh;display:grid;place-items:center;\
     font:16px/1.5 system-ui,sans-serif}main{max-width:32rem;padding:2rem}h1{font-size:1.4rem;margin:0 0 .5rem}p{margin:0}";
 
-/// Script that reloads the page: after half a second at first, doubled up to eight seconds. The number of tries is stored for
-/// the tab under a name that no other page uses, and expires after 20 seconds, because another page was shown in between.
-/// If the page may not store data, as in a sandboxed frame, each wait is the first.
+/// Script that reloads the page: after half a second at first, doubled up to eight seconds. The number of tries is
+/// stored for the tab under a name that no other page uses. It expires after 20 seconds, because another page was shown
+/// in between. If the page may not store data, as in a sandboxed frame, each wait is the first.
 const RETRY: &str = "<script>\
     let tries=0;try{const name='sandboxd-preview-tries',now=Date.now(),\
     [before,when]=JSON.parse(sessionStorage.getItem(name))||[];tries=now-when<20000?before:0;\

@@ -1,7 +1,7 @@
 //! Mixed load on one daemon for a given time, with samples of the daemon's resources. Fails if a resource grows.
-//! Settings: `SOAK_SECONDS` for the total time, `SOAK_WARM_UP_SECONDS` before samples are compared, `SOAK_RATE` actions
-//! per second, `SOAK_SEED` to repeat the same actions, and `SANDBOXD_TEST_PROGRAM` for a program other than the one
-//! that cargo built.
+//! `SOAK_SECONDS` sets the total time, and `SOAK_WARM_UP_SECONDS` the time before samples are compared. `SOAK_RATE`
+//! sets the actions per second, and `SOAK_SEED` repeats the same actions. `SANDBOXD_TEST_PROGRAM` selects a program
+//! other than the one that cargo built.
 
 #![expect(clippy::unwrap_used, reason = "a soak that cannot continue has found something")]
 #![expect(clippy::print_stdout, reason = "its report is for people")]

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// A measure: its name, its unit, its permitted growth between the first and the last part of the compared time, and
-/// its position in a sample.
+/// A measure: its name, its unit, its permitted growth, and its value in a sample. The growth is between the first and
+/// the last part of the compared time.
 type Measure = (&'static str, &'static str, u64, fn(&Sample) -> u64);
 
 const MEASURES: [Measure; 5] = [

@@ -1,7 +1,7 @@
 //! Kills the daemon repeatedly, at every seam and at random times under traffic, and looks for leftovers. Several
-//! daemons run in parallel, each with its own installation. Settings: `TORTURE_SEED` to repeat a run (as far as timing
-//! allows), `TORTURE_KILLS` for the total number or `TORTURE_SECONDS` for the duration of the kills under traffic,
-//! `TORTURE_WORLDS` for the number of daemons, and `TORTURE_SEAMS=0` to skip the seams, which are the same for every seed.
+//! daemons run in parallel, each with its own installation. `TORTURE_SEED` repeats a run (as far as timing allows).
+//! `TORTURE_KILLS` sets the total number of the kills under traffic, or `TORTURE_SECONDS` their duration.
+//! `TORTURE_WORLDS` sets the number of daemons. `TORTURE_SEAMS=0` skips the seams, which are the same for every seed.
 
 #![expect(clippy::unwrap_used, reason = "a torture that cannot continue has found something")]
 #![expect(clippy::print_stdout, reason = "its report is for people")]

@@ -114,9 +114,9 @@ struct Opened {
     is_part: bool,
 }
 
-/// Opens the file, at the range if that applies. Conditions are checked against the open file, in the order of RFC
-/// 9110 section 13.2.2: whether the client's copy is current, whether the range is of this file, and whether it
-/// contains a byte.
+/// Opens the file, at the range if that applies. Conditions are checked against the open file, in the order of RFC 9110
+/// section 13.2.2. They are whether the client's copy is current, whether the range is of this file, and whether the
+/// range contains a byte.
 async fn open(service: &Arc<Service>, id: &SandboxId, path: FilePath, headers: &HeaderMap) -> Result<Opened> {
     if let Some(range) = precondition::range(headers) {
         match service.files().read(id, path.clone(), Some(range)).await {

@@ -1,8 +1,8 @@
 //! Checks whether workspaces can have a hard size limit here. The only proof is to create and mount a disk.
 //!
-//! The objects of this test are labelled with the id of an instance that exists only for this run, so that concurrent
-//! doctors do not interfere. No daemon would ever remove such objects, so they are removed before the program ends, also
-//! when it is interrupted.
+//! The test labels its objects with the id of an instance that exists only for this run, so that concurrent doctors do
+//! not interfere. No daemon ever removes such objects. So they are removed before the program ends, also when it is
+//! interrupted.
 
 use std::io::{self, Write};
 use std::path::Path;

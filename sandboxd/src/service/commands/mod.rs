@@ -1,7 +1,7 @@
 //! Commands in a sandbox: starting, streaming, waiting for and ending them.
 //!
-//! A command id that the caller chose makes a start idempotent: the same id with the same request is the same command, even
-//! after its container is gone. If an agent does not end a command in time, the container is restarted.
+//! A command id that the caller chose makes a start idempotent. The same id with the same request is the same command,
+//! even after its container is gone. If an agent does not end a command in time, the container is restarted.
 
 mod batch;
 mod feed;
@@ -84,9 +84,9 @@ impl Commands {
         Ok(started)
     }
 
-    /// Finds an earlier command with the id that the caller chose. Such a command is not started again. A command that is
-    /// not written to the store yet is still known to the agent, because a sandbox's history is written before its
-    /// container is removed.
+    /// Finds an earlier command with the id that the caller chose. Such a command is not started again. A command that
+    /// is not written to the store yet is still known to the agent. The reason is that a sandbox's history is written
+    /// before its container is removed.
     async fn find_known(&self, in_use: &InUse, spec: &CommandSpec) -> Result<Option<Known>, Error> {
         let Some(digest) = spec.digest else {
             return Ok(None);

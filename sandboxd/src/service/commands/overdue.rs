@@ -1,5 +1,5 @@
-//! Ends commands that their agent did not end at their timeout: first through the agent and, if that takes too long, with
-//! a restart of the container.
+//! Ends commands that their agent did not end at their timeout. It tries the agent first. If that takes too long, it
+//! restarts the container.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -98,7 +98,7 @@ pub enum Error {
     NotRestored,
     /// The sandbox's files are missing on the engine.
     #[error(
-        "the sandbox is lost: its files are missing on the engine; restore its volume or disk there, or delete the sandbox to start anew"
+        "the sandbox is lost: its files are missing on the engine; restore its volume or disk there, or delete the sandbox to create a new one"
     )]
     Lost,
     /// The sandbox has a disk, and this daemon cannot use disks.

@@ -72,7 +72,7 @@ fn disk(source: DiskFault) -> Error {
 }
 
 #[test]
-fn a_refusal_of_an_agent_keeps_its_facts() {
+fn a_rejection_by_an_agent_keeps_its_details() {
     let start = |errno| v1::StartFailed { step: "exec".into(), errno, subject: "nope".into() };
     let limit = |limit: &str| v1::LimitReached { limit: limit.into(), value: 8 };
     let bad_member = v1::ArchiveBad { member: vec![b'm', 0xff].into(), problem: "it is a device".into() };
@@ -193,7 +193,7 @@ fn a_refusal_of_an_agent_keeps_its_facts() {
 }
 
 #[test]
-fn what_an_agent_says_of_a_field_is_bounded() {
+fn an_agents_text_about_a_field_is_limited() {
     let long = v1::FieldInvalid { field: "f".repeat(900), problem: "p".repeat(900) };
     let error = refused(Kind::FieldInvalid(long));
     assert!(error.details()["field"].as_str().unwrap().len() <= limits::MAX_ECHO_BYTES);
@@ -201,7 +201,7 @@ fn what_an_agent_says_of_a_field_is_bounded() {
 }
 
 #[test]
-fn the_daemon_refuses_in_the_terms_of_an_agent() {
+fn the_daemon_reports_limits_like_an_agent() {
     assert_responses([
         (Refusal::NotFound(Resource::Sandbox).into(), r#"not_found {"resource":"sandbox"} no such sandbox"#),
         (Refusal::NotFound(Resource::Port).into(), r#"not_found {"resource":"port"} no such port"#),
@@ -220,7 +220,7 @@ fn the_daemon_refuses_in_the_terms_of_an_agent() {
 }
 
 #[test]
-fn errors_of_the_service_have_facts() {
+fn errors_of_the_service_have_details() {
     let absent = engine::Error::Absent { call: "pull", source: said(404) };
     assert_responses([
         (
@@ -289,7 +289,7 @@ fn errors_of_the_service_have_facts() {
         ),
         (
             Error::Lost,
-            r#"wrong_state {"state":"lost"} the sandbox is lost: its files are missing on the engine; restore its volume or disk there, or delete the sandbox to start anew"#,
+            r#"wrong_state {"state":"lost"} the sandbox is lost: its files are missing on the engine; restore its volume or disk there, or delete the sandbox to create a new one"#,
         ),
         (Error::NoDisks, "unavailable {} the sandbox's disk cannot be used: disks do not work here any more"),
         (
@@ -336,7 +336,7 @@ fn errors_of_the_service_have_facts() {
 }
 
 #[test]
-fn the_engines_own_words_stay_in_the_log() {
+fn the_engines_messages_appear_only_in_the_log() {
     assert_responses([
         (engine::Error::NoAnswer { address: "s".into() }.into(), "unavailable {} the engine does not answer"),
         (
@@ -369,7 +369,7 @@ fn the_engines_own_words_stay_in_the_log() {
 }
 
 #[test]
-fn an_agent_or_store_that_is_unavailable_is_no_bug() {
+fn an_unavailable_agent_or_store_is_not_a_bug() {
     let db = || PathBuf::from("/state/sandboxd.db");
     assert_responses([
         (away().into(), "unavailable {} the sandbox did not answer"),
@@ -386,7 +386,7 @@ fn an_agent_or_store_that_is_unavailable_is_no_bug() {
 }
 
 #[test]
-fn only_a_lost_connection_cuts_a_request_off() {
+fn only_a_lost_connection_interrupts_a_request() {
     assert!(Error::from(away()).is_interrupted());
     assert!(Error::StdinBroken { written_bytes: 0, source: away() }.is_interrupted());
     assert!(Error::ConcurrentTransitions.is_interrupted());
@@ -395,7 +395,7 @@ fn only_a_lost_connection_cuts_a_request_off() {
 }
 
 #[test]
-fn a_start_is_tried_again_only_if_its_cause_may_go() {
+fn a_start_is_retried_only_if_its_fault_may_be_temporary() {
     assert!(Error::from(away()).is_retried_at_start());
     assert!(Error::from(engine::Error::NoAnswer { address: "s".into() }).is_retried_at_start());
     assert!(!Error::from(failed()).is_retried_at_start());

@@ -1,7 +1,7 @@
 //! Deadlines of commands, and the ends of commands whose container was restarted.
 //!
-//! The agent ends a command at its timeout. Processes of its sandbox can keep it from running, so the daemon has a
-//! deadline of its own for each command: the timeout and a grace period.
+//! The agent ends a command at its timeout. Processes of its sandbox can stop the agent from running. So the daemon has
+//! its own deadline for each command: the timeout and a grace period.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

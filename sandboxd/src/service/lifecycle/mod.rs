@@ -1,7 +1,7 @@
 //! Sandboxes, from create to delete: which session has which, their states, and their objects on the engine.
 //!
 //! An [`order::OrderLock`] orders the operations on one sandbox. Lifecycle operations run in tracked tasks that finish
-//! even if the caller stops waiting: a half-created sandbox is worse than one that is no longer needed.
+//! even if the caller stops waiting. A half-created sandbox is worse than one that is no longer needed.
 
 mod activity;
 mod bridge;

@@ -1,6 +1,6 @@
 //! The order of operations on one sandbox.
 //!
-//! Commands and files share the lock; lifecycle operations hold it exclusively. It is held across awaits on purpose: a
+//! Commands and files share the lock; lifecycle operations hold it exclusively. It is held across awaits on purpose. A
 //! delete must not overtake a create, and a command must not start in a container that is being replaced. Streams, such
 //! as a command's output, do not hold it, so that a delete never waits for a reader.
 

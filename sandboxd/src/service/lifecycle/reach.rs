@@ -31,8 +31,8 @@ impl InUse {
         &self.agent
     }
 
-    /// Returns `result`. A call that was rejected by a limit of the sandbox does not count as use: a client that
-    /// retries such a call again and again must not prevent parking.
+    /// Returns `result`. A call that a limit of the sandbox rejected does not count as use. Otherwise a client that
+    /// keeps retrying such a call would prevent parking.
     pub(in crate::service) fn count_if_accepted<T>(
         &self,
         result: Result<T, agent::Error>,

@@ -1,7 +1,7 @@
 //! Restores the sandboxes of the previous run.
 //!
 //! Normally the store's rows say which sandboxes exist. If the store is new, or the state dir is a copy or a backup,
-//! the signed labels on the engine add the sandboxes that have no row.
+//! sandboxes without a row are restored from their signed labels.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -155,8 +155,8 @@ impl Ownership {
         self.claim().is_some_and(|claim| claim.continuous)
     }
 
-    /// Returns the id in the engine's marker. Creates the marker if nothing can be lost by that: the store has no
-    /// sandboxes, or the engine has an object of at least one of them.
+    /// Returns the id in the engine's marker. Creates the marker if nothing can be lost by that. This is so if the
+    /// store has no sandboxes, or the engine has an object of at least one of them.
     async fn marker_for(
         &self,
         volumes: &Volumes,

@@ -1,8 +1,8 @@
 //! Opens and closes the listeners of links with a port of their own.
 //!
-//! A port is bound here, so that creating a link fails at once if no port is free, and the listener is passed to the gateway.
-//! It stays open for a while after the link's end to show why the link does not work, unless another link needs a port.
-//! Browsers keep data of an origin, so a new link gets the port that was used longest ago.
+//! A port is bound here, so that creating a link fails at once if no port is free. The listener is then passed to the
+//! gateway. It stays open for a while after the link's end to show why the link does not work, unless another link
+//! needs a port. Browsers keep data of an origin, so a new link gets the port that was used longest ago.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

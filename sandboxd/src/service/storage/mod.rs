@@ -202,8 +202,8 @@ impl Storage {
         Ok(unclaimed)
     }
 
-    /// Removes disks that were never used and have no owner. Returns their number. A disk on its way from the pool to a
-    /// sandbox has no owner for a moment, so a disk is removed only if two sweeps in a row find it without one.
+    /// Removes disks that were never used and have no owner. Returns their number. A disk that moves from the pool to a
+    /// sandbox has no owner for a moment. So a disk is removed only if two sweeps in a row find it without one.
     pub(in crate::service) async fn sweep_unused(&self, unused: Vec<String>) -> usize {
         let unused: HashSet<String> = unused.into_iter().collect();
         let before = {

@@ -140,7 +140,7 @@ async fn a_signal_during_the_create_ends_the_run_at_once_and_the_sandbox_is_remo
 }
 
 #[tokio::test]
-async fn an_environment_that_is_no_unicode_is_no_fault() {
+async fn an_environment_that_is_not_unicode_is_accepted() {
     let home = Home::new();
     let mut check = home.program(&["check-config"]);
     let output = check.env(OsStr::from_bytes(b"ODD\xff"), OsStr::from_bytes(b"\xff")).output().await.unwrap();

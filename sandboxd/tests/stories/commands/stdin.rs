@@ -23,7 +23,7 @@ over_each_transport!(
     input_of_the_start_request_comes_first,
     the_reasons_why_input_is_not_open_are_distinguished,
     two_writers_do_not_mix,
-    input_of_any_length_goes_through,
+    input_of_any_length_is_accepted,
 );
 
 fn open(text: &str) -> StartCommand {
@@ -185,7 +185,7 @@ async fn a_write_to_a_command_that_stops_reading_reports_the_bytes_written() {
     assert_eq!(written(client, &sandbox, &command).await, "100000\n");
 }
 
-async fn input_of_any_length_goes_through(daemon: &Daemon) {
+async fn input_of_any_length_is_accepted(daemon: &Daemon) {
     let sandbox = daemon.sandbox("chat:1").await;
     // More than a JSON body may have, and more than all buffers on the way hold.
     let pieces: u64 = if under_gvisor() { 64 } else { 256 };

@@ -206,8 +206,8 @@ async fn the_daemon_waits_for_a_missing_image() {
     let _ = engine.remove_image(image, None::<RemoveImageOptions>, None).await;
 }
 
-/// Runs the program as a user without permissions. Root passes every permission check, so as root the program runs as
-/// `nobody`, from a copy, because other users may not have access to the build directory.
+/// Runs the program as a user without permissions. Root passes every permission check. So as root the program runs as
+/// `nobody`, from a copy, because other users may lack access to the build directory.
 fn without_permissions(home: &Home, command: Command) -> Command {
     if !rustix::process::geteuid().is_root() {
         return command;

@@ -1,4 +1,4 @@
-//! Faults and changes of the engine, its volumes, disks and clocks, made behind the daemon's back.
+//! Faults and changes of the engine, its volumes, disks and clocks, made without the daemon's knowledge.
 
 mod base_image;
 mod clock;

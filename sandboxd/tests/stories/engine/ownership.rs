@@ -1,5 +1,5 @@
-//! Ownership of engine objects and rows: sandboxes that the engine does not show are not deleted, and objects that the
-//! rows do not show are kept.
+//! Ownership of engine objects and rows. Sandboxes that the engine does not list are not deleted, and objects without a
+//! row are kept.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

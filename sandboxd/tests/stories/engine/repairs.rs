@@ -57,17 +57,15 @@ impl Scene {
     /// Waits until this many repairs after engine events are counted, and checks that the count stays.
     async fn expect(&mut self, kind: &'static str, count: u8) {
         *self.expected.entry(kind).or_default() += f64::from(count);
-        until(&format!("{kind} is put right"), || async {
-            self.counted().await[kind] >= self.expected[kind]
-        })
-        .await;
+        until(&format!("{kind} is repaired"), || async { self.counted().await[kind] >= self.expected[kind] })
+            .await;
         self.settled(kind).await;
     }
 
     /// The same for a repair that no event announces.
     async fn expect_after_reconciling(&mut self, kind: &'static str) {
         *self.expected.entry(kind).or_default() += 1.0;
-        until(&format!("{kind} is put right"), || async {
+        until(&format!("{kind} is repaired"), || async {
             self.reconcile().await;
             self.counted().await[kind] >= self.expected[kind]
         })

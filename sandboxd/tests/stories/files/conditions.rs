@@ -7,7 +7,7 @@ use crate::support::harness::Daemon;
 use crate::support::http::{Answer, HttpClient};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_writers_with_the_same_etag_one_fails() {
+async fn one_of_two_writers_with_the_same_etag_fails() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     let client = &daemon.client;

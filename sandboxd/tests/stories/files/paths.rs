@@ -177,7 +177,7 @@ async fn fifos_and_devices_are_rejected_without_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hard_link_is_the_file_it_is() {
+async fn a_write_replaces_a_hard_link_and_not_its_other_names() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "echo 1 > one; ln one two; ln /etc/passwd stolen 2>/dev/null; true").await;

@@ -1,5 +1,5 @@
-//! Which sandbox goes when there is no room: of the running ones the one used least recently, of the parked ones the one
-//! that was parked first, and never one that is in use.
+//! Eviction when a limit is reached. The least recently used running sandbox is parked, or the sandbox that was parked
+//! first is deleted. A sandbox in use is never evicted.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn state(daemon: &Daemon, sandbox: &SandboxId) -> SandboxState {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_idle_sandboxes_the_one_used_longer_ago_is_parked() {
+async fn the_least_recently_used_idle_sandbox_is_parked() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_MAX_CONCURRENT", "3")).await;
     let busy = daemon.sandbox("chat:busy").await;
     let younger = daemon.sandbox("chat:younger").await;
@@ -45,11 +45,11 @@ async fn of_two_idle_sandboxes_the_one_used_longer_ago_is_parked() {
 const WORKSPACE_MIB: u64 = 100;
 const BUDGET_MB: &str = "270";
 
-/// The daemon looks at the budget once a minute.
-const NEXT_LOOK: Duration = Duration::from_secs(120);
+/// The daemon checks the budget once a minute.
+const NEXT_CHECK: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beyond_the_disk_budget_what_was_parked_first_goes_and_no_more_than_must() {
+async fn over_the_disk_budget_only_the_oldest_parked_sandboxes_are_deleted() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_DISK_BUDGET_MB", BUDGET_MB)).await;
     let mut sandboxes = Vec::new();
     for key in ["running", "third", "first", "second"] {
@@ -62,14 +62,14 @@ async fn beyond_the_disk_budget_what_was_parked_first_goes_and_no_more_than_must
         daemon.client.park(sandbox, false).await.unwrap();
     }
 
-    let deadline = Instant::now() + NEXT_LOOK;
+    let deadline = Instant::now() + NEXT_CHECK;
     let is_gone = async |sandbox: &SandboxId| daemon.client.get(sandbox).await.is_err();
     while !is_gone(second).await {
-        assert!(Instant::now() < deadline, "the budget is not kept");
+        assert!(Instant::now() < deadline, "the budget is still exceeded");
         sleep(Duration::from_millis(50)).await;
     }
     assert!(is_gone(first).await);
-    assert_eq!(state(&daemon, third).await, SandboxState::Parked, "what fits stays");
+    assert_eq!(state(&daemon, third).await, SandboxState::Parked, "a sandbox within the budget is kept");
     // Used least recently of all, but it is not parked.
     assert_eq!(state(&daemon, running).await, SandboxState::Running);
     for sandbox in [third, running] {

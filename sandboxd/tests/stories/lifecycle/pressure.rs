@@ -1,4 +1,4 @@
-//! Many requests at once, full limits, and changes behind the daemon's back.
+//! Many requests at once, full limits, and changes without the daemon's knowledge.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Guarantees to clients that hold across parking, crashes and concurrent requests: a command runs once, is not ended
-//! by other requests, and does not outlive its end.
+//! Guarantees to clients that hold across parking, crashes and concurrent requests. A command runs once, is not ended
+//! by other requests, and leaves no processes.
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{

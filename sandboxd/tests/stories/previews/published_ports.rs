@@ -31,7 +31,7 @@ fn page(found: &PortFound) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_is_published_once_and_goes_with_its_sandbox() {
+async fn a_port_is_published_once_and_removed_with_its_sandbox() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
     serve(&daemon, &sandbox, &node("res.end('published')")).await;
@@ -183,7 +183,7 @@ async fn address_of(container: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn published_ports_are_closed_to_sandboxes_whatever_is_allowed() {
+async fn published_ports_are_closed_to_sandboxes_under_every_policy() {
     let ranges = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16";
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_EGRESS_ALLOW_CIDR", ranges)).await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;

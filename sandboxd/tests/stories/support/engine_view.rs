@@ -1,4 +1,4 @@
-//! Objects on the engine, listed behind the daemon's back.
+//! Objects on the engine, listed without the daemon's knowledge.
 
 use std::collections::HashMap;
 
