@@ -1,8 +1,7 @@
 //! One command: what it was started with, its log, and how it ended.
 //!
 //! Owns the state that readers and the supervisor share. That includes the command's primary reader (the caller of
-//! Run), because its position decides what the log must keep and when the command has to wait. See
-//! [`crate::log_position`].
+//! Run). Its position decides what the log must keep and when the command has to wait. See [`crate::log_position`].
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! The event stream of one reader of one command.
 //!
-//! Sends the kept records after the reader's last one, then new records, and the end last. A reader gets all records
-//! up to the end. Output that children write after it stays in the log for later readers, so a command whose children
-//! keep writing cannot keep a reader connected for ever.
+//! Sends the kept records after the reader's last one, then new records, and the end last. A reader gets all records up
+//! to the end. Output that children write after the end stays in the log for later readers. So children that keep
+//! writing cannot keep a reader connected for ever.
 
 use std::sync::Arc;
 

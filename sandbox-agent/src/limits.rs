@@ -46,8 +46,8 @@ pub(crate) const MESSAGE_BYTES: usize = 256 * 1024;
 /// sandboxd loses nothing.
 pub(crate) const READER_HOLD: Duration = Duration::from_secs(30);
 
-/// How long a command that was started without a stream waits for its first reader, and how long a command waits for
-/// a reader that has left. A command without a reader is never slowed for longer.
+/// How long a command waits for a reader that has left. Also how long a command that was started without a stream waits
+/// for its first reader. A command without a reader is never slowed for longer.
 pub(crate) const READER_ABSENCE: Duration = Duration::from_secs(3);
 
 /// Maximum length of the standard input in a start request, in bytes.
@@ -210,12 +210,11 @@ pub(crate) const PROXY_PORT: u16 = 13_128;
 /// How long a client of the proxy may take to send a request's head, and to stay idle between two requests.
 pub(crate) const PROXY_HEAD: Duration = Duration::from_secs(30);
 
-/// Maximum length of the head of a request to the proxy in bytes, its number of headers, and the maximum length of
-/// the head of a response in bytes.
+/// Maximum length of the head of a request to the proxy, in bytes.
 pub(crate) const PROXY_HEAD_BYTES: usize = 64 * 1024;
-/// See [`PROXY_HEAD_BYTES`].
+/// Maximum number of headers of a request to the proxy, and of a response.
 pub(crate) const PROXY_HEADERS: usize = 100;
-/// See [`PROXY_HEAD_BYTES`].
+/// Maximum length of the head of a response in bytes.
 pub(crate) const PROXY_RESPONSE_HEAD_BYTES: usize = 256 * 1024;
 
 /// How long an outbound connection waits while no sandboxd is connected.

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn descendants_belong_and_strangers_do_not() {
+    fn descendants_are_members_and_other_processes_are_not() {
         let processes = [process(10, 1), process(11, 10), process(12, 11), process(20, 1)];
         let members = with_descendants(&processes, HashSet::from([10]));
         assert_eq!(members, HashSet::from([10, 11, 12]));

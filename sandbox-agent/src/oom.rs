@@ -9,8 +9,8 @@
 //! its large children.
 //!
 //! The cgroup's own files are masked in a sandbox. Only the kernel's count of such kills on the whole machine is
-//! available. An increase is therefore only a suspicion. It counts if the command also died of a SIGKILL that the
-//! agent did not send. sandboxd confirms or drops it by what the engine reports about this sandbox.
+//! available. An increase is therefore only a suspicion. It counts if the command also died of a SIGKILL that the agent
+//! did not send. sandboxd confirms or drops the suspicion according to the engine's report about this sandbox.
 
 use std::fs::File;
 use std::io;
@@ -156,7 +156,7 @@ pub(crate) fn start_raising() -> io::Result<()> {
 /// More than enough for writing a file.
 const RAISER_STACK_BYTES: usize = 64 * 1024;
 
-/// A process that is looked at again.
+/// A process that is checked again.
 struct Waiting {
     process: Process,
     tries: u32,

@@ -1,7 +1,7 @@
 //! posix_spawn(3) with a session of its own and a directory by descriptor, which std's Command lacks.
 //!
-//! This module exists for speed. std uses fork if a session is requested, and copying the agent's page tables for a
-//! child that discards them takes a tenth of the time of the shortest command.
+//! This module exists for speed. std uses fork if a session is requested. fork copies the agent's page tables, which
+//! the child then discards. The copy takes a tenth of the time of the shortest command.
 
 use std::ffi::CString;
 use std::io;

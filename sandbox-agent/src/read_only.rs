@@ -200,7 +200,7 @@ fn errno_of(error: &(dyn StdError + 'static)) -> Errno {
 }
 
 /// Becomes the program, with this process's environment. Returns the error if that fails. std's own exec would run a
-/// file without a magic number in a shell, which the agent does not do for other commands either.
+/// file without a magic number in a shell. The agent does not do that for other commands either.
 #[expect(
     unsafe_code,
     reason = "std's exec is execvp(3), and no crate wraps the system call for a whole environment"
@@ -213,9 +213,9 @@ fn exec(program: OsString, argv: impl Iterator<Item = OsString>) -> Errno {
     };
     let mut pointers: Vec<_> = argv.iter().map(|text| text.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    // SAFETY: the strings end with NUL and outlive the calls, and the array ends with a null pointer. `environ`
-    // belongs to this process, which has one thread and does not change it. std ignores SIGPIPE before main, and the
-    // command must not inherit that.
+    // SAFETY: the strings end with NUL and outlive the calls, and the array ends with a null pointer. `environ` belongs
+    // to this process, which has one thread and does not change it. The signal is reset because std ignores SIGPIPE
+    // before main, and the command must not inherit that.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::execve(program.as_ptr(), pointers.as_ptr(), libc::environ.cast());

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_compared_where_both_digests_are_known() {
+    fn requests_are_compared_if_both_digests_are_known() {
         let registry = registry(1);
         let known = registry.find("cmd_1").unwrap();
         let is_from = |digest: &'static [u8]| known.is_from(&Bytes::from_static(digest));

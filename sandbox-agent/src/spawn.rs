@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_over_long_bash_script_is_moved() {
+    fn only_an_oversized_bash_script_is_moved() {
         let long = "x".repeat(MAX_ARGUMENT_BYTES);
         assert_eq!(script_position(&argv(&["bash", "-c", &long])), Some(2));
         assert_eq!(script_position(&argv(&["/bin/bash", "-lc", &long])), Some(2));

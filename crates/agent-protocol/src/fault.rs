@@ -117,7 +117,7 @@ mod tests {
     use crate::v1::{ArchiveBad, FieldInvalid, PathFault, StartFailed};
 
     #[test]
-    fn a_fault_survives_the_status_it_travels_in() {
+    fn a_fault_survives_encoding_in_a_status() {
         let kind = Kind::StartFailed(StartFailed { step: "exec".into(), errno: 2, subject: "nope".into() });
         assert_eq!(from_status(&to_status(kind.clone())), Some(kind));
     }

@@ -48,14 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greeting_reads_back_as_it_was_written() {
+    fn a_greeting_survives_a_round_trip() {
         let greeting = Greeting { generation: 7, secret: "abc123".into() };
         let line = greeting.to_line();
         assert_eq!(Greeting::parse(line.trim_end().as_bytes()), Some(greeting));
     }
 
     #[test]
-    fn anything_else_is_not_a_greeting() {
+    fn other_lines_are_not_greetings() {
         for line in [
             "",
             "GET / HTTP/1.1",
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_does_not_print() {
+    fn debug_output_does_not_contain_the_secret() {
         let greeting = Greeting { generation: 1, secret: "hush".into() };
         assert!(!format!("{greeting:?}").contains("hush"));
     }

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_lengths_only_one_is_kept() {
+    fn a_content_length_beside_a_transfer_encoding_is_removed() {
         let both = [("content-length", "3"), ("transfer-encoding", "chunked"), ("host", "a.b")];
         assert_eq!(left(&both), ["host"]);
     }

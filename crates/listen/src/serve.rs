@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_states_the_time_that_connections_are_kept() {
+    fn the_keep_alive_header_states_the_timeout() {
         let header = KEEP_ALIVE_VALUE;
         assert_eq!(header.to_str().unwrap(), format!("timeout={}", KEEP_ALIVE.as_secs()));
     }

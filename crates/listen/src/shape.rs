@@ -1,7 +1,7 @@
 //! Rejects requests that two implementations may interpret differently.
 //!
-//! A proxy, a cache or a filter in front of the program may see another host, another end of the head or another end
-//! of the body in such a request than the program does. They are rejected even if they are meant well.
+//! A proxy, a cache or a filter in front of the program may interpret such a request differently. It may see another
+//! host, another end of the head, or another end of the body. Such requests are rejected even if they are harmless.
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::{Method, Request, Version};

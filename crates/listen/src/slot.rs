@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_idle_connection_is_closed_and_no_busy_one() {
+    fn the_longest_idle_connection_is_closed_and_busy_ones_are_kept() {
         let idle = IdleConnections::default();
         let slots: Vec<_> = (0..4).map(|_| idle.register(no_permits())).collect();
         let gone = || slots.iter().map(|slot| slot.evicted.is_cancelled()).collect::<Vec<_>>();

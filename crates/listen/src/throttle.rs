@@ -1,8 +1,8 @@
 //! Limits how often one address may present a wrong token.
 //!
-//! Only failures count. The right token is accepted at any time, so no client can lock out the chat app from an
-//! address that they share (a proxy, a bridge). The limit does not make a token harder to guess, because its length
-//! does that. It makes guessing visible, cheap to answer, and quiet in the log.
+//! Only failures count. The right token is accepted at any time. So no client can lock out the chat app from an address
+//! that they share (a proxy, a bridge). The limit is not what makes a token hard to guess: its length is. The limit
+//! makes guessing visible and cheap to answer, and keeps the log short.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};

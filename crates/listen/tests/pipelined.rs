@@ -143,7 +143,7 @@ async fn a_pipelined_head_is_checked_as_strictly() {
     }
 }
 
-/// The end of a chunked body is only known at its end, so data that arrives with it cannot be told from it.
+/// The length of a chunked body is only known at its end, so data that arrives with it cannot be distinguished from it.
 #[tokio::test]
 async fn nothing_may_follow_a_chunked_request_before_its_response() {
     for [begun, rest] in

@@ -152,7 +152,7 @@ mod tests {
             let line = logged(&format!("a{char}2026-01-01T00:00:00Z  INFO forged"), false);
             let line = line.strip_suffix('\n').unwrap();
             assert!(!line.contains(is_unsafe), "{char:?}: {line:?}");
-            assert_eq!(line.matches("forged").count(), 8, "{char:?}: nothing is left out: {line}");
+            assert_eq!(line.matches("forged").count(), 8, "{char:?}: nothing is omitted: {line}");
         }
     }
 

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_id_is_valid_and_its_own() {
+    fn a_new_id_is_valid_and_unique() {
         let (one, two) = (SandboxId::random().unwrap(), SandboxId::random().unwrap());
         assert_eq!(one.as_str().parse(), Ok(one.clone()));
         assert_eq!(one.as_str().len(), 4 + RANDOM_CHARS);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_text_is_rejected() {
         for text in [
             "",
             "sbx_",

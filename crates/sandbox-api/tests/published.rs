@@ -9,7 +9,7 @@ use std::path::Path;
 
 use syn::{Attribute, Item, ItemEnum, Meta, Token, punctuated::Punctuated};
 
-/// One line for each kind, as it stands in JSON: `Record.stream stdout`.
+/// One line for each kind, as it is written in JSON: `Record.stream stdout`.
 fn kinds() -> BTreeSet<String> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_however_they_arrive() {
+    fn lines_are_reassembled_however_they_are_split() {
         let mut lines = Lines::default();
         let mut found = Vec::new();
         for byte in b"one\ntwo\n\nthree" {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_keeps_its_code_and_a_foreign_response_has_none() {
+    async fn an_error_keeps_its_code_and_a_foreign_response_has_none() {
         let create = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
         let (client, _) = Fixed { status: 404, content: REFUSAL, ..Fixed::default() }.client();
         let refused = client.create_or_reconnect(&create).await.unwrap_err();
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_response_that_does_not_arrive_is_a_deadline() {
+    async fn a_missing_response_is_a_timeout() {
         let (client, _) = Fixed { is_silent: true, ..Fixed::default() }.client();
         let error = client.health().await.unwrap_err();
         assert!(matches!(error, Error::Deadline { .. }) && error.is_temporary(), "{error:?}");
     }
 
     #[tokio::test]
-    async fn a_token_that_is_no_header_is_invalid() {
+    async fn a_token_that_is_not_a_header_value_is_invalid() {
         let transport = Fixed { status: 200, content: "{}", ..Fixed::default() };
         let client = Client::with_transport(Arc::new(transport), "two\nlines");
         let error = client.health().await.unwrap_err();

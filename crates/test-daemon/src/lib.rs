@@ -27,7 +27,7 @@ pub const SOON: Duration = Duration::from_secs(30);
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// A client of the engine, for changes behind the daemon's back.
+/// A client of the engine, for changes without the daemon's knowledge.
 pub async fn docker() -> Docker {
     Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap()
 }
@@ -55,7 +55,7 @@ pub fn skip(reason: impl std::fmt::Display) {
 #[expect(clippy::print_stderr, reason = "a skipped story must not look like one that passed")]
 pub fn skipped_under_gvisor(reason: &str) -> bool {
     if under_gvisor() {
-        eprintln!("left out under gVisor: {reason}");
+        eprintln!("skipped under gVisor: {reason}");
     }
     under_gvisor()
 }

@@ -49,8 +49,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Opens the directory and removes the leftovers of an interrupted process: unfinished images, and links, which
-    /// may point to a device that belongs to another disk by now.
+    /// Opens the directory and removes the leftovers of an interrupted process: unfinished images, and links. A
+    /// leftover link may point to a device that now belongs to another disk.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();

@@ -4,9 +4,9 @@
 //! after the other. The replaced files are kept until the last one is moved. A set that fails in the middle therefore
 //! leaves the original files. A single file appears at once and complete, even with concurrent writers.
 //!
-//! After a crash of the machine, a replaced file has either its old or its new content, because ext4 writes a file to
-//! the disk before it lets it replace another (ext4(5), auto_da_alloc). A caller that needs certainty requests a
-//! durable write and waits for the disk. On the project's machine that takes most of a millisecond for the smallest
+//! After a crash of the machine, a replaced file has either its old or its new content. The reason is that ext4 writes
+//! a file to the disk before the file replaces another (ext4(5), auto_da_alloc). A caller that needs certainty requests
+//! a durable write and waits for the disk. On the project's machine that takes most of a millisecond for the smallest
 //! file, and the disk's writing time for a large one.
 
 use std::io::{self, Write};

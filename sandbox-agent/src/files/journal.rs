@@ -1,9 +1,9 @@
 //! Records the steps of a change, so that it can be undone.
 //!
-//! Every change of more than one step uses it: a set of files, an archive, a durable write. Commands run
-//! concurrently, so undoing has two rules. It never removes or replaces anything that differs from what the change
-//! created, so what a command has written meanwhile is kept. It never drops what the change replaced: if a file
-//! cannot be put back, it is moved to [`RECOVERED`] in the workspace, and the error says so.
+//! Every change of more than one step uses it: a set of files, an archive, a durable write. Commands run concurrently,
+//! so undoing has two rules. It never removes or replaces anything that differs from what the change created, so files
+//! that a command has written meanwhile are kept. It never drops a replaced file. If a file cannot be put back, it is
+//! moved to [`RECOVERED`] in the workspace, and the error says so.
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Packs a directory or a file into a tar archive, one piece at a time.
 //!
-//! Files are packed as they are when they are read. A file that grows is cut, and one that shrinks is filled up with
-//! zeros, as in tar(1), because its size is written before its content. Entries that were removed meanwhile are
+//! Files are packed as they are when they are read. The size of a file is written before its content. So a file that
+//! grows is cut, and one that shrinks is filled up with zeros, as in tar(1). Entries that were removed meanwhile are
 //! skipped, and so are fifos, sockets and devices. Nothing else is skipped silently. If something cannot be read, the
 //! archive ends without an end mark, because a reader could not see that anything is missing.
 

@@ -1,9 +1,9 @@
 //! The directory where files are written before they are moved into the workspace.
 //!
-//! It is on the same file system beside the workspace, so a single rename is enough, and an unfinished file is never
-//! visible in the workspace. It is created with the sandbox's volume in a directory of root, so no command can
-//! replace it. A process that may not write to the workspace may not write here either. In a volume without it, a
-//! directory in the workspace is used.
+//! It is beside the workspace on the same file system, so a single rename is enough. An unfinished file is never
+//! visible in the workspace. It is created with the sandbox's volume in a directory of root, so no command can replace
+//! it. A process that may not write to the workspace may not write here either. In a volume without it, a directory in
+//! the workspace is used.
 //!
 //! The directory is emptied when the agent starts. It is also emptied after the last concurrent change if one of them
 //! could not remove something. Files that an interrupted change has replaced and could not put back get a special

@@ -2,8 +2,9 @@
 //!
 //! A directory is watched through the descriptor by which it was opened, so a watch cannot be led elsewhere. The
 //! changes of one watch are reported in the order in which they happened. Files may be created in a new directory
-//! before its watch exists. They are reported as created once it does. What cannot be reported (too many directories,
-//! too many changes, a caller that does not read) becomes an overflow: the caller must list the directory again.
+//! before its watch exists. They are reported as created once it does. If changes cannot be reported (too many
+//! directories, too many changes, a caller that does not read), an overflow is reported. The caller must then list the
+//! directory again.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

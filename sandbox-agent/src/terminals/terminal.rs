@@ -1,8 +1,8 @@
 //! One terminal: its program, its screen, its output, and how it ended.
 //!
-//! Owns the state that viewers, input and the supervisor share. Output goes into the history and onto the screen
-//! under one lock, so that a viewer that gets the screen knows the offset at which it was taken. A viewer never
-//! delays the program.
+//! Owns the state that viewers, input and the supervisor share. Output goes into the history and onto the screen under
+//! one lock. So a viewer that gets the screen knows the offset at which it was taken. A viewer never delays the
+//! program.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
