@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::layers::{module_of, sources};
-use crate::paths::paths_used;
+use crate::paths::{ROOT, paths_used};
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
@@ -23,6 +23,9 @@ const COMPONENTS: [(&str, &str, &[&str]); 9] = [
 /// What every component may use of the service itself.
 const SHARED: [&str; 5] = ["clock", "tasks", "Context", "Error", "Setup"];
 
+/// Stands for the service as a whole, from which every component can be reached.
+const WHOLE: &str = "the service as a whole";
+
 fn service_sources() -> Vec<(PathBuf, Vec<String>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
@@ -39,16 +42,45 @@ fn uses_of(component: &str) -> Vec<(String, String)> {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
-        for (line, path) in paths_used(&text, &module).unwrap() {
-            if let [first, second, ..] = path.as_slice()
-                && first == "service"
-                && second != component
-            {
-                uses.push((format!("{}:{line}", file.display()), second.clone()));
-            }
-        }
+        let of_file = uses_in(&text, &module).into_iter();
+        uses.extend(of_file.map(|(line, used)| (format!("{}:{line}", file.display()), used)));
     }
     uses
+}
+
+/// What a file of a component names of the service outside of the component, with the line.
+fn uses_in(text: &str, module: &[String]) -> Vec<(usize, String)> {
+    let used = |(line, path): (usize, Vec<String>)| match path.as_slice() {
+        [] => Some((line, ROOT.to_owned())),
+        [first] if first == "service" => Some((line, WHOLE.to_owned())),
+        [first, second, ..] if first == "service" && *second != module[1] => Some((line, second.clone())),
+        _ => None,
+    };
+    paths_used(text, module).unwrap().into_iter().filter_map(used).collect()
+}
+
+#[test]
+fn a_glob_or_an_alias_of_the_service_is_found() {
+    let module = ["service", "commands", "feed"].map(str::to_owned);
+    for import in [
+        "use crate::service;",
+        "use crate::service::*;",
+        "use crate::service as s;",
+        "use crate::service::{self, commands};",
+        "use crate::service::{self as s};",
+        "use super::super::*;",
+        "use super::super::{self as s};",
+        "mod inner { use super::super::super::*; }",
+        "wrap! { use crate::service; }",
+        "wrap! { use crate::service::*; }",
+    ] {
+        let uses: Vec<_> = uses_in(import, &module).into_iter().map(|(_, used)| used).collect();
+        assert_eq!(uses, [WHOLE], "{import}");
+    }
+    assert_eq!(uses_in("use super::*; mod tests { use super::*; use super::super::*; }", &module), []);
+    assert_eq!(uses_in("use crate::*;", &module), [(1, ROOT.to_owned())]);
+    let group = "wrap! { use crate::service::{lifecycle, commands}; }";
+    assert_eq!(uses_in(group, &module), [(1, "lifecycle".to_owned())]);
 }
 
 #[test]
