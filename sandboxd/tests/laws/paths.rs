@@ -1,5 +1,8 @@
 //! Finds the parts of the daemon that a source file names.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -449,4 +452,73 @@ fn groups_in_macros_are_found() {
     let text = "wrap! { use crate::{engine, store::{self, Store}, agent as other, model::*}; f(); }";
     assert_eq!(parts_in(text), ["engine", "store", "store", "agent", "model"]);
     assert_eq!(parts_in("m!(super::super::{service, Error}, crate::cli::f::<u8>());"), ["service", "cli"]);
+}
+
+/// The rooms of the crates below `sandboxd/crates` in ARCHITECTURE.md, each with the crates that it may use.
+fn rooms(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let room = |line: &str| {
+        let mut cells = line.strip_prefix("| `sandboxd/crates/")?.split('|');
+        let name = cells.next()?.trim().strip_suffix('`')?;
+        let names = cells.nth(1)?.split(',').map(|name| name.trim().trim_matches('`'));
+        let may_use = names.filter(|name| !name.is_empty()).map(str::to_owned);
+        Some((name.to_owned(), may_use.collect()))
+    };
+    text.lines().filter_map(room).collect()
+}
+
+/// The crates below `sandboxd/crates` that each of them depends on, from Cargo.lock, which has them under their own
+/// names and with the dependencies of their tests.
+fn dependencies(lock: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let of_package = |package: &str| {
+        let name =
+            |line: &str| Some(line.trim().trim_matches(['"', ',']).strip_prefix("sandboxd-")?.to_owned());
+        let own = package.lines().find_map(|line| name(line.strip_prefix("name = ")?))?;
+        Some((own, package.lines().filter_map(name).collect()))
+    };
+    lock.split("[[package]]").filter_map(of_package).collect()
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+#[test]
+fn the_crates_are_those_of_the_folder_and_of_the_root() {
+    let folders = std::fs::read_dir(workspace().join("sandboxd/crates")).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let folders: BTreeSet<_> = folders.map(|name| format!("sandboxd_{name}")).collect();
+    let known: BTreeSet<_> = CRATES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(known, folders, "CRATES, and the folders of sandboxd/crates");
+    let root = std::fs::read_to_string(workspace().join("sandboxd/src/lib.rs")).unwrap();
+    let imports = syn::parse_file(&root).unwrap().items.into_iter().filter_map(|item| match item {
+        syn::Item::Use(item) => Some(imports_of(&item.tree)),
+        _ => None,
+    });
+    let of_crates = imports.flatten().filter(|import| import.path[0].starts_with("sandboxd_"));
+    let passed_on: BTreeSet<_> = of_crates.map(|import| (import.path.join("::"), import.name)).collect();
+    let known = CRATES.map(|(name, short)| (name.to_owned(), short.to_owned()));
+    assert_eq!(BTreeSet::from(known), passed_on, "CRATES, and the names in lib.rs");
+}
+
+#[test]
+fn each_crate_depends_on_the_crates_of_its_room() {
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).unwrap();
+    let lock = std::fs::read_to_string(workspace().join("Cargo.lock")).unwrap();
+    let rooms = rooms(&text);
+    assert_eq!(rooms.len(), CRATES.len(), "a crate has no room in ARCHITECTURE.md");
+    assert_eq!(
+        rooms,
+        dependencies(&lock),
+        "the rooms of ARCHITECTURE.md, and the dependencies of the crates"
+    );
+}
+
+#[test]
+fn a_dependency_that_no_room_permits_is_found() {
+    let text = "| room | owns |\n| `sandboxd/crates/store` | state | `model` |\n| `sandboxd/src/api` | x | `store` |";
+    let lock =
+        "[[package]]\nname = \"sandboxd-store\"\ndependencies = [\n \"serde\",\n \"sandboxd-model\",\n]\n\n";
+    let further = lock.replace("serde", "sandboxd-engine");
+    assert_eq!(rooms(text), dependencies(lock));
+    assert_ne!(rooms(text), dependencies(&further));
 }
