@@ -51,11 +51,17 @@ fn description_of(field: &FieldDescriptor) -> String {
     format!("{} {}: {:?} {:?}{choice}", field.number(), field.name(), field.cardinality(), field.kind())
 }
 
+/// Reads the published lines. A missing file is an error, because an empty list would permit every change.
+fn read(file: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(file)
+        .unwrap_or_else(|error| panic!("{}: {error}; restore the published list", file.display()));
+    text.lines().map(str::to_owned).collect()
+}
+
 #[test]
 fn no_published_item_is_changed_or_removed() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/published.txt");
-    let published: BTreeSet<String> =
-        std::fs::read_to_string(&file).unwrap_or_default().lines().map(str::to_owned).collect();
+    let published = read(&file);
     let now = items();
     let gone: Vec<_> = published.difference(&now).collect();
     assert!(gone.is_empty(), "agents of earlier versions use these; add new ones beside them:\n{gone:#?}");
@@ -66,4 +72,10 @@ fn no_published_item_is_changed_or_removed() {
         return;
     }
     assert!(new.is_empty(), "not in proto/published.txt yet (PUBLISH=1 adds them):\n{new:#?}");
+}
+
+#[test]
+#[should_panic(expected = "no-such-list.txt")]
+fn a_missing_list_is_an_error() {
+    read(Path::new("no-such-list.txt"));
 }

@@ -77,11 +77,17 @@ fn renamed(variant: &str, style: &str) -> String {
     }
 }
 
+/// Reads the published lines. A missing file is an error, because an empty list would permit every change.
+fn read(file: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(file)
+        .unwrap_or_else(|error| panic!("{}: {error}; restore the published list", file.display()));
+    text.lines().map(str::to_owned).collect()
+}
+
 #[test]
 fn no_published_kind_is_changed_or_removed() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("published.txt");
-    let published: BTreeSet<String> =
-        std::fs::read_to_string(&file).unwrap_or_default().lines().map(str::to_owned).collect();
+    let published = read(&file);
     let now = kinds();
     let gone: Vec<_> = published.difference(&now).collect();
     assert!(gone.is_empty(), "clients compare these; add new ones beside them:\n{gone:#?}");
@@ -105,4 +111,10 @@ fn kinds_are_named_as_in_json() {
     let json = serde_json::to_value(sandbox_api::ErrorCode::NotFound).unwrap();
     assert!(kinds.contains(&format!("ErrorCode {}", json.as_str().unwrap())));
     assert_eq!(renamed("NameTooLong", "snake_case"), "name_too_long");
+}
+
+#[test]
+#[should_panic(expected = "no-such-list.txt")]
+fn a_missing_list_is_an_error() {
+    read(Path::new("no-such-list.txt"));
 }

@@ -44,13 +44,72 @@ mod tests {
         parser.try_get_matches_from(["sandboxd", "--no-such-option"]).unwrap_err().exit_code()
     }
 
+    /// One line for each exit code, with its meaning. Scripts compare the numbers, so the lines only grow.
+    /// `exit_codes.txt` lists those that were published. New ones are added to the file with
+    /// `PUBLISH=1 cargo test -p sandboxd --lib exit_code`.
+    fn codes() -> BTreeSet<String> {
+        let constants = [
+            (0, "success"),
+            (FAILURE.into(), "failure"),
+            (usage(), "wrong usage"),
+            (NOT_EXECUTABLE.into(), "not executable"),
+            (NOT_FOUND.into(), "not found"),
+        ];
+        let constants = constants.map(|(code, meaning)| format!("{code}: {meaning}"));
+        let computed = [format!("{SIGNAL_BASE} + N: signal N"), "other: exit code of the command".to_owned()];
+        constants.into_iter().chain(computed).collect()
+    }
+
+    /// Reads the published lines. A missing file is an error, because an empty list would permit every change.
+    fn read(file: &Path) -> BTreeSet<String> {
+        let text = std::fs::read_to_string(file)
+            .unwrap_or_else(|error| panic!("{}: {error}; restore the published list", file.display()));
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The published lines that no longer apply.
+    fn gone<'a>(published: &'a BTreeSet<String>, now: &'a BTreeSet<String>) -> Vec<&'a String> {
+        published.difference(now).collect()
+    }
+
+    #[test]
+    fn no_published_exit_code_is_changed_or_removed() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/exit_codes.txt");
+        let (published, now) = (read(&file), codes());
+        let gone = gone(&published, &now);
+        assert!(gone.is_empty(), "scripts compare these; add new ones beside them:\n{gone:#?}");
+        if std::env::var_os("PUBLISH").is_some() {
+            let text: String = now.iter().map(|code| format!("{code}\n")).collect();
+            std::fs::write(&file, text).unwrap();
+            return;
+        }
+        let new: Vec<_> = now.difference(&published).collect();
+        assert!(new.is_empty(), "not in exit_codes.txt yet (PUBLISH=1 adds them):\n{new:#?}");
+    }
+
+    #[test]
+    fn a_changed_number_or_meaning_is_found() {
+        let now = codes();
+        for (line, other) in [("2: wrong usage", "64: wrong usage"), ("1: failure", "1: wrong usage")] {
+            let mut changed = now.clone();
+            assert!(changed.remove(line) && changed.insert(other.to_owned()));
+            assert_eq!(gone(&now, &changed), [line]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "no-such-list.txt")]
+    fn a_missing_list_is_an_error() {
+        read(Path::new("no-such-list.txt"));
+    }
+
     #[test]
     fn exit_codes_match_the_documentation() {
-        let codes = [0, FAILURE.into(), usage(), NOT_EXECUTABLE.into(), NOT_FOUND.into()];
-        let mut codes: BTreeSet<_> = codes.map(|code: i32| code.to_string()).into();
-        codes.insert(format!("{SIGNAL_BASE} + N"));
-        codes.insert("other".to_owned());
-        assert_eq!(codes, documented(), "the exit codes of the program, and those of docs/operations.md");
+        let codes = codes();
+        let numbers = codes.iter().filter_map(|code| Some(code.split_once(": ")?.0.to_owned()));
+        let numbers: BTreeSet<_> = numbers.collect();
+        assert_eq!(numbers.len(), codes.len(), "two meanings have the same exit code");
+        assert_eq!(numbers, documented(), "the exit codes of the program, and those of docs/operations.md");
         assert_eq!((of_signal(15), of_command(7), of_command(-1), of_command(256)), (143, 7, 255, 255));
     }
 

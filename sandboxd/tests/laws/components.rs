@@ -1,10 +1,14 @@
 //! The components of the service: which one may use which, and that each keeps its state to itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use proc_macro2::Ident;
+use syn::visit::Visit;
+use syn::{Field, Visibility};
+
 use crate::layers::{module_of, sources};
-use crate::paths::paths_used;
+use crate::paths::{ROOT, imports_of, paths_used};
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
@@ -23,6 +27,27 @@ const COMPONENTS: [(&str, &str, &[&str]); 9] = [
 /// What every component may use of the service itself.
 const SHARED: [&str; 5] = ["clock", "tasks", "Context", "Error", "Setup"];
 
+/// The files of the service itself, which belong to no component.
+const FILES: [&str; 7] = ["clock", "context", "mod", "setup", "start", "tasks", "upkeep"];
+
+/// Types that hold state which changes behind a shared reference.
+const STATE: [&str; 11] = [
+    "CancellationToken",
+    "Cell",
+    "Mutex",
+    "Notify",
+    "OnceCell",
+    "OnceLock",
+    "RefCell",
+    "RwLock",
+    "Semaphore",
+    "Sender",
+    "UnboundedSender",
+];
+
+/// Stands for the service as a whole, from which every component can be reached.
+const WHOLE: &str = "the service as a whole";
+
 fn service_sources() -> Vec<(PathBuf, Vec<String>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
@@ -39,16 +64,45 @@ fn uses_of(component: &str) -> Vec<(String, String)> {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
-        for (line, path) in paths_used(&text, &module).unwrap() {
-            if let [first, second, ..] = path.as_slice()
-                && first == "service"
-                && second != component
-            {
-                uses.push((format!("{}:{line}", file.display()), second.clone()));
-            }
-        }
+        let of_file = uses_in(&text, &module).into_iter();
+        uses.extend(of_file.map(|(line, used)| (format!("{}:{line}", file.display()), used)));
     }
     uses
+}
+
+/// What a file of a component names of the service outside of the component, with the line.
+fn uses_in(text: &str, module: &[String]) -> Vec<(usize, String)> {
+    let used = |(line, path): (usize, Vec<String>)| match path.as_slice() {
+        [] => Some((line, ROOT.to_owned())),
+        [first] if first == "service" => Some((line, WHOLE.to_owned())),
+        [first, second, ..] if first == "service" && *second != module[1] => Some((line, second.clone())),
+        _ => None,
+    };
+    paths_used(text, module).unwrap().into_iter().filter_map(used).collect()
+}
+
+#[test]
+fn a_glob_or_an_alias_of_the_service_is_found() {
+    let module = ["service", "commands", "feed"].map(str::to_owned);
+    for import in [
+        "use crate::service;",
+        "use crate::service::*;",
+        "use crate::service as s;",
+        "use crate::service::{self, commands};",
+        "use crate::service::{self as s};",
+        "use super::super::*;",
+        "use super::super::{self as s};",
+        "mod inner { use super::super::super::*; }",
+        "wrap! { use crate::service; }",
+        "wrap! { use crate::service::*; }",
+    ] {
+        let uses: Vec<_> = uses_in(import, &module).into_iter().map(|(_, used)| used).collect();
+        assert_eq!(uses, [WHOLE], "{import}");
+    }
+    assert_eq!(uses_in("use super::*; mod tests { use super::*; use super::super::*; }", &module), []);
+    assert_eq!(uses_in("use crate::*;", &module), [(1, ROOT.to_owned())]);
+    let group = "wrap! { use crate::service::{lifecycle, commands}; }";
+    assert_eq!(uses_in(group, &module), [(1, "lifecycle".to_owned())]);
 }
 
 #[test]
@@ -85,71 +139,242 @@ fn the_components_form_no_circle() {
 }
 
 #[test]
-fn every_folder_of_the_service_is_a_component() {
+fn every_file_of_the_service_belongs_to_a_component_or_is_known() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service");
-    let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
-    let folders = entries.filter(|entry| entry.file_type().unwrap().is_dir());
-    let known: BTreeSet<&str> = COMPONENTS.iter().map(|(name, ..)| *name).chain(["error"]).collect();
-    for folder in folders {
-        let name = folder.file_name().into_string().unwrap();
-        assert!(known.contains(name.as_str()), "{name} is not in the table of components");
+    let folders = COMPONENTS.iter().map(|(name, ..)| format!("{name}/"));
+    let files = FILES.iter().map(|name| format!("{name}.rs"));
+    let known: BTreeSet<String> = folders.chain(files).chain(["error/".to_owned()]).collect();
+    let entry = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.unwrap();
+        let end = if entry.file_type().unwrap().is_dir() { "/" } else { "" };
+        format!("{}{end}", entry.file_name().into_string().unwrap())
+    };
+    let found: BTreeSet<String> = std::fs::read_dir(root).unwrap().map(entry).collect();
+    assert_eq!(known, found, "the components and FILES, and the folder of the service");
+}
+
+/// A type that a file defines.
+struct Type {
+    line: usize,
+    name: String,
+    /// The names in the types of its fields.
+    names: Vec<String>,
+    /// Whether the type and one of its fields are visible outside of the component.
+    is_open: bool,
+}
+
+impl Type {
+    /// The components that it holds. One that it holds twice counts twice.
+    fn components(&self) -> usize {
+        self.names.iter().filter(|name| is_component(name)).count()
+    }
+
+    fn holds_state(&self) -> bool {
+        self.names.iter().any(|name| STATE.contains(&name.as_str()) || name.starts_with("Atomic"))
     }
 }
 
-/// The structs of a file, with the types of their fields as written, and whether each field is private.
-fn structs_of(text: &str) -> BTreeMap<String, Vec<(String, bool)>> {
-    let file = syn::parse_file(text).unwrap();
-    let structs = file.items.into_iter().filter_map(|item| match item {
-        syn::Item::Struct(item) => Some(item),
-        _ => None,
-    });
-    let fields = |item: &syn::ItemStruct| -> Vec<(String, bool)> {
-        let field = |field: &syn::Field| {
-            let mut names = Names::default();
-            syn::visit::Visit::visit_type(&mut names, &field.ty);
-            (names.0.join(" "), matches!(field.vis, syn::Visibility::Inherited))
-        };
-        item.fields.iter().map(field).collect()
-    };
-    structs.map(|item| (item.ident.to_string(), fields(&item))).collect()
+/// The types of a file of this module, also those in its functions and in its inline modules.
+fn types_of(text: &str, module: &[String]) -> Vec<Type> {
+    let mut types = Types { module: module.to_vec(), found: Vec::new() };
+    types.visit_file(&syn::parse_file(text).unwrap());
+    types.found
+}
+
+struct Types {
+    module: Vec<String>,
+    found: Vec<Type>,
+}
+
+impl Types {
+    /// Whether something is visible outside of the component, whose module has two names.
+    fn is_open(&self, visibility: &Visibility) -> bool {
+        match visibility {
+            Visibility::Inherited => false,
+            Visibility::Public(_) => true,
+            Visibility::Restricted(restricted) => {
+                let path: Vec<_> =
+                    restricted.path.segments.iter().map(|part| part.ident.to_string()).collect();
+                let up = path.iter().take_while(|name| *name == "super").count();
+                match path[0].as_str() {
+                    "self" => false,
+                    "super" => self.module.len() - up + (path.len() - up) < 2,
+                    // The path is `crate`, or one from it.
+                    _ => path.len() - 1 < 2,
+                }
+            }
+        }
+    }
+
+    fn add<'a>(
+        &mut self,
+        name: &Ident,
+        visibility: &Visibility,
+        fields: impl Iterator<Item = &'a Field>,
+        is_enum: bool,
+    ) {
+        let (mut names, mut has_open_field) = (Names::default(), false);
+        for field in fields {
+            names.visit_type(&field.ty);
+            has_open_field |= is_enum || self.is_open(&field.vis);
+        }
+        let is_open = has_open_field && self.is_open(visibility);
+        self.found.push(Type {
+            line: name.span().start().line,
+            name: name.to_string(),
+            names: names.0,
+            is_open,
+        });
+    }
+}
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.add(&item.ident, &item.vis, item.fields.iter(), false);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        let fields = item.variants.iter().flat_map(|variant| &variant.fields);
+        self.add(&item.ident, &item.vis, fields, true);
+    }
+
+    fn visit_item_union(&mut self, item: &'ast syn::ItemUnion) {
+        self.add(&item.ident, &item.vis, item.fields.named.iter(), false);
+    }
+
+    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
+        let mut names = Names::default();
+        names.visit_type(&item.ty);
+        let (line, name) = (item.ident.span().start().line, item.ident.to_string());
+        self.found.push(Type { line, name, names: names.0, is_open: false });
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        self.module.push(item.ident.to_string());
+        syn::visit::visit_item_mod(self, item);
+        self.module.pop();
+    }
 }
 
 /// The names in a type.
 #[derive(Default)]
 struct Names(Vec<String>);
 
-impl<'ast> syn::visit::Visit<'ast> for Names {
-    fn visit_ident(&mut self, ident: &'ast proc_macro2::Ident) {
+impl<'ast> Visit<'ast> for Names {
+    fn visit_ident(&mut self, ident: &'ast Ident) {
         self.0.push(ident.to_string());
     }
 }
 
-fn names_component(field: &str) -> bool {
-    field.split(' ').any(|name| COMPONENTS.iter().any(|(_, component, _)| *component == name))
+fn is_component(name: &str) -> bool {
+    COMPONENTS.iter().any(|(_, component, _)| *component == name)
+}
+
+/// Values without state may have fields that other components read.
+#[test]
+fn fields_of_types_with_state_are_private_to_their_component() {
+    let mut faults = Vec::new();
+    for (file, module) in service_sources() {
+        if module.get(1).is_none_or(|name| !COMPONENTS.iter().any(|(component, ..)| component == name)) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        for found in types_of(&text, &module) {
+            if found.is_open && (found.components() > 0 || found.holds_state() || is_component(&found.name)) {
+                faults.push(format!("{}:{}: {} has a visible field", file.display(), found.line, found.name));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
 #[test]
-fn the_fields_of_a_component_are_private() {
+fn every_component_has_its_type() {
     for (component, name, _) in COMPONENTS {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service");
         let text = std::fs::read_to_string(root.join(component).join("mod.rs")).unwrap();
-        let fields = structs_of(&text).remove(name).unwrap();
-        assert!(fields.iter().all(|(_, is_private)| *is_private), "a field of {name} is not private");
+        let types = types_of(&text, &["service".to_owned(), component.to_owned()]);
+        assert!(types.iter().any(|found| found.name == name), "{component} does not define {name}");
     }
 }
 
 #[test]
 fn only_the_service_and_components_hold_several_components() {
-    for (file, _) in service_sources() {
+    for (file, module) in service_sources() {
         let text = std::fs::read_to_string(&file).unwrap();
-        for (name, fields) in structs_of(&text) {
-            let is_component = COMPONENTS.iter().any(|(_, component, _)| *component == name);
-            let held = fields.iter().filter(|(names, _)| names_component(names)).count();
+        for found in types_of(&text, &module) {
+            let (name, held) = (&found.name, found.components());
             assert!(
-                held < 2 || is_component || name == "Service",
-                "{}: {name} bundles {held} components",
-                file.display()
+                held < 2 || is_component(name) || name == "Service",
+                "{}:{}: {name} bundles {held} components",
+                file.display(),
+                found.line
             );
         }
     }
+}
+
+/// The test of bundles knows components by their names.
+#[test]
+fn no_component_has_an_alias() {
+    for (file, _) in service_sources() {
+        let parsed = syn::parse_file(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let aliases = aliases_of(&parsed);
+        assert!(aliases.is_empty(), "{}: {aliases:?}", file.display());
+    }
+}
+
+/// The other names that the imports of a file give to components.
+fn aliases_of(file: &syn::File) -> Vec<String> {
+    struct Imports(Vec<String>);
+    impl<'ast> Visit<'ast> for Imports {
+        fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+            let imports = imports_of(&item.tree).into_iter();
+            let aliases = imports.filter(|import| {
+                import.path.last().is_some_and(|name| is_component(name) && *name != import.name)
+            });
+            self.0.extend(aliases.map(|import| import.name));
+        }
+    }
+    let mut imports = Imports(Vec::new());
+    imports.visit_file(file);
+    imports.0
+}
+
+#[test]
+fn bundles_and_visible_state_are_found() {
+    let inside = ["service", "commands", "feed"].map(str::to_owned);
+    let root = ["service", "commands"].map(str::to_owned);
+    let held = |text: &str| -> Vec<usize> { types_of(text, &inside).iter().map(Type::components).collect() };
+    assert_eq!(held("struct B((Arc<Lifecycle>, Arc<Commands>));"), [2]);
+    assert_eq!(held("struct B { a: Lifecycle, b: Vec<super::Commands> }"), [2]);
+    assert_eq!(held("enum B { One(Arc<Lifecycle>), Two { files: Files } }"), [2]);
+    assert_eq!(held("type B = (Arc<Lifecycle>, Arc<Commands>);"), [2]);
+    assert_eq!(held("mod inner { struct B(Arc<Lifecycle>, Arc<Commands>); }"), [2]);
+    assert_eq!(held("fn f() { struct B(Arc<Lifecycle>, Arc<Commands>); }"), [2]);
+    assert_eq!(held("struct B(Arc<Lifecycle>, LifecycleView);"), [1]);
+    let is_open = |text: &str, module: &[String]| types_of(text, module)[0].is_open;
+    for text in [
+        "pub struct A { pub(in crate::service) a: u8 }",
+        "pub(crate) struct A { b: u8, pub(crate) a: u8 }",
+        "pub(in crate::service) enum A { One(u8) }",
+        "pub struct A(pub u8);",
+    ] {
+        assert!(is_open(text, &root) && is_open(text, &inside), "{text}");
+    }
+    for text in [
+        "pub struct A { a: u8 }",
+        "struct A { pub a: u8 }",
+        "pub struct A { pub(self) a: u8, pub(in crate::service::commands) b: u8 }",
+    ] {
+        assert!(!is_open(text, &root) && !is_open(text, &inside), "{text}");
+    }
+    let above = "pub struct A { pub(super) a: u8 }";
+    assert!(is_open(above, &root) && !is_open(above, &inside));
+    assert!(is_open("pub struct A { pub(in super::super) a: u8 }", &inside));
+    let state = |text: &str| types_of(text, &inside)[0].holds_state();
+    assert!(state("struct A(Arc<std::sync::Mutex<u8>>);") && state("struct A(AtomicU64);"));
+    assert!(!state("struct A(Arc<str>);"));
+    let import = syn::parse_file("use crate::service::Lifecycle as Other; use super::Lifecycle;").unwrap();
+    assert_eq!(aliases_of(&import), ["Other"]);
 }

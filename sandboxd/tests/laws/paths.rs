@@ -1,6 +1,9 @@
 //! Finds the parts of the daemon that a source file names.
 
-use proc_macro2::{Spacing, TokenStream, TokenTree};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
@@ -15,8 +18,9 @@ const CRATES: [(&str, &str); 7] = [
     ("sandboxd_store", "store"),
 ];
 
-/// Names at the root that are not parts: they belong to `lib.rs` or to other crates.
-const NO_PARTS: [&str; 3] = ["listen", "image_source", "run"];
+/// Names at the root that are not parts: they belong to `lib.rs` or to other crates. Any other name that `lib.rs` imports
+/// would hide the part that it comes from.
+const NO_PARTS: [&str; 4] = ["Error", "listen", "image_source", "run"];
 
 /// The parts that a file of this module names, with their lines.
 pub(crate) fn parts_used(text: &str, module: &[String]) -> syn::Result<Vec<(usize, String)>> {
@@ -33,11 +37,14 @@ pub(crate) fn paths_used(text: &str, module: &[String]) -> syn::Result<Vec<(usiz
     Ok(finder.found)
 }
 
+/// Stands for the root of the crate where a file imports it as a whole. Names behind such an import would not be found, so
+/// no part may use it.
+pub(crate) const ROOT: &str = "the root of the crate as a whole";
+
 /// The part that a path from the root leads to, if that is another one.
 fn part_of(path: &[String], module: &[String]) -> Option<String> {
-    let part = path.first()?;
-    let is_part = part.chars().all(|char| char.is_ascii_lowercase() || char == '_');
-    (is_part && module.first() != Some(part) && !NO_PARTS.contains(&part.as_str())).then(|| part.clone())
+    let Some(part) = path.first() else { return Some(ROOT.to_owned()) };
+    (module.first() != Some(part) && !NO_PARTS.contains(&part.as_str())).then(|| part.clone())
 }
 
 /// Whether attributes say that an item is only compiled for tests.
@@ -121,20 +128,10 @@ impl Collector {
     }
 
     fn add_tokens(&mut self, tokens: TokenStream) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let mut rest = tokens.as_slice();
-        while let [token, after @ ..] = rest {
-            rest = after;
-            match token {
-                TokenTree::Group(group) => self.add_tokens(group.stream()),
-                TokenTree::Ident(ident) => {
-                    let path = path_from(&tokens[tokens.len() - after.len() - 1..]);
-                    // Each further name of the path follows two colons.
-                    rest = &after[3 * (path.len() - 1)..];
-                    self.add(ident.span().start().line, path, false);
-                }
-                _ => {}
-            }
+        let mut found = Vec::new();
+        paths_of_tokens(tokens, &mut found);
+        for TokenPath { line, path, .. } in found {
+            self.add(line, path, false);
         }
     }
 }
@@ -258,43 +255,73 @@ impl Finder {
         self.found.push((line, path));
     }
 
-    fn note_tree(&mut self, tree: &syn::UseTree, before: &[String]) {
-        let line = tree.span().start().line;
-        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
-        match tree {
-            syn::UseTree::Path(path) => self.note_tree(&path.tree, &with(&path.ident)),
-            syn::UseTree::Name(name) => self.note(line, &with(&name.ident)),
-            syn::UseTree::Rename(rename) => self.note(line, &with(&rename.ident)),
-            syn::UseTree::Glob(_) => self.note(line, before),
-            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_tree(tree, before)),
-        }
-    }
-
     /// Finds paths among the tokens of a macro, which are not parsed.
     fn note_tokens(&mut self, tokens: TokenStream) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        for (at, token) in tokens.iter().enumerate() {
-            match token {
-                TokenTree::Group(group) => self.note_tokens(group.stream()),
-                TokenTree::Ident(ident) => {
-                    let path = path_from(&tokens[at..]);
-                    if path.len() > 1 {
-                        self.note(ident.span().start().line, &path);
-                    }
-                }
-                _ => {}
+        let mut found = Vec::new();
+        paths_of_tokens(tokens, &mut found);
+        for TokenPath { line, mut path, is_renamed } in found {
+            // A single `crate` or `super` may belong to a visibility.
+            if path.len() > 1 || is_renamed {
+                path.pop_if(|name| name == "*");
+                self.note(line, &path);
             }
         }
     }
 }
 
-/// `a::b::c` at the beginning of tokens.
-fn path_from(tokens: &[TokenTree]) -> Vec<String> {
-    let mut path = Vec::new();
+/// A path in the tokens of a macro. It ends with `*` for a glob.
+struct TokenPath {
+    line: usize,
+    path: Vec<String>,
+    /// Whether `as` follows it.
+    is_renamed: bool,
+}
+
+/// Collects the paths in tokens, with those in the groups of a `use`.
+fn paths_of_tokens(tokens: TokenStream, found: &mut Vec<TokenPath>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut rest = tokens.as_slice();
+    while let [token, after @ ..] = rest {
+        rest = match token {
+            TokenTree::Group(group) => {
+                paths_of_tokens(group.stream(), found);
+                after
+            }
+            TokenTree::Ident(_) => path_from(rest, &[], found),
+            _ => after,
+        };
+    }
+}
+
+/// Collects the paths that begin with the first token: `a::b`, `a::*` or those of `a::{b, c::d}`. Returns the tokens after
+/// them.
+fn path_from<'a>(tokens: &'a [TokenTree], before: &[String], found: &mut Vec<TokenPath>) -> &'a [TokenTree] {
+    let line = tokens.first().map_or(0, |token| token.span().start().line);
+    let mut path = before.to_vec();
     let mut rest = tokens;
-    while let [TokenTree::Ident(ident), after @ ..] = rest {
-        path.push(ident.to_string());
-        rest = match after {
+    loop {
+        match rest {
+            [TokenTree::Ident(ident), after @ ..] => {
+                path.push(ident.to_string());
+                rest = after;
+            }
+            [TokenTree::Punct(star), after @ ..] if star.as_char() == '*' => {
+                path.push("*".to_owned());
+                rest = after;
+                break;
+            }
+            [TokenTree::Group(group), after @ ..] if group.delimiter() == Delimiter::Brace => {
+                let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
+                let is_comma =
+                    |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+                for tokens in tokens.split(is_comma).filter(|tokens| !tokens.is_empty()) {
+                    path_from(tokens, &path, found);
+                }
+                return after;
+            }
+            _ => break,
+        }
+        rest = match rest {
             [TokenTree::Punct(one), TokenTree::Punct(two), after @ ..]
                 if one.as_char() == ':' && one.spacing() == Spacing::Joint && two.as_char() == ':' =>
             {
@@ -303,12 +330,31 @@ fn path_from(tokens: &[TokenTree]) -> Vec<String> {
             _ => break,
         };
     }
-    path
+    // `{self}` stands for the path before it.
+    if !before.is_empty() && path.last().is_some_and(|name| name == "self") {
+        path.pop();
+    }
+    let is_renamed = matches!(rest, [TokenTree::Ident(ident), ..] if ident == "as");
+    found.push(TokenPath { line, path, is_renamed });
+    rest
 }
 
 impl<'ast> Visit<'ast> for Finder {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.note_tree(&item.tree, &[]);
+        for Import { line, mut path, .. } in imports_of(&item.tree) {
+            // A glob stands for the module whose names it imports.
+            path.pop_if(|name| name == "*");
+            self.note(line, &path);
+        }
+    }
+
+    fn visit_item_extern_crate(&mut self, item: &'ast syn::ItemExternCrate) {
+        let name = if item.ident == "self" { "crate".to_owned() } else { item.ident.to_string() };
+        self.note(item.ident.span().start().line, &[name]);
+    }
+
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {
+        // `pub(super)` uses nothing.
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -355,4 +401,124 @@ use crate::{service, Error};
     let expected =
         ["engine", "engine", "store", "agent", "egress", "metrics", "config", "preview", "cli", "service"];
     assert_eq!(found, expected);
+}
+
+fn parts_in(text: &str) -> Vec<String> {
+    let module = ["api".to_owned(), "files".to_owned()];
+    parts_used(text, &module).unwrap().into_iter().map(|(_, part)| part).collect()
+}
+
+#[test]
+fn a_glob_or_an_alias_of_the_root_is_found() {
+    for import in [
+        "use crate::*;",
+        "use super::super::*;",
+        "use crate as root;",
+        "use crate::{self as root};",
+        "use super::super as root;",
+        "pub(crate) use super::super::{self as root};",
+        "use sandboxd::*;",
+        "extern crate self as root;",
+        "mod inner { use super::super::super::*; }",
+        "wrap! { use crate::*; }",
+        "wrap! { use crate as root; }",
+        "wrap! { use crate::{self as root}; }",
+        "wrap! { use super::super::*; }",
+    ] {
+        assert_eq!(parts_in(import), [ROOT], "{import}");
+    }
+}
+
+#[test]
+fn a_path_below_the_root_does_not_import_the_root() {
+    for text in [
+        "pub(crate) struct A { pub(super) a: u8, pub(in crate::api) b: u8 }",
+        "wrap! { pub(crate) struct A { pub(super) a: u8 } }",
+        "mod tests { use super::*; }",
+        "use super::*;",
+        "use crate::Error;",
+    ] {
+        assert_eq!(parts_in(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn a_name_that_the_root_imports_is_found() {
+    assert_eq!(parts_in("use crate::Engine; fn f(_: super::super::Store) {}"), ["Engine", "Store"]);
+}
+
+#[test]
+fn groups_in_macros_are_found() {
+    let text = "wrap! { use crate::{engine, store::{self, Store}, agent as other, model::*}; f(); }";
+    assert_eq!(parts_in(text), ["engine", "store", "store", "agent", "model"]);
+    assert_eq!(parts_in("m!(super::super::{service, Error}, crate::cli::f::<u8>());"), ["service", "cli"]);
+}
+
+/// The rooms of the crates below `sandboxd/crates` in ARCHITECTURE.md, each with the crates that it may use.
+fn rooms(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let room = |line: &str| {
+        let mut cells = line.strip_prefix("| `sandboxd/crates/")?.split('|');
+        let name = cells.next()?.trim().strip_suffix('`')?;
+        let names = cells.nth(1)?.split(',').map(|name| name.trim().trim_matches('`'));
+        let may_use = names.filter(|name| !name.is_empty()).map(str::to_owned);
+        Some((name.to_owned(), may_use.collect()))
+    };
+    text.lines().filter_map(room).collect()
+}
+
+/// The crates below `sandboxd/crates` that each of them depends on, from Cargo.lock, which has them under their own
+/// names and with the dependencies of their tests.
+fn dependencies(lock: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let of_package = |package: &str| {
+        let name =
+            |line: &str| Some(line.trim().trim_matches(['"', ',']).strip_prefix("sandboxd-")?.to_owned());
+        let own = package.lines().find_map(|line| name(line.strip_prefix("name = ")?))?;
+        Some((own, package.lines().filter_map(name).collect()))
+    };
+    lock.split("[[package]]").filter_map(of_package).collect()
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+#[test]
+fn the_crates_are_those_of_the_folder_and_of_the_root() {
+    let folders = std::fs::read_dir(workspace().join("sandboxd/crates")).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let folders: BTreeSet<_> = folders.map(|name| format!("sandboxd_{name}")).collect();
+    let known: BTreeSet<_> = CRATES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(known, folders, "CRATES, and the folders of sandboxd/crates");
+    let root = std::fs::read_to_string(workspace().join("sandboxd/src/lib.rs")).unwrap();
+    let imports = syn::parse_file(&root).unwrap().items.into_iter().filter_map(|item| match item {
+        syn::Item::Use(item) => Some(imports_of(&item.tree)),
+        _ => None,
+    });
+    let of_crates = imports.flatten().filter(|import| import.path[0].starts_with("sandboxd_"));
+    let passed_on: BTreeSet<_> = of_crates.map(|import| (import.path.join("::"), import.name)).collect();
+    let known = CRATES.map(|(name, short)| (name.to_owned(), short.to_owned()));
+    assert_eq!(BTreeSet::from(known), passed_on, "CRATES, and the names in lib.rs");
+}
+
+#[test]
+fn each_crate_depends_on_the_crates_of_its_room() {
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).unwrap();
+    let lock = std::fs::read_to_string(workspace().join("Cargo.lock")).unwrap();
+    let rooms = rooms(&text);
+    assert_eq!(rooms.len(), CRATES.len(), "a crate has no room in ARCHITECTURE.md");
+    assert_eq!(
+        rooms,
+        dependencies(&lock),
+        "the rooms of ARCHITECTURE.md, and the dependencies of the crates"
+    );
+}
+
+#[test]
+fn a_dependency_that_no_room_permits_is_found() {
+    let text = "| room | owns |\n| `sandboxd/crates/store` | state | `model` |\n| `sandboxd/src/api` | x | `store` |";
+    let lock =
+        "[[package]]\nname = \"sandboxd-store\"\ndependencies = [\n \"serde\",\n \"sandboxd-model\",\n]\n\n";
+    let further = lock.replace("serde", "sandboxd-engine");
+    assert_eq!(rooms(text), dependencies(lock));
+    assert_ne!(rooms(text), dependencies(&further));
 }

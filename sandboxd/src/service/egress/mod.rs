@@ -76,9 +76,9 @@ pub(in crate::service) struct Outbound {
     denials: Mutex<Vec<Denial>>,
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
-    pub(super) connection_permits: Arc<Semaphore>,
-    pub(super) lookup_permits: Arc<Semaphore>,
-    pub(super) rate: DefaultDirectRateLimiter,
+    connection_permits: Arc<Semaphore>,
+    lookup_permits: Arc<Semaphore>,
+    rate: DefaultDirectRateLimiter,
 }
 
 /// A connection that is being opened or is open.
@@ -96,7 +96,7 @@ pub(super) struct Registration<'a> {
     egress: &'a Outbound,
     id: u64,
     /// Cancelled when the policy no longer allows the connection.
-    pub(super) cut: CancellationToken,
+    cut: CancellationToken,
 }
 
 impl Registration<'_> {

@@ -27,11 +27,17 @@ fn names() -> BTreeSet<String> {
     names.into_iter().collect()
 }
 
+/// Reads the published lines. A missing file is an error, because an empty list would permit every change.
+fn read(file: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(file)
+        .unwrap_or_else(|error| panic!("{}: {error}; restore the published list", file.display()));
+    text.lines().map(str::to_owned).collect()
+}
+
 #[test]
 fn no_published_name_is_changed_or_removed() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("published.txt");
-    let published: BTreeSet<String> =
-        std::fs::read_to_string(&file).unwrap_or_default().lines().map(str::to_owned).collect();
+    let published = read(&file);
     let now = names();
     let gone: Vec<_> = published.difference(&now).collect();
     assert!(gone.is_empty(), "databases hold these names; add new ones beside them:\n{gone:#?}");
@@ -42,4 +48,10 @@ fn no_published_name_is_changed_or_removed() {
     }
     let new: Vec<_> = now.difference(&published).collect();
     assert!(new.is_empty(), "not in published.txt yet (PUBLISH=1 adds them):\n{new:#?}");
+}
+
+#[test]
+#[should_panic(expected = "no-such-list.txt")]
+fn a_missing_list_is_an_error() {
+    read(Path::new("no-such-list.txt"));
 }
