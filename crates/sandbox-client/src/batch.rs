@@ -5,7 +5,9 @@ use std::time::Duration;
 use sandbox_api::SandboxId;
 use sandbox_api::batch::{BatchRan, RunBatch};
 
-use crate::{ACT, Client, Error, json};
+use crate::deadlines::ACT;
+use crate::request::json;
+use crate::{Client, Error};
 
 /// Default and minimum time limit of a command, as the daemon has them.
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;

@@ -9,7 +9,8 @@ use http_body::{Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 
-use crate::transport::BoxError;
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Content of a request or a response: one piece of known length, or a stream of pieces.
 pub struct Body(Content);

@@ -15,9 +15,10 @@ use sandbox_api::command::{
 use sandbox_api::{CommandId, ErrorCode, NDJSON, SandboxId};
 use tokio::time::timeout;
 
+use crate::deadlines::{ACT, LOOK, SILENCE};
 use crate::lines::Lines;
-use crate::request::broken;
-use crate::{ACT, Body, Client, Error, LOOK, SILENCE, json, send_for_stream};
+use crate::request::{broken, json, send_for_stream};
+use crate::{Body, Client, Error};
 
 /// How long one request waits for a command's end before it is repeated.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(5 * 60);

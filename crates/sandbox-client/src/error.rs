@@ -5,7 +5,8 @@ use std::time::Duration;
 use sandbox_api::error::{ErrorBody, ErrorCode};
 use thiserror::Error;
 
-use crate::{BoxError, TransportError};
+use crate::body::BoxError;
+use crate::transport::TransportError;
 
 /// Why a call failed.
 #[derive(Debug, Error)]

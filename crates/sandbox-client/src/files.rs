@@ -23,8 +23,9 @@ use sandbox_api::{Done, SandboxId};
 use tokio::io::AsyncRead;
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use crate::request::broken;
-use crate::{ACT, Body, BoxError, Client, Error, RequestBuilder, TRANSFER, UNLIMITED, json, send};
+use crate::deadlines::{ACT, TRANSFER, UNLIMITED};
+use crate::request::{RequestBuilder, broken, json, send};
+use crate::{Body, BoxError, Client, Error};
 
 /// Options of a write. By default it replaces an existing file and keeps its mode, or uses 0644.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

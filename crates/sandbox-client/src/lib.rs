@@ -51,6 +51,7 @@
 mod batch;
 mod body;
 mod command;
+mod deadlines;
 mod error;
 mod files;
 mod follow;
@@ -67,38 +68,21 @@ mod transport;
 mod watch;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Method;
 use sandbox_api::health::{Health, Ready};
 use serde::Serialize;
 
-pub use body::Body;
+pub use body::{Body, BoxError};
 pub use command::Records;
 pub use error::Error;
 pub use files::{ArchiveFormat, ByteRange, FileContent, WriteOptions, upload, upload_stream};
 pub use terminal::{Keyboard, TerminalEvent, TerminalEvents};
-pub use transport::{BoxError, Connection, Transport, TransportError};
+pub use transport::{Connection, Transport, TransportError};
 pub use watch::FileChanges;
 
-use request::{RequestBuilder, json, send, send_for_stream};
-
-/// Deadline of a call that only reads. The daemon spends up to two seconds on such a response, and its store eight.
-const LOOK: Duration = Duration::from_secs(12);
-
-/// Deadline of a call that creates, wakes, parks or deletes, or starts or ends a command. The daemon gives the engine
-/// and a sandbox's agent up to a minute, and two minutes for a disk that needs a repair first.
-const ACT: Duration = Duration::from_secs(120);
-
-/// Deadline of a call that carries files. The daemon allows two minutes for receiving them and two for passing them
-/// to the sandbox.
-const TRANSFER: Duration = Duration::from_secs(300);
-
-/// No deadline. Streams have limits of their own.
-const UNLIMITED: Option<Duration> = None;
-
-/// Maximum silence of a stream. The daemon sends a heartbeat every 15 seconds.
-const SILENCE: Duration = Duration::from_secs(60);
+use deadlines::LOOK;
+use request::{RequestBuilder, json};
 
 /// A client of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -132,7 +116,7 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        RequestBuilder::new(self, method, path)
+        RequestBuilder::new(&self.transport, &self.token, method, path)
     }
 
     fn post(&self, path: &str, body: &impl Serialize) -> RequestBuilder {

@@ -5,7 +5,9 @@ use sandbox_api::SandboxId;
 use sandbox_api::network::DenialList;
 use sandbox_api::sandbox::Network;
 
-use crate::{ACT, Client, Error, json};
+use crate::deadlines::ACT;
+use crate::request::json;
+use crate::{Client, Error};
 
 impl Client {
     /// Changes the network policy of a sandbox. Absent fields keep their value. Returns the new policy. Safe to

@@ -4,7 +4,9 @@ use http::Method;
 use sandbox_api::Done;
 use sandbox_api::orphan::OrphanList;
 
-use crate::{ACT, Client, Error, LOOK, json};
+use crate::deadlines::{ACT, LOOK};
+use crate::request::json;
+use crate::{Client, Error};
 
 impl Client {
     /// Returns the workspaces and disks on the engine that belong to no sandbox.

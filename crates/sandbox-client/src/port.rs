@@ -4,7 +4,9 @@ use http::Method;
 use sandbox_api::port::{CreateLink, Link, LinkList, PortFound, Ports};
 use sandbox_api::{Done, LinkId, SandboxId};
 
-use crate::{ACT, Client, Error, json};
+use crate::deadlines::ACT;
+use crate::request::json;
+use crate::{Client, Error};
 
 impl Client {
     /// Returns the listening sockets, published ports and links of a sandbox.

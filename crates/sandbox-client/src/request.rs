@@ -1,6 +1,7 @@
 //! Requests and their responses.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
@@ -10,12 +11,15 @@ use sandbox_api::error::ErrorBody;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{ACT, Body, BoxError, Client, Error, UNLIMITED};
+use crate::body::{Body, BoxError};
+use crate::deadlines::{ACT, UNLIMITED};
+use crate::error::Error;
+use crate::transport::Transport;
 
 /// A request in preparation. An error of an earlier step is reported when it is sent.
 #[derive(Debug)]
 pub(crate) struct RequestBuilder {
-    client: Client,
+    transport: Arc<dyn Transport>,
     method: Method,
     path: String,
     headers: Vec<(HeaderName, Result<HeaderValue, http::Error>)>,
@@ -24,16 +28,16 @@ pub(crate) struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    pub(crate) fn new(client: &Client, method: Method, path: &str) -> Self {
+    pub(crate) fn new(transport: &Arc<dyn Transport>, token: &str, method: Method, path: &str) -> Self {
         let request = Self {
-            client: client.clone(),
+            transport: Arc::clone(transport),
             method,
             path: path.to_owned(),
             headers: Vec::new(),
             body: Body::empty(),
             invalid: None,
         };
-        request.header(HeaderName::from_static(TOKEN_HEADER), &client.token)
+        request.header(HeaderName::from_static(TOKEN_HEADER), token)
     }
 
     pub(crate) fn header(mut self, name: HeaderName, value: &str) -> Self {
@@ -105,7 +109,7 @@ pub(crate) async fn send(request: RequestBuilder, limit: Option<Duration>) -> Re
 }
 
 async fn respond(request: RequestBuilder) -> Result<Response<Body>, Error> {
-    let transport = request.client.transport.clone();
+    let transport = Arc::clone(&request.transport);
     let response = transport.send(request.build()?).await.map_err(Error::Broken)?;
     let status = response.status();
     if status.is_success() {
@@ -131,7 +135,7 @@ async fn within<T>(limit: Option<Duration>, act: impl Future<Output = Result<T, 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use bytes::Bytes;
     use futures::FutureExt;
@@ -141,7 +145,8 @@ mod tests {
     use sandbox_api::sandbox::CreateSandbox;
 
     use super::*;
-    use crate::{ByteRange, Connection, Transport, TransportError, WriteOptions};
+    use crate::transport::{Connection, TransportError};
+    use crate::{ByteRange, Client, WriteOptions};
 
     /// A transport in process that responds to every request in the same way and keeps the last one.
     #[derive(Debug, Default)]

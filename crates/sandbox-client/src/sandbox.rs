@@ -6,7 +6,9 @@ use sandbox_api::sandbox::{
 };
 use sandbox_api::{Done, SandboxId};
 
-use crate::{ACT, Client, Error, LOOK, json};
+use crate::deadlines::{ACT, LOOK};
+use crate::request::json;
+use crate::{Client, Error};
 
 impl Client {
     /// Returns the session's sandbox, and creates it if there is none. Safe to repeat.

@@ -9,8 +9,8 @@ use http::{Request, Response, Uri};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::Body;
-use crate::transport::{BoxError, Connection, Transport, TransportError};
+use crate::body::{Body, BoxError};
+use crate::transport::{Connection, Transport, TransportError};
 
 /// Deadline for connecting.
 const CONNECT: Duration = Duration::from_secs(5);

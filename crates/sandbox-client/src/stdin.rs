@@ -10,7 +10,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::command::path_of;
-use crate::{Body, BoxError, Client, Error, RequestBuilder, TRANSFER, UNLIMITED, json};
+use crate::deadlines::{TRANSFER, UNLIMITED};
+use crate::request::{RequestBuilder, json};
+use crate::{Body, BoxError, Client, Error};
 
 /// Maximum standstill of a stream. The daemon allows a sender five minutes and a command half a minute.
 const STANDSTILL: Duration = Duration::from_secs(6 * 60);

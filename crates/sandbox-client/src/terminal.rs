@@ -20,7 +20,9 @@ use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::{ACT, Client, Connection, Error, LOOK, json};
+use crate::deadlines::{ACT, LOOK};
+use crate::request::json;
+use crate::{Client, Connection, Error};
 
 type Socket = WebSocketStream<Box<dyn Connection>>;
 

@@ -7,10 +7,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::Body;
-
-/// Any error.
-pub type BoxError = Box<dyn StdError + Send + Sync>;
+use crate::body::{Body, BoxError};
 
 /// Why a request did not reach the daemon, or its response did not arrive completely.
 #[derive(Debug)]

@@ -10,9 +10,10 @@ use http::Method;
 use sandbox_api::SandboxId;
 use sandbox_api::files::WatchRecord;
 
+use crate::deadlines::UNLIMITED;
 use crate::lines::Lines;
-use crate::request::broken;
-use crate::{BoxError, Client, Error, UNLIMITED, send};
+use crate::request::{broken, send};
+use crate::{BoxError, Client, Error};
 
 impl Client {
     /// Watches a file or directory. With `recursive`, also watches everything below it. Every change after the first
