@@ -104,7 +104,7 @@ impl StateDir {
     /// Returns the instance's identity. The first start creates it, but never beside an existing database.
     pub fn instance(&self) -> Result<Instance, Error> {
         let path = self.path.join(KEY_FILE);
-        if !path.exists() && self.path.join(store::FILE).exists() {
+        if !path.exists() && self.path.join(store::sqlite::FILE).exists() {
             return Err(Error::NoKey { path });
         }
         let key = read_or_create(&path, || random::<KEY_BYTES>().map(Vec::from))?;
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn no_key_is_created_beside_a_database() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(store::FILE), b"").unwrap();
+        fs::write(dir.path().join(store::sqlite::FILE), b"").unwrap();
         let state = StateDir::open(dir.path()).unwrap();
         assert!(matches!(state.instance(), Err(Error::NoKey { .. })));
         assert!(!dir.path().join(KEY_FILE).exists());

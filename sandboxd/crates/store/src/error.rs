@@ -1,175 +1,107 @@
 //! The error of the store.
 
-use std::io;
-use std::path::PathBuf;
+use std::error::Error as StdError;
+use std::fmt;
 
-use thiserror::Error;
+/// An operation of the store failed. The kind means the same for every backend. The message and the advice are the
+/// backend's.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    fault: Box<dyn StdError + Send + Sync>,
+    advice: Option<&'static str>,
+}
 
-/// An operation of the store failed.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// A later version of sandboxd wrote the database.
-    #[error("the database {} has schema {found}; this sandboxd supports schemas up to {known}", path.display())]
-    Newer {
-        /// The database.
-        path: PathBuf,
-        /// Version of its schema.
-        found: i64,
-        /// Latest version that this program supports.
-        known: i64,
-    },
-    /// The schema could not be migrated.
-    #[error("the schema of the database {} cannot be migrated", path.display())]
-    Schema {
-        /// The database.
-        path: PathBuf,
-        /// The failed step and its cause.
-        source: Box<sqlx::migrate::MigrateError>,
-    },
-    /// SQLite cannot read the file.
-    #[error("the database {} is damaged", path.display())]
-    Corrupt {
-        /// The database.
-        path: PathBuf,
-        /// The error of SQLite.
-        source: sqlx::Error,
-    },
-    /// SQLite can read the file, and its own check finds faults.
-    #[error("the database {} is damaged: {fault}", path.display())]
-    Faulty {
-        /// The database.
-        path: PathBuf,
-        /// The first fault.
-        fault: String,
-    },
-    /// A row has a value that this program does not write.
-    #[error("the row {id:?} of the table `{table}` cannot be read: its `{column}` is invalid")]
-    BadRow {
-        /// Name of the table.
-        table: &'static str,
-        /// Key of the row, such as the id of a sandbox or command.
-        id: String,
-        /// Name of the invalid column.
-        column: &'static str,
-    },
+/// What kind of failure an [`Error`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
     /// Another sandbox has the same id, session key or slot.
-    #[error("another sandbox has the same `{column}`")]
     Taken {
         /// `id`, `session_key` or `uid`.
         column: &'static str,
     },
     /// The row to change does not exist.
-    #[error("the store has no sandbox {id}")]
-    Absent {
-        /// Id of the sandbox.
-        id: String,
-    },
+    Absent,
+    /// A row has a value that this program does not write.
+    BadRow,
+    /// A later version of sandboxd wrote the database.
+    Newer,
+    /// The schema could not be migrated.
+    Schema,
+    /// The database is damaged.
+    Corrupt,
     /// Another program has locked the database, or there are too many callers.
-    #[error("the database {} is locked by another program", path.display())]
-    Busy {
-        /// The database.
-        path: PathBuf,
-        /// The error of SQLite.
-        source: sqlx::Error,
-    },
-    /// The file or its file system is read-only.
-    #[error("the database {} cannot be written", path.display())]
-    ReadOnly {
-        /// The database.
-        path: PathBuf,
-        /// The cause.
-        source: Cause,
-    },
-    /// The disk is full.
-    #[error("no space left for the database {}", path.display())]
-    Full {
-        /// The database.
-        path: PathBuf,
-        /// The cause.
-        source: Cause,
-    },
-    /// The system could not read or write the file.
-    #[error("the database {} cannot be read or written", path.display())]
-    Io {
-        /// The database.
-        path: PathBuf,
-        /// The cause.
-        source: Cause,
-    },
-    /// The disk does not answer.
-    #[error("the database {} does not answer", path.display())]
-    Deadline {
-        /// The database.
-        path: PathBuf,
-    },
-    /// The file at the database's path is not the one that is open: it was moved or deleted.
-    #[error("the database {} was moved away or deleted", path.display())]
-    Gone {
-        /// Where the database should be.
-        path: PathBuf,
-    },
-    /// SQLite rejected a statement, or the store is closed.
-    #[error("the database {} rejected a statement", path.display())]
-    Refused {
-        /// The database.
-        path: PathBuf,
-        /// The error of SQLite.
-        source: sqlx::Error,
-    },
+    Busy,
+    /// The database is read-only.
+    ReadOnly,
+    /// The database has no space left.
+    Full,
+    /// The database cannot be reached, read or written.
+    Unreachable,
+    /// The database does not answer in time.
+    Deadline,
+    /// The database rejected a statement, or the store is closed.
+    Refused,
 }
 
-/// Why a file cannot be used.
-#[derive(Debug, Error)]
-pub enum Cause {
-    /// An error of SQLite.
-    #[error(transparent)]
-    Sqlite(#[from] sqlx::Error),
-    /// An error of the system.
-    #[error(transparent)]
-    System(#[from] io::Error),
+impl ErrorKind {
+    /// Whether the store is unavailable: the same call succeeds once the cause has gone. False if the database or
+    /// the call is at fault.
+    pub fn is_unavailable(self) -> bool {
+        match self {
+            Self::Busy | Self::ReadOnly | Self::Full | Self::Unreachable | Self::Deadline => true,
+            Self::Taken { .. }
+            | Self::Absent
+            | Self::BadRow
+            | Self::Newer
+            | Self::Schema
+            | Self::Corrupt
+            | Self::Refused => false,
+        }
+    }
 }
 
 impl Error {
-    /// Whether the store is unavailable: the same call succeeds once the cause has gone. False if the database or
-    /// the call is at fault.
+    /// An error of this kind. `fault` names the database and says what is wrong.
+    pub fn new(kind: ErrorKind, fault: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { kind, fault: fault.into(), advice: None }
+    }
+
+    /// Another sandbox has the same value in `column`.
+    pub fn taken(column: &'static str) -> Self {
+        Self::new(ErrorKind::Taken { column }, format!("another sandbox has the same `{column}`"))
+    }
+
+    /// Adds what an operator can do about it.
+    #[must_use]
+    pub fn with_advice(self, advice: Option<&'static str>) -> Self {
+        Self { advice, ..self }
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether the store is unavailable. See [`ErrorKind::is_unavailable`].
     pub fn is_unavailable(&self) -> bool {
-        match self {
-            Self::Busy { .. }
-            | Self::ReadOnly { .. }
-            | Self::Full { .. }
-            | Self::Io { .. }
-            | Self::Deadline { .. }
-            | Self::Gone { .. } => true,
-            Self::Newer { .. }
-            | Self::Schema { .. }
-            | Self::Corrupt { .. }
-            | Self::Faulty { .. }
-            | Self::BadRow { .. }
-            | Self::Taken { .. }
-            | Self::Absent { .. }
-            | Self::Refused { .. } => false,
-        }
+        self.kind.is_unavailable()
     }
 
     /// What an operator can do about it.
     pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            Self::Newer { .. } => Some(
-                "run the later sandboxd again, or move the database away: sandboxes are then restored from the engine's labels, without their environment, history and retention",
-            ),
-            Self::Schema { .. } | Self::Corrupt { .. } | Self::Faulty { .. } | Self::BadRow { .. } => Some(
-                "stop sandboxd and move sandboxd.db, sandboxd.db-wal and sandboxd.db-shm away together: sandboxes are then restored from the engine's labels, without their environment, history and retention",
-            ),
-            Self::Busy { .. } => {
-                Some("stop the program that has the database open, such as a `sqlite3` shell")
-            }
-            Self::ReadOnly { .. } => Some("make the state dir writable again (`mount`, `lsattr`)"),
-            Self::Full { .. } => {
-                Some("free space on the state dir's file system; deleting sandboxes still works")
-            }
-            Self::Io { .. } | Self::Deadline { .. } => Some("check the state dir's disk (`dmesg`, `df`)"),
-            Self::Gone { .. } => Some("put the file back, or restart sandboxd"),
-            Self::Taken { .. } | Self::Absent { .. } | Self::Refused { .. } => None,
-        }
+        self.advice
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault.fmt(f)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.fault.source()
     }
 }

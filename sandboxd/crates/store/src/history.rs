@@ -13,8 +13,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::age::Age;
-use super::rows::commands::Change;
-use super::sqlite::Database;
+use super::backend::{Backend, Change};
 use sandboxd_model::{CommandRecord, Ended, limits};
 
 /// Maximum number of entries in one transaction, so that other writers get their turn.
@@ -39,7 +38,7 @@ pub struct History {
 
 impl History {
     /// Starts the task that writes the history. It ends with the last handle.
-    pub(crate) fn start(database: Arc<Database>, age: Arc<Age>) -> Self {
+    pub(crate) fn start(database: Arc<dyn Backend>, age: Arc<Age>) -> Self {
         let (queue, entries) = mpsc::channel(limits::MAX_UNWRITTEN_COMMANDS);
         let dropped = Arc::new(AtomicU64::new(0));
         tokio::spawn(write_all(database, age, entries, Arc::clone(&dropped)));
@@ -83,7 +82,7 @@ impl History {
 }
 
 async fn write_all(
-    database: Arc<Database>,
+    database: Arc<dyn Backend>,
     age: Arc<Age>,
     mut entries: mpsc::Receiver<Entry>,
     dropped: Arc<AtomicU64>,
@@ -99,7 +98,7 @@ async fn write_all(
                 Entry::Flush(done) => flushes.push(done),
             }
         }
-        if batch.write(&database, &age, &mut flushes).await {
+        if batch.write(&*database, &age, &mut flushes).await {
             for done in flushes {
                 // The caller may have stopped waiting.
                 let _ = done.send(());
@@ -139,12 +138,12 @@ impl Batch {
 
     /// Writes the changes, and retries while the database is unavailable. The queue keeps what arrives meanwhile.
     /// Pending flushes end at once, because no caller should wait for a database that is unavailable.
-    async fn write(&self, database: &Database, age: &Age, flushes: &mut Vec<oneshot::Sender<()>>) -> bool {
+    async fn write(&self, database: &dyn Backend, age: &Age, flushes: &mut Vec<oneshot::Sender<()>>) -> bool {
         let mut is_waiting = false;
         while !self.changes.is_empty() {
             match database.write_history(&self.changes, age.get_ms()).await {
                 Ok(()) => break,
-                Err(error) if error.is_unavailable() && !database.is_closed() => {
+                Err(error) if error.is_unavailable() => {
                     if !is_waiting {
                         warn!(
                             error = &error as &dyn std::error::Error,

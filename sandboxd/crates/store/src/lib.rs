@@ -1,46 +1,49 @@
 //! Everything that must outlive the daemon: the sandboxes and their specifications, the history of commands, the
 //! links to previews, and the daemon's age.
 //!
-//! The crate has two layers. `operations` and `rows` apply to every database. They define what each operation
-//! promises, and how values of the model become columns. `sqlite` has the statements of SQLite and everything about
-//! its durability. A second database is a module beside `sqlite`.
+//! [`Store`] has the operations, and does what is the same for every database: the queue of the history and the
+//! daemon's age. It keeps everything in a [`Backend`]. `rows` has what SQL databases share: how values of the model
+//! become columns, and the statements that follow from the columns. [`sqlite`] has the statements of SQLite and
+//! everything about its durability. A second database is a module beside it, and runs the same tests.
 //!
 //! The store makes no decisions, and no running command depends on it. If the store cannot be written, the calls
 //! that must write fail within a time limit. They succeed again once the cause has gone.
 
 mod age;
+mod backend;
 mod error;
 mod history;
 mod operations;
 mod rows;
-mod sqlite;
+pub mod sqlite;
 
-pub use error::{Cause, Error};
+pub use backend::{Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, SandboxTable, Written};
+pub use error::{Error, ErrorKind};
 pub use history::History;
-pub use rows::commands::Written;
-pub use rows::daemon::Identity;
-pub use sqlite::FILE;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::age::Age;
-use self::sqlite::Database;
 
 /// The store, open.
 #[derive(Debug)]
 pub struct Store {
-    database: Arc<Database>,
+    database: Arc<dyn Backend>,
     history: History,
     age: Arc<Age>,
     is_loaded: AtomicBool,
 }
 
 impl Store {
-    /// Opens or creates `sandboxd.db` in `state_dir`, which must exist and be private.
+    /// Opens or creates the database in `state_dir`, which must exist and be private.
     pub async fn open(state_dir: &Path) -> Result<Self, Error> {
-        let database = Arc::new(Database::open(state_dir).await?);
+        Self::with_backend(Arc::new(sqlite::Database::open(state_dir).await?)).await
+    }
+
+    /// A store that keeps everything in `database`, which is open.
+    pub async fn with_backend(database: Arc<dyn Backend>) -> Result<Self, Error> {
         let age = Arc::new(Age::from_ms(database.age_ms().await?));
         let is_loaded = AtomicBool::new(database.is_loaded().await?);
         let history = History::start(Arc::clone(&database), Arc::clone(&age));
@@ -62,12 +65,12 @@ impl Store {
         self.database.check().await
     }
 
-    /// Creates the file again that is deleted when the disk is full. Returns whether the file exists.
-    pub fn restore_ballast(&self) -> bool {
-        self.database.restore_ballast()
+    /// Does the periodic work that the database needs for its durability.
+    pub async fn maintain(&self) {
+        self.database.maintain().await;
     }
 
-    /// Writes the queue of the history, moves the log into the database and closes the database, within a bound.
+    /// Writes the queue of the history and closes the database, within a time limit.
     pub async fn close(&self) {
         if !self.history.flush().await {
             tracing::warn!("the queue of the command history is lost");

@@ -52,9 +52,9 @@ pub(super) fn agent_code(error: &agent::Error) -> ErrorCode {
 }
 
 pub(super) fn store_code(error: &store::Error) -> ErrorCode {
-    match error {
-        store::Error::Full { .. } => ErrorCode::InsufficientStorage,
-        error if error.is_unavailable() => ErrorCode::Unavailable,
+    match error.kind() {
+        store::ErrorKind::Full => ErrorCode::InsufficientStorage,
+        kind if kind.is_unavailable() => ErrorCode::Unavailable,
         _ => ErrorCode::Internal,
     }
 }

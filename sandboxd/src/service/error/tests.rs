@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_protocol::fault::{Kind, to_status};
@@ -370,18 +369,15 @@ fn the_engines_messages_appear_only_in_the_log() {
 
 #[test]
 fn an_unavailable_agent_or_store_is_not_a_bug() {
-    let db = || PathBuf::from("/state/sandboxd.db");
+    let broken = |kind| Error::from(store::Error::new(kind, io_error()));
     assert_responses([
         (away().into(), "unavailable {} the sandbox did not answer"),
         (agent::Error::Outdated.into(), "unavailable {} the sandbox did not answer"),
         (late().into(), "deadline_exceeded {} the sandbox did not answer"),
         (failed().into(), "internal {} the sandbox did not answer"),
-        (store::Error::Deadline { path: db() }.into(), "unavailable {} the daemon's store cannot be used"),
-        (
-            store::Error::Full { path: db(), source: io_error().into() }.into(),
-            "insufficient_storage {} the daemon's store cannot be used",
-        ),
-        (store::Error::Absent { id: "x".into() }.into(), "internal {} the daemon's store cannot be used"),
+        (broken(store::ErrorKind::Deadline), "unavailable {} the daemon's store cannot be used"),
+        (broken(store::ErrorKind::Full), "insufficient_storage {} the daemon's store cannot be used"),
+        (broken(store::ErrorKind::Absent), "internal {} the daemon's store cannot be used"),
     ]);
 }
 

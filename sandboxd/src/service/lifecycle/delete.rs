@@ -61,8 +61,9 @@ impl Lifecycle {
     async fn record_delete_intent(&self, sandbox: &Sandbox) -> Result<(), Error> {
         self.ownership.ensure_owned().await?;
         match self.store.set_stage(sandbox.id(), Stage::Deleting).await {
+            Ok(()) => Ok(()),
             // Its create failed before there was a row.
-            Ok(()) | Err(store::Error::Absent { .. }) => Ok(()),
+            Err(error) if error.kind() == store::ErrorKind::Absent => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

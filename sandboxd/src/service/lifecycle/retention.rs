@@ -10,8 +10,8 @@ use super::{Error, Lifecycle};
 use crate::model::Stage;
 
 impl Lifecycle {
-    /// Writes the state that only memory holds: the daemon's age and when sandboxes were last used. Also restores the
-    /// store's ballast. Called periodically and at a stop.
+    /// Writes the state that only memory holds: the daemon's age and when sandboxes were last used. Then maintains the
+    /// store. Called periodically and at a stop.
     pub(in crate::service) async fn flush(&self) {
         let last_used: Vec<_> = self
             .registry
@@ -22,7 +22,7 @@ impl Lifecycle {
         let written = async {
             self.store.set_age_ms(self.age.now_ms()).await?;
             self.store.touch(&last_used).await?;
-            self.store.restore_ballast();
+            self.store.maintain().await;
             Ok::<_, crate::store::Error>(())
         };
         if let Err(error) = written.await {

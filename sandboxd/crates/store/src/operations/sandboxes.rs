@@ -2,7 +2,7 @@
 
 use sandbox_api::SandboxId;
 
-use crate::{Error, Store};
+use crate::{Error, ErrorKind, Store};
 use sandboxd_model::{SandboxRecord, Stage};
 
 impl Store {
@@ -11,7 +11,7 @@ impl Store {
         self.database.sandboxes().await
     }
 
-    /// Writes the intent to create a sandbox. Fails with [`Error::Taken`] if another sandbox has its id, session
+    /// Writes the intent to create a sandbox. Fails with [`ErrorKind::Taken`] if another sandbox has its id, session
     /// key or slot.
     ///
     /// After any other error the row may exist, because the disk may have answered too late: remove it.
@@ -19,10 +19,14 @@ impl Store {
         self.database.insert_sandbox(record).await
     }
 
-    /// Writes what is being done with a sandbox. Fails with [`Error::Absent`] if the store does not have it.
+    /// Writes what is being done with a sandbox. Fails with [`ErrorKind::Absent`] if the store does not have it.
     pub async fn set_stage(&self, id: &SandboxId, stage: Stage) -> Result<(), Error> {
         let is_there = self.database.set_stage(id, stage).await?;
-        if is_there { Ok(()) } else { Err(Error::Absent { id: id.to_string() }) }
+        if is_there {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::Absent, format!("the store has no sandbox {id}")))
+        }
     }
 
     /// Like [`Self::set_stage`], but changes nothing and returns false if the sandbox is being deleted or does

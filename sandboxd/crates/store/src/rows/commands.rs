@@ -2,31 +2,14 @@
 
 use std::time::Duration;
 
+use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
-use sandbox_api::{CommandId, SandboxId};
 use sandboxd_model::command::KilledBy;
 use sandboxd_model::{CommandRecord, Ended, RequestDigest};
 use sqlx::{ColumnIndex, Decode, Row, Type};
 
 use super::{BadColumn, from_json, number, row, saturated, to_json, value};
-
-/// How much of a command is stored.
-#[derive(Debug, Clone, Copy)]
-pub struct Written {
-    /// Milliseconds since the Unix epoch.
-    pub started_at_ms: i64,
-    /// Whether its end is stored too.
-    pub has_ended: bool,
-}
-
-/// A change of the history.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// A command started. If the record has an end, the command has ended too.
-    Started(CommandRecord),
-    /// A command ended.
-    Ended(SandboxId, CommandId, Ended),
-}
+use crate::Written;
 
 row! {
     /// The columns that are known when a command starts.

@@ -3,21 +3,7 @@
 use sandboxd_model::{Orphan, OrphanKind};
 
 use super::{BadColumn, number, row, saturated};
-
-/// What the last start stored. Everything is `None` in a database of an older version.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// The id of the instance whose key the state dir had.
-    pub instance: Option<String>,
-    /// The engine's own id.
-    pub engine: Option<String>,
-    /// The random word of the engine's marker.
-    pub marker: Option<String>,
-    /// The random words of the last start, and of the one that was about to follow it.
-    pub epoch: Option<String>,
-    /// The number of the last start.
-    pub epoch_number: u64,
-}
+use crate::Identity;
 
 row! {
     /// Which instance and engine the rows of the database belong to.

@@ -1,4 +1,4 @@
-//! Rows in the form that every database can hold: plain numbers, texts and bytes.
+//! Rows in the form that every SQL database can hold: plain numbers, texts and bytes.
 //!
 //! The columns of a table are listed once, in [`row!`]. The list makes the statements that write and read a row,
 //! and the code that binds and reads its values in the same order. Nothing here belongs to one kind of database.
@@ -14,8 +14,6 @@ pub(crate) mod sql;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::{ColumnIndex, Decode, Row, Type};
-
-use super::Error;
 
 /// Declares a row: its columns, and how they are read and bound.
 macro_rules! row {
@@ -58,15 +56,25 @@ use row;
 #[derive(Debug)]
 pub(crate) struct BadColumn(pub(crate) &'static str);
 
+/// A row with a value that this program did not write.
+#[derive(Debug, thiserror::Error)]
+#[error("the row {id:?} of the table `{table}` cannot be read: its `{column}` is invalid")]
+pub(crate) struct BadRow {
+    table: &'static str,
+    /// Key of the row, such as the id of a sandbox or command.
+    id: String,
+    column: &'static str,
+}
+
 impl BadColumn {
-    /// The error for a row of `table` whose key is in the column `key`.
-    pub(crate) fn in_row<'r, R>(self, table: &'static str, key: &'static str, row: &'r R) -> Error
+    /// Names the row of `table` whose key is in the column `key`.
+    pub(crate) fn in_row<'r, R>(self, table: &'static str, key: &'static str, row: &'r R) -> BadRow
     where
         R: Row,
         &'static str: ColumnIndex<R>,
         String: Decode<'r, R::Database> + Type<R::Database>,
     {
-        Error::BadRow { table, id: row.try_get(key).unwrap_or_default(), column: self.0 }
+        BadRow { table, id: row.try_get(key).unwrap_or_default(), column: self.0 }
     }
 }
 

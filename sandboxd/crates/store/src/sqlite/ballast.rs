@@ -35,18 +35,17 @@ impl Ballast {
         fs::remove_file(&self.path).is_ok()
     }
 
-    /// Creates the file if it is missing and there is space for it. Returns whether it exists.
-    pub(super) fn restore(&self) -> io::Result<bool> {
+    /// Creates the file if it is missing and there is space for it.
+    pub(super) fn restore(&self) -> io::Result<()> {
         if fs::metadata(&self.path).is_ok_and(|found| found.len() == BYTES as u64) {
-            return Ok(true);
+            return Ok(());
         }
         if free_bytes(&self.path).is_some_and(|free| free < BYTES as u64 + MARGIN_BYTES) {
-            return Ok(false);
+            return Ok(());
         }
         self.create().inspect_err(|_| {
             self.delete();
-        })?;
-        Ok(true)
+        })
     }
 
     fn create(&self) -> io::Result<()> {

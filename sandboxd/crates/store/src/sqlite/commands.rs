@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use async_trait::async_trait;
 use sandbox_api::{CommandId, SandboxId};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
 use super::Database;
+use super::error::bad_row;
 use crate::Error;
-use crate::rows::commands::{Change, EndRow, StartRow, Written, record, written};
+use crate::backend::{Change, CommandTable, Written};
+use crate::rows::commands::{EndRow, StartRow, record, written};
 use crate::rows::{saturated, sql};
 use sandboxd_model::{CommandRecord, Ended};
 
@@ -62,34 +65,27 @@ static INSERT_WHOLE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-impl Database {
-    pub(crate) async fn newest_commands(
-        &self,
-        sandbox: &SandboxId,
-        limit: u32,
-    ) -> Result<Vec<CommandRecord>, Error> {
+#[async_trait]
+impl CommandTable for Database {
+    async fn newest_commands(&self, sandbox: &SandboxId, limit: u32) -> Result<Vec<CommandRecord>, Error> {
         let select = sqlx::query(NEWEST.as_str()).bind(sandbox.to_string()).bind(limit);
         let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
         rows.iter().map(read).collect()
     }
 
-    pub(crate) async fn command(
-        &self,
-        sandbox: &SandboxId,
-        id: &CommandId,
-    ) -> Result<Option<CommandRecord>, Error> {
+    async fn command(&self, sandbox: &SandboxId, id: &CommandId) -> Result<Option<CommandRecord>, Error> {
         let select = sqlx::query(ONE.as_str()).bind(sandbox.to_string()).bind(id.to_string());
         let row = self.read(|conn| Box::pin(select.fetch_optional(conn))).await?;
         row.as_ref().map(read).transpose()
     }
 
-    pub(crate) async fn unended_commands(&self, sandbox: &SandboxId) -> Result<Vec<CommandRecord>, Error> {
+    async fn unended_commands(&self, sandbox: &SandboxId) -> Result<Vec<CommandRecord>, Error> {
         let select = sqlx::query(UNENDED.as_str()).bind(sandbox.to_string());
         let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
         rows.iter().map(read).collect()
     }
 
-    pub(crate) async fn written_commands(
+    async fn written_commands(
         &self,
         sandbox: &SandboxId,
         ids: &[CommandId],
@@ -98,12 +94,10 @@ impl Database {
         let ids = serde_json::Value::from(ids).to_string();
         let select = sqlx::query(WRITTEN).bind(sandbox.to_string()).bind(ids);
         let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
-        rows.iter().map(|row| written(row).map_err(|bad| bad.in_row("commands", "id", row))).collect()
+        rows.iter().map(|row| written(row).map_err(bad_row("commands", "id", row))).collect()
     }
 
-    /// Deletes the commands whose end was written before this age of the daemon, and those beyond the newest
-    /// `kept` of each sandbox. Commands without an end are kept up to twice that number. Returns how many.
-    pub(crate) async fn trim_commands(&self, before_age_ms: u64, kept: usize) -> Result<u64, Error> {
+    async fn trim_commands(&self, before_age_ms: u64, kept: usize) -> Result<u64, Error> {
         let input = (saturated(before_age_ms), saturated(kept));
         let trim = self.write(&input, |conn, &(before, kept)| {
             Box::pin(async move {
@@ -116,8 +110,7 @@ impl Database {
         trim.await
     }
 
-    /// Writes starts and ends in their order, in one transaction.
-    pub(crate) async fn write_history(&self, changes: &[Change], age_ms: u64) -> Result<(), Error> {
+    async fn write_history(&self, changes: &[Change], age_ms: u64) -> Result<(), Error> {
         let write = self.write(changes, |conn, changes| {
             Box::pin(async move {
                 for change in changes {
@@ -169,5 +162,5 @@ async fn write_ended(
 }
 
 fn read(row: &SqliteRow) -> Result<CommandRecord, Error> {
-    record(row).map_err(|bad| bad.in_row("commands", "id", row))
+    record(row).map_err(bad_row("commands", "id", row))
 }

@@ -2,9 +2,13 @@
 
 use std::sync::LazyLock;
 
+use async_trait::async_trait;
+
 use super::Database;
+use super::error::bad_row;
 use crate::Error;
-use crate::rows::daemon::{Identity, IdentityRow, OrphanRow};
+use crate::backend::{DaemonTable, Identity};
+use crate::rows::daemon::{IdentityRow, OrphanRow};
 use crate::rows::{saturated, sql};
 use sandboxd_model::Orphan;
 
@@ -17,41 +21,34 @@ static SELECT_ORPHANS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM orphans ORDER BY kind, name", sql::list(OrphanRow::COLUMNS)));
 static INSERT_ORPHAN: LazyLock<String> = LazyLock::new(|| sql::insert("orphans", OrphanRow::COLUMNS));
 
-impl Database {
-    /// Whether sandboxes were ever loaded into the database.
-    pub(crate) async fn is_loaded(&self) -> Result<bool, Error> {
+#[async_trait]
+impl DaemonTable for Database {
+    async fn is_loaded(&self) -> Result<bool, Error> {
         let select = sqlx::query_scalar("SELECT is_loaded FROM daemon");
         self.read(|conn| Box::pin(select.fetch_one(conn))).await
     }
 
-    pub(crate) async fn age_ms(&self) -> Result<u64, Error> {
+    async fn age_ms(&self) -> Result<u64, Error> {
         let select = sqlx::query_scalar::<_, i64>("SELECT age_ms FROM daemon");
         let age = self.read(|conn| Box::pin(select.fetch_one(conn))).await?;
         Ok(age.try_into().unwrap_or_default())
     }
 
-    pub(crate) async fn set_age_ms(&self, age: u64) -> Result<(), Error> {
+    async fn set_age_ms(&self, age: u64) -> Result<(), Error> {
         let update = self.write(&age, |conn, age| {
             Box::pin(sqlx::query("UPDATE daemon SET age_ms = $1").bind(saturated(*age)).execute(conn))
         });
         update.await.map(drop)
     }
 
-    /// Whether the database can be written right now.
-    pub(crate) async fn check(&self) -> Result<(), Error> {
-        let write = self
-            .write(&(), |conn, ()| Box::pin(sqlx::query("UPDATE daemon SET age_ms = age_ms").execute(conn)));
-        write.await.map(drop)
-    }
-
-    pub(crate) async fn identity(&self) -> Result<Identity, Error> {
+    async fn identity(&self) -> Result<Identity, Error> {
         let select = sqlx::query(SELECT_IDENTITY.as_str());
         let row = self.read(|conn| Box::pin(select.fetch_one(conn))).await?;
         let identity = IdentityRow::read(&row).and_then(IdentityRow::identity);
-        identity.map_err(|bad| bad.in_row("daemon", "one", &row))
+        identity.map_err(bad_row("daemon", "one", &row))
     }
 
-    pub(crate) async fn set_identity(&self, identity: &Identity) -> Result<(), Error> {
+    async fn set_identity(&self, identity: &Identity) -> Result<(), Error> {
         let update = self.write_from_reserve(identity, |conn, identity| {
             let update = sqlx::query(UPDATE_IDENTITY.as_str());
             Box::pin(IdentityRow::from(identity).bind(update).execute(conn))
@@ -59,17 +56,17 @@ impl Database {
         update.await.map(drop)
     }
 
-    pub(crate) async fn orphans(&self) -> Result<Vec<Orphan>, Error> {
+    async fn orphans(&self) -> Result<Vec<Orphan>, Error> {
         let select = sqlx::query(SELECT_ORPHANS.as_str());
         let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
         let read = |row| {
             let orphan = OrphanRow::read(row).and_then(OrphanRow::orphan);
-            orphan.map_err(|bad| bad.in_row("orphans", "name", row))
+            orphan.map_err(bad_row("orphans", "name", row))
         };
         rows.iter().map(read).collect()
     }
 
-    pub(crate) async fn set_orphans(&self, orphans: &[Orphan]) -> Result<(), Error> {
+    async fn set_orphans(&self, orphans: &[Orphan]) -> Result<(), Error> {
         let replace = self.write(orphans, |conn, orphans| {
             Box::pin(async move {
                 sqlx::query("DELETE FROM orphans").execute(&mut *conn).await?;

@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::future::BoxFuture;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection, SqlitePool};
@@ -17,9 +18,10 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::ballast::{self, Ballast};
-use super::error::{from_io, from_sqlite};
+use super::error::{Fault, from_io, from_sqlite};
 use super::schema;
-use crate::Error;
+use crate::backend::Backend;
+use crate::{Error, ErrorKind};
 use sandboxd_model::limits;
 
 /// Name of the database in the state dir.
@@ -42,8 +44,9 @@ const CALL: Duration = limits::STORE_BUSY.saturating_add(Duration::from_secs(1))
 /// between threads.
 pub(super) type Work<'c, T> = BoxFuture<'c, Result<T, sqlx::Error>>;
 
+/// The database, open.
 #[derive(Debug)]
-pub(crate) struct Database {
+pub struct Database {
     path: PathBuf,
     /// Device and inode, which show whether the file was moved away.
     identity: (u64, u64),
@@ -53,10 +56,13 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    pub(crate) async fn open(state_dir: &Path) -> Result<Self, Error> {
+    /// Opens or creates the file in `state_dir`, which must exist and be private.
+    pub async fn open(state_dir: &Path) -> Result<Self, Error> {
         match Self::open_once(state_dir).await {
             // The log and its index take space before anything is written.
-            Err(Error::Full { .. }) if Ballast::new(state_dir).delete() => Self::open_once(state_dir).await,
+            Err(error) if error.kind() == ErrorKind::Full && Ballast::new(state_dir).delete() => {
+                Self::open_once(state_dir).await
+            }
             opened => opened,
         }
     }
@@ -88,10 +94,6 @@ impl Database {
         Ok(opened)
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.writer.is_closed()
-    }
-
     /// Runs `work` on a connection that reads.
     pub(super) async fn read<T>(
         &self,
@@ -114,6 +116,10 @@ impl Database {
         input: &I,
         work: impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
     ) -> Result<T, Error> {
+        // Checked first: a fault of the disk is worth waiting for, and a closed database is not.
+        if self.writer.is_closed() {
+            return Err(from_sqlite(&self.path, sqlx::Error::PoolClosed));
+        }
         self.check_file()?;
         if ballast::is_reserve(&self.path) {
             return Err(from_io(&self.path, io::ErrorKind::StorageFull.into()));
@@ -129,7 +135,7 @@ impl Database {
         work: impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
     ) -> Result<T, Error> {
         match self.bounded(self.write_once(input, &work)).await {
-            Err(Error::Full { .. }) => {
+            Err(error) if error.kind() == ErrorKind::Full => {
                 if self.ballast.delete() {
                     warn!(path = %self.path.display(), "the disk is full; the ballast was deleted");
                 }
@@ -160,7 +166,7 @@ impl Database {
     }
 
     async fn bounded<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Error> {
-        let done = timeout(CALL, call).await.map_err(|_| Error::Deadline { path: self.path.clone() })?;
+        let done = timeout(CALL, call).await.map_err(|_| Fault::Deadline { path: self.path.clone() })?;
         done.map_err(|error| from_sqlite(&self.path, error))
     }
 
@@ -168,16 +174,14 @@ impl Database {
     fn check_file(&self) -> Result<(), Error> {
         match fs::metadata(&self.path) {
             Ok(found) if (found.dev(), found.ino()) == self.identity => Ok(()),
-            _ => Err(Error::Gone { path: self.path.clone() }),
+            _ => Err(Fault::Gone { path: self.path.clone() }.into()),
         }
     }
 
-    /// Creates the ballast where it is missing and there is space for it. Returns whether it exists.
-    pub(crate) fn restore_ballast(&self) -> bool {
-        self.ballast.restore().unwrap_or_else(|error| {
+    fn restore_ballast(&self) {
+        if let Err(error) = self.ballast.restore() {
             warn!(error = &error as &dyn std::error::Error, "the ballast cannot be created");
-            false
-        })
+        }
     }
 
     async fn checkpoint(&self) -> Result<(), Error> {
@@ -187,9 +191,23 @@ impl Database {
         };
         self.bounded(checkpoint).await.map(drop)
     }
+}
+
+#[async_trait]
+impl Backend for Database {
+    async fn check(&self) -> Result<(), Error> {
+        let write = self
+            .write(&(), |conn, ()| Box::pin(sqlx::query("UPDATE daemon SET age_ms = age_ms").execute(conn)));
+        write.await.map(drop)
+    }
+
+    /// Creates the ballast again that was deleted when the disk was full.
+    async fn maintain(&self) {
+        self.restore_ballast();
+    }
 
     /// Moves the log into the database and closes it.
-    pub(crate) async fn close(&self) {
+    async fn close(&self) {
         if let Err(error) = self.checkpoint().await {
             warn!(
                 error = &error as &dyn std::error::Error,

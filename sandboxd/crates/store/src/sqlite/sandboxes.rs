@@ -2,12 +2,15 @@
 
 use std::sync::LazyLock;
 
+use async_trait::async_trait;
 use sandbox_api::SandboxId;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
 use super::Database;
+use super::error::bad_row;
 use crate::Error;
+use crate::backend::SandboxTable;
 use crate::rows::sandboxes::SandboxRow;
 use crate::rows::sql;
 use sandboxd_model::{SandboxRecord, Stage};
@@ -25,23 +28,23 @@ static PUT: LazyLock<String> = LazyLock::new(|| {
     format!("{} ON CONFLICT (id) DO UPDATE SET {replacements}", *INSERT)
 });
 
-impl Database {
-    pub(crate) async fn sandboxes(&self) -> Result<Vec<SandboxRecord>, Error> {
+#[async_trait]
+impl SandboxTable for Database {
+    async fn sandboxes(&self) -> Result<Vec<SandboxRecord>, Error> {
         let select = sqlx::query(SELECT.as_str());
         let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
         rows.iter().map(read).collect()
     }
 
-    pub(crate) async fn insert_sandbox(&self, record: &SandboxRecord) -> Result<(), Error> {
+    async fn insert_sandbox(&self, record: &SandboxRecord) -> Result<(), Error> {
         self.write(record, |conn, record| Box::pin(write(&INSERT, record, conn))).await
     }
 
-    pub(crate) async fn put_sandbox(&self, record: &SandboxRecord) -> Result<(), Error> {
+    async fn put_sandbox(&self, record: &SandboxRecord) -> Result<(), Error> {
         self.write_from_reserve(record, |conn, record| Box::pin(write(&PUT, record, conn))).await
     }
 
-    /// Whether there is such a sandbox.
-    pub(crate) async fn set_stage(&self, id: &SandboxId, stage: Stage) -> Result<bool, Error> {
+    async fn set_stage(&self, id: &SandboxId, stage: Stage) -> Result<bool, Error> {
         let input = (id, stage);
         let update = self.write_from_reserve(&input, |conn, (id, stage)| {
             let update = sqlx::query("UPDATE sandboxes SET stage = $1 WHERE id = $2");
@@ -50,13 +53,7 @@ impl Database {
         Ok(update.await?.rows_affected() > 0)
     }
 
-    /// Whether there is such a sandbox in a stage other than `unless`.
-    pub(crate) async fn set_stage_unless(
-        &self,
-        id: &SandboxId,
-        stage: Stage,
-        unless: Stage,
-    ) -> Result<bool, Error> {
+    async fn set_stage_unless(&self, id: &SandboxId, stage: Stage, unless: Stage) -> Result<bool, Error> {
         let input = (id, stage, unless);
         let update = self.write_from_reserve(&input, |conn, (id, stage, unless)| {
             let update = sqlx::query("UPDATE sandboxes SET stage = $1 WHERE id = $2 AND stage <> $3");
@@ -65,15 +62,14 @@ impl Database {
         Ok(update.await?.rows_affected() > 0)
     }
 
-    pub(crate) async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), Error> {
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), Error> {
         let delete = self.write_from_reserve(id, |conn, id| {
             Box::pin(sqlx::query("DELETE FROM sandboxes WHERE id = $1").bind(id.as_str()).execute(conn))
         });
         delete.await.map(drop)
     }
 
-    /// Writes all rows and notes that the database has been loaded, in one transaction.
-    pub(crate) async fn load_sandboxes(&self, records: &[SandboxRecord]) -> Result<(), Error> {
+    async fn load_sandboxes(&self, records: &[SandboxRecord]) -> Result<(), Error> {
         let load = self.write(records, |conn, records| {
             Box::pin(async move {
                 for record in records {
@@ -85,7 +81,7 @@ impl Database {
         load.await.map(drop)
     }
 
-    pub(crate) async fn touch_sandboxes(&self, seen: &[(SandboxId, i64)]) -> Result<(), Error> {
+    async fn touch_sandboxes(&self, seen: &[(SandboxId, i64)]) -> Result<(), Error> {
         let touch = self.write(seen, |conn, seen| {
             Box::pin(async move {
                 for (id, at_ms) in seen {
@@ -109,5 +105,5 @@ async fn write(
 
 fn read(row: &SqliteRow) -> Result<SandboxRecord, Error> {
     let record = SandboxRow::read(row).and_then(SandboxRow::record);
-    record.map_err(|bad| bad.in_row("sandboxes", "id", row))
+    record.map_err(bad_row("sandboxes", "id", row))
 }

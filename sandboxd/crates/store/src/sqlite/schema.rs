@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Row, SqlSafeStr, SqliteConnection};
 
-use super::error::from_sqlite;
+use super::error::{Fault, from_sqlite};
 use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
@@ -32,7 +32,7 @@ pub(super) async fn prepare(conn: &mut SqliteConnection, path: &Path) -> Result<
     let found = version(conn).await.map_err(fail)?;
     let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
     if found > known {
-        return Err(Error::Newer { path: path.to_owned(), found, known });
+        return Err(Fault::Newer { path: path.to_owned(), found, known }.into());
     }
     // The mode is stored in the file. Readers and the writer do not wait for each other.
     sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *conn).await.map_err(fail)?;
@@ -55,24 +55,25 @@ async fn check(conn: &mut SqliteConnection, path: &Path) -> Result<(), Error> {
         let row = sqlx::query(statement).fetch_one(&mut *conn).await;
         let report: String = row.and_then(|row| row.try_get(0)).map_err(|error| from_sqlite(path, error))?;
         if report != "ok" {
-            return Err(Error::Faulty { path: path.to_owned(), fault: report });
+            return Err(Fault::Faulty { path: path.to_owned(), fault: report }.into());
         }
     }
     Ok(())
 }
 
 fn from_migration(path: &Path, error: MigrateError) -> Error {
-    match error {
+    let fault = match error {
         MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => {
-            match from_sqlite(path, source) {
-                Error::Refused { path, source } => {
-                    Error::Schema { path, source: Box::new(MigrateError::Execute(source)) }
+            match Fault::from_sqlite(path, source) {
+                Fault::Refused { path, source } => {
+                    Fault::Schema { path, source: Box::new(MigrateError::Execute(source)) }
                 }
                 named => named,
             }
         }
-        other => Error::Schema { path: path.to_owned(), source: Box::new(other) },
-    }
+        other => Fault::Schema { path: path.to_owned(), source: Box::new(other) },
+    };
+    fault.into()
 }
 
 #[cfg(test)]

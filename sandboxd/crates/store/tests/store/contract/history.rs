@@ -102,6 +102,18 @@ pub(crate) async fn trimming_depends_on_number_and_age<D: TestDatabase>() {
     assert_eq!(store.commands(&two, 10).await.unwrap(), [command(&two, 2)]);
 }
 
+pub(crate) async fn trimming_keeps_twice_the_number_of_commands_without_an_end<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
+    let one = sandbox_id(1);
+    let kept = 2 * limits::MAX_RECORDED_COMMANDS as u32;
+    for number in 0..kept + 3 {
+        store.history().started(command(&one, number));
+    }
+    assert_eq!(store.trim().await.unwrap(), 3);
+    let found = store.unended(&one).await.unwrap();
+    assert_eq!((found.len(), &found[0]), (kept as usize, &command(&one, 3)));
+}
+
 pub(crate) async fn closing_writes_pending_entries<D: TestDatabase>() {
     let (database, store) = store_with_sandboxes::<D>().await;
     let one = sandbox_id(1);

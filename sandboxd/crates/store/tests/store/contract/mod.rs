@@ -1,10 +1,11 @@
-//! The contract of the store: tests that hold for every database.
+//! The contract of the store: tests that hold for every backend.
 //!
-//! A database takes part by implementing [`TestDatabase`] and calling [`contract!`] in a module of its own.
+//! A backend takes part by implementing [`TestDatabase`] and calling [`contract!`] in a module of its own.
 
 pub(crate) mod daemon;
 pub(crate) mod history;
 pub(crate) mod links;
+pub(crate) mod outages;
 pub(crate) mod records;
 pub(crate) mod sandboxes;
 pub(crate) mod speed;
@@ -12,26 +13,33 @@ pub(crate) mod speed;
 use sandboxd_store::Store;
 
 /// An empty database that a test can open several times. Dropping it removes it.
-pub(crate) trait TestDatabase {
-    fn create() -> Self;
+pub(crate) trait TestDatabase: Sized {
+    /// Another program that has locked the database.
+    type Lock;
+
+    async fn create() -> Self;
     async fn open(&self) -> Store;
+    /// Makes writes wait and then fail, until [`Self::unlock`]. Reads still work.
+    async fn lock(&self) -> Self::Lock;
+    async fn unlock(&self, lock: Self::Lock);
 }
 
 /// A new database and its store. The database must live as long as the store.
 pub(crate) async fn new_store<D: TestDatabase>() -> (D, Store) {
-    let database = D::create();
+    let database = D::create().await;
     let store = database.open().await;
     (database, store)
 }
 
-/// Runs the contract on one kind of database, given by its path from the root of the crate. A test that is missing here is dead code, which the compiler
-/// reports.
+/// Runs the contract on one backend, given by the path of its [`TestDatabase`] from the root of the crate. A test that
+/// is missing here is dead code, which the compiler reports.
 macro_rules! contract {
     ($database:ty) => {
         contract! { #[tokio::test] $database, sandboxes:
             a_sandbox_is_inserted_changed_and_removed,
             ids_session_keys_and_slots_are_unique,
             putting_a_sandbox_keeps_its_history_and_removing_it_does_not,
+            a_put_replaces_only_the_sandbox_itself,
             every_field_is_read_back,
         }
         contract! { #[tokio::test] $database, history:
@@ -39,6 +47,7 @@ macro_rules! contract {
             a_repeated_start_changes_nothing_and_a_reused_id_starts_again,
             entries_above_the_limit_are_dropped_and_counted,
             trimming_depends_on_number_and_age,
+            trimming_keeps_twice_the_number_of_commands_without_an_end,
             commands_are_looked_up_by_their_ids,
             closing_writes_pending_entries,
         }
@@ -48,6 +57,11 @@ macro_rules! contract {
         contract! { #[tokio::test] $database, daemon:
             identity_and_orphans_are_read_back,
             a_store_is_new_until_sandboxes_are_adopted,
+        }
+        contract! { #[tokio::test] $database, outages:
+            a_locked_database_fails_in_time_and_works_again,
+            history_waits_for_a_locked_database_and_readers_do_not,
+            a_closed_store_is_not_unavailable,
         }
         contract! { #[tokio::test(flavor = "multi_thread", worker_threads = 2)] $database, speed:
             many_callers_can_write_concurrently,

@@ -9,7 +9,7 @@ use sandboxd_model::{
     Disk, NetworkMode, NetworkPolicy, Resources, Runtime, SandboxRecord, SandboxSpec, SessionKey, Stage,
     Transport, UidSlot,
 };
-use sandboxd_store::Error;
+use sandboxd_store::ErrorKind;
 
 use super::records::{command, ended, sandbox, sandbox_id};
 use super::{TestDatabase, new_store};
@@ -41,8 +41,8 @@ pub(crate) async fn a_sandbox_is_inserted_changed_and_removed<D: TestDatabase>()
     store.remove(&one.id).await.unwrap();
     assert!(!store.set_stage_unless_deleting(&one.id, Stage::Parking).await.unwrap());
     assert_eq!(store.sandboxes().await.unwrap(), []);
-    let gone = store.set_stage(&one.id, Stage::Running).await;
-    assert!(matches!(gone, Err(Error::Absent { .. })), "{gone:?}");
+    let gone = store.set_stage(&one.id, Stage::Running).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::Absent, "{gone:?}");
 }
 
 pub(crate) async fn ids_session_keys_and_slots_are_unique<D: TestDatabase>() {
@@ -52,10 +52,10 @@ pub(crate) async fn ids_session_keys_and_slots_are_unique<D: TestDatabase>() {
     same_id.id = sandbox(1).id;
     same_key.spec.session_key = sandbox(1).spec.session_key;
     same_slot.slot = sandbox(1).slot;
-    for (record, wanted) in [(same_id, "id"), (same_key, "session_key"), (same_slot, "uid")] {
-        let taken = store.begin(&record).await;
-        assert!(matches!(taken, Err(Error::Taken { column }) if column == wanted), "{taken:?}");
-        assert!(!taken.unwrap_err().is_unavailable());
+    for (record, column) in [(same_id, "id"), (same_key, "session_key"), (same_slot, "uid")] {
+        let taken = store.begin(&record).await.unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::Taken { column }, "{taken:?}");
+        assert!(!taken.is_unavailable());
     }
     store.begin(&sandbox(4)).await.unwrap();
     assert_eq!(store.sandboxes().await.unwrap().len(), 2);
@@ -75,6 +75,21 @@ pub(crate) async fn putting_a_sandbox_keeps_its_history_and_removing_it_does_not
     store.history().ended(&one.id, &command(&one.id, 2).id, ended(0));
     assert_eq!(store.commands(&one.id, 10).await.unwrap(), []);
     assert_eq!(store.history().dropped(), 0);
+}
+
+pub(crate) async fn a_put_replaces_only_the_sandbox_itself<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    for number in [1, 2] {
+        store.begin(&sandbox(number)).await.unwrap();
+    }
+    let (mut same_key, mut same_slot) = (sandbox(2), sandbox(2));
+    same_key.spec.session_key = sandbox(1).spec.session_key;
+    same_slot.slot = sandbox(1).slot;
+    for (record, column) in [(same_key, "session_key"), (same_slot, "uid")] {
+        let taken = store.put(&record).await.unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::Taken { column }, "{taken:?}");
+    }
+    assert_eq!(store.sandboxes().await.unwrap(), [sandbox(1), sandbox(2)]);
 }
 
 pub(crate) async fn every_field_is_read_back<D: TestDatabase>() {

@@ -5,7 +5,10 @@ mod faults;
 mod files;
 
 use sandboxd_store::Store;
+use sqlx::SqliteConnection;
 use tempfile::TempDir;
+
+use self::fault_injection::{connect, execute};
 
 use crate::contract::TestDatabase;
 
@@ -15,12 +18,24 @@ contract!(crate::sqlite::Sqlite);
 pub(crate) struct Sqlite(TempDir);
 
 impl TestDatabase for Sqlite {
-    fn create() -> Self {
+    type Lock = SqliteConnection;
+
+    async fn create() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
     async fn open(&self) -> Store {
         Store::open(self.0.path()).await.unwrap()
+    }
+
+    async fn lock(&self) -> SqliteConnection {
+        let mut other = connect(self.0.path()).await;
+        execute(&mut other, "BEGIN EXCLUSIVE").await;
+        other
+    }
+
+    async fn unlock(&self, mut other: SqliteConnection) {
+        execute(&mut other, "ROLLBACK").await;
     }
 }
 

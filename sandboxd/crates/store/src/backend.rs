@@ -1,0 +1,170 @@
+//! What a database must do for the store.
+//!
+//! A backend is one type that implements [`Backend`] and the traits of the four tables. The traits say what each
+//! operation promises, in terms of the model. How it is done, and how the data survives a fault, is the backend's own
+//! matter. The tests in `tests/store/contract` run against every backend.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use sandbox_api::{CommandId, LinkId, SandboxId};
+use sandboxd_model::preview::{LinkEnd, LinkRecord};
+use sandboxd_model::{CommandRecord, Ended, Orphan, SandboxRecord, Stage};
+
+use super::Error;
+
+/// A database that is open.
+///
+/// Each write is one transaction: all of it is stored or none of it. It is durable when it returns. A call that cannot
+/// be done fails within a time limit. Calls work again once the cause of a failure has gone.
+///
+/// Writes marked "urgent" must be possible on a full disk if the backend can arrange it, because sandboxes cannot be
+/// deleted without them.
+#[async_trait]
+pub trait Backend: SandboxTable + CommandTable + LinkTable + DaemonTable + Debug + Send + Sync {
+    /// Whether the database can be written right now.
+    async fn check(&self) -> Result<(), Error>;
+
+    /// Does the periodic work that the database needs for its durability. Logs what fails.
+    async fn maintain(&self);
+
+    /// Closes the database within a time limit. Later calls fail with an error that is not
+    /// [unavailable](Error::is_unavailable).
+    async fn close(&self);
+}
+
+/// Operations on sandboxes.
+#[async_trait]
+pub trait SandboxTable {
+    /// All sandboxes, oldest first.
+    async fn sandboxes(&self) -> Result<Vec<SandboxRecord>, Error>;
+
+    /// Adds a sandbox. Fails with [`ErrorKind::Taken`](crate::ErrorKind::Taken) if another sandbox has its id, session
+    /// key or slot.
+    async fn insert_sandbox(&self, record: &SandboxRecord) -> Result<(), Error>;
+
+    /// Adds a sandbox, or replaces the one with the same id and keeps its commands. Fails with
+    /// [`ErrorKind::Taken`](crate::ErrorKind::Taken) if another sandbox has its session key or slot. Urgent.
+    async fn put_sandbox(&self, record: &SandboxRecord) -> Result<(), Error>;
+
+    /// Returns whether there is such a sandbox. Urgent.
+    async fn set_stage(&self, id: &SandboxId, stage: Stage) -> Result<bool, Error>;
+
+    /// Returns whether there is such a sandbox in a stage other than `unless`. Changes nothing otherwise. Urgent.
+    async fn set_stage_unless(&self, id: &SandboxId, stage: Stage, unless: Stage) -> Result<bool, Error>;
+
+    /// Removes a sandbox and its commands. Succeeds if the sandbox does not exist. Urgent.
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), Error>;
+
+    /// Puts all sandboxes, and notes that the database [is loaded](DaemonTable::is_loaded).
+    async fn load_sandboxes(&self, records: &[SandboxRecord]) -> Result<(), Error>;
+
+    /// Writes when sandboxes were last used, in milliseconds since the Unix epoch. Skips sandboxes that do not exist.
+    async fn touch_sandboxes(&self, seen: &[(SandboxId, i64)]) -> Result<(), Error>;
+}
+
+/// Operations on the history of commands. A command belongs to a sandbox, and its id is unique there.
+#[async_trait]
+pub trait CommandTable {
+    /// Up to `limit` commands of a sandbox, the last started first.
+    async fn newest_commands(&self, sandbox: &SandboxId, limit: u32) -> Result<Vec<CommandRecord>, Error>;
+
+    /// One command of a sandbox.
+    async fn command(&self, sandbox: &SandboxId, id: &CommandId) -> Result<Option<CommandRecord>, Error>;
+
+    /// The commands of a sandbox without an end, the first started first.
+    async fn unended_commands(&self, sandbox: &SandboxId) -> Result<Vec<CommandRecord>, Error>;
+
+    /// Which of these commands of a sandbox are stored.
+    async fn written_commands(
+        &self,
+        sandbox: &SandboxId,
+        ids: &[CommandId],
+    ) -> Result<HashMap<CommandId, Written>, Error>;
+
+    /// Deletes the commands whose end was written before this age of the daemon, and those beyond the newest
+    /// `kept` of each sandbox. Commands without an end are kept up to twice that number. Returns how many were
+    /// deleted.
+    async fn trim_commands(&self, before_age_ms: u64, kept: usize) -> Result<u64, Error>;
+
+    /// Writes changes in their order. `age_ms` is the daemon's age. Skips sandboxes that do not exist.
+    async fn write_history(&self, changes: &[Change], age_ms: u64) -> Result<(), Error>;
+}
+
+/// Operations on links to previews. A link may outlive its sandbox.
+#[async_trait]
+pub trait LinkTable {
+    /// All links, oldest first.
+    async fn links(&self) -> Result<Vec<LinkRecord>, Error>;
+
+    /// Adds a link. Fails if there is one with the same id.
+    async fn insert_link(&self, link: &LinkRecord) -> Result<(), Error>;
+
+    /// Writes why and when links ended. Skips links that have ended before or do not exist. Urgent.
+    async fn end_links(&self, links: &[LinkId], end: LinkEnd, at_ms: i64) -> Result<(), Error>;
+
+    /// Deletes links. Skips links that do not exist.
+    async fn delete_links(&self, links: &[LinkId]) -> Result<(), Error>;
+}
+
+/// Operations on what is stored about the daemon itself.
+#[async_trait]
+pub trait DaemonTable {
+    /// Whether [`SandboxTable::load_sandboxes`] ever succeeded.
+    async fn is_loaded(&self) -> Result<bool, Error>;
+
+    /// The daemon's age in milliseconds. 0 in a new database.
+    async fn age_ms(&self) -> Result<u64, Error>;
+
+    /// Writes the daemon's age.
+    async fn set_age_ms(&self, age_ms: u64) -> Result<(), Error>;
+
+    /// What the last start stored. The default in a new database.
+    async fn identity(&self) -> Result<Identity, Error>;
+
+    /// Writes the identity. Urgent.
+    async fn set_identity(&self, identity: &Identity) -> Result<(), Error>;
+
+    /// The orphans on the engine, ordered by kind and name.
+    async fn orphans(&self) -> Result<Vec<Orphan>, Error>;
+
+    /// Replaces the orphans on the engine.
+    async fn set_orphans(&self, orphans: &[Orphan]) -> Result<(), Error>;
+}
+
+/// A change of the history.
+#[derive(Debug)]
+pub enum Change {
+    /// A command started. If the record has an end, the command has ended too.
+    ///
+    /// A command with the same id stays as it is, unless it started at another time. Then a caller has used the id
+    /// again, and the command becomes the newest one.
+    Started(CommandRecord),
+    /// A command ended. Has no effect if its start is not stored.
+    Ended(SandboxId, CommandId, Ended),
+}
+
+/// How much of a command is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Milliseconds since the Unix epoch.
+    pub started_at_ms: i64,
+    /// Whether its end is stored too.
+    pub has_ended: bool,
+}
+
+/// What the last start stored. Everything is `None` in a database of an older version.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The id of the instance whose key the state dir had.
+    pub instance: Option<String>,
+    /// The engine's own id.
+    pub engine: Option<String>,
+    /// The random word of the engine's marker.
+    pub marker: Option<String>,
+    /// The random words of the last start, and of the one that was about to follow it.
+    pub epoch: Option<String>,
+    /// The number of the last start.
+    pub epoch_number: u64,
+}
