@@ -131,6 +131,15 @@ async fn a_file_that_was_moved_away_is_reported() {
     store.check().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_closed_database_is_not_unavailable_even_if_its_file_is_gone() {
+    let (dir, store) = new_store().await;
+    store.close().await;
+    fs::rename(dir.path().join("sandboxd.db"), dir.path().join("away")).unwrap();
+    let error = store.check().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Refused && !error.is_unavailable(), "{error:?}");
+}
+
 /// Sandboxes on the small disk, the second of them with a long history.
 const ON_DISK: u32 = 300;
 
