@@ -17,9 +17,10 @@ use super::openapi::answers::*;
 use super::params::{self, Params, Path};
 use super::{ApiState, network};
 use crate::model::network::NetworkRequest;
+use crate::model::posture::Seccomp;
 use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
 use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
-use crate::service::{self, Changes, SandboxView, Seccomp, Selection, Service};
+use crate::service::{self, Changes, SandboxView, Selection, Service};
 
 /// Create or reconnect to a sandbox.
 ///

@@ -4,7 +4,9 @@ use std::io;
 
 use axum::body::Body;
 use axum::extract::State;
+use bytes::Bytes;
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use sandbox_api::Done;
 use tokio::time::timeout;
 
@@ -15,7 +17,6 @@ use super::openapi::InCommand;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
 use crate::model::limits;
-use crate::service::StdinData;
 
 /// Write to a command's standard input.
 ///
@@ -38,7 +39,7 @@ pub(super) async fn write(
 }
 
 /// Streams the body. Fails if no bytes arrive for too long; the total time is not limited.
-fn data_of(body: Body) -> StdinData {
+fn data_of(body: Body) -> BoxStream<'static, io::Result<Bytes>> {
     let pieces = futures::stream::unfold(body.into_data_stream(), |mut body| async move {
         let piece = match timeout(limits::STDIN_SILENCE, body.next()).await {
             Ok(piece) => piece?.map_err(io::Error::other),

@@ -2,8 +2,7 @@
 
 use std::error::Error as _;
 use std::fmt;
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,7 +14,6 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use sandbox_api::SandboxId;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::body::Upload;
 use crate::model::{Refusal, Resource, limits};
@@ -97,7 +95,7 @@ impl fmt::Debug for Connector {
 }
 
 impl tower::Service<Uri> for Connector {
-    type Response = TokioIo<TunnelStream>;
+    type Response = TokioIo<Tunnel>;
     type Error = Error;
     type Future = BoxFuture<'static, Result<Self::Response, Error>>;
 
@@ -109,58 +107,16 @@ impl tower::Service<Uri> for Connector {
         let service = Arc::clone(&self.service);
         async move {
             let (sandbox, port) = target(&uri).ok_or(Refusal::NotFound(Resource::Port))?;
-            Ok(TokioIo::new(TunnelStream(service.previews().connect_port(&sandbox, port).await?)))
+            Ok(TokioIo::new(service.previews().connect_port(&sandbox, port).await?))
         }
         .boxed()
     }
 }
 
-/// A tunnel, in the form that the HTTP client can pool.
-pub(super) struct TunnelStream(Tunnel);
-
-impl Connection for TunnelStream {
+/// The HTTP client requires it of a connection that it keeps in its pool.
+impl Connection for Tunnel {
     fn connected(&self) -> Connected {
         Connected::new()
-    }
-}
-
-impl AsyncRead for TunnelStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for TunnelStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, data)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
 

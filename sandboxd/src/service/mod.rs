@@ -39,11 +39,11 @@ use tracing::warn;
 pub use self::commands::{CommandOutput, CommandResult, CommandStream, Commands};
 pub use self::egress::Denial;
 pub use self::error::Error;
-pub use self::files::{Files, UploadFailed};
+pub use self::files::{FileStream, Files, UploadFailed};
 pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
 };
-pub use self::previews::{Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews};
+pub use self::previews::{Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel};
 pub use self::setup::Setup;
 pub use self::terminals::{TerminalHandle, TerminalView, Terminals};
 
@@ -53,10 +53,7 @@ use self::history::History;
 use self::ownership::Ownership;
 use self::storage::Storage;
 use self::tasks::Tasks;
-// Streams and facts that the service returns as it gets them, so that its callers see no crate below it.
-pub use crate::agent::{ByteStream, ChangeStream, Error as AgentError, StdinData, Tunnel};
 use crate::engine::Engine;
-pub use crate::engine::Seccomp;
 use crate::metrics::Metrics;
 use crate::model::{Instance, Limits, limits};
 use crate::store::Store;

@@ -16,13 +16,13 @@ use tracing::warn;
 
 use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
 use super::own::runs;
-use super::posture::{Posture, posture_of};
+use super::posture::posture_of;
 use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
 use sandboxd_model::layout::{
     AGENT_PROGRAM, STAGING_NAME, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name,
 };
-use sandboxd_model::limits;
+use sandboxd_model::{Posture, limits};
 
 /// Buffer of the stream to an agent that is reached through the engine, in bytes.
 const DIAL_BUFFER_BYTES: usize = 64 * 1024;

@@ -45,11 +45,9 @@ pub use image::ImageSource;
 pub use labels::SandboxLabels;
 pub use marker::{Epoch, Volumes};
 pub use originals::Original;
-pub use posture::{Posture, Seccomp};
 pub use publisher::{FoundPublisher, PUBLISHER_SOCKET, Published, PublisherPlan};
 pub use runtime::Runtime;
 pub use settings::{ContainerPlan, Host, NO_NETWORK, container_body};
-pub use usage::Usage;
 
 use sandboxd_metrics::Metrics;
 use sandboxd_model::{EngineAddress, Instance, limits};

@@ -7,22 +7,11 @@ use sandbox_api::SandboxId;
 
 use super::{Engine, Error};
 use sandboxd_model::layout::container_name;
-use sandboxd_model::limits;
-
-/// Resource usage of a container, as its cgroup reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
-    /// Memory of its processes and tmpfs files, without the page cache that can be reclaimed.
-    pub memory_bytes: u64,
-    /// Number of processes and threads.
-    pub pids: u64,
-    /// Processor time since the start, in milliseconds.
-    pub cpu_ms: u64,
-}
+use sandboxd_model::{ContainerUsage, limits};
 
 impl Engine {
     /// Current resource usage of the sandbox's container. `None` if it does not run.
-    pub async fn usage(&self, id: &SandboxId) -> Result<Option<Usage>, Error> {
+    pub async fn usage(&self, id: &SandboxId) -> Result<Option<ContainerUsage>, Error> {
         let name = container_name(id);
         let options = StatsOptions { stream: false, one_shot: true };
         let mut stats = std::pin::pin!(self.docker.stats(&name, Some(options)));
@@ -35,10 +24,10 @@ impl Engine {
 }
 
 /// `None` if the engine has no numbers, which is its response for a container that does not run.
-fn usage_of(stats: &ContainerStatsResponse) -> Option<Usage> {
+fn usage_of(stats: &ContainerStatsResponse) -> Option<ContainerUsage> {
     let pids = stats.pids_stats.as_ref()?.current?;
     let cpu = stats.cpu_stats.as_ref().and_then(|cpu| cpu.cpu_usage.as_ref()?.total_usage);
-    Some(Usage {
+    Some(ContainerUsage {
         memory_bytes: stats.memory_stats.as_ref().map_or(0, memory_bytes),
         pids,
         cpu_ms: cpu.unwrap_or(0) / 1_000_000,

@@ -16,6 +16,7 @@ pub mod limits;
 pub mod network;
 pub mod orphan;
 pub mod port;
+pub mod posture;
 pub mod preview;
 pub mod record;
 pub mod refusal;
@@ -23,6 +24,7 @@ pub mod sandbox;
 mod tail;
 pub mod terminal;
 mod upstream;
+mod usage;
 
 pub use admin_token::AdminToken;
 pub use ca_bundle::CaBundle;
@@ -36,6 +38,7 @@ pub use instance::Instance;
 pub use limits::Limits;
 pub use network::{NetworkMode, NetworkPolicy};
 pub use orphan::{Orphan, OrphanKind};
+pub use posture::Posture;
 pub use record::{CommandRecord, SandboxRecord, Stage};
 pub use refusal::{Refusal, Resource};
 pub use sandbox::{Resources, Runtime, SandboxSpec, Transport, UidSlot};
@@ -43,6 +46,7 @@ pub use sandbox_api::SessionKey;
 pub use tail::Tail;
 pub use terminal::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus};
 pub use upstream::{NoProxy, Upstream, Upstreams};
+pub use usage::ContainerUsage;
 
 use thiserror::Error;
 

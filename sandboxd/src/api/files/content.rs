@@ -12,6 +12,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use sandbox_api::SandboxId;
 use sandbox_api::files::FileWritten;
 
@@ -25,7 +26,7 @@ use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
 use crate::model::files::{FileHeader, FilePath, FileTarget};
 use crate::model::{FieldError, Refusal};
-use crate::service::{self, ByteStream, Service};
+use crate::service::{self, FileStream, Service};
 
 /// Read a file's content.
 ///
@@ -109,7 +110,7 @@ fn mode(query: &Params) -> Result<Option<u32>> {
 /// An open file and the bytes to send.
 struct Opened {
     header: FileHeader,
-    bytes: ByteStream,
+    bytes: FileStream<Bytes>,
     /// Whether the bytes are the requested range instead of the whole file.
     is_part: bool,
 }

@@ -35,7 +35,7 @@ use super::params::{self, Params, Path, PathParam};
 use crate::model::files::{FilePath, FileTarget, ListOptions, NewFile, TextEdit};
 use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};
-use crate::service::{self, ByteStream};
+use crate::service::{self, FileStream};
 
 /// Write files.
 ///
@@ -238,10 +238,10 @@ fn path_of(field: &str, path: Bytes) -> std::result::Result<FilePath, FieldError
 
 /// Body of a response that must be complete. If it breaks off, the client sees the connection end and the log has the
 /// reason.
-fn body(bytes: ByteStream) -> Body {
+fn body(bytes: FileStream<Bytes>) -> Body {
     let request = Span::current();
     let broke_off = move |error: &service::Error| {
         request.in_scope(|| warn!(error = error as &dyn StdError, "could not send a response to its end"));
     };
-    Body::from_stream(bytes.map_err(service::Error::from).inspect_err(broke_off))
+    Body::from_stream(bytes.inspect_err(broke_off))
 }

@@ -20,8 +20,9 @@ use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
 use crate::api::params::{self, Params, Path, PathParam};
+use crate::model::files::Change;
 use crate::model::limits;
-use crate::service::ChangeStream;
+use crate::service;
 
 /// Watch files.
 ///
@@ -49,7 +50,9 @@ pub(in crate::api) async fn watch(
 }
 
 /// Streams changes, with heartbeats in between. Never fails: if the watch breaks off, it ends as `lost`.
-fn lines(changes: ChangeStream) -> impl Stream<Item = std::result::Result<Bytes, Infallible>> + Send {
+fn lines(
+    changes: impl Stream<Item = std::result::Result<Vec<Change>, service::Error>> + Send + Unpin,
+) -> impl Stream<Item = std::result::Result<Bytes, Infallible>> + Send {
     futures::stream::unfold(Some(changes), |changes| async move {
         let mut changes = changes?;
         let records = match timeout(limits::HEARTBEAT, changes.next()).await {
@@ -79,11 +82,10 @@ fn encode(records: &[WatchRecord]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::files::Change;
-    use crate::service::AgentError as Error;
+    use crate::service::Error;
 
     async fn sent(batches: Vec<std::result::Result<Vec<Change>, Error>>) -> String {
-        let lines = lines(futures::stream::iter(batches).boxed()).map(|line| line.unwrap());
+        let lines = lines(futures::stream::iter(batches)).map(|line| line.unwrap());
         String::from_utf8(lines.collect::<Vec<_>>().await.concat()).unwrap()
     }
 
@@ -91,7 +93,7 @@ mod tests {
     async fn a_watch_reports_how_it_ended() {
         let (ready, lost, gone) =
             ("{\"event\":\"ready\"}\n", "{\"event\":\"lost\"}\n", "{\"event\":\"gone\"}\n");
-        let broken = || Err(Error::Malformed { missing: "change" });
+        let broken = || Err(Error::ConcurrentTransitions);
         assert_eq!(sent(vec![Ok(vec![Change::Ready]), broken()]).await, format!("{ready}{lost}"));
         assert_eq!(sent(vec![Ok(vec![Change::Ready])]).await, format!("{ready}{lost}"));
         let over = vec![Ok(vec![Change::Ready, Change::Gone]), broken()];

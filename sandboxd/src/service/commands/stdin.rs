@@ -5,10 +5,12 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures::stream::BoxStream;
 use sandbox_api::{CommandId, SandboxId};
 
 use super::{Commands, Error};
-use crate::agent::{Cause, Error as AgentError, StdinData, Unfinished};
+use crate::agent::{self, Cause, Unfinished};
 use crate::model::Refusal;
 use crate::model::command::StdinState;
 
@@ -19,7 +21,7 @@ impl Commands {
         self: &Arc<Self>,
         id: &SandboxId,
         command: &CommandId,
-        data: StdinData,
+        data: BoxStream<'static, io::Result<Bytes>>,
         close: bool,
     ) -> Result<(), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
@@ -43,13 +45,13 @@ impl Commands {
 
 fn error_of(Unfinished { written_bytes, cause }: Unfinished) -> Error {
     match cause {
-        Cause::Agent(AgentError::Refused(Refusal::StdinNotOpen { state, .. })) => {
+        Cause::Agent(agent::Error::Refused(Refusal::StdinNotOpen { state, .. })) => {
             Refusal::StdinNotOpen { state, written_bytes }.into()
         }
-        Cause::Agent(AgentError::Refused(Refusal::StdinStalled { waited, .. })) => {
+        Cause::Agent(agent::Error::Refused(Refusal::StdinStalled { waited, .. })) => {
             Refusal::StdinStalled { waited, written_bytes }.into()
         }
-        Cause::Agent(AgentError::Refused(refusal)) => refusal.into(),
+        Cause::Agent(agent::Error::Refused(refusal)) => refusal.into(),
         Cause::Agent(source) => Error::StdinBroken { written_bytes, source },
         Cause::Data(source) if source.kind() == io::ErrorKind::TimedOut => Error::StdinLate { written_bytes },
         Cause::Data(source) => Error::StdinCut { written_bytes, source },

@@ -3,21 +3,23 @@
 //! Paths are resolved and checked inside the sandbox. A short operation holds the sandbox's order lock. A long one, such as
 //! a download, only keeps the sandbox in use, so that a delete does not wait for it.
 
+mod stream;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::stream::BoxStream;
 use sandbox_api::SandboxId;
-use tokio::sync::OwnedSemaphorePermit;
 
+pub use self::stream::FileStream;
+use self::stream::LongUse;
 use super::Error;
-use super::lifecycle::{InUseMark, Lifecycle};
+use super::lifecycle::Lifecycle;
 use super::storage::Storage;
-use crate::agent::{self, AgentHandle, ByteStream, ChangeStream, UploadError};
+use crate::agent::{self, AgentHandle, UploadError};
 use crate::model::files::{
-    ByteRange, Compression, Edited, FileHeader, FileInfo, FilePage, FilePath, FileTarget, Found, GlobOptions,
-    GrepMatch, GrepOptions, ListOptions, NewFile, TextEdit, Unpacked, Written,
+    ByteRange, Change, Compression, Edited, FileHeader, FileInfo, FilePage, FilePath, FileTarget, Found,
+    GlobOptions, GrepMatch, GrepOptions, ListOptions, NewFile, TextEdit, Unpacked, Written,
 };
 use crate::model::{Refusal, Resource, limits};
 
@@ -93,10 +95,10 @@ impl Files {
         id: &SandboxId,
         path: FilePath,
         range: Option<ByteRange>,
-    ) -> Result<(FileHeader, ByteStream), Error> {
+    ) -> Result<(FileHeader, FileStream<Bytes>), Error> {
         let (agent, guard) = self.begin_long_use(id).await?;
         let (header, bytes) = agent.read_file(path, 0, range).await?;
-        Ok((header, keep_until_dropped(bytes, guard)))
+        Ok((header, FileStream::new(bytes, guard)))
     }
 
     /// Inspects a path. A symbolic link is not followed.
@@ -154,9 +156,9 @@ impl Files {
         id: &SandboxId,
         path: FilePath,
         compression: Compression,
-    ) -> Result<ByteStream, Error> {
+    ) -> Result<FileStream<Bytes>, Error> {
         let (agent, guard) = self.begin_long_use(id).await?;
-        Ok(keep_until_dropped(agent.pack(path, compression).await?, guard))
+        Ok(FileStream::new(agent.pack(path, compression).await?, guard))
     }
 
     /// Unpacks the whole archive into a directory, or nothing.
@@ -177,9 +179,9 @@ impl Files {
         id: &SandboxId,
         path: FilePath,
         recursive: bool,
-    ) -> Result<ChangeStream, Error> {
+    ) -> Result<FileStream<Vec<Change>>, Error> {
         let (agent, guard) = self.begin_long_use(id).await?;
-        Ok(keep_until_dropped(agent.watch_files(path, recursive).await?, guard))
+        Ok(FileStream::new(agent.watch_files(path, recursive).await?, guard))
     }
 
     /// Searches file contents.
@@ -195,29 +197,10 @@ impl Files {
     }
 
     /// Returns the agent for a long operation. The guard keeps the sandbox in use, and does not block its deletion.
-    async fn begin_long_use(&self, id: &SandboxId) -> Result<(AgentHandle, InUseGuard), Error> {
+    async fn begin_long_use(&self, id: &SandboxId) -> Result<(AgentHandle, LongUse), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let permit = in_use.sandbox().reader()?;
         let (_, agent, mark) = in_use.unlock();
-        Ok((agent, InUseGuard { _mark: mark, _permit: permit }))
+        Ok((agent, LongUse::new(mark, permit)))
     }
-}
-
-/// Keeps a sandbox in use during a long operation, and counts it against the limit of readers.
-struct InUseGuard {
-    _mark: InUseMark,
-    _permit: OwnedSemaphorePermit,
-}
-
-/// Ties a guard to a stream.
-fn keep_until_dropped<T: Send + 'static>(
-    stream: BoxStream<'static, T>,
-    guard: InUseGuard,
-) -> BoxStream<'static, T> {
-    stream
-        .map(move |item| {
-            let _ = &guard;
-            item
-        })
-        .boxed()
 }

@@ -9,8 +9,10 @@ use super::Error;
 use super::activity::Activity;
 use super::order::{Exclusive, OrderLock, State};
 use crate::agent::{AgentHandle, Peer};
-use crate::engine::{Posture, SandboxLabels};
-use crate::model::{Refusal, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot, limits};
+use crate::engine::SandboxLabels;
+use crate::model::{
+    Posture, Refusal, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot, limits,
+};
 use crate::service::clock::now_ms;
 use crate::service::egress::Outbound;
 use crate::service::history::Ledger;

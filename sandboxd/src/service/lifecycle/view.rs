@@ -10,8 +10,8 @@ use super::order::{Running, State};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::agent::{AgentHandle, AgentInfo};
-use crate::engine::{NO_NETWORK, Posture, Usage};
-use crate::model::{Refusal, Resource, SandboxRecord, SessionKey, Stage, limits};
+use crate::engine::NO_NETWORK;
+use crate::model::{ContainerUsage, Posture, Refusal, Resource, SandboxRecord, SessionKey, Stage, limits};
 use crate::service::clock::now_ms;
 
 /// What an open sandbox can reach beyond every other sandbox, without policy and limits.
@@ -45,7 +45,7 @@ pub struct SandboxView {
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxUsage {
     /// Of its container.
-    pub container: Usage,
+    pub container: ContainerUsage,
     /// Of its workspace. `None` if the workspace has no disk of its own.
     pub disk_bytes: Option<u64>,
 }

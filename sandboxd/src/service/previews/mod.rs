@@ -11,6 +11,7 @@ mod publication;
 mod publish;
 mod published_connections;
 mod publisher_listener;
+mod tunnel;
 
 use std::sync::Arc;
 
@@ -23,11 +24,11 @@ pub use self::link::{Link, LinkRequest};
 pub use self::listeners::LinkListener;
 use self::listeners::Listeners;
 use self::publication::Publications;
+pub use self::tunnel::Tunnel;
 use super::egress::Egress;
 use super::lifecycle::{Activity, Attachments, InUseMark, Lifecycle};
 use super::tasks::Tasks;
 use super::{Context, Error, Setup};
-use crate::agent::Tunnel;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::model::Instance;
@@ -137,10 +138,11 @@ impl Previews {
     /// Connects to a port on the sandbox's loopback interface.
     pub async fn connect_port(self: &Arc<Self>, id: &SandboxId, port: u16) -> Result<Tunnel, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
-        match in_use.agent().connect_port(port).await {
+        let tunnel = match in_use.agent().connect_port(port).await {
             // Nothing was sent yet, so a retry is safe.
-            Err(error) if error.is_broken() => Ok(in_use.agent().connect_port(port).await?),
-            other => Ok(other?),
-        }
+            Err(error) if error.is_broken() => in_use.agent().connect_port(port).await?,
+            other => other?,
+        };
+        Ok(Tunnel::new(tunnel))
     }
 }
