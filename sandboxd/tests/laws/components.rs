@@ -8,7 +8,7 @@ use syn::visit::Visit;
 use syn::{Field, Visibility};
 
 use crate::layers::{module_of, sources};
-use crate::paths::{ROOT, imports_of, paths_used};
+use crate::paths::{ROOT, depth_of, imports_of, paths_used};
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
@@ -48,7 +48,7 @@ const STATE: [&str; 11] = [
 /// Stands for the service as a whole, from which every component can be reached.
 const WHOLE: &str = "the service as a whole";
 
-fn service_sources() -> Vec<(PathBuf, Vec<String>)> {
+pub(crate) fn service_sources() -> Vec<(PathBuf, Vec<String>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&root.join("service"), &mut files);
@@ -189,21 +189,7 @@ struct Types {
 impl Types {
     /// Whether something is visible outside of the component, whose module has two names.
     fn is_open(&self, visibility: &Visibility) -> bool {
-        match visibility {
-            Visibility::Inherited => false,
-            Visibility::Public(_) => true,
-            Visibility::Restricted(restricted) => {
-                let path: Vec<_> =
-                    restricted.path.segments.iter().map(|part| part.ident.to_string()).collect();
-                let up = path.iter().take_while(|name| *name == "super").count();
-                match path[0].as_str() {
-                    "self" => false,
-                    "super" => self.module.len() - up + (path.len() - up) < 2,
-                    // The path is `crate`, or one from it.
-                    _ => path.len() - 1 < 2,
-                }
-            }
-        }
+        depth_of(visibility, &self.module) < 2
     }
 
     fn add<'a>(

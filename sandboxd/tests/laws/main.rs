@@ -5,5 +5,6 @@
 
 mod circles;
 mod components;
+mod exports;
 mod layers;
 mod paths;

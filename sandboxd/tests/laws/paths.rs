@@ -228,6 +228,40 @@ fn attributes_of(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
+/// A path of a module from the root of the crate, where the crates below have their short names. `None` if the path
+/// begins with another crate or with a name of the module.
+pub(crate) fn from_root(path: &[String], module: &[String]) -> Option<Vec<String>> {
+    let (first, rest) = path.split_first()?;
+    if let Some((_, part)) = CRATES.iter().find(|(name, _)| name == first) {
+        return Some([&[(*part).to_owned()], rest].concat());
+    }
+    match first.as_str() {
+        "crate" | "sandboxd" => Some(rest.to_vec()),
+        "self" => Some([module, rest].concat()),
+        "super" => {
+            let up = path.iter().take_while(|name| *name == "super").count();
+            let above = module.len().checked_sub(up)?;
+            Some([&module[..above], &path[up..]].concat())
+        }
+        _ => None,
+    }
+}
+
+/// Number of names in the path of the module in which an item of `module` is visible: 0 for the whole crate.
+pub(crate) fn depth_of(visibility: &syn::Visibility, module: &[String]) -> usize {
+    let syn::Visibility::Restricted(restricted) = visibility else {
+        return if matches!(visibility, syn::Visibility::Public(_)) { 0 } else { module.len() };
+    };
+    let path: Vec<_> = restricted.path.segments.iter().map(|part| part.ident.to_string()).collect();
+    let up = path.iter().take_while(|name| *name == "super").count();
+    match path[0].as_str() {
+        "self" => module.len(),
+        "super" => module.len() - up + (path.len() - up),
+        // The path is `crate`, or one from it.
+        _ => path.len() - 1,
+    }
+}
+
 struct Finder {
     /// The module of the visitor, below the root of the crate.
     module: Vec<String>,
@@ -237,22 +271,7 @@ struct Finder {
 impl Finder {
     /// Records a path, if it starts at the root, at a crate below, or above its own module.
     fn note(&mut self, line: usize, segments: &[String]) {
-        let Some(first) = segments.first() else { return };
-        if let Some((_, part)) = CRATES.iter().find(|(name, _)| name == first) {
-            self.found.push((line, [&[(*part).to_owned()], &segments[1..]].concat()));
-            return;
-        }
-        let path = match first.as_str() {
-            "crate" | "sandboxd" => segments[1..].to_vec(),
-            "self" => [&self.module, &segments[1..]].concat(),
-            "super" => {
-                let up = segments.iter().take_while(|segment| *segment == "super").count();
-                let Some(above) = self.module.len().checked_sub(up) else { return };
-                [&self.module[..above], &segments[up..]].concat()
-            }
-            _ => return,
-        };
-        self.found.push((line, path));
+        self.found.extend(from_root(segments, &self.module).map(|path| (line, path)));
     }
 
     /// Finds paths among the tokens of a macro, which are not parsed.
