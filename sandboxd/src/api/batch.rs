@@ -81,14 +81,14 @@ fn to_wire(CommandResult { command, outcome }: CommandResult) -> BatchResult {
     let outcome = match outcome {
         Ok(ran) => BatchOutcome::Ended(ended(&ran)),
         Err(error) => {
-            let code = error.code();
-            if code == ErrorCode::Internal {
+            let public = error.to_public();
+            if public.code == ErrorCode::Internal {
                 error!(%command, error = &error as &dyn std::error::Error, "a command of a batch failed");
             }
             BatchOutcome::NotStarted(BatchFault {
-                error: sentence(code, &error),
-                code,
-                details: error.details(),
+                error: sentence(&public),
+                code: public.code,
+                details: public.details,
             })
         }
     };

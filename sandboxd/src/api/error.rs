@@ -9,10 +9,10 @@ use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sandbox_api::{ErrorBody, ErrorCode};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::model::echo::{Echo, cut};
-use crate::model::{FieldError, Refusal, limits};
+use crate::model::{FieldError, PublicError, Refusal, limits};
 use crate::service;
 
 /// Result of a handler.
@@ -29,86 +29,119 @@ pub(super) enum ApiError {
 
 /// Errors of the HTTP layer itself.
 #[derive(Debug, thiserror::Error)]
+#[error("{}", self.to_public().message)]
 pub(super) enum HttpError {
-    #[error("a valid admin token is required")]
     Unauthenticated,
-    #[error("too many requests with a wrong token; try again in {retry_after} s")]
     TooManyFailures { retry_after: u64 },
-    #[error("the host {} is not a known name of this daemon; see SANDBOXD_ALLOWED_HOSTS", Echo(.0))]
     Host(String),
-    #[error("the request is ambiguous: {0}")]
     Shape(&'static str),
-    #[error("requests from the origin {} are not allowed", Echo(.0))]
     Origin(String),
-    #[error("no such route")]
     NoRoute,
-    #[error("this route does not support the method")]
     Method,
-    #[error("the body is larger than {limit} bytes")]
     BodyTooLarge { limit: usize },
-    #[error("the body must be JSON (content-type: application/json)")]
     NotJson,
-    #[error("the body could not be read to the end")]
     BodyCut(#[source] axum::Error),
-    #[error("the body did not arrive within {:?}", limits::REQUEST_BODY)]
     BodyLate,
-    #[error("this route is a WebSocket; request an upgrade (RFC 6455)")]
     NoUpgrade(#[source] axum::extract::ws::rejection::WebSocketUpgradeRejection),
-    #[error("no part of the body arrived for {:?}", limits::UPLOAD_PAUSE)]
     UploadPaused,
-    #[error(
-        "no memory was free for the body within {:?}, because of other large bodies",
-        limits::REQUEST_BODY
-    )]
     NoMemoryForBody,
-    #[error("the daemon is shutting down and accepts no new requests; retry after its restart")]
     Stopping,
 }
 
 impl HttpError {
-    fn code(&self) -> ErrorCode {
+    fn to_public(&self) -> PublicError {
         match self {
-            Self::Unauthenticated => ErrorCode::Unauthenticated,
-            Self::TooManyFailures { .. } => ErrorCode::RateLimited,
-            Self::Host(_) | Self::Origin(_) => ErrorCode::Forbidden,
-            Self::NoRoute => ErrorCode::NotFound,
-            Self::Method => ErrorCode::MethodNotAllowed,
-            Self::BodyTooLarge { .. } => ErrorCode::TooLarge,
-            Self::NotJson => ErrorCode::UnsupportedMediaType,
-            Self::BodyCut(_) | Self::Shape(_) => ErrorCode::InvalidRequest,
-            Self::NoUpgrade(_) => ErrorCode::InvalidRequest,
-            Self::BodyLate | Self::UploadPaused => ErrorCode::DeadlineExceeded,
-            Self::NoMemoryForBody => ErrorCode::CapacityExhausted,
-            Self::Stopping => ErrorCode::Unavailable,
-        }
-    }
-
-    fn retry_after_seconds(&self) -> Option<u64> {
-        match self {
-            Self::TooManyFailures { retry_after } => Some(*retry_after),
-            Self::NoMemoryForBody | Self::Stopping => Some(limits::RETRY_AFTER_SECONDS),
-            _ => None,
-        }
-    }
-
-    fn details(&self) -> Map<String, Value> {
-        let fact = match self {
-            Self::NoRoute => Some(("resource", "route".into())),
-            Self::BodyTooLarge { limit } => Some(("limit", (*limit).into())),
-            Self::NoUpgrade(_) => Some(("field", "upgrade".into())),
-            Self::BodyCut(_) | Self::BodyLate | Self::UploadPaused | Self::NoMemoryForBody => {
-                Some(("field", "body".into()))
+            Self::Unauthenticated => {
+                PublicError::new(ErrorCode::Unauthenticated, "a valid admin token is required", json!({}))
             }
-            Self::Unauthenticated
-            | Self::TooManyFailures { .. }
-            | Self::Host(_)
-            | Self::Shape(_)
-            | Self::Origin(_)
-            | Self::Method
-            | Self::NotJson
-            | Self::Stopping => None,
-        };
-        fact.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+            Self::TooManyFailures { retry_after } => PublicError::new(
+                ErrorCode::RateLimited,
+                format!("too many requests with a wrong token; try again in {retry_after} s"),
+                json!({}),
+            )
+            .with_retry_after(Some(*retry_after)),
+            Self::Host(host) => PublicError::new(
+                ErrorCode::Forbidden,
+                format!(
+                    "the host {} is not a known name of this daemon; see SANDBOXD_ALLOWED_HOSTS",
+                    Echo(host)
+                ),
+                json!({}),
+            ),
+            Self::Shape(problem) => PublicError::new(
+                ErrorCode::InvalidRequest,
+                format!("the request is ambiguous: {problem}"),
+                json!({}),
+            ),
+            Self::Origin(origin) => PublicError::new(
+                ErrorCode::Forbidden,
+                format!("requests from the origin {} are not allowed", Echo(origin)),
+                json!({}),
+            ),
+            Self::NoRoute => {
+                PublicError::new(ErrorCode::NotFound, "no such route", json!({ "resource": "route" }))
+            }
+            Self::Method => PublicError::new(
+                ErrorCode::MethodNotAllowed,
+                "this route does not support the method",
+                json!({}),
+            ),
+            Self::BodyTooLarge { limit } => PublicError::new(
+                ErrorCode::TooLarge,
+                format!("the body is larger than {limit} bytes"),
+                json!({ "limit": limit }),
+            ),
+            Self::NotJson => PublicError::new(
+                ErrorCode::UnsupportedMediaType,
+                "the body must be JSON (content-type: application/json)",
+                json!({}),
+            ),
+            Self::BodyCut(_) => PublicError::new(
+                ErrorCode::InvalidRequest,
+                "the body could not be read to the end",
+                json!({ "field": "body" }),
+            ),
+            // The client caused the delay, so a wait would not help.
+            Self::BodyLate => PublicError::new(
+                ErrorCode::DeadlineExceeded,
+                format!("the body did not arrive within {:?}", limits::REQUEST_BODY),
+                json!({ "field": "body" }),
+            )
+            .with_retry_after(None),
+            Self::NoUpgrade(_) => PublicError::new(
+                ErrorCode::InvalidRequest,
+                "this route is a WebSocket; request an upgrade (RFC 6455)",
+                json!({ "field": "upgrade" }),
+            ),
+            Self::UploadPaused => PublicError::new(
+                ErrorCode::DeadlineExceeded,
+                format!("no part of the body arrived for {:?}", limits::UPLOAD_PAUSE),
+                json!({ "field": "body" }),
+            )
+            .with_retry_after(None),
+            Self::NoMemoryForBody => PublicError::new(
+                ErrorCode::CapacityExhausted,
+                format!(
+                    "no memory was free for the body within {:?}, because of other large bodies",
+                    limits::REQUEST_BODY
+                ),
+                json!({ "field": "body" }),
+            ),
+            Self::Stopping => PublicError::new(
+                ErrorCode::Unavailable,
+                "the daemon is shutting down and accepts no new requests; retry after its restart",
+                json!({}),
+            ),
+        }
+    }
+}
+
+impl ApiError {
+    fn to_public(&self) -> PublicError {
+        match self {
+            Self::Service(error) => error.to_public(),
+            Self::Http(error) => error.to_public(),
+        }
     }
 }
 
@@ -168,6 +201,7 @@ impl From<HttpError> for ApiError {
 pub(super) struct Problem {
     pub(super) code: ErrorCode,
     pub(super) cause: Arc<ApiError>,
+    message: String,
     details: Map<String, Value>,
 }
 
@@ -175,7 +209,7 @@ impl Problem {
     /// Writes the body of the response.
     pub(super) fn write_out(self, mut response: Response, request_id: &str) -> Response {
         let body = ErrorBody {
-            error: sentence(self.code, self.cause.as_ref()),
+            error: self.message,
             code: self.code,
             details: self.details,
             request_id: request_id.to_owned(),
@@ -188,11 +222,11 @@ impl Problem {
 }
 
 /// Returns the message for the client.
-pub(super) fn sentence(code: ErrorCode, error: &impl fmt::Display) -> String {
-    match code {
+pub(super) fn sentence(error: &PublicError) -> String {
+    match error.code {
         // The message of an internal error belongs in the log.
         ErrorCode::Internal => "sandboxd failed; its log has the reason under this request id".to_owned(),
-        _ => cut(&error.to_string(), limits::MAX_ERROR_BYTES).into_owned(),
+        _ => cut(&error.message, limits::MAX_ERROR_BYTES).into_owned(),
     }
 }
 
@@ -207,21 +241,20 @@ fn bound(fact: &mut Value) {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let (code, mut details, retry_after) = match &self {
-            Self::Service(error) => (error.code(), error.details(), error.retry_after_seconds()),
-            Self::Http(error) => (error.code(), error.details(), error.retry_after_seconds()),
-        };
+        let public = self.to_public();
+        let message = sentence(&public);
+        let PublicError { code, mut details, retry_after_seconds, .. } = public;
         details.values_mut().for_each(bound);
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
-        if let Some(seconds) = retry_after {
+        if let Some(seconds) = retry_after_seconds {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Self::Service(service::Error::Refused(Refusal::RangeEmpty { size_bytes })) = &self {
             let range = HeaderValue::try_from(format!("bytes */{size_bytes}"));
             response.headers_mut().extend(range.ok().map(|range| (CONTENT_RANGE, range)));
         }
-        response.extensions_mut().insert(Problem { code, cause: Arc::new(self), details });
+        response.extensions_mut().insert(Problem { code, cause: Arc::new(self), message, details });
         response
     }
 }
@@ -234,4 +267,64 @@ pub(super) async fn no_such_route() -> ApiError {
 /// Response if the route does not support the method. axum adds `allow`.
 pub(super) async fn method_not_allowed() -> ApiError {
     HttpError::Method.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_of_the_http_layer_has_its_code_details_and_retry() {
+        let cut = || axum::Error::new(std::io::Error::other("said"));
+        for (error, expected) in [
+            (HttpError::Unauthenticated, "unauthenticated {} None a valid admin token is required"),
+            (
+                HttpError::TooManyFailures { retry_after: 7 },
+                "rate_limited {} Some(7) too many requests with a wrong token; try again in 7 s",
+            ),
+            (
+                HttpError::Host("a\n".into()),
+                r#"forbidden {} None the host "a\n" is not a known name of this daemon; see SANDBOXD_ALLOWED_HOSTS"#,
+            ),
+            (HttpError::Shape("said"), "invalid_request {} None the request is ambiguous: said"),
+            (
+                HttpError::Origin("b".into()),
+                r#"forbidden {} None requests from the origin "b" are not allowed"#,
+            ),
+            (HttpError::NoRoute, r#"not_found {"resource":"route"} None no such route"#),
+            (HttpError::Method, "method_not_allowed {} None this route does not support the method"),
+            (
+                HttpError::BodyTooLarge { limit: 9 },
+                r#"too_large {"limit":9} None the body is larger than 9 bytes"#,
+            ),
+            (
+                HttpError::NotJson,
+                "unsupported_media_type {} None the body must be JSON (content-type: application/json)",
+            ),
+            (
+                HttpError::BodyCut(cut()),
+                r#"invalid_request {"field":"body"} None the body could not be read to the end"#,
+            ),
+            (
+                HttpError::BodyLate,
+                r#"deadline_exceeded {"field":"body"} None the body did not arrive within 120s"#,
+            ),
+            (
+                HttpError::UploadPaused,
+                r#"deadline_exceeded {"field":"body"} None no part of the body arrived for 60s"#,
+            ),
+            (
+                HttpError::NoMemoryForBody,
+                r#"capacity_exhausted {"field":"body"} Some(5) no memory was free for the body within 120s, because of other large bodies"#,
+            ),
+            (
+                HttpError::Stopping,
+                "unavailable {} Some(5) the daemon is shutting down and accepts no new requests; retry after its restart",
+            ),
+        ] {
+            let PublicError { code, message, details, retry_after_seconds } = error.to_public();
+            assert_eq!(format!("{code} {} {retry_after_seconds:?} {message}", json!(details)), expected);
+            assert_eq!(error.to_string(), message);
+        }
+    }
 }

@@ -4,25 +4,25 @@ use std::fmt;
 use std::time::Duration;
 
 use sandbox_api::ErrorCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use thiserror::Error;
 
 use super::FieldError;
 use super::command::StdinState;
 use super::echo::Echo;
+use super::public_error::PublicError;
 
 /// Why a request is refused. The message is for the client. Texts that come from an agent are facts to show, not to
 /// act on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", self.to_public().message)]
 pub enum Refusal {
     /// A field of the request is invalid.
     #[error(transparent)]
     Field(#[from] FieldError),
     /// The resource does not exist, or not any more.
-    #[error("no such {0}")]
     NotFound(Resource),
     /// A limit of one sandbox is reached.
-    #[error("the sandbox's limit of {value} {limit} is reached{}", remedy_for(limit))]
     LimitReached {
         /// What is limited, in the plural.
         limit: String,
@@ -30,7 +30,6 @@ pub enum Refusal {
         value: u64,
     },
     /// Something is larger than its limit.
-    #[error("{what} is larger than {limit} bytes")]
     TooLarge {
         /// A field in backquotes, or a file.
         what: String,
@@ -38,7 +37,6 @@ pub enum Refusal {
         limit: u64,
     },
     /// One request contains too many of something. A retry does not help, unlike with a limit that is reached.
-    #[error("there are more than {limit} {what}")]
     TooMany {
         /// What is limited, in the plural.
         what: String,
@@ -47,10 +45,8 @@ pub enum Refusal {
     },
 
     /// The id belongs to a command that another request started.
-    #[error("`commandId` belongs to another command: repeat the same request, or choose another id")]
     CommandDiffers,
     /// The command could not be started.
-    #[error("the command could not be started: {step} {}: {}", Echo(.subject), system_message(*.errno))]
     StartFailed {
         /// `cwd`, `pipe`, `script`, `exec` or `fork`.
         step: String,
@@ -60,15 +56,11 @@ pub enum Refusal {
         errno: i32,
     },
     /// The sandbox's kernel cannot prevent a command from writing to the workspace.
-    #[error(
-        "`readOnly` is not supported here: the sandbox's kernel has no Landlock (error {errno}); nothing was run"
-    )]
     ReadOnlyUnavailable {
         /// The system's error number.
         errno: i32,
     },
     /// The command's standard input cannot be written to.
-    #[error("the command's standard input is not open: {}", stdin_message(*.state))]
     StdinNotOpen {
         /// Why it is not open.
         state: StdinState,
@@ -76,9 +68,6 @@ pub enum Refusal {
         written_bytes: u64,
     },
     /// The command did not read its standard input, or another writer did not finish.
-    #[error(
-        "the command did not read for {waited:?}, or another writer did not finish; {written_bytes} bytes were written"
-    )]
     StdinStalled {
         /// How long the agent waited.
         waited: Duration,
@@ -87,61 +76,44 @@ pub enum Refusal {
     },
 
     /// The terminal has ended.
-    #[error("the terminal has ended")]
     TerminalEnded,
     /// The program on the terminal does not read its input.
-    #[error("the program on the terminal does not read its input; {taken_bytes} bytes of it were taken")]
     InputNotTaken {
         /// Bytes that the program had taken.
         taken_bytes: u64,
     },
 
     /// The path leads out of the workspace.
-    #[error("the path {path} leads out of the workspace", path = Echo(.path))]
     OutsideWorkspace {
         /// As in the request.
         path: String,
     },
     /// The path names something other than a regular file.
-    #[error("{path} is not a regular file", path = Echo(.path))]
     NotAFile {
         /// As in the request.
         path: String,
     },
     /// The path names something other than a directory.
-    #[error("{path} is not a directory", path = Echo(.path))]
     NotADirectory {
         /// As in the request.
         path: String,
     },
     /// The file does not exist, or its content is not what the request requires.
-    #[error(
-        "{path} does not meet `if-match` or `if-none-match`, or no longer has the content that was read; \
-         it was not changed",
-        path = Echo(.path)
-    )]
     ConditionFailed {
         /// As in the request.
         path: String,
     },
     /// The path exists and may not be replaced.
-    #[error("{path} already exists and may not be replaced", path = Echo(.path))]
     AlreadyThere {
         /// As in the request.
         path: String,
     },
     /// A directory to remove is not empty.
-    #[error("the directory {path} is not empty; remove it with `recursive=true`", path = Echo(.path))]
     NotEmpty {
         /// As in the request.
         path: String,
     },
     /// A change failed, and some of the files that it had replaced could not be put back.
-    #[error(
-        "the change failed, and {files} files could not be put back because a command was changing them, {path} first; \
-         their earlier content is in {kept_in}",
-        path = Echo(.path), kept_in = Echo(.kept_in)
-    )]
     NotPutBack {
         /// The first of them.
         path: String,
@@ -151,9 +123,6 @@ pub enum Refusal {
         kept_in: String,
     },
     /// A text that must occur once in the file occurs more often, or not at all.
-    #[error(
-        "`edits[{edit}].oldText` occurs {occurrences} times in the file, and without `replaceAll` must occur once; it was not changed"
-    )]
     TextCount {
         /// Index of the edit, from 0.
         edit: u32,
@@ -161,7 +130,6 @@ pub enum Refusal {
         occurrences: u64,
     },
     /// The archive cannot be unpacked.
-    #[error("the archive was not unpacked: {problem}")]
     ArchiveBad {
         /// The member at fault; empty if the fault is in the archive as a whole.
         member: String,
@@ -169,19 +137,16 @@ pub enum Refusal {
         problem: String,
     },
     /// The file has no byte of the requested range.
-    #[error("the file has {size_bytes} bytes, and none of them is in the range")]
     RangeEmpty {
         /// The file's size.
         size_bytes: u64,
     },
     /// The workspace is full.
-    #[error("no space left in the workspace for {path}", path = Echo(.path))]
     NoSpace {
         /// As in the request.
         path: String,
     },
     /// Another error of the file system.
-    #[error("the file {path} could not be used: {}", system_message(*.errno), path = Echo(.path))]
     FileFailed {
         /// As in the request.
         path: String,
@@ -190,7 +155,6 @@ pub enum Refusal {
     },
 
     /// No server listens on the port of the sandbox's loopback, or it does not answer.
-    #[error("nothing answers on port {port} in the sandbox")]
     PortClosed {
         /// The port.
         port: u32,
@@ -198,58 +162,157 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Code and details of the response, which are for programs.
-    pub fn facts(&self) -> (ErrorCode, Value) {
+    /// What a client sees of the refusal.
+    pub fn to_public(&self) -> PublicError {
         match self {
-            Self::Field(fault) => (ErrorCode::InvalidRequest, json!({ "field": fault.field })),
-            Self::NotFound(resource) => (ErrorCode::NotFound, json!({ "resource": resource.as_str() })),
-            Self::LimitReached { limit, value } => {
-                (ErrorCode::CapacityExhausted, json!({ "limit": limit, "value": value }))
-            }
-            Self::TooLarge { limit, .. } | Self::TooMany { limit, .. } => {
-                (ErrorCode::TooLarge, json!({ "limit": limit }))
-            }
+            Self::Field(fault) => PublicError::new(
+                ErrorCode::InvalidRequest,
+                fault.to_string(),
+                json!({ "field": fault.field }),
+            ),
+            Self::NotFound(resource) => PublicError::new(
+                ErrorCode::NotFound,
+                format!("no such {resource}"),
+                json!({ "resource": resource.as_str() }),
+            ),
+            Self::LimitReached { limit, value } => PublicError::new(
+                ErrorCode::CapacityExhausted,
+                format!("the sandbox's limit of {value} {limit} is reached{}", remedy_for(limit)),
+                json!({ "limit": limit, "value": value }),
+            ),
+            Self::TooLarge { what, limit } => PublicError::new(
+                ErrorCode::TooLarge,
+                format!("{what} is larger than {limit} bytes"),
+                json!({ "limit": limit }),
+            ),
+            Self::TooMany { what, limit } => PublicError::new(
+                ErrorCode::TooLarge,
+                format!("there are more than {limit} {what}"),
+                json!({ "limit": limit }),
+            ),
 
-            Self::CommandDiffers => (ErrorCode::AlreadyExists, json!({ "field": "commandId" })),
-            Self::StartFailed { step, errno, .. } => {
-                (ErrorCode::Refused, json!({ "step": step, "errno": errno }))
-            }
-            Self::ReadOnlyUnavailable { errno } => {
-                (ErrorCode::Refused, json!({ "field": "readOnly", "errno": errno }))
-            }
-            Self::StdinNotOpen { state, written_bytes } => {
-                (ErrorCode::WrongState, json!({ "state": state.as_str(), "writtenBytes": written_bytes }))
-            }
-            Self::StdinStalled { written_bytes, .. } => {
-                (ErrorCode::DeadlineExceeded, json!({ "writtenBytes": written_bytes }))
-            }
+            Self::CommandDiffers => PublicError::new(
+                ErrorCode::AlreadyExists,
+                "`commandId` belongs to another command: repeat the same request, or choose another id",
+                json!({ "field": "commandId" }),
+            ),
+            Self::StartFailed { step, subject, errno } => PublicError::new(
+                ErrorCode::Refused,
+                format!(
+                    "the command could not be started: {step} {}: {}",
+                    Echo(subject),
+                    system_message(*errno)
+                ),
+                json!({ "step": step, "errno": errno }),
+            ),
+            Self::ReadOnlyUnavailable { errno } => PublicError::new(
+                ErrorCode::Refused,
+                format!(
+                    "`readOnly` is not supported here: the sandbox's kernel has no Landlock (error {errno}); nothing was run"
+                ),
+                json!({ "field": "readOnly", "errno": errno }),
+            ),
+            Self::StdinNotOpen { state, written_bytes } => PublicError::new(
+                ErrorCode::WrongState,
+                format!("the command's standard input is not open: {}", stdin_message(*state)),
+                json!({ "state": state.as_str(), "writtenBytes": written_bytes }),
+            ),
+            Self::StdinStalled { waited, written_bytes } => PublicError::new(
+                ErrorCode::DeadlineExceeded,
+                format!(
+                    "the command did not read for {waited:?}, or another writer did not finish; {written_bytes} bytes were written"
+                ),
+                json!({ "writtenBytes": written_bytes }),
+            ),
 
-            Self::TerminalEnded => (ErrorCode::WrongState, json!({})),
-            Self::InputNotTaken { taken_bytes } => {
-                (ErrorCode::WrongState, json!({ "takenBytes": taken_bytes }))
+            Self::TerminalEnded => {
+                PublicError::new(ErrorCode::WrongState, "the terminal has ended", json!({}))
             }
+            Self::InputNotTaken { taken_bytes } => PublicError::new(
+                ErrorCode::WrongState,
+                format!(
+                    "the program on the terminal does not read its input; {taken_bytes} bytes of it were taken"
+                ),
+                json!({ "takenBytes": taken_bytes }),
+            ),
 
-            Self::OutsideWorkspace { path } | Self::NotAFile { path } | Self::NotADirectory { path } => {
-                (ErrorCode::Refused, json!({ "path": path }))
-            }
-            Self::ConditionFailed { path } => (ErrorCode::PreconditionFailed, json!({ "path": path })),
-            Self::AlreadyThere { path } => (ErrorCode::AlreadyExists, json!({ "path": path })),
-            Self::NotEmpty { path } => (ErrorCode::WrongState, json!({ "path": path })),
-            Self::NotPutBack { path, files, kept_in } => {
-                (ErrorCode::WrongState, json!({ "path": path, "files": files, "keptIn": kept_in }))
-            }
-            Self::TextCount { edit, occurrences } => {
-                let field = format!("edits[{edit}].oldText");
-                (ErrorCode::WrongState, json!({ "field": field, "occurrences": occurrences }))
-            }
-            Self::ArchiveBad { member, .. } => (ErrorCode::Refused, json!({ "member": member })),
-            Self::RangeEmpty { size_bytes } => {
-                (ErrorCode::RangeNotSatisfiable, json!({ "sizeBytes": size_bytes }))
-            }
-            Self::NoSpace { path } => (ErrorCode::InsufficientStorage, json!({ "path": path })),
-            Self::FileFailed { path, errno } => (ErrorCode::Refused, json!({ "path": path, "errno": errno })),
+            Self::OutsideWorkspace { path } => PublicError::new(
+                ErrorCode::Refused,
+                format!("the path {} leads out of the workspace", Echo(path)),
+                json!({ "path": path }),
+            ),
+            Self::NotAFile { path } => PublicError::new(
+                ErrorCode::Refused,
+                format!("{} is not a regular file", Echo(path)),
+                json!({ "path": path }),
+            ),
+            Self::NotADirectory { path } => PublicError::new(
+                ErrorCode::Refused,
+                format!("{} is not a directory", Echo(path)),
+                json!({ "path": path }),
+            ),
+            Self::ConditionFailed { path } => PublicError::new(
+                ErrorCode::PreconditionFailed,
+                format!(
+                    "{} does not meet `if-match` or `if-none-match`, or no longer has the content that was read; \
+                     it was not changed",
+                    Echo(path)
+                ),
+                json!({ "path": path }),
+            ),
+            Self::AlreadyThere { path } => PublicError::new(
+                ErrorCode::AlreadyExists,
+                format!("{} already exists and may not be replaced", Echo(path)),
+                json!({ "path": path }),
+            ),
+            Self::NotEmpty { path } => PublicError::new(
+                ErrorCode::WrongState,
+                format!("the directory {} is not empty; remove it with `recursive=true`", Echo(path)),
+                json!({ "path": path }),
+            ),
+            Self::NotPutBack { path, files, kept_in } => PublicError::new(
+                ErrorCode::WrongState,
+                format!(
+                    "the change failed, and {files} files could not be put back because a command was changing them, {} first; \
+                     their earlier content is in {}",
+                    Echo(path),
+                    Echo(kept_in)
+                ),
+                json!({ "path": path, "files": files, "keptIn": kept_in }),
+            ),
+            Self::TextCount { edit, occurrences } => PublicError::new(
+                ErrorCode::WrongState,
+                format!(
+                    "`edits[{edit}].oldText` occurs {occurrences} times in the file, and without `replaceAll` must occur once; it was not changed"
+                ),
+                json!({ "field": format!("edits[{edit}].oldText"), "occurrences": occurrences }),
+            ),
+            Self::ArchiveBad { member, problem } => PublicError::new(
+                ErrorCode::Refused,
+                format!("the archive was not unpacked: {problem}"),
+                json!({ "member": member }),
+            ),
+            Self::RangeEmpty { size_bytes } => PublicError::new(
+                ErrorCode::RangeNotSatisfiable,
+                format!("the file has {size_bytes} bytes, and none of them is in the range"),
+                json!({ "sizeBytes": size_bytes }),
+            ),
+            Self::NoSpace { path } => PublicError::new(
+                ErrorCode::InsufficientStorage,
+                format!("no space left in the workspace for {}", Echo(path)),
+                json!({ "path": path }),
+            ),
+            Self::FileFailed { path, errno } => PublicError::new(
+                ErrorCode::Refused,
+                format!("the file {} could not be used: {}", Echo(path), system_message(*errno)),
+                json!({ "path": path, "errno": errno }),
+            ),
 
-            Self::PortClosed { port } => (ErrorCode::WrongState, json!({ "port": port })),
+            Self::PortClosed { port } => PublicError::new(
+                ErrorCode::WrongState,
+                format!("nothing answers on port {port} in the sandbox"),
+                json!({ "port": port }),
+            ),
         }
     }
 }

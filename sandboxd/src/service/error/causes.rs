@@ -2,16 +2,17 @@
 //! operator can do.
 
 use sandbox_api::ErrorCode;
+use serde_json::json;
 
 use super::Error;
 use crate::agent;
 use crate::engine::{self, DiskFault};
-use crate::model::{FieldError, Refusal};
+use crate::model::{FieldError, PublicError, Refusal};
 use crate::store;
 
-/// Code and message of an engine's error for clients. The log has the error itself.
-pub(super) fn engine_facts(error: &engine::Error) -> (ErrorCode, String) {
-    match error {
+/// What clients see of an engine's error. The log has the error itself.
+pub(super) fn engine_error(error: &engine::Error) -> PublicError {
+    let (code, message) = match error {
         engine::Error::ImageMissing { image } => {
             (ErrorCode::Unavailable, format!("the image {image} is missing on the engine"))
         }
@@ -35,7 +36,8 @@ pub(super) fn engine_facts(error: &engine::Error) -> (ErrorCode, String) {
         error if error.is_unavailable() => (ErrorCode::Unavailable, "the engine does not answer".into()),
         error if error.is_temporary() => (ErrorCode::Unavailable, "the engine failed".into()),
         _ => (ErrorCode::Internal, "the engine failed".into()),
-    }
+    };
+    PublicError::new(code, message, json!({}))
 }
 
 pub(super) fn agent_code(error: &agent::Error) -> ErrorCode {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use agent_protocol::fault::{Kind, to_status};
 use agent_protocol::v1;
 use bollard::errors::Error as BollardError;
+use serde_json::Value;
 
 use super::*;
 use crate::engine::DiskFault;
@@ -14,8 +15,10 @@ use crate::model::{FieldError, Resource};
 
 /// Code, details in the order of their names, and message.
 fn response(error: &Error) -> String {
-    let details: BTreeMap<String, Value> = error.details().into_iter().collect();
-    format!("{} {} {error}", error.code(), json!(details))
+    let PublicError { code, message, details, .. } = error.to_public();
+    assert_eq!(error.to_string(), message);
+    let details: BTreeMap<String, Value> = details.into_iter().collect();
+    format!("{code} {} {message}", json!(details))
 }
 
 #[track_caller]
@@ -195,7 +198,7 @@ fn a_rejection_by_an_agent_keeps_its_details() {
 fn an_agents_text_about_a_field_is_limited() {
     let long = v1::FieldInvalid { field: "f".repeat(900), problem: "p".repeat(900) };
     let error = refused(Kind::FieldInvalid(long));
-    assert!(error.details()["field"].as_str().unwrap().len() <= limits::MAX_ECHO_BYTES);
+    assert!(error.to_public().details["field"].as_str().unwrap().len() <= limits::MAX_ECHO_BYTES);
     assert!(error.to_string().len() <= limits::MAX_ECHO_BYTES + limits::MAX_PROBLEM_BYTES + 3);
 }
 
