@@ -8,7 +8,8 @@ use syn::visit::Visit;
 use syn::{Field, Visibility};
 
 use crate::layers::{module_of, sources};
-use crate::paths::{ROOT, depth_of, imports_of, paths_used};
+use crate::parts::{ROOT, depth_of, paths_used};
+use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.

@@ -9,7 +9,8 @@ use syn::visit::{self, Visit};
 use syn::{ImplItem, Item, Visibility};
 
 use crate::components::service_sources;
-use crate::paths::{depth_of, from_root, imports_of, is_test};
+use crate::parts::{depth_of, from_root};
+use crate::paths::{imports_of, is_test};
 
 /// Types of the service that may show types of these parts.
 const MAY_SHOW: [(&str, &[&str]); 3] = [

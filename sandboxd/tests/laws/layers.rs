@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::paths::parts_used;
+use crate::parts::parts_used;
 
 /// A part of `sandboxd/src`, and the parts and crates of the daemon that it may use. A line for a module of a part
 /// replaces the part's own line there.

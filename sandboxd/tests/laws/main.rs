@@ -7,4 +7,5 @@ mod circles;
 mod components;
 mod exports;
 mod layers;
+mod parts;
 mod paths;
