@@ -55,7 +55,7 @@ export function ChatView({ conversation }: { conversation: Conversation }) {
         )}
         {drop.over ? <p className="files-drop chat-drop">{texts.files.drop}</p> : null}
         <div className="chat-foot">
-          <Failure live={live} unanswered={isUnanswered(messages.at(-1))} told={isFailed(messages.at(-1))} onAgain={again} />
+          <Failure live={live} unanswered={isUnanswered(messages.at(-1))} failed={isFailed(messages.at(-1))} onAgain={again} />
           <Composer chatId={id} live={live} messages={messages} onSend={send} onStop={stop} />
         </div>
       </section>

@@ -7,18 +7,18 @@ type Props = {
   live: Live;
   /** The last message is the user's. */
   unanswered: boolean;
-  /** The last message states itself what went wrong. */
-  told: boolean;
+  /** The last message is an answer that failed. It shows the reason itself. */
+  failed: boolean;
   onAgain: () => void;
 };
 
 /** The last failure of this chat, above the composer, with the possible actions. */
-export function Failure({ live, unanswered, told, onAgain }: Props) {
+export function Failure({ live, unanswered, failed, onAgain }: Props) {
   if (live.elsewhere) return <p className="note column" role="status">{texts.composer.elsewhere}</p>;
   const { failure } = live;
   if (live.running || live.settling) return null;
-  if (!failure || (told && failure.during === "answer")) {
-    if (!unanswered && !told) return null;
+  if (!failure || (failed && failure.during === "answer")) {
+    if (!unanswered && !failed) return null;
     return <Unanswered sentence={unanswered ? texts.errors.unanswered : texts.errors.incomplete} onAgain={onAgain} />;
   }
   return (

@@ -2,7 +2,9 @@ import { ShieldAlert, ShieldCheck } from "lucide-react";
 import type { NetworkMode, Posture as PostureInfo } from "../api/types";
 import { texts } from "../texts";
 
-/** The isolation that was really applied, in plain words: a check mark if a measure is active, a warning if it is not. */
+/**
+ * The isolation that was really applied, in plain words: a check mark if a measure is active, a warning if it is not.
+ */
 export function Posture({ posture, network }: { posture: PostureInfo; network: NetworkMode | null }) {
   return (
     <section className="posture">

@@ -4,7 +4,9 @@
 
 /** Embeddings, overrides and isolates: the characters that also affect the characters after them. */
 const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
-/** In addition, characters that do not fit in one line or have no width. Joiners are allowed, because emoji use them. */
+/**
+ * In addition, characters that do not fit in one line or have no width. Joiners are allowed, because emoji use them.
+ */
 // eslint-disable-next-line no-control-regex -- the pattern matches control characters
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200b\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
 
