@@ -1,33 +1,40 @@
-"""Hooks for schemathesis: ids of existing objects, and the format of streams.
+"""Hooks for schemathesis: ids of existing objects, streams that end, and the checks of responses.
 
 A random id only ever gets a 404. Just before a request is sent, most ids are therefore replaced with the id of an
 existing sandbox, command or terminal. Deleted sandboxes are recreated, so that deletes are fuzzed as deeply as the rest.
 """
 
-import itertools
+import base64
+import hashlib
 import json
-import os
 import re
+import socket
+import threading
+import time
 import urllib.error
-import urllib.request
 import zlib
 
+import daemon
+import exchange
+import legal
+import legal_files  # noqa: F401 -- registers conditions
+import legal_objects  # noqa: F401 -- registers conditions
 import schemathesis
 import urllib3.util.connection
 from jsonschema import Draft202012Validator
 from schemathesis.core import NotSet
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation import GenerationMode
-from schemathesis.generation.meta import TestPhase
+from schemathesis.generation.meta import REQUEST_SHAPE_PROBES, TestPhase
 
-URL = os.environ["SANDBOXD_URL"]
-TOKEN = os.environ["SANDBOXD_ADMIN_TOKEN"]
 NDJSON = "application/x-ndjson"
 START = "POST /v1/sandboxes/{id}/commands"
 BATCH = f"{START}:batch"
+WATCH = "GET /v1/sandboxes/{id}/files:watch"
+ATTACH = "GET /v1/sandboxes/{id}/terminals/{terminalId}/attach"
 
 # These operations have a sandbox of their own, because they disturb the other operations.
-DISRUPTIVE = re.compile("^(DELETE .*|POST .*:(stop|park))$")
+DISRUPTIVE = re.compile("^(DELETE .*|POST .*:(stop|park)|GET .*:watch)$")
 
 # A malformed id names no sandbox. There is nothing to delete, so the response is 200.
 IDEMPOTENT = {"DELETE /v1/sandboxes/{id}", "POST /v1/sandboxes/{id}:stop"}
@@ -37,52 +44,38 @@ SESSIONS = 4
 
 MAX_PORTS = 4
 
-numbers = itertools.count(1)
-from_responses = set()
+# A watch ends when its sandbox is parked. The watch may begin after the first attempt, so there are several.
+PARK_SECONDS = 0.3
+MAX_PARKS = 40
+
+# The key of a WebSocket's handshake, and the text that RFC 6455 appends to it.
+WEBSOCKET_KEY = base64.b64encode(b"sixteen bytes ok").decode()
+WEBSOCKET_TEXT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+class Sent:
+    """The request that is under way. There is never more than one."""
+
+    at = 0.0
+    connection = None
+    is_answered = threading.Event()
+    parker = None
 
 
 def connect_from_own_address(address, *args, connect=urllib3.util.connection.create_connection, **options):
     """Gives each connection its own source address, because the daemon throttles an address with many wrong tokens."""
-    high, low = divmod(next(numbers), 250)
+    high, low = divmod(next(daemon.numbers), 250)
     options["source_address"] = (f"127.2.{high % 250}.{low + 1}", 0)
-    return connect(address, *args, **options)
+    Sent.connection = connect(address, *args, **options)
+    return Sent.connection
 
 
 urllib3.util.connection.create_connection = connect_from_own_address
 
 
-def post(path, body):
-    headers = {"x-remcochat-admin-token": TOKEN, "content-type": "application/json"}
-    request = urllib.request.Request(URL + path, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)
-
-
 def live_sandbox(label):
     use = "disruptive" if DISRUPTIVE.match(label) else "all"
-    return post("/v1/sandboxes", {"sessionKey": f"fuzz:{use}"})["sandboxId"]
-
-
-def live_terminal(sandbox):
-    request = {"cmd": "sleep", "args": ["5"]}
-    return post(f"/v1/sandboxes/{sandbox}/terminals", request)["terminalId"]
-
-
-def live_command(sandbox, is_ended):
-    """Returns an ended command, or one that ends soon, because some requests wait for the end."""
-    if is_ended:
-        # The fuzzer does not generate this id.
-        request = {"commandId": "cmd_endedLongAgo2f9Kq7Zw", "script": "echo out; echo err >&2; printf '\\377'; exit 3"}
-    else:
-        request = {"commandId": f"cmd_justBegun2f9Kq7Zw{next(numbers):012}", "script": "echo begun; sleep 0.5", "detached": True}
-    path = f"/v1/sandboxes/{sandbox}/commands"
-    try:
-        return post(path, request)["commandId"]
-    except urllib.error.HTTPError as error:
-        if error.code != 409:
-            raise
-    # The fuzzer found the id in a response and used it for another command.
-    return post(path, request | {"commandId": f"cmd_anotherOne2f9Kq7Zw{next(numbers):012}"})["commandId"]
+    return daemon.create_sandbox(f"fuzz:{use}", ports=[3000])
 
 
 def dice(text):
@@ -92,6 +85,7 @@ def dice(text):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
+    stop_parker()
     case.headers["connection"] = "close"
     drop_headers(case.headers)
     use_existing_ids(case.operation.label, case.path_parameters or {})
@@ -110,7 +104,41 @@ def before_call(context, case, kwargs):
     is_linked = case.meta is not None and case.meta.phase.name is TestPhase.STATEFUL
     if case.operation.label == START and not is_linked and dice(repr(case.body)) > 1:
         case.headers["accept"] = NDJSON
+    if case.operation.label == ATTACH and dice(repr(case.path_parameters)) > 1:
+        case.headers.update({"connection": "Upgrade", "upgrade": "websocket"})
+        case.headers.update({"sec-websocket-version": "13", "sec-websocket-key": WEBSOCKET_KEY})
+    if case.operation.label == WATCH:
+        end_watch(case.path_parameters["id"])
     accept_what_is_legal(case)
+    Sent.at = time.time()
+
+
+def end_watch(sandbox):
+    """Changes files and then parks the sandbox, until the watch that is about to begin has ended."""
+    Sent.is_answered.clear()
+    Sent.parker = threading.Thread(target=change_and_park, args=(sandbox,), daemon=True)
+    Sent.parker.start()
+
+
+def stop_parker():
+    """Waits for the last park, which would disturb the next request. A request that failed has no response."""
+    Sent.is_answered.set()
+    if Sent.parker is not None:
+        Sent.parker.join()
+        Sent.parker = None
+
+
+def change_and_park(sandbox):
+    changes = {"script": "echo a >watched; chmod 600 watched; mv watched moved; mkdir -p d; touch d/e; rm -r moved d"}
+    for _ in range(MAX_PARKS):
+        if Sent.is_answered.wait(PARK_SECONDS):
+            return
+        try:
+            daemon.post(f"/v1/sandboxes/{sandbox}/commands:batch", {"commands": [changes]})
+            daemon.post(f"/v1/sandboxes/{sandbox}:park", {"force": True})
+        except (urllib.error.HTTPError, ValueError):
+            # The id is not one of a sandbox. The watch then gets an error at once.
+            continue
 
 
 def drop_headers(headers):
@@ -153,12 +181,13 @@ def drop_repeated_ids(commands):
 def use_existing_ids(label, parameters):
     sandbox, command = str(parameters.get("id")), str(parameters.get("commandId"))
     terminal = str(parameters.get("terminalId"))
-    if re.fullmatch("sbx_[A-Za-z0-9]{16,64}", sandbox) and sandbox not in from_responses and dice(sandbox):
+    if re.fullmatch("sbx_[A-Za-z0-9]{16,64}", sandbox) and sandbox not in daemon.from_responses and dice(sandbox):
         parameters["id"] = live_sandbox(label)
         if re.fullmatch("cmd_[A-Za-z0-9]{16,64}", command) and dice(command):
-            parameters["commandId"] = live_command(parameters["id"], dice(command) == 1)
+            kind = ["ended", "reading", "ends soon"][dice(command) - 1]
+            parameters["commandId"] = daemon.live_command(parameters["id"], kind)
         if re.fullmatch("trm_[A-Za-z0-9]{16,64}", terminal) and dice(terminal):
-            parameters["terminalId"] = live_terminal(parameters["id"])
+            parameters["terminalId"] = daemon.live_terminal(parameters["id"])
 
 
 def with_whole_numbers(body):
@@ -172,9 +201,11 @@ def with_whole_numbers(body):
 
 @schemathesis.hook
 def after_call(context, case, response):
-    """Remembers the sandboxes of responses, so that their ids are not replaced."""
-    if response.status_code == 200 and b'"sandboxId"' in (response.content or b""):
-        from_responses.update(re.findall("sbx_[A-Za-z0-9]{16,64}", response.text))
+    stop_parker()
+    if response.status_code == 101:
+        # The connection is a WebSocket now and takes no further request.
+        Sent.connection.shutdown(socket.SHUT_RDWR)
+    daemon.remember(exchange.exchange_of(case, response, Sent.at))
 
 
 @schemathesis.deserializer(NDJSON)
@@ -185,14 +216,40 @@ def last_record(context, response):
 
 
 @schemathesis.check
+def every_error_is_legal(context, response, case):
+    """Replaces `positive_data_acceptance` and `not_a_server_error`, which cannot look at the request."""
+    if case.meta is None or getattr(case.meta.phase.data, "scenario", None) in REQUEST_SHAPE_PROBES:
+        return
+    sent = exchange.exchange_of(case, response, Sent.at)
+    if case.meta.generation.mode.is_positive or sent.status >= 500:
+        assert legal.is_legal(sent), f"this request may not get a {sent.status}: {sent}"
+    for start in legal.illegal_results(sent):
+        raise AssertionError(f"this command of a batch had to start: {start}")
+
+
+@schemathesis.check
 def every_record_matches_its_schema(context, response, case):
     if not (response.headers.get("content-type") or [""])[0].startswith(NDJSON):
         return
     document = case.operation.schema.raw_schema
-    schema = {"$ref": "#/components/schemas/Record", "components": document["components"]}
+    is_watch = case.operation.label == WATCH
+    name = "WatchRecord" if is_watch else "Record"
+    schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
     records = [json.loads(line) for line in response.content.splitlines()]
     for record in records:
         Draft202012Validator(schema).validate(record)
+    last = records[-1] if records else {}
+    if is_watch:
+        assert records[0] == {"event": "ready"}, f"the watch {response.request.url} begins with {records[0]}"
+        assert last["event"] in ("gone", "lost"), f"the watch {response.request.url} ends with {last}"
+        return
     follows = "follow=false" not in response.request.url
-    ends = bool(records) and records[-1]["stream"] == "exit"
-    assert ends or not follows, f"the stream of {response.request.url} has no end record"
+    assert last.get("stream") == "exit" or not follows, f"the stream of {response.request.url} has no end record"
+
+
+@schemathesis.check
+def a_websocket_is_accepted_as_the_protocol_says(context, response, case):
+    """RFC 6455, section 4.2.2."""
+    if response.status_code == 101:
+        expected = base64.b64encode(hashlib.sha1((WEBSOCKET_KEY + WEBSOCKET_TEXT).encode()).digest()).decode()
+        assert response.headers["sec-websocket-accept"] == [expected], response.headers

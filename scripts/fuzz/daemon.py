@@ -1,0 +1,105 @@
+"""Requests to the daemon beside the fuzzer's own, and what the responses so far say about its objects."""
+
+import base64
+import itertools
+import json
+import os
+import pathlib
+import urllib.error
+import urllib.request
+
+URL = os.environ["SANDBOXD_URL"]
+TOKEN = os.environ["SANDBOXD_ADMIN_TOKEN"]
+INSIDE = pathlib.Path(__file__).with_name("inside.py").read_text()
+
+numbers = itertools.count(1)
+
+# Sandboxes that a response named as created and that no later response deleted.
+sandboxes = set()
+# Sandboxes that the fuzzer itself created. Their ids are not replaced.
+from_responses = set()
+# The request that started each command, by sandbox and command.
+started = {}
+# Commands whose standard input a request closed.
+closed = set()
+
+
+def call(method, path, body=None):
+    headers = {"x-remcochat-admin-token": TOKEN, "content-type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(URL + path, data, headers, method=method)
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
+
+
+def get(path):
+    return call("GET", path)
+
+
+def post(path, body):
+    return call("POST", path, body)
+
+
+def create_sandbox(session, **options):
+    sandbox = post("/v1/sandboxes", {"sessionKey": session, **options})["sandboxId"]
+    sandboxes.add(sandbox)
+    return sandbox
+
+
+def start_command(sandbox, request):
+    command = post(f"/v1/sandboxes/{sandbox}/commands", request)["commandId"]
+    started.setdefault((sandbox, command), request)
+    return command
+
+
+def live_terminal(sandbox):
+    request = {"cmd": "sleep", "args": ["5"]}
+    return post(f"/v1/sandboxes/{sandbox}/terminals", request)["terminalId"]
+
+
+def live_command(sandbox, kind):
+    """Returns an ended command, one that reads its standard input, or one that ends soon.
+
+    All end by themselves, because some requests wait for the end.
+    """
+    if kind == "ended":
+        # The fuzzer does not generate this id.
+        request = {"commandId": "cmd_endedLongAgo2f9Kq7Zw", "script": "echo out; echo err >&2; printf '\\377'; exit 3"}
+    else:
+        reading = {"script": "timeout 2 cat", "openStdin": True}
+        program = reading if kind == "reading" else {"script": "echo begun; sleep 0.5"}
+        request = {"commandId": f"cmd_justBegun2f9Kq7Zw{next(numbers):012}", "detached": True, **program}
+    try:
+        return start_command(sandbox, request)
+    except urllib.error.HTTPError as error:
+        if error.code != 409:
+            raise
+    # The fuzzer found the id in a response and used it for another command.
+    return start_command(sandbox, request | {"commandId": f"cmd_anotherOne2f9Kq7Zw{next(numbers):012}"})
+
+
+def look_inside(sandbox, paths=(), start=None):
+    """Describes paths, and the start of a program, by a program in the sandbox instead of the routes under test."""
+    request = {"paths": [base64.b64encode(os.fsencode(path)).decode() for path in paths], "start": start}
+    program = {"cmd": "/usr/bin/python3", "args": ["-IS", "-c", INSIDE], "stdin": json.dumps(request)}
+    [result] = post(f"/v1/sandboxes/{sandbox}/commands:batch", {"commands": [program]})["results"]
+    assert result.get("exitCode") == 0, f"the program in the sandbox failed: {result}"
+    return json.loads(result["stdout"])
+
+
+def remember(exchange):
+    """Takes note of what a response says about objects."""
+    sandbox = exchange.path.get("id")
+    if exchange.operation == "createSandbox" and exchange.status == 200:
+        sandboxes.add(exchange.answer["sandboxId"])
+        from_responses.add(exchange.answer["sandboxId"])
+    elif exchange.operation in ("deleteSandbox", "stopSandbox") and exchange.status == 200:
+        sandboxes.discard(sandbox)
+    elif exchange.operation == "startCommand" and exchange.status == 200:
+        started.setdefault((sandbox, exchange.answer["commandId"]), exchange.body)
+    elif exchange.operation == "runBatch" and exchange.status == 200:
+        for request, result in zip(exchange.body["commands"], exchange.answer["results"], strict=False):
+            if "code" not in result:
+                started.setdefault((sandbox, result["commandId"]), request)
+    elif exchange.operation == "writeStdin" and exchange.query.get("close") == "true":
+        closed.add((sandbox, exchange.path["commandId"]))

@@ -1,0 +1,202 @@
+"""Conditions for errors of files. See legal.py."""
+
+import base64
+import binascii
+import io
+import re
+import tarfile
+from urllib.parse import quote
+
+import daemon
+from exchange import PATHS, what_is_at, what_is_named
+from legal import legal
+
+
+@legal(422, "getFile", "readFile", "editFile")
+def is_not_a_file(exchange):
+    found = what_is_named(exchange)
+    return found["kind"] in ("outside", "directory", "other", "unusable") or not found["isReadable"]
+
+
+@legal(422, "statFile", "deleteFile", "packFiles", "grepFiles", "watchFiles")
+def is_not_a_path(exchange):
+    return what_is_named(exchange)["kind"] in ("outside", "unusable")
+
+
+@legal(422, "packFiles")
+def is_not_readable(exchange):
+    found = what_is_named(exchange)
+    return found["kind"] in ("file", "directory") and not found["isReadable"]
+
+
+@legal(422, "listFiles", "globFiles")
+def is_not_a_directory(exchange):
+    return what_is_named(exchange)["kind"] in ("outside", "file", "other", "unusable")
+
+
+def cannot_be_a_file(found):
+    if found["kind"] == "missing":
+        return found.get("isBeneathFile") or not found["isCreatable"] or found["endsAsDirectory"]
+    return found["kind"] != "file"
+
+
+@legal(422, "putFile")
+def cannot_be_written(exchange):
+    return cannot_be_a_file(what_is_at(exchange, exchange.query["path"]))
+
+
+@legal(422, "writeFiles")
+def one_cannot_be_written(exchange):
+    paths = [file["path"] for file in exchange.body["files"]]
+    found = daemon.look_inside(exchange.sandbox, paths)["paths"]
+    return any(map(cannot_be_a_file, found)) or is_beneath_another(paths)
+
+
+def is_beneath_another(paths):
+    names = [[part for part in path.split("/") if part not in ("", ".")] for path in paths]
+    return any(one != other and other[: len(one)] == one for one in names for other in names)
+
+
+@legal(422, "makeDirectory", "unpackFiles")
+def cannot_be_a_directory(exchange):
+    part = "body" if exchange.operation == "makeDirectory" else "query"
+    found = what_is_at(exchange, exchange.named(part, "path"))
+    if found["kind"] == "missing":
+        return found.get("isBeneathFile") or not found["isCreatable"]
+    return found["kind"] in ("outside", "unusable")
+
+
+@legal(409, "makeDirectory")
+def is_something_else(exchange):
+    return what_is_at(exchange, exchange.body["path"])["kind"] in ("file", "other")
+
+
+@legal(422, "unpackFiles")
+def is_not_an_archive(exchange):
+    try:
+        with tarfile.open(fileobj=io.BytesIO(exchange.body)) as archive:
+            return not archive.getmembers()
+    except tarfile.TarError:
+        return True
+
+
+@legal(422, "moveFile")
+def cannot_be_moved(exchange):
+    source, target = ends_of_move(exchange)
+    if "outside" in (source["kind"], target["kind"]) or "unusable" in (source["kind"], target["kind"]):
+        return True
+    if target["kind"] == "missing":
+        return target.get("isBeneathFile") or not target["isCreatable"] or source["kind"] == "directory"
+    return source["kind"] != target["kind"]
+
+
+@legal(409, "moveFile")
+def may_not_be_replaced(exchange):
+    _, target = ends_of_move(exchange)
+    if target["kind"] == "directory" and exchange.body.get("overwrite"):
+        return not target["isEmpty"]
+    return target["kind"] in ("file", "directory", "other") and not exchange.body.get("overwrite")
+
+
+def ends_of_move(exchange):
+    return daemon.look_inside(exchange.sandbox, [exchange.body["from"], exchange.body["to"]])["paths"]
+
+
+@legal(400, "deleteFile", "moveFile")
+def is_the_workspace(exchange):
+    name = exchange.details.get("field")
+    path = exchange.named(PATHS[exchange.operation][0], name)
+    return path is not None and what_is_at(exchange, path).get("isWorkspace", False)
+
+
+@legal(409, "deleteFile")
+def is_not_empty(exchange):
+    found = what_is_named(exchange)
+    return found["kind"] == "directory" and not found["isEmpty"] and exchange.query.get("recursive") != "true"
+
+
+@legal(409, "editFile")
+def does_not_occur_once(exchange):
+    """The edits before the named one apply to the text first."""
+    text = base64.b64decode(what_is_named(exchange)["content"]).decode(errors="surrogateescape")
+    for edit in exchange.body["edits"]:
+        count = occurrences(text, edit["oldText"])
+        if count == 0 or (count > 1 and not edit.get("replaceAll")):
+            return True
+        text = text.replace(edit["oldText"], edit["newText"])
+    return False
+
+
+def occurrences(text, part):
+    """Counts occurrences that overlap too."""
+    return sum(text.startswith(part, at) for at in range(len(text)))
+
+
+# Conditions and ranges of HTTP.
+
+
+def etag_of(exchange):
+    path = quote(exchange.query["path"], errors="surrogateescape")
+    kind = what_is_at(exchange, exchange.query["path"])["kind"]
+    if kind in ("missing", "outside", "unusable"):
+        return kind, None
+    return kind, daemon.get(f"/v1/sandboxes/{exchange.sandbox}/files:stat?path={path}").get("etag")
+
+
+@legal(412, "getFile", "putFile", "deleteFile")
+def has_another_etag(exchange):
+    wanted = exchange.headers.get("if-match")
+    kind, etag = etag_of(exchange)
+    if wanted is None or "*" in wanted.split(","):
+        return wanted is not None and kind == "missing"
+    return etag is None or f'"{etag}"' not in [one.strip() for one in wanted.split(",")]
+
+
+@legal(412, "putFile")
+def exists_already(exchange):
+    return exchange.headers.get("if-none-match") == "*" and etag_of(exchange)[0] != "missing"
+
+
+@legal(304, "getFile")
+def is_current(exchange):
+    known = [one.strip().removeprefix("W/") for one in exchange.headers.get("if-none-match", "").split(",")]
+    kind, etag = etag_of(exchange)
+    return kind == "file" and ("*" in known or f'"{etag}"' in known)
+
+
+@legal(416, "getFile")
+def has_no_byte_in_the_range(exchange):
+    span = re.fullmatch(r"bytes\s*=\s*(\d*)-(\d*)\s*", exchange.headers.get("range", ""), re.IGNORECASE)
+    found = what_is_at(exchange, exchange.query["path"])
+    size = len(base64.b64decode(found.get("content", "")))
+    return span is not None and (int(span[1]) >= size if span[1] else int(span[2] or 0) == 0 or size == 0)
+
+
+# Texts with a syntax of their own.
+
+
+@legal(400, "listFiles")
+def is_no_cursor(exchange):
+    cursor = exchange.query.get("cursor", "")
+    try:
+        path = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return True
+    encoded = base64.urlsafe_b64encode(path).rstrip(b"=").decode()
+    return exchange.details.get("field") == "cursor" and (b"\0" in path or len(path) > 4095 or encoded != cursor)
+
+
+@legal(400, "grepFiles")
+def is_no_query(exchange):
+    query = exchange.body["query"]
+    if exchange.details.get("field") != "query":
+        return False
+    return "\n" in query or bool(exchange.body.get("regex") and re.search(r"[\\.+*?()|\[\]{}^$]", query))
+
+
+@legal(400, "grepFiles", "globFiles")
+def is_no_glob(exchange):
+    name = re.sub(r"\[\d+\]$", "", exchange.details.get("field", ""))
+    globs = exchange.body.get(name) if name in ("include", "pattern", "exclude") else None
+    globs = globs if isinstance(globs, list) else [globs or ""]
+    return any(re.search(r"[\\\[\]{}]", glob) for glob in globs)

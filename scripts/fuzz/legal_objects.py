@@ -1,0 +1,168 @@
+"""Conditions for errors of sandboxes, commands, terminals, links and orphans. See legal.py."""
+
+from datetime import datetime
+
+import daemon
+from exchange import PATHS, what_is_named
+from legal import legal
+
+# Number of ended commands of a sandbox whose output is kept.
+KEPT_COMMANDS = 256
+
+# Delay between the end of a command and the moment at which the daemon reports it.
+REPORT_SECONDS = 0.2
+
+
+# Objects that do not exist.
+
+
+@legal(404)
+def is_missing(exchange):
+    resource, path = exchange.details.get("resource"), exchange.path
+    if exchange.operation in ("deleteSandbox", "stopSandbox"):
+        return False
+    if resource == "sandbox":
+        return "id" in path and path["id"] not in daemon.sandboxes
+    if resource == "command":
+        return "commandId" in path and (find(exchange, "commands", "commandId") is None or is_forgotten(exchange))
+    if resource == "terminal":
+        return "terminalId" in path and find(exchange, "terminals", "terminalId") is None
+    if resource == "file":
+        return exchange.operation in PATHS and what_is_named(exchange)["kind"] == "missing"
+    if resource == "port":
+        return exchange.operation == "createLink" and not is_offered(exchange)
+    if resource == "link":
+        links = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/ports/{path['port']}/links")["links"]
+        return exchange.operation == "getLink" and path["linkId"] not in [link["linkId"] for link in links]
+    if resource == "orphan":
+        orphans = daemon.get("/v1/orphans")["orphans"]
+        return exchange.operation == "removeOrphan" and path["name"] not in [orphan["name"] for orphan in orphans]
+    return False
+
+
+def find(exchange, kind, name):
+    """Returns the command or terminal that the path names."""
+    limit = "?limit=1000" if kind == "commands" else ""
+    found = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/{kind}{limit}")[kind]
+    return next((one for one in found if one[name] == exchange.path[name]), None)
+
+
+def is_forgotten(exchange):
+    """Whether the daemon has only the record of the command, without its output and processes."""
+    command = find(exchange, "commands", "commandId")
+    if exchange.operation not in ("killCommand", "readCommandLogs", "writeStdin") or command["state"] != "ended":
+        return False
+    commands = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/commands?limit=1000")["commands"]
+    ends = [seconds(one["endedAt"]) for one in commands if one["endedAt"] is not None]
+    later = [end for end in ends if end >= seconds(command["endedAt"])]
+    is_of_earlier_container = seconds(command["startedAt"]) < daemon.look_inside(exchange.sandbox)["containerStart"]
+    return is_of_earlier_container or len(later) > KEPT_COMMANDS
+
+
+def is_offered(exchange):
+    return int(exchange.path["port"]) in daemon.get(f"/v1/sandboxes/{exchange.sandbox}")["ports"]
+
+
+# Sandboxes.
+
+
+@legal(403, "createSandbox", "changeNetwork")
+def requests_open_network(exchange):
+    network = exchange.body.get("network") if exchange.operation == "createSandbox" else exchange.body
+    return (network or {}).get("mode") == "open"
+
+
+@legal(422, "createSandbox")
+def requests_an_image(exchange):
+    """The fuzzed daemon allows no image."""
+    return exchange.body.get("image") is not None and exchange.details.get("field") == "image"
+
+
+@legal(409, "deleteSandbox")
+def is_not_parked(exchange):
+    state = daemon.get(f"/v1/sandboxes/{exchange.sandbox}")["state"]
+    return exchange.query.get("ifState") == "parked" and state != "parked"
+
+
+@legal(409, "parkSandbox")
+def is_in_use(exchange):
+    if isinstance(exchange.body, dict) and exchange.body.get("force"):
+        return False
+    commands = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/commands?limit=1000")["commands"]
+    terminals = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/terminals")["terminals"]
+    # A shell at its prompt is not in use. It is in use while it starts.
+    programs = [one for one in terminals if not one["isShell"] or seconds(one["startedAt"]) > exchange.sent_at - 2]
+    return any(ended_after(one, exchange.sent_at) for one in [*commands, *programs])
+
+
+def seconds(time_text):
+    return datetime.fromisoformat(time_text.replace("Z", "+00:00")).timestamp()
+
+
+def ended_after(one, moment):
+    return one["endedAt"] is None or seconds(one["endedAt"]) + REPORT_SECONDS > moment
+
+
+# Commands and terminals.
+
+
+@legal(409, "startCommand")
+def has_the_id_of_another_command(exchange):
+    earlier = daemon.started.get((exchange.sandbox, exchange.body.get("commandId")))
+    return earlier is not None and canonical(earlier) != canonical(exchange.body)
+
+
+def canonical(start):
+    """A start without fields that have their default value."""
+    return {name: value for name, value in start.items() if value not in (None, False, {}, [], "")}
+
+
+@legal(422, "startCommand", "openTerminal")
+def cannot_start(exchange):
+    body, step = exchange.body, exchange.details.get("step")
+    program = {"cmd": body.get("cmd") or "bash", "args": body.get("args") or []}
+    if body.get("script") is not None:
+        program = {"cmd": "bash", "args": []}
+    start = {**program, "cwd": body.get("cwd"), "env": body.get("env") or {}}
+    found = daemon.look_inside(exchange.sandbox, [start["cwd"] or ""], start)
+    if found["paths"][0]["kind"] == "outside":
+        return step == "cwd"
+    return step is not None and step == found["failedStep"]
+
+
+@legal(409, "writeStdin")
+def is_not_open(exchange):
+    command = find(exchange, "commands", "commandId")
+    name = (exchange.sandbox, exchange.path["commandId"])
+    state = exchange.details["state"]
+    if state == "neverOpened":
+        return name in daemon.started and not daemon.started[name].get("openStdin")
+    if state == "ended":
+        return command["state"] == "ended"
+    return state == "closed" and (name in daemon.closed or command["state"] == "ended")
+
+
+@legal(409, "typeIntoTerminal", "resizeTerminal")
+def has_ended(exchange):
+    return find(exchange, "terminals", "terminalId")["state"] == "ended"
+
+
+@legal(409, "typeIntoTerminal")
+def is_not_read(exchange):
+    """A terminal keeps up to 4095 bytes for a program that does not read."""
+    return exchange.details.get("takenBytes", 0) < len(exchange.body) and len(exchange.body) > 4095
+
+
+@legal(504, "waitForCommand")
+def ends_later(exchange):
+    """The daemon asks the sandbox, so a wait may also be too short for the end of a command that has ended."""
+    if "timeoutMs" not in exchange.query:
+        return False
+    limit = int(exchange.query["timeoutMs"]) / 1000
+    command = find(exchange, "commands", "commandId")
+    return limit < REPORT_SECONDS or ended_after(command, exchange.sent_at + limit)
+
+
+@legal(400, "attachTerminal")
+def requests_no_upgrade(exchange):
+    return "sec-websocket-key" not in exchange.headers and exchange.details.get("field") == "upgrade"
