@@ -1,11 +1,14 @@
 //! Compatibility of the published document: it may only grow, because clients depend on it. `sandboxd/openapi.json` is the
 //! last published version.
 
+mod constraints;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use self::constraints::Changes;
 use crate::api::router;
 
 /// Fields with text for people, which may change freely.
@@ -117,17 +120,30 @@ fn facts_of(keyed: &Value) -> BTreeSet<String> {
     found
 }
 
-/// What a document breaks for clients of the published one: facts that are gone, and requirements that are new.
+/// What a document breaks for clients of the published one.
 struct Breaks {
+    /// Facts that are gone.
     gone: Vec<String>,
+    /// New requirements of requests.
     demands: Vec<String>,
+    /// New constraints of requests.
+    narrowed: Vec<String>,
+    /// New types in responses.
+    widened: Vec<String>,
 }
 
 fn breaks(published: &Value, document: &Value) -> Breaks {
     let (published, document) = (keyed(published), keyed(document));
     let (before, now) = (facts_of(&published), facts_of(&document));
     let new = now.difference(&before).filter(|fact| is_demand(&published, fact));
-    Breaks { gone: before.difference(&now).cloned().collect(), demands: new.cloned().collect() }
+    let demands = new.cloned().collect();
+    let Changes { narrowed, widened } = constraints::changes(&published, &document);
+    Breaks {
+        gone: before.difference(&now).cloned().collect(),
+        demands,
+        narrowed: narrowed.into_iter().collect(),
+        widened: widened.into_iter().collect(),
+    }
 }
 
 /// Whether a new fact makes a published request incomplete: a required field of a published schema, or a required
@@ -168,9 +184,11 @@ fn constrained_schema<'a>(published: &Value, mut schema: &'a str) -> &'a str {
 fn nothing_published_is_changed_or_removed() {
     let document: Value = serde_json::from_slice(&router::document()).unwrap();
     let published = read(&file());
-    let Breaks { gone, demands } = breaks(&published, &document);
+    let Breaks { gone, demands, narrowed, widened } = breaks(&published, &document);
     assert!(gone.is_empty(), "clients depend on this:\n{gone:#?}");
     assert!(demands.is_empty(), "requests that were complete lack a field now:\n{demands:#?}");
+    assert!(narrowed.is_empty(), "requests that were valid exceed a constraint now:\n{narrowed:#?}");
+    assert!(widened.is_empty(), "responses have types that clients do not expect:\n{widened:#?}");
     if std::env::var_os("PUBLISH").is_some() {
         std::fs::write(file(), format!("{document:#}\n")).unwrap();
         return;
@@ -199,8 +217,8 @@ mod tests {
 
     #[track_caller]
     fn assert_grown(published: &Value, document: &Value) {
-        let Breaks { gone, demands } = breaks(published, document);
-        assert_eq!((gone, demands), (Vec::new(), Vec::new()));
+        let Breaks { gone, demands, narrowed, widened } = breaks(published, document);
+        assert_eq!([gone, demands, narrowed, widened].concat(), [""; 0]);
         assert!(facts_of(&keyed(published)).len() < facts_of(&keyed(document)).len());
     }
 
