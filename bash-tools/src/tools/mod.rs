@@ -11,7 +11,6 @@ mod error;
 mod input;
 mod output;
 mod read;
-mod text;
 mod toolkit;
 
 pub use bash::{FLUSH_AFTER, FLUSH_CHARS, FLUSH_PAUSE};
@@ -22,6 +21,6 @@ pub use input::{
     BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
 };
 pub use output::{BashOutput, CANCELLED, OutputLimits, RUNNING, TIMED_OUT};
-pub use text::{Head, Tail};
+pub use output_text::{Head, Tail};
 pub use tokio_util::sync::CancellationToken;
 pub use toolkit::{ToolLimits, Toolkit};

@@ -1,8 +1,8 @@
 //! Output of a command for the model and the UI.
 
+use output_text::{Head, Tail};
 use serde::{Deserialize, Serialize};
 
-use super::text::{Head, Tail};
 use crate::provider::{End, EndReason};
 
 /// Exit code of a command that still runs.

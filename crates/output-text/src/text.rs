@@ -11,9 +11,7 @@ use std::str::from_utf8;
 #[derive(Debug)]
 pub struct Tail {
     decoder: Decoder,
-    /// End of the stream, at most a few times as long as the kept text.
-    text: String,
-    max_chars: usize,
+    kept: TailText,
     chars: u64,
 }
 
@@ -21,38 +19,37 @@ pub struct Tail {
 #[derive(Debug)]
 pub struct Head {
     decoder: Decoder,
-    text: String,
-    room: usize,
+    kept: HeadText,
     dropped: u64,
 }
 
 impl Tail {
     /// Creates a tail of at most `max_chars` characters.
     pub fn new(max_chars: usize) -> Self {
-        Self { decoder: Decoder::default(), text: String::new(), max_chars, chars: 0 }
+        Self { decoder: Decoder::default(), kept: TailText::new(max_chars), chars: 0 }
     }
 
     /// Adds bytes, split at any position.
     pub fn push(&mut self, bytes: &[u8]) {
-        let Self { decoder, text, max_chars, chars } = self;
+        let Self { decoder, kept, chars } = self;
         decoder.decode(bytes, |more| {
             *chars += count(more);
-            add_to_tail(text, more, *max_chars);
+            kept.push(more);
         });
     }
 
     /// Ends the stream. An incomplete character at the end becomes U+FFFD.
     pub fn finish(&mut self) {
-        let Self { decoder, text, max_chars, chars } = self;
+        let Self { decoder, kept, chars } = self;
         decoder.finish(|more| {
             *chars += count(more);
-            add_to_tail(text, more, *max_chars);
+            kept.push(more);
         });
     }
 
     /// Returns the last characters.
     pub fn text(&self) -> &str {
-        last_chars(&self.text, self.max_chars)
+        self.kept.text()
     }
 
     /// Total number of characters, without an incomplete one at the end.
@@ -62,37 +59,75 @@ impl Tail {
 
     /// Number of characters that are not in [`text`](Self::text).
     pub fn dropped_chars(&self) -> u64 {
-        self.chars.saturating_sub(self.max_chars as u64)
+        self.chars.saturating_sub(self.kept.max_chars as u64)
     }
 }
 
 impl Head {
     /// Creates a head of at most `max_chars` characters.
     pub fn new(max_chars: usize) -> Self {
-        Self { decoder: Decoder::default(), text: String::new(), room: max_chars, dropped: 0 }
+        Self { decoder: Decoder::default(), kept: HeadText::new(max_chars), dropped: 0 }
     }
 
     /// Adds bytes, split at any position.
     pub fn push(&mut self, bytes: &[u8]) {
-        let Self { decoder, text, room, dropped } = self;
-        decoder.decode(bytes, |more| add_to_head(text, more, room, dropped));
+        let Self { decoder, kept, dropped } = self;
+        decoder.decode(bytes, |more| *dropped += count(kept.take(more)));
     }
 
     /// Ends the stream. An incomplete character at the end becomes U+FFFD.
     pub fn finish(&mut self) {
-        let Self { decoder, text, room, dropped } = self;
-        decoder.finish(|more| add_to_head(text, more, room, dropped));
+        let Self { decoder, kept, dropped } = self;
+        decoder.finish(|more| *dropped += count(kept.take(more)));
     }
 
     /// Returns the first characters.
     pub fn text(&self) -> &str {
-        &self.text
+        self.kept.text()
     }
 
     /// Number of characters that are not in [`text`](Self::text).
     pub fn dropped_chars(&self) -> u64 {
         self.dropped
     }
+}
+
+/// The first characters of a text.
+#[derive(Debug, Clone)]
+pub(crate) struct HeadText {
+    text: String,
+    /// Number of characters that still fit.
+    room: usize,
+}
+
+impl HeadText {
+    pub(crate) fn new(max_chars: usize) -> Self {
+        Self { text: String::new(), room: max_chars }
+    }
+
+    /// Keeps what fits of the next text and returns the rest.
+    pub(crate) fn take<'a>(&mut self, more: &'a str) -> &'a str {
+        if self.room == 0 {
+            return more;
+        }
+        let cut = more.char_indices().nth(self.room).map_or(more.len(), |(at, _)| at);
+        let (fits, rest) = more.split_at(cut);
+        self.text.push_str(fits);
+        self.room -= fits.chars().count();
+        rest
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The last characters of a text.
+#[derive(Debug, Clone)]
+pub(crate) struct TailText {
+    /// End of the text, at most a few times as long as the kept part.
+    text: String,
+    max_chars: usize,
 }
 
 /// Factor by which the buffer may exceed the kept text before its beginning is removed, so that moving the rest is
@@ -102,26 +137,34 @@ const SLACK: usize = 2;
 /// Maximum length of a UTF-8 character in bytes.
 const CHAR_BYTES: usize = 4;
 
-fn add_to_tail(text: &mut String, more: &str, max_chars: usize) {
-    let enough = max_chars.saturating_mul(CHAR_BYTES);
-    if more.len() >= enough {
-        text.clear();
-        text.push_str(last_chars(more, max_chars));
-        return;
+impl TailText {
+    pub(crate) fn new(max_chars: usize) -> Self {
+        Self { text: String::new(), max_chars }
     }
-    if text.len() + more.len() > enough.saturating_mul(SLACK) {
-        let start = text.len() - last_chars(text, max_chars).len();
-        text.drain(..start);
-    }
-    text.push_str(more);
-}
 
-fn add_to_head(text: &mut String, more: &str, room: &mut usize, dropped: &mut u64) {
-    let cut = if *room == 0 { 0 } else { more.char_indices().nth(*room).map_or(more.len(), |(at, _)| at) };
-    let (fits, omitted) = more.split_at(cut);
-    text.push_str(fits);
-    *room -= fits.chars().count();
-    *dropped += count(omitted);
+    pub(crate) fn push(&mut self, more: &str) {
+        let enough = self.max_chars.saturating_mul(CHAR_BYTES);
+        // One more, to know whether the kept text begins with a line.
+        if more.len() > enough + CHAR_BYTES {
+            self.text.clear();
+            self.text.push_str(last_chars(more, self.max_chars + 1));
+            return;
+        }
+        if self.text.len() + more.len() > enough.saturating_mul(SLACK) {
+            let start = self.text.len() - last_chars(&self.text, self.max_chars + 1).len();
+            self.text.drain(..start);
+        }
+        self.text.push_str(more);
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        last_chars(&self.text, self.max_chars)
+    }
+
+    /// Whether a line feed comes before the kept text.
+    pub(crate) fn is_whole_line(&self) -> bool {
+        self.text[..self.text.len() - self.text().len()].ends_with('\n')
+    }
 }
 
 fn count(text: &str) -> u64 {
@@ -138,7 +181,7 @@ fn last_chars(text: &str, max_chars: usize) -> &str {
 
 /// UTF-8 in pieces.
 #[derive(Debug, Default)]
-struct Decoder {
+pub(crate) struct Decoder {
     /// Beginning of a character, up to three bytes.
     partial: Vec<u8>,
 }
@@ -146,7 +189,7 @@ struct Decoder {
 const REPLACEMENT: &str = "\u{fffd}";
 
 impl Decoder {
-    fn decode(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
+    pub(crate) fn decode(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
         while !self.partial.is_empty() {
             let Some((first, rest)) = bytes.split_first() else { return };
             self.partial.push(*first);
@@ -181,7 +224,7 @@ impl Decoder {
         }
     }
 
-    fn finish(&mut self, mut text: impl FnMut(&str)) {
+    pub(crate) fn finish(&mut self, mut text: impl FnMut(&str)) {
         if !std::mem::take(&mut self.partial).is_empty() {
             text(REPLACEMENT);
         }
@@ -243,7 +286,7 @@ mod tests {
         for at in 0..10_000_u32 {
             tail.push(format!("{at:0100}é").as_bytes());
         }
-        assert!(tail.text.capacity() <= 1000 * CHAR_BYTES * SLACK * 2, "{}", tail.text.capacity());
+        assert!(tail.kept.text.capacity() <= 1000 * CHAR_BYTES * SLACK * 2, "{}", tail.kept.text.capacity());
         assert_eq!(tail.text().chars().count(), 1000);
         assert_eq!(tail.dropped_chars(), 1_010_000 - 1000);
     }

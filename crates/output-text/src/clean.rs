@@ -1,0 +1,225 @@
+//! Removes what only a terminal can show: colours and other escape sequences, control characters, and the earlier
+//! states of a progress bar.
+
+use std::borrow::Cow;
+
+use anstyle_parse::state::{Action, State, state_change};
+use memchr::{memchr, memchr_iter, memrchr};
+
+/// Bytes of an incomplete line that are held back, because a carriage return may replace them. More are passed on as
+/// they are.
+pub const MAX_HELD_BYTES: usize = 8 * 1024;
+
+/// Cleans text in pieces. The result does not depend on where the text is split.
+///
+/// Escape sequences (ECMA-48) and control characters are removed, except line feeds and tabs. Of a line that is
+/// written several times after carriage returns, only the last state is kept.
+#[derive(Debug, Default)]
+pub struct Cleaner {
+    /// Whether the text is within an escape sequence.
+    state: State,
+    /// The incomplete line.
+    line: String,
+    /// Whether the next character replaces the line.
+    is_returned: bool,
+}
+
+impl Cleaner {
+    /// Passes the complete lines of `text`, and what is too long to be held back, to `pass`.
+    pub fn push(&mut self, text: &str, mut pass: impl FnMut(&str)) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let plain = self.plain_bytes(rest);
+            self.push_plain(&rest[..plain], &mut pass);
+            let skipped = self.hidden_bytes(&rest[plain..]);
+            rest = &rest[plain + skipped..];
+        }
+    }
+
+    /// Length of the text before the next escape sequence or control character.
+    fn plain_bytes(&self, text: &str) -> usize {
+        if self.state != State::Ground {
+            return 0;
+        }
+        text.bytes().position(|byte| byte.is_ascii_control() && !is_shown(byte)).unwrap_or(text.len())
+    }
+
+    /// Length of the escape sequences and control characters at the start of the text.
+    fn hidden_bytes(&mut self, text: &str) -> usize {
+        for (at, byte) in text.bytes().enumerate() {
+            // Sequences consist of ASCII characters. Others within one belong to a text that is not shown.
+            if !byte.is_ascii() && self.state != State::Ground {
+                continue;
+            }
+            let (next, action) =
+                if byte.is_ascii() { state_change(self.state, byte) } else { (self.state, Action::Print) };
+            // A line feed ends any sequence, so that a broken one hides the rest of its line and no more.
+            let is_text = action == Action::Print || (action == Action::Execute && is_shown(byte));
+            if is_text || byte == b'\n' {
+                self.state = State::Ground;
+                return at;
+            }
+            if next != State::Anywhere {
+                self.state = next;
+            }
+        }
+        text.len()
+    }
+
+    /// The incomplete line so far.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// Adds text without escape sequences.
+    fn push_plain(&mut self, text: &str, pass: &mut impl FnMut(&str)) {
+        if memchr(b'\r', text.as_bytes()).is_none() && !self.is_returned {
+            return self.push_lines(text, pass);
+        }
+        for line in text.split_inclusive('\n') {
+            self.push_overwritten(line, pass);
+        }
+    }
+
+    /// Adds text without carriage returns.
+    fn push_lines(&mut self, text: &str, pass: &mut impl FnMut(&str)) {
+        let complete = memrchr(b'\n', text.as_bytes()).map_or(0, |at| at + 1);
+        if complete > 0 {
+            self.pass_line(pass);
+            pass(&text[..complete]);
+        }
+        self.hold(&text[complete..], pass);
+    }
+
+    /// Adds one line, or a part of one, with carriage returns.
+    fn push_overwritten(&mut self, text: &str, pass: &mut impl FnMut(&str)) {
+        let mut begin = 0;
+        for at in memchr_iter(b'\r', text.as_bytes()) {
+            self.replace_or_hold(&text[begin..at], pass);
+            self.is_returned = true;
+            begin = at + 1;
+        }
+        let rest = &text[begin..];
+        match rest.strip_suffix('\n') {
+            None => self.replace_or_hold(rest, pass),
+            Some(rest) => {
+                self.replace_or_hold(rest, pass);
+                self.is_returned = false;
+                self.pass_line(pass);
+                pass("\n");
+            }
+        }
+    }
+
+    fn replace_or_hold(&mut self, text: &str, pass: &mut impl FnMut(&str)) {
+        if text.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.is_returned) {
+            self.line.clear();
+        }
+        self.hold(text, pass);
+    }
+
+    fn hold(&mut self, text: &str, pass: &mut impl FnMut(&str)) {
+        self.line.push_str(text);
+        let excess = self.line.len().saturating_sub(MAX_HELD_BYTES);
+        if excess > 0 {
+            let excess = self.line.ceil_char_boundary(excess);
+            pass(&self.line[..excess]);
+            self.line.drain(..excess);
+        }
+    }
+
+    fn pass_line(&mut self, pass: &mut impl FnMut(&str)) {
+        if !self.line.is_empty() {
+            pass(&self.line);
+            self.line.clear();
+        }
+    }
+}
+
+/// Whether a control character has a meaning in text.
+fn is_shown(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\t' | b'\r')
+}
+
+/// Cleans a whole text.
+pub fn cleaned(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(|byte| byte.is_ascii_control() && byte != b'\n' && byte != b'\t') {
+        return Cow::Borrowed(text);
+    }
+    let mut cleaner = Cleaner::default();
+    let mut clean = String::with_capacity(text.len());
+    cleaner.push(text, |piece| clean.push_str(piece));
+    clean.push_str(cleaner.line());
+    Cow::Owned(clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn in_pieces(text: &str, cuts: &[usize]) -> String {
+        let mut cuts: Vec<usize> =
+            cuts.iter().map(|cut| text.floor_char_boundary(cut % (text.len() + 1))).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let mut cleaner = Cleaner::default();
+        let mut clean = String::new();
+        for ends in cuts.windows(2) {
+            cleaner.push(&text[ends[0]..ends[1]], |piece| clean.push_str(piece));
+        }
+        clean + cleaner.line()
+    }
+
+    #[test]
+    fn colours_and_control_characters_are_removed() {
+        assert_eq!(cleaned("\x1b[1;31merror\x1b[0m: a\tb\x07\0\n"), "error: a\tb\n");
+        assert_eq!(cleaned("\x1b]0;title\x07text \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\"), "text link");
+        assert_eq!(cleaned("a\x1b]0;broken\nb\x1b[3\nc"), "a\nb\nc");
+        assert_eq!(cleaned("plain"), "plain");
+    }
+
+    #[test]
+    fn only_the_last_state_of_a_progress_bar_is_kept() {
+        assert_eq!(cleaned("\r 10%\r 50%\r100%\ndone\n"), "100%\ndone\n");
+        assert_eq!(cleaned("10%\r\x1b[K20%\r\x1b[K"), "20%");
+        assert_eq!(cleaned("a\r\nb\r\r\nc\r"), "a\nb\nc");
+        assert_eq!(cleaned("first\nlong line\rshort\n"), "first\nshort\n");
+    }
+
+    #[test]
+    fn a_long_line_is_passed_on() {
+        let mut cleaner = Cleaner::default();
+        let mut passed = 0;
+        for _ in 0..100 {
+            cleaner.push(&"é".repeat(1000), |piece| passed += piece.len());
+            assert!(cleaner.line().len() <= MAX_HELD_BYTES);
+        }
+        assert_eq!(passed + cleaner.line().len(), 200_000);
+    }
+
+    #[test]
+    fn an_endless_escape_sequence_needs_no_memory() {
+        let mut cleaner = Cleaner::default();
+        cleaner.push("\x1b]0;", |_| panic!("it is not text"));
+        for _ in 0..1000 {
+            cleaner.push(&"x".repeat(1000), |_| panic!("it is not text"));
+        }
+        cleaner.push("\x07text", |_| panic!("the line is incomplete"));
+        assert_eq!(cleaner.line(), "text");
+    }
+
+    proptest! {
+        #[test]
+        fn the_result_does_not_depend_on_where_the_text_is_split(
+            text in "[ab\r\n\t\x1b\\[0m;é]{0,60}",
+            cuts in proptest::collection::vec(any::<usize>(), 0..10),
+        ) {
+            prop_assert_eq!(in_pieces(&text, &cuts), cleaned(&text).into_owned());
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! A command's output as text for a model.
+//!
+//! - [`Excerpt`] keeps the beginning, the end, or both of an output of any length. It removes colours and collapses
+//!   progress bars ([`Cleaner`]).
+//! - [`Head`] and [`Tail`] keep the beginning or the end unchanged.
+//!
+//! All of them need memory for what they keep, however long the output is.
+
+mod clean;
+mod excerpt;
+mod text;
+
+pub use clean::{Cleaner, MAX_HELD_BYTES};
+pub use excerpt::{Excerpt, Keep, Omitted, Shown};
+pub use text::{Head, Tail};
