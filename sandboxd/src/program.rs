@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::cli::{
-    self, AcceptEngineArgs, CpArgs, DoctorArgs, ExecArgs, InspectArgs, LogsArgs, NetworkArgs, ParkArgs,
-    PreviewArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs,
+    self, AcceptEngineArgs, CpArgs, DoctorArgs, ExecArgs, InspectArgs, LogsArgs, McpArgs, NetworkArgs,
+    ParkArgs, PreviewArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs,
 };
 use crate::config::{Config, Fault};
 use crate::engine::Engine;
@@ -44,6 +44,7 @@ enum Command {
     Logs(LogsArgs),
     Preview(PreviewArgs),
     Network(NetworkArgs),
+    Mcp(McpArgs),
     #[command(visible_aliases = ["rm", "delete", "remove"])]
     Stop(StopArgs),
     Park(ParkArgs),
@@ -94,6 +95,7 @@ async fn run() -> ExitCode {
         (Command::Inspect(args), Ok(config)) => cli::inspect(args, &config).await,
         (Command::Preview(args), Ok(config)) => cli::preview(args, &config).await,
         (Command::Network(args), Ok(config)) => cli::network(args, &config).await,
+        (Command::Mcp(args), Ok(config)) => cli::mcp(args, &config).await,
         (Command::Logs(args), Ok(config)) => cli::logs(args, &config).await,
         (Command::Cp(args), Ok(config)) => cli::cp(args, &config).await,
         (Command::Shell(args), Ok(config)) => cli::shell(args, &config).await,

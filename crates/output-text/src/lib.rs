@@ -10,6 +10,6 @@ mod clean;
 mod excerpt;
 mod text;
 
-pub use clean::{Cleaner, MAX_HELD_BYTES};
+pub use clean::{Cleaner, MAX_HELD_BYTES, cleaned};
 pub use excerpt::{Excerpt, Keep, Omitted, Shown};
 pub use text::{Head, Tail};

@@ -73,6 +73,12 @@ fn peer_of(request: &Request) -> IpAddr {
     request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
 
+/// Returns the token of a request that passed the check. If it has two, they are the same.
+pub(super) fn token_of(headers: &HeaderMap) -> Option<String> {
+    let given = Given::of(headers, false);
+    given.tokens.first().map(|token| String::from_utf8_lossy(token).into_owned())
+}
+
 /// Tokens that a request carries.
 #[derive(Debug)]
 struct Given<'a> {

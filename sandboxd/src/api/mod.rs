@@ -29,6 +29,7 @@ mod sandbox;
 mod server;
 mod state;
 mod stdin;
+mod surface;
 mod terminal;
 mod terminal_socket;
 mod verb;

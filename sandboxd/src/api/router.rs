@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
@@ -12,7 +13,7 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, orphan, port, race,
-    request_log, sandbox, server, stdin, terminal, verb,
+    request_log, sandbox, server, stdin, surface, terminal, verb,
 };
 
 /// The OpenAPI document. Built on first use. It never changes.
@@ -76,10 +77,15 @@ pub(super) fn document() -> Bytes {
     routes().into_document()
 }
 
-/// Builds the router of the API.
-pub fn router(state: ApiState) -> Router {
-    let router = routes()
-        .into_router()
+/// Builds the router of the API and of the surfaces on it. Open streams of surfaces end at the shutdown.
+pub fn router(state: ApiState, shutdown: CancellationToken) -> Router {
+    let api = with_layers(routes().into_router(), state.clone());
+    let callers = Arc::new(surface::Routes::new(api));
+    with_layers(routes().into_router().route_service("/mcp", mcp::http(callers, shutdown)), state)
+}
+
+fn with_layers(router: Router<ApiState>, state: ApiState) -> Router {
+    let router = router
         .fallback(no_such_route)
         .method_not_allowed_fallback(method_not_allowed)
         // The last layer added sees a request first.

@@ -1,0 +1,386 @@
+//! Commands: `bash`, `bash_output`, `bash_kill` and `bash_list`.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use output_text::{Excerpt, Keep};
+use sandbox_api::command::{CommandState, EndReason, KillCommand, Output, Record, StartCommand};
+use sandbox_api::{CommandId, SandboxId};
+use sandbox_client::Error as ClientError;
+use tokio::time::{Instant, sleep_until};
+
+use crate::progress::LastLine;
+use crate::toolbox::{Call, Toolbox};
+use crate::{Error, Reply, input, output};
+
+/// Time limit of a command whose call has none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a call waits for the command's end. Hosts cut calls off after a minute.
+const DEFAULT_WAIT: Duration = Duration::from_secs(45);
+
+/// Maximum time to wait for a command's end.
+const MAX_WAIT: Duration = Duration::from_secs(300);
+
+/// How long a call without a wait collects the output that is already there.
+const COLLECT: Duration = Duration::from_millis(50);
+
+/// Maximum number of characters of standard output, and of standard error. A result has its output twice, as text and
+/// as JSON: about 20,000 tokens together, and less than 700 KiB even if every character is escaped.
+const MAX_STDOUT_CHARS: usize = 20_000;
+const MAX_STDERR_CHARS: usize = 10_000;
+
+/// Characters of a command in a list.
+const LISTED_CHARS: usize = 200;
+
+/// How the wait for a command's end was over.
+enum Waited {
+    Ended(Ended),
+    StillRunning,
+    Cancelled,
+}
+
+/// How a command ended.
+struct Ended {
+    exit_code: i32,
+    reason: EndReason,
+    signal: Option<String>,
+    duration_ms: u64,
+}
+
+/// What was read of a command.
+struct Reading {
+    sandbox: SandboxId,
+    command: CommandId,
+    /// Sequence number of the last record.
+    position: u64,
+    stdout: Excerpt,
+    stderr: Excerpt,
+    last_line: LastLine,
+}
+
+type Records = BoxStream<'static, Result<Record, ClientError>>;
+
+impl Toolbox {
+    pub(crate) async fn bash(
+        &self,
+        sandbox: &SandboxId,
+        input: input::Bash,
+        call: &Call<'_>,
+    ) -> Result<Reply, Error> {
+        let timeout = input.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        let request = StartCommand {
+            script: Some(input.command),
+            cwd: input.cwd,
+            env: input.env,
+            timeout_ms: Some(timeout.as_millis() as u64),
+            // It keeps running when the call returns before its end.
+            detached: Some(true),
+            ..StartCommand::default()
+        };
+        let mut records = self.client.run(sandbox, &request).await?;
+        let command = match records.next().await.unwrap_or(Err(ClientError::Cut))? {
+            Record::Start { command_id, .. } => command_id,
+            _ => return Err(ClientError::Cut.into()),
+        };
+        let mut reading = Reading::new(sandbox, command, 0);
+        let wait = match input.background {
+            Some(true) => Duration::ZERO,
+            _ => wait_of(input.wait_ms, DEFAULT_WAIT)?,
+        };
+        let waited = self.read_on(&mut reading, records.boxed(), wait, call).await?;
+        self.result(reading, waited).await
+    }
+
+    pub(crate) async fn bash_output(
+        &self,
+        sandbox: &SandboxId,
+        input: input::BashOutput,
+        call: &Call<'_>,
+    ) -> Result<Reply, Error> {
+        let command = command_of(&input.command_id)?;
+        let from_start = input.from_start.unwrap_or(false);
+        let position = if from_start { 0 } else { self.cursors().get(sandbox, &command) };
+        let wait = wait_of(input.wait_ms, Duration::ZERO)?;
+        let records = self.client.logs(sandbox, &command, position, true).await?;
+        let mut reading = Reading::new(sandbox, command, position);
+        let waited = self.read_on(&mut reading, records.boxed(), wait.max(COLLECT), call).await?;
+        self.result(reading, waited).await
+    }
+
+    pub(crate) async fn bash_kill(
+        &self,
+        sandbox: &SandboxId,
+        input: input::BashKill,
+    ) -> Result<Reply, Error> {
+        let command = command_of(&input.command_id)?;
+        let killed =
+            self.client.kill(sandbox, &command, &KillCommand { signal: input.signal.clone() }).await?;
+        let text = match (&input.signal, killed.already_ended, killed.restarted) {
+            (_, true, _) => format!("{command} had already ended."),
+            (_, _, true) => format!(
+                "{command} was ended by a restart of the sandbox. Its other commands have ended too. Files are kept."
+            ),
+            (Some(signal), ..) => format!("{signal} was sent to {command}."),
+            (None, ..) => format!("{command} was ended."),
+        };
+        let (already_ended, restarted) = (killed.already_ended, killed.restarted);
+        Ok(Reply::new(text, &output::Killed { command_id: command, already_ended, restarted }))
+    }
+
+    pub(crate) async fn bash_list(
+        &self,
+        sandbox: &SandboxId,
+        input: input::BashList,
+    ) -> Result<Reply, Error> {
+        let found = self.client.commands(sandbox, input.limit.unwrap_or(20).clamp(1, 200)).await?;
+        let commands: Vec<_> = found.commands.into_iter().map(listed).collect();
+        let lines = commands.iter().map(|command| {
+            let state = match command.exit_code {
+                None => "running".to_owned(),
+                Some(code) => format!("exit code {code}"),
+            };
+            format!("{}  {}  {state}  {}", command.command_id, command.started_at, command.command)
+        });
+        let text = if commands.is_empty() {
+            "No command has run.".into()
+        } else {
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        Ok(Reply::new(text, &output::Commands { commands }))
+    }
+
+    /// Reads records until the command's end, for at most `wait`. Continues after a broken connection.
+    async fn read_on(
+        &self,
+        reading: &mut Reading,
+        mut records: Records,
+        wait: Duration,
+        call: &Call<'_>,
+    ) -> Result<Waited, Error> {
+        let until = Instant::now() + wait;
+        let mut next_report = call.progress.pause().map(|pause| Instant::now() + pause);
+        loop {
+            // Checked here too, because records may arrive without a pause.
+            if Instant::now() >= until && wait > Duration::ZERO {
+                return Ok(Waited::StillRunning);
+            }
+            if next_report.is_some_and(|at| Instant::now() >= at) {
+                call.progress.report(&reading.last_line.take()).await;
+                next_report = call.progress.pause().map(|pause| Instant::now() + pause);
+            }
+            let record = tokio::select! {
+                biased;
+                () = call.cancel.cancelled() => return Ok(Waited::Cancelled),
+                record = records.next() => record.unwrap_or(Err(ClientError::Cut)),
+                () = sleep_until(until) => return Ok(Waited::StillRunning),
+                () = sleep_until(next_report.unwrap_or(until)), if next_report.is_some() => continue,
+            };
+            match record {
+                Ok(record) => {
+                    if let Some(ended) = reading.add(record) {
+                        return Ok(Waited::Ended(ended));
+                    }
+                }
+                Err(error) if error.is_temporary() => {
+                    records =
+                        self.client.follow(&reading.sandbox, &reading.command, reading.position).boxed();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn result(&self, mut reading: Reading, waited: Waited) -> Result<Reply, Error> {
+        let ended = match waited {
+            Waited::Ended(ended) => Some(ended),
+            Waited::StillRunning => None,
+            Waited::Cancelled => {
+                self.client.kill(&reading.sandbox, &reading.command, &KillCommand::default()).await?;
+                None
+            }
+        };
+        self.cursors().set(&reading.sandbox, &reading.command, reading.position);
+        if ended.is_some() {
+            reading.stdout.finish();
+            reading.stderr.finish();
+        }
+        let (stdout, stderr) = (reading.stdout.shown(), reading.stderr.shown());
+        let result = output::CommandResult {
+            command_id: reading.command,
+            running: ended.is_none(),
+            exit_code: ended.as_ref().map(|ended| ended.exit_code),
+            reason: ended.as_ref().map(|ended| ended.reason),
+            signal: ended.as_ref().and_then(|ended| ended.signal.clone()),
+            duration_ms: ended.as_ref().map(|ended| ended.duration_ms),
+            truncated: !stdout.omitted.is_nothing() || !stderr.omitted.is_nothing(),
+            stdout: stdout.with_notice(None),
+            stderr: stderr.with_notice(None),
+        };
+        Ok(Reply::new(text_of(&result), &result))
+    }
+}
+
+impl Reading {
+    fn new(sandbox: &SandboxId, command: CommandId, position: u64) -> Self {
+        Self {
+            sandbox: sandbox.clone(),
+            command,
+            position,
+            stdout: Excerpt::new(Keep::Both, MAX_STDOUT_CHARS),
+            stderr: Excerpt::new(Keep::Both, MAX_STDERR_CHARS),
+            last_line: LastLine::default(),
+        }
+    }
+
+    /// Adds a record. Returns the end of the command.
+    fn add(&mut self, record: Record) -> Option<Ended> {
+        match record {
+            Record::Stdout(output) => {
+                self.position = output.seq;
+                add(&mut self.stdout, &mut self.last_line, &output);
+            }
+            Record::Stderr(output) => {
+                self.position = output.seq;
+                add(&mut self.stderr, &mut self.last_line, &output);
+            }
+            Record::Gap { dropped_bytes, next_seq } => {
+                self.position = next_seq.saturating_sub(1);
+                self.stdout.note_lost(dropped_bytes);
+            }
+            Record::Exit { exit_code, signal, reason, duration_ms, .. } => {
+                return Some(Ended { exit_code, reason, signal, duration_ms });
+            }
+            Record::Start { .. } | Record::Heartbeat => {}
+        }
+        None
+    }
+}
+
+fn add(excerpt: &mut Excerpt, last_line: &mut LastLine, output: &Output) {
+    // The text has replacement characters for bytes that are not UTF-8, which the model would get anyway. But the
+    // end of a record may be within a character.
+    match output.data_base64.as_deref().map(decode) {
+        Some(Some(bytes)) => excerpt.push(&bytes),
+        _ => excerpt.push(output.data.as_bytes()),
+    }
+    last_line.push(&output.data);
+}
+
+fn decode(base64: &str) -> Option<Vec<u8>> {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.decode(base64).ok()
+}
+
+fn command_of(text: &str) -> Result<CommandId, Error> {
+    text.parse().map_err(|error: sandbox_api::IdError| Error::Argument {
+        field: "commandId",
+        problem: format!("is {error}: take it from the result of `bash`"),
+    })
+}
+
+fn wait_of(wait_ms: Option<u64>, default: Duration) -> Result<Duration, Error> {
+    let wait = wait_ms.map_or(default, Duration::from_millis);
+    if wait > MAX_WAIT {
+        let problem = format!("must be at most {}", MAX_WAIT.as_millis());
+        return Err(Error::Argument { field: "waitMs", problem });
+    }
+    Ok(wait)
+}
+
+fn listed(command: sandbox_api::command::Command) -> output::ListedCommand {
+    let mut argv = command.args;
+    argv.insert(0, command.cmd);
+    // A script is listed without the shell that runs it.
+    let text = match argv.as_slice() {
+        [bash, flag, script] if bash.ends_with("bash") && flag == "-c" => script.clone(),
+        _ => argv.join(" "),
+    };
+    output::ListedCommand {
+        command_id: command.command_id,
+        command: text.chars().take(LISTED_CHARS).collect(),
+        running: command.state == CommandState::Running,
+        started_at: command.started_at,
+        exit_code: command.exit_code,
+    }
+}
+
+/// The result for a model that reads text: the output, and how the command ended if that is not obvious.
+fn text_of(result: &output::CommandResult) -> String {
+    let mut text = result.stdout.clone();
+    if !result.stderr.is_empty() {
+        end_line(&mut text);
+        if !text.is_empty() {
+            text.push_str("[stderr]\n");
+        }
+        text.push_str(&result.stderr);
+    }
+    let command = &result.command_id;
+    let ending = match (result.exit_code, result.reason) {
+        (None, _) => Some(format!("[{command} is still running: call bash_output for more]")),
+        (Some(0), Some(EndReason::Exited)) if !text.is_empty() => None,
+        (Some(code), Some(EndReason::Timeout)) => Some(format!("[time limit exceeded, exit code {code}]")),
+        (Some(code), Some(EndReason::Oom)) => {
+            Some(format!("[the sandbox ran out of memory, exit code {code}]"))
+        }
+        (Some(_), Some(EndReason::Lost)) => {
+            Some("[the command was lost: its sandbox was stopped]".to_owned())
+        }
+        (Some(code), _) => match &result.signal {
+            Some(signal) => Some(format!("[ended by {signal}, exit code {code}]")),
+            None => Some(format!("[exit code {code}]")),
+        },
+    };
+    if let Some(ending) = ending {
+        end_line(&mut text);
+        text.push_str(&ending);
+    }
+    text
+}
+
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(exit_code: Option<i32>, reason: Option<EndReason>, stdout: &str, stderr: &str) -> String {
+        text_of(&output::CommandResult {
+            command_id: "cmd_0123456789abcdef".parse().unwrap(),
+            running: exit_code.is_none(),
+            exit_code,
+            reason,
+            signal: None,
+            duration_ms: None,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+            truncated: false,
+        })
+    }
+
+    #[test]
+    fn a_success_is_its_output() {
+        let exited = Some(EndReason::Exited);
+        assert_eq!(result(Some(0), exited, "a\n", ""), "a\n");
+        assert_eq!(result(Some(0), exited, "", ""), "[exit code 0]");
+        assert_eq!(result(Some(1), exited, "a", "b"), "a\n[stderr]\nb\n[exit code 1]");
+        assert_eq!(result(Some(2), exited, "", "b\n"), "b\n[exit code 2]");
+    }
+
+    #[test]
+    fn a_running_command_names_its_id() {
+        let text = result(None, None, "so far", "");
+        assert_eq!(text, "so far\n[cmd_0123456789abcdef is still running: call bash_output for more]");
+    }
+
+    #[test]
+    fn an_end_by_the_daemon_is_explained() {
+        assert!(result(Some(124), Some(EndReason::Timeout), "", "").contains("time limit"));
+        assert!(result(Some(137), Some(EndReason::Oom), "", "").contains("out of memory"));
+    }
+}

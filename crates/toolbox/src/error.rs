@@ -1,0 +1,77 @@
+//! Why a tool failed. Every message is for the model.
+
+use sandbox_api::ErrorCode;
+
+/// Why a tool failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The arguments do not match the tool's schema.
+    #[error("invalid arguments for `{tool}`: {source}")]
+    Arguments {
+        /// Name of the tool.
+        tool: &'static str,
+        /// What is wrong, with the name of the field.
+        source: serde_json::Error,
+    },
+    /// An argument is out of range.
+    #[error("`{field}` {problem}")]
+    Argument {
+        /// Name of the argument.
+        field: &'static str,
+        /// Rest of the sentence after the name.
+        problem: String,
+    },
+    /// The call names no sandbox, and neither does its host.
+    #[error(
+        "this call names no sandbox: call `sandbox_open` first, and pass its `sandbox` in every further call"
+    )]
+    NoSandbox,
+    /// The handle is unknown, or belongs to another client.
+    #[error("there is no sandbox `{handle}`, or it has expired: call `sandbox_open` for another one")]
+    UnknownSandbox {
+        /// Handle as given.
+        handle: String,
+    },
+    /// The host's name for its conversation cannot be used.
+    #[error("the session that this host sent cannot be used: it {problem}")]
+    Session {
+        /// Rest of the sentence.
+        problem: String,
+    },
+    /// The file is not text.
+    #[error("`{path}` is not a text file ({bytes} bytes): look at it with bash (`file`, `xxd`)")]
+    NotText {
+        /// Path as given.
+        path: String,
+        /// Size of the file.
+        bytes: u64,
+    },
+    /// The file does not have the line.
+    #[error("`offset` is {offset}, and `{path}` has only {lines} lines")]
+    NoLine {
+        /// Path as given.
+        path: String,
+        /// Line as given.
+        offset: u64,
+        /// Number of lines of the file.
+        lines: u64,
+    },
+    /// sandboxd failed or rejected the request.
+    #[error("{}", sentence(source))]
+    Client {
+        /// The client's error.
+        #[from]
+        source: sandbox_client::Error,
+    },
+}
+
+/// The daemon's message, and when a retry may help.
+fn sentence(error: &sandbox_client::Error) -> String {
+    let Some(body) = error.body() else { return error.to_string() };
+    let retry = match (body.code, body.details.get("retryAfterMs").and_then(serde_json::Value::as_u64)) {
+        (_, Some(ms)) => format!(" (retry after {} s)", ms.div_ceil(1000)),
+        (ErrorCode::CapacityExhausted | ErrorCode::RateLimited, None) => " (retry later)".to_owned(),
+        _ => String::new(),
+    };
+    format!("{}{retry}", body.error)
+}

@@ -1,0 +1,203 @@
+//! Files: `read`, `write` and `edit`.
+
+use futures::StreamExt;
+use output_text::{Excerpt, Keep};
+use sandbox_api::SandboxId;
+use sandbox_api::files::{EditFile, TextEdit};
+use sandbox_client::WriteOptions;
+
+use crate::toolbox::Toolbox;
+use crate::{Error, Reply, input, output};
+
+/// Lines of a result if the call has no limit.
+const DEFAULT_LINES: u64 = 2000;
+
+/// Maximum number of characters of a file in a result.
+const MAX_FILE_CHARS: usize = 30_000;
+
+/// How far into a file lines are counted. Further lines are better read with `sed -n`.
+const MAX_SCAN_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Maximum number of characters of a diff in a result.
+const MAX_DIFF_CHARS: usize = 20_000;
+
+impl Toolbox {
+    pub(crate) async fn read(&self, sandbox: &SandboxId, input: input::Read) -> Result<Reply, Error> {
+        let (offset, limit) = (input.offset.unwrap_or(1), input.limit.unwrap_or(DEFAULT_LINES));
+        for (field, value) in [("offset", offset), ("limit", limit)] {
+            if value == 0 {
+                return Err(Error::Argument { field, problem: "must be at least 1".into() });
+            }
+        }
+        let mut content = self.client.get_file(sandbox, &input.path, None).await?;
+        let file_bytes = content.total_bytes().unwrap_or(0);
+        let mut lines = Lines::new(offset, limit);
+        let mut scanned = 0;
+        let mut is_all = true;
+        while let Some(piece) = content.next().await {
+            let piece = piece?;
+            if scanned == 0 && piece.contains(&0) {
+                return Err(Error::NotText { path: input.path, bytes: file_bytes });
+            }
+            scanned += piece.len() as u64;
+            if lines.add(&piece) {
+                is_all = false;
+                break;
+            }
+            if scanned > MAX_SCAN_BYTES {
+                let problem =
+                    format!("is more than {MAX_SCAN_BYTES} bytes into the file: use bash (`sed -n`)");
+                return Err(Error::Argument { field: "offset", problem });
+            }
+        }
+        let total = lines.complete_lines();
+        if is_all && offset > total.max(1) {
+            return Err(Error::NoLine { path: input.path, offset, lines: total });
+        }
+        let (content, next_offset, cut_chars) = lines.finish(is_all);
+        let text = match (next_offset, cut_chars) {
+            (Some(next), Some(cut)) => {
+                format!(
+                    "{content}\n[{cut} characters of this line are not shown; continue with offset {next}]"
+                )
+            }
+            (None, Some(cut)) => format!("{content}\n[{cut} characters of this line are not shown]"),
+            (Some(next), None) => format!("{content}[more lines follow: continue with offset {next}]"),
+            (None, None) => content.clone(),
+        };
+        let result = output::FileText { content, first_line: offset, next_offset, cut_chars, file_bytes };
+        Ok(Reply::new(text, &result))
+    }
+
+    pub(crate) async fn write(&self, sandbox: &SandboxId, input: input::Write) -> Result<Reply, Error> {
+        let written =
+            self.client.put_file(sandbox, &input.path, input.content, WriteOptions::default()).await?;
+        let verb = if written.created { "Created" } else { "Replaced" };
+        let text = format!("{verb} {} ({} bytes).", input.path, written.size);
+        let result = output::Written { path: input.path, bytes: written.size, created: written.created };
+        Ok(Reply::new(text, &result))
+    }
+
+    pub(crate) async fn edit(&self, sandbox: &SandboxId, input: input::Edit) -> Result<Reply, Error> {
+        let edits = input.edits.into_iter().map(|edit| TextEdit {
+            old_text: edit.old_text,
+            new_text: edit.new_text,
+            replace_all: edit.replace_all,
+        });
+        let request = EditFile { path: input.path, edits: edits.collect() };
+        let edited = self.client.edit_file(sandbox, &request).await?;
+        let mut diff = Excerpt::new(Keep::Both, MAX_DIFF_CHARS);
+        diff.push(edited.diff.as_bytes());
+        diff.finish();
+        let diff = diff.shown().with_notice(None);
+        let text = if diff.is_empty() { "Nothing changed.".to_owned() } else { diff.clone() };
+        Ok(Reply::new(text, &output::Edited { diff, first_changed_line: edited.first_changed_line }))
+    }
+}
+
+/// Collects the requested lines of a file.
+struct Lines {
+    first: u64,
+    /// Number of the line after the last requested one.
+    end: u64,
+    /// Number of the current line.
+    line: u64,
+    /// Whether the current line has begun.
+    is_begun: bool,
+    kept: Vec<u8>,
+}
+
+impl Lines {
+    fn new(first: u64, limit: u64) -> Self {
+        Self { first, end: first.saturating_add(limit), line: 1, is_begun: false, kept: Vec::new() }
+    }
+
+    /// Adds bytes. Returns true if no more are needed.
+    fn add(&mut self, bytes: &[u8]) -> bool {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.line >= self.end || self.is_full() {
+                return true;
+            }
+            if self.line >= self.first {
+                self.kept.extend_from_slice(part);
+            }
+            self.is_begun = !part.ends_with(b"\n");
+            self.line += u64::from(!self.is_begun);
+        }
+        self.is_full()
+    }
+
+    /// Whether there are more characters than a result can have.
+    fn is_full(&self) -> bool {
+        self.kept.len() > MAX_FILE_CHARS * 4
+    }
+
+    /// Number of lines so far, with the current one if it has begun.
+    fn complete_lines(&self) -> u64 {
+        self.line - 1 + u64::from(self.is_begun)
+    }
+
+    /// Returns the text that fits, the number of the next line, and the characters of the last line that did not fit.
+    fn finish(self, is_all: bool) -> (String, Option<u64>, Option<u64>) {
+        let text = String::from_utf8_lossy(&self.kept);
+        let Some((cut, _)) = text.char_indices().nth(MAX_FILE_CHARS) else {
+            let next = (!is_all).then_some(self.line);
+            return (text.into_owned(), next, None);
+        };
+        // Complete lines, if at least one fits.
+        if let Some(end) = text[..cut].rfind('\n') {
+            let shown = &text[..=end];
+            let next = self.first + shown.matches('\n').count() as u64;
+            return (shown.to_owned(), Some(next), None);
+        }
+        let rest = &text[cut..];
+        let (line, has_more) = match rest.find('\n') {
+            Some(end) => (&rest[..end], rest.len() > end + 1 || !is_all),
+            None => (rest, false),
+        };
+        let next = has_more.then_some(self.first + 1);
+        (text[..cut].to_owned(), next, Some(line.chars().count() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, first: u64, limit: u64) -> (String, Option<u64>, Option<u64>) {
+        let mut lines = Lines::new(first, limit);
+        let mut is_all = true;
+        for piece in text.as_bytes().chunks(7) {
+            if lines.add(piece) {
+                is_all = false;
+                break;
+            }
+        }
+        lines.finish(is_all)
+    }
+
+    #[test]
+    fn lines_are_read_in_parts() {
+        let text = "one\ntwo\nthree\nfour";
+        assert_eq!(read(text, 1, 9), (text.into(), None, None));
+        assert_eq!(read(text, 1, 2), ("one\ntwo\n".into(), Some(3), None));
+        assert_eq!(read(text, 3, 2), ("three\nfour".into(), None, None));
+        assert_eq!(read("", 1, 1), (String::new(), None, None));
+    }
+
+    #[test]
+    fn a_long_file_is_cut_between_lines() {
+        let text = "é".repeat(99).to_string() + "\n";
+        let (shown, next, cut) = read(&text.repeat(1000), 1, 5000);
+        assert_eq!((shown.chars().count(), next, cut), (MAX_FILE_CHARS, Some(301), None));
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        let text = format!("{}\nnext\n", "x".repeat(MAX_FILE_CHARS + 5));
+        let (shown, next, cut) = read(&text, 1, 9);
+        assert_eq!((shown.len(), next, cut), (MAX_FILE_CHARS, Some(2), Some(5)));
+        let (_, next, cut) = read(text.trim_end_matches("\nnext\n"), 1, 9);
+        assert_eq!((next, cut), (None, Some(5)));
+    }
+}

@@ -1,0 +1,150 @@
+//! Arguments of the tools. Unknown ones are rejected, so that a mistake is reported instead of ignored.
+//!
+//! Each tool has the argument `sandbox` too. It is taken out before the others are read.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// `bash`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Bash {
+    /// The bash command or script to run.
+    pub(crate) command: String,
+    /// Directory to run it in, relative to the workspace. Default: the workspace.
+    pub(crate) cwd: Option<String>,
+    /// Additional environment variables.
+    pub(crate) env: Option<BTreeMap<String, String>>,
+    /// Time limit of the command in milliseconds. Default: 120000. The operator may have set a lower maximum.
+    #[schemars(range(min = 1))]
+    pub(crate) timeout_ms: Option<u64>,
+    /// How long to wait for the command's end before the call returns, in milliseconds. Default: 45000.
+    #[schemars(range(max = 300_000))]
+    pub(crate) wait_ms: Option<u64>,
+    /// Returns as soon as the command has started.
+    pub(crate) background: Option<bool>,
+}
+
+/// `bash_output`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct BashOutput {
+    /// Id of the command, from the result of `bash`.
+    pub(crate) command_id: String,
+    /// How long to wait for the command's end, in milliseconds. Default: 0.
+    #[schemars(range(max = 300_000))]
+    pub(crate) wait_ms: Option<u64>,
+    /// Returns the output from its beginning, instead of what is new since the last call.
+    pub(crate) from_start: Option<bool>,
+}
+
+/// `bash_kill`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct BashKill {
+    /// Id of the command, from the result of `bash`.
+    pub(crate) command_id: String,
+    /// Signal to send instead of ending the command, such as `SIGINT`.
+    pub(crate) signal: Option<String>,
+}
+
+/// `bash_list`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct BashList {
+    /// Maximum number of commands, newest first. Default: 20.
+    #[schemars(range(min = 1, max = 200))]
+    pub(crate) limit: Option<u32>,
+}
+
+/// `read`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Read {
+    /// Path of the file. Relative paths start in the workspace.
+    pub(crate) path: String,
+    /// First line to read, counted from 1. Default: 1.
+    #[schemars(range(min = 1))]
+    pub(crate) offset: Option<u64>,
+    /// Maximum number of lines to read. Default: 2000.
+    #[schemars(range(min = 1))]
+    pub(crate) limit: Option<u64>,
+}
+
+/// `write`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Write {
+    /// Path of the file. Relative paths start in the workspace. Missing directories are created.
+    pub(crate) path: String,
+    /// Complete new content of the file.
+    pub(crate) content: String,
+}
+
+/// `edit`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Edit {
+    /// Path of the file. Relative paths start in the workspace.
+    pub(crate) path: String,
+    /// Replacements. Either all are applied or none.
+    #[schemars(length(min = 1, max = 256))]
+    pub(crate) edits: Vec<Replacement>,
+}
+
+/// A replacement of text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Replacement {
+    /// Text to replace, exactly as in the file. It must occur once, unless `replaceAll` is set.
+    pub(crate) old_text: String,
+    /// Text to insert instead.
+    pub(crate) new_text: String,
+    /// Replaces every occurrence.
+    pub(crate) replace_all: Option<bool>,
+}
+
+/// `search`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Search {
+    /// Text to find in files. Without it, only names are searched.
+    pub(crate) text: Option<String>,
+    /// Whether `text` is a regular expression (Rust syntax, no look-around).
+    pub(crate) regex: Option<bool>,
+    /// Whether the case of `text` is ignored.
+    pub(crate) ignore_case: Option<bool>,
+    /// Glob that a file's path must match, such as `src/**/*.rs`. `*` stays within one name, `**` crosses directories.
+    pub(crate) files: Option<String>,
+    /// Directory to search. Default: the workspace.
+    pub(crate) path: Option<String>,
+    /// Also searches `.git` and what `.gitignore` excludes.
+    pub(crate) include_ignored: Option<bool>,
+    /// Maximum number of results. Default: 100.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) max_results: Option<u32>,
+}
+
+/// `preview_url`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PreviewUrl {
+    /// Port on which the server listens in the sandbox.
+    #[schemars(range(min = 1, max = 65535))]
+    pub(crate) port: u16,
+}
+
+/// `sandbox_open`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SandboxOpen {
+    /// Name under which the same sandbox is found again later. Default: a new sandbox.
+    pub(crate) name: Option<String>,
+}
+
+/// `sandbox_info`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SandboxInfo {}

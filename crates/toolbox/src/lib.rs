@@ -1,0 +1,26 @@
+//! The tools that a model can call in a sandbox.
+//!
+//! [`Toolbox`] executes a call by its name and JSON arguments, over sandboxd's API. [`Tool::definition`] describes a
+//! tool to a model. Every host offers these tools: the MCP server, and others that follow.
+//!
+//! What a tool reports to the model is a [`Reply`]. A mistake of the model and a failure of the sandbox are replies
+//! too, so that the model reads them. Only a name without a tool is an [`UnknownTool`].
+
+mod bash;
+mod cursors;
+mod definition;
+mod error;
+mod files;
+mod input;
+mod output;
+mod progress;
+mod reply;
+mod sandboxes;
+mod search;
+mod toolbox;
+
+pub use definition::{Definition, Hints, Tool};
+pub use error::Error;
+pub use reply::{Block, Reply};
+pub use sandboxes::{Namespace, NamespaceError};
+pub use toolbox::{Call, Memory, Progress, Toolbox, UnknownTool};

@@ -1,0 +1,193 @@
+//! Structured results of the tools. Each has an output schema.
+
+use sandbox_api::CommandId;
+use sandbox_api::command::EndReason;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Result of `bash` and `bash_output`: how a command ended, or what it has written so far.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CommandResult {
+    /// Id of the command, for `bash_output` and `bash_kill`.
+    #[schemars(with = "String")]
+    pub(crate) command_id: CommandId,
+    /// Whether the command still runs.
+    pub(crate) running: bool,
+    /// Exit code. Absent while the command runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exit_code: Option<i32>,
+    /// Why the command ended: `exited`, `timeout`, `killed`, `oom` or `lost`.
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<EndReason>,
+    /// Signal that ended the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signal: Option<String>,
+    /// Time from start to end in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) duration_ms: Option<u64>,
+    /// Standard output, without colours. One line replaces what does not fit.
+    pub(crate) stdout: String,
+    /// Standard error, likewise.
+    pub(crate) stderr: String,
+    /// Whether a part of the output is not shown.
+    pub(crate) truncated: bool,
+}
+
+/// Result of `bash_kill`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Killed {
+    /// Id of the command.
+    #[schemars(with = "String")]
+    pub(crate) command_id: CommandId,
+    /// Whether the command had already ended.
+    pub(crate) already_ended: bool,
+    /// Whether the sandbox was restarted to end the command. Every other command of it is lost, files are kept.
+    pub(crate) restarted: bool,
+}
+
+/// Result of `bash_list`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Commands {
+    /// Commands of the sandbox, newest first.
+    pub(crate) commands: Vec<ListedCommand>,
+}
+
+/// A command in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListedCommand {
+    /// Id of the command.
+    #[schemars(with = "String")]
+    pub(crate) command_id: CommandId,
+    /// The command's first characters.
+    pub(crate) command: String,
+    /// Whether the command still runs.
+    pub(crate) running: bool,
+    /// Time of the start (RFC 3339, UTC).
+    pub(crate) started_at: String,
+    /// Exit code. Absent while the command runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exit_code: Option<i32>,
+}
+
+/// Result of `read`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FileText {
+    /// Lines of the file.
+    pub(crate) content: String,
+    /// Number of the first line, counted from 1.
+    pub(crate) first_line: u64,
+    /// Number of the next line, if there are more. Pass it as `offset`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_offset: Option<u64>,
+    /// Characters that are missing at the end of the last line, because it is too long for a result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cut_chars: Option<u64>,
+    /// Size of the file in bytes.
+    pub(crate) file_bytes: u64,
+}
+
+/// Result of `write`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Written {
+    /// Path as given.
+    pub(crate) path: String,
+    /// Size of the file in bytes.
+    pub(crate) bytes: u64,
+    /// Whether the file is new.
+    pub(crate) created: bool,
+}
+
+/// Result of `edit`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Edited {
+    /// Unified diff. One line replaces what does not fit.
+    pub(crate) diff: String,
+    /// First changed line, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_changed_line: Option<u64>,
+}
+
+/// Result of `search`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Found {
+    /// Matching lines, or files if no text was searched.
+    pub(crate) matches: Vec<Match>,
+    /// Whether there may be more.
+    pub(crate) truncated: bool,
+}
+
+/// A matching line or file.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Match {
+    /// Path relative to the workspace.
+    pub(crate) path: String,
+    /// Line number, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<u64>,
+    /// The line's first characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<String>,
+}
+
+/// Result of `preview_url`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Preview {
+    /// URL for the user's browser.
+    pub(crate) url: String,
+}
+
+/// Result of `sandbox_open`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Opened {
+    /// Handle of the sandbox. Pass it as `sandbox` in every further call.
+    pub(crate) sandbox: String,
+    /// Whether the sandbox is new. Otherwise, its files are as they were left.
+    pub(crate) created: bool,
+}
+
+/// Result of `sandbox_info`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Info {
+    /// Handle of the sandbox.
+    pub(crate) sandbox: String,
+    /// State: `running`, `parked`, …
+    pub(crate) state: String,
+    /// Directory in which commands start and relative paths begin.
+    pub(crate) workspace: String,
+    /// Number of processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vcpus: Option<u64>,
+    /// Memory in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_mb: Option<u64>,
+    /// Size of the workspace in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk_mb: Option<u64>,
+    /// Bytes of the workspace that are in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk_used_bytes: Option<u64>,
+    /// Network access: `default` (the public internet), `allowlist` or `none`.
+    pub(crate) network: String,
+    /// Hosts that may be reached besides, or in mode `allowlist` only.
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Ports that `preview_url` can show.
+    pub(crate) ports: Vec<u16>,
+    /// Number of running commands.
+    pub(crate) running_commands: u32,
+    /// When the sandbox is parked, or a parked one deleted, if it is not used before (RFC 3339, UTC).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<String>,
+}

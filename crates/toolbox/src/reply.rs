@@ -1,0 +1,43 @@
+//! What a tool reports to the model.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Error;
+
+/// Result of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// The result for a model that reads text.
+    pub blocks: Vec<Block>,
+    /// The same result as JSON, as the tool's output schema says. Absent if the call failed, and beside an image,
+    /// because hosts drop the image otherwise.
+    pub structured: Option<Value>,
+    /// Whether the call failed. A command with another exit code than 0 has not failed.
+    pub is_error: bool,
+}
+
+/// Part of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Block {
+    /// Text.
+    Text(String),
+}
+
+impl Reply {
+    /// A result as text and as JSON.
+    pub(crate) fn new(text: String, structured: &impl Serialize) -> Self {
+        // Results consist of strings and numbers, which can always be serialized.
+        Self {
+            blocks: vec![Block::Text(text)],
+            structured: serde_json::to_value(structured).ok(),
+            is_error: false,
+        }
+    }
+}
+
+impl From<Error> for Reply {
+    fn from(error: Error) -> Self {
+        Self { blocks: vec![Block::Text(error.to_string())], structured: None, is_error: true }
+    }
+}

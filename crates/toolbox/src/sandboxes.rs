@@ -1,0 +1,268 @@
+//! Which sandbox a call is for.
+//!
+//! Every sandbox of a toolbox has a session key in the toolbox's [`Namespace`], so a handle or a session of another
+//! client leads nowhere. Keys of chat apps (`chat:`, `tmp:`) are outside every namespace.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_api::{ErrorCode, SandboxId, SessionKey};
+use sandbox_client::Client;
+use uuid::Uuid;
+
+use crate::Error;
+
+/// Ports that a server in a sandbox may use to be shown by `preview_url`: the defaults of common tools.
+pub(crate) const PORTS: [u16; 4] = [3000, 5173, 8000, 8080];
+
+/// Maximum number of sandboxes whose owner is remembered.
+const MAX_KNOWN: usize = 10_000;
+
+/// The session keys of one client, or of one user of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace(String);
+
+/// Why a text cannot name a session or user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceError {
+    /// It is empty.
+    #[error("is empty")]
+    Empty,
+    /// It is a variable of a template that the host did not fill in.
+    #[error("contains a variable that the host did not replace (`{{{{` or `${{`)")]
+    Unfilled,
+    /// It is too long.
+    #[error(
+        "is too long: client, user and session may have {} bytes together, percent-encoded",
+        SessionKey::MAX_BYTES
+    )]
+    Length,
+}
+
+/// Bytes of a name that are percent-encoded. A colon separates the names of a key.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'@');
+
+/// What a session is named after. The same name in two of them means two sandboxes.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// A conversation of the host.
+    Host,
+    /// A name that the model chose.
+    Named,
+    /// Nothing: the sandbox is found by its handle only.
+    Random,
+}
+
+impl Namespace {
+    /// The namespace of a client, such as the name of its token.
+    pub fn new(client: &str) -> Result<Self, NamespaceError> {
+        Ok(Self(format!("mcp:{}:", encoded(client)?)))
+    }
+
+    /// The namespace of a client's user.
+    pub fn for_user(client: &str, user: &str) -> Result<Self, NamespaceError> {
+        Ok(Self(format!("mcp:{}:{}", encoded(client)?, encoded(user)?)))
+    }
+
+    /// Checks a host's name for a conversation.
+    pub fn check(session: &str) -> Result<(), NamespaceError> {
+        encoded(session).map(drop)
+    }
+
+    fn key(&self, kind: Kind, name: &str) -> Result<String, NamespaceError> {
+        let kind = match kind {
+            Kind::Host => "host",
+            Kind::Named => "name",
+            Kind::Random => "id",
+        };
+        let key = format!("{}:{kind}:{}", self.0, encoded(name)?);
+        if key.len() > SessionKey::MAX_BYTES { Err(NamespaceError::Length) } else { Ok(key) }
+    }
+
+    fn contains(&self, key: &str) -> bool {
+        key.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with(':'))
+    }
+}
+
+/// Encodes a name, so that it contains no colon.
+fn encoded(name: &str) -> Result<String, NamespaceError> {
+    let name = name.trim();
+    if name.is_empty() {
+        return Err(NamespaceError::Empty);
+    }
+    if name.contains("{{") || name.contains("${") {
+        return Err(NamespaceError::Unfilled);
+    }
+    Ok(utf8_percent_encode(name, ENCODED).to_string())
+}
+
+/// The sandboxes that calls were for. It saves a request for most calls.
+#[derive(Debug, Default)]
+pub(crate) struct Sandboxes {
+    known: Mutex<HashMap<String, SandboxId>>,
+    owners: Mutex<HashMap<SandboxId, String>>,
+}
+
+/// A sandbox that was opened.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) sandbox: SandboxId,
+    pub(crate) created: bool,
+}
+
+impl Sandboxes {
+    /// The sandbox of a host's conversation. Creates it if needed.
+    pub(crate) async fn of_session(
+        &self,
+        client: &Client,
+        namespace: &Namespace,
+        session: &str,
+    ) -> Result<SandboxId, Error> {
+        let key = namespace.key(Kind::Host, session).map_err(bad_session)?;
+        if let Some(sandbox) = lock(&self.known).get(&key) {
+            return Ok(sandbox.clone());
+        }
+        Ok(self.open(client, key).await?.sandbox)
+    }
+
+    /// Opens the sandbox with a name, or a new one.
+    pub(crate) async fn open_named(
+        &self,
+        client: &Client,
+        namespace: &Namespace,
+        name: Option<&str>,
+    ) -> Result<Opened, Error> {
+        let key = match name {
+            Some(name) => namespace
+                .key(Kind::Named, name)
+                .map_err(|error| Error::Argument { field: "name", problem: error.to_string() })?,
+            None => namespace.key(Kind::Random, &Uuid::new_v4().to_string()).map_err(bad_session)?,
+        };
+        self.open(client, key).await
+    }
+
+    /// Opens the sandbox of a host's conversation, even if it was opened before.
+    pub(crate) async fn reopen(
+        &self,
+        client: &Client,
+        namespace: &Namespace,
+        session: &str,
+    ) -> Result<Opened, Error> {
+        let key = namespace.key(Kind::Host, session).map_err(bad_session)?;
+        self.open(client, key).await
+    }
+
+    async fn open(&self, client: &Client, key: String) -> Result<Opened, Error> {
+        let request = CreateSandbox {
+            session_key: key.clone(),
+            ports: Some(PORTS.map(u32::from).to_vec()),
+            ..CreateSandbox::default()
+        };
+        let opened = client.create_or_reconnect(&request).await?;
+        remember(&self.owners, opened.sandbox_id.clone(), key.clone());
+        remember(&self.known, key, opened.sandbox_id.clone());
+        Ok(Opened { sandbox: opened.sandbox_id, created: opened.created })
+    }
+
+    /// The sandbox of a handle, if it is in the namespace.
+    pub(crate) async fn of_handle(
+        &self,
+        client: &Client,
+        namespace: &Namespace,
+        handle: &str,
+    ) -> Result<SandboxId, Error> {
+        let unknown = || Error::UnknownSandbox { handle: handle.to_owned() };
+        let sandbox: SandboxId = handle.parse().map_err(|_| unknown())?;
+        let known = lock(&self.owners).get(&sandbox).cloned();
+        let key = match known {
+            Some(key) => key,
+            None => match client.get(&sandbox).await {
+                Ok(found) => {
+                    remember(&self.owners, sandbox.clone(), found.session_key.clone());
+                    found.session_key
+                }
+                Err(error) if is_gone(&error) => return Err(unknown()),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        if namespace.contains(&key) { Ok(sandbox) } else { Err(unknown()) }
+    }
+
+    /// Forgets a sandbox that no longer exists.
+    pub(crate) fn forget(&self, sandbox: &SandboxId) {
+        if let Some(key) = lock(&self.owners).remove(sandbox) {
+            lock(&self.known).remove(&key);
+        }
+    }
+}
+
+/// Whether the daemon says that the sandbox does not exist.
+pub(crate) fn is_gone(error: &sandbox_client::Error) -> bool {
+    error.body().is_some_and(|body| {
+        body.code == ErrorCode::NotFound
+            && body.details.get("resource").is_some_and(|resource| resource == "sandbox")
+    })
+}
+
+fn bad_session(error: NamespaceError) -> Error {
+    Error::Session { problem: error.to_string() }
+}
+
+fn remember<K: Eq + std::hash::Hash, V>(map: &Mutex<HashMap<K, V>>, key: K, value: V) {
+    let mut map = lock(map);
+    if map.len() >= MAX_KNOWN {
+        map.clear();
+    }
+    map.insert(key, value);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_two_namespaces_never_meet() {
+        let admin = Namespace::new("admin").unwrap();
+        let ann = Namespace::for_user("chat", "ann").unwrap();
+        let key = ann.key(Kind::Host, "a:b").unwrap();
+        assert_eq!(key, "mcp:chat:ann:host:a%3Ab");
+        assert!(ann.contains(&key) && !admin.contains(&key));
+        let others = [
+            Namespace::for_user("chat", "an"),
+            Namespace::for_user("chat", "ann:host"),
+            Namespace::new("chat"),
+        ];
+        for other in others {
+            assert!(!other.unwrap().contains(&key));
+        }
+        assert!(!ann.contains("chat:1") && !ann.contains("tmp:1"));
+        assert_ne!(key, ann.key(Kind::Named, "a:b").unwrap());
+    }
+
+    #[test]
+    fn every_valid_name_makes_a_session_key() {
+        let ann = Namespace::for_user("chat", "ann").unwrap();
+        let prefix = "mcp:chat:ann:host:".len();
+        let longest = "x".repeat(SessionKey::MAX_BYTES - prefix);
+        assert!(ann.key(Kind::Host, &longest).unwrap().parse::<SessionKey>().is_ok());
+        assert_eq!(ann.key(Kind::Host, &format!("{longest}x")), Err(NamespaceError::Length));
+        let session = ann.key(Kind::Host, " \u{a0}a\nb\u{7f}é ").unwrap();
+        assert!(session.parse::<SessionKey>().is_ok(), "{session}");
+    }
+
+    #[test]
+    fn a_template_that_was_not_filled_in_is_rejected() {
+        for session in ["{{LIBRECHAT_BODY_CONVERSATIONID}}", "${CHAT}", "x-{{id}}"] {
+            assert_eq!(Namespace::check(session), Err(NamespaceError::Unfilled), "{session}");
+        }
+        for session in ["", "  "] {
+            assert_eq!(Namespace::check(session), Err(NamespaceError::Empty));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Who calls, and for which conversation.
+
+use http::HeaderMap;
+use http::request::Parts;
+use sandbox_client::Client;
+use toolbox::{Namespace, NamespaceError};
+
+/// Headers that name the host's conversation. The first one that a request has is used.
+const SESSION_HEADERS: [&str; 2] = ["x-sandbox-session", "x-openwebui-chat-id"];
+
+/// Headers that name the host's user.
+const USER_HEADERS: [&str; 3] = ["x-sandbox-user", "x-openwebui-user-id", "x-librechat-user-id"];
+
+/// Finds out who sent a request.
+pub trait Callers: Send + Sync + 'static {
+    /// Returns the caller of a request that is already authenticated.
+    fn caller(&self, head: &Parts) -> Caller;
+}
+
+/// An authenticated client of the server.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Sends requests with the caller's own token.
+    pub client: Client,
+    /// Name of the token. Its sandboxes are separate from those of others.
+    pub token_name: String,
+}
+
+/// The conversation that a call belongs to.
+#[derive(Debug, Clone)]
+pub(crate) struct Conversation {
+    pub(crate) namespace: Namespace,
+    /// The host's name for it, if the host has sent one.
+    pub(crate) session: Option<String>,
+}
+
+/// A header cannot be used. The message is for the model and the operator.
+#[derive(Debug, thiserror::Error)]
+#[error("the header `{header}` {source}")]
+pub(crate) struct BadHeader {
+    header: &'static str,
+    source: NamespaceError,
+}
+
+impl Conversation {
+    pub(crate) fn of(token_name: &str, headers: &HeaderMap) -> Result<Self, BadHeader> {
+        let bad = |header| move |source| BadHeader { header, source };
+        let namespace = match first(headers, &USER_HEADERS) {
+            Some((header, user)) => Namespace::for_user(token_name, &user).map_err(bad(header))?,
+            None => Namespace::new(token_name).map_err(bad("authorization"))?,
+        };
+        let session = match first(headers, &SESSION_HEADERS) {
+            Some((header, session)) => {
+                Namespace::check(&session).map_err(bad(header))?;
+                Some(session)
+            }
+            None => None,
+        };
+        Ok(Self { namespace, session })
+    }
+}
+
+fn first(headers: &HeaderMap, names: &[&'static str]) -> Option<(&'static str, String)> {
+    names.iter().find_map(|name| {
+        let value = headers.get(*name)?;
+        Some((*name, String::from_utf8_lossy(value.as_bytes()).into_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn conversation(headers: &[(&'static str, &'static str)]) -> Result<Conversation, String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, HeaderValue::from_static(value));
+        }
+        Conversation::of("admin", &map).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn hosts_name_their_conversation() {
+        assert_eq!(conversation(&[]).unwrap().session, None);
+        for header in SESSION_HEADERS {
+            assert_eq!(conversation(&[(header, "42")]).unwrap().session.as_deref(), Some("42"));
+        }
+    }
+
+    #[test]
+    fn each_user_has_a_namespace() {
+        let namespace = |headers: &[_]| conversation(headers).unwrap().namespace;
+        let ann = namespace(&[("x-openwebui-user-id", "ann")]);
+        assert_ne!(ann, namespace(&[("x-openwebui-user-id", "bob")]));
+        assert_ne!(ann, namespace(&[]));
+    }
+
+    #[test]
+    fn a_header_without_a_value_is_rejected() {
+        let error = |headers: &[_]| conversation(headers).unwrap_err();
+        assert_eq!(error(&[("x-sandbox-session", "")]), "the header `x-sandbox-session` is empty");
+        let unfilled = error(&[("x-sandbox-session", "{{LIBRECHAT_BODY_CONVERSATIONID}}")]);
+        assert!(unfilled.contains("did not replace"), "{unfilled}");
+        assert!(error(&[("x-librechat-user-id", "${USER}")]).contains("x-librechat-user-id"));
+    }
+}

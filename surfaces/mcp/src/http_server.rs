@@ -1,0 +1,31 @@
+//! Streamable HTTP.
+
+use std::sync::Arc;
+
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+use toolbox::Memory;
+
+use crate::caller::Callers;
+use crate::server::{Server, Source};
+
+/// Serves the requests of the route `/mcp`.
+pub type Service = StreamableHttpService<Server, LocalSessionManager>;
+
+/// Maximum length of a request's body in bytes.
+const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Creates the service. Requests that reach it must be authenticated, and their `Host` and `Origin` checked.
+pub fn http(callers: Arc<dyn Callers>, shutdown: CancellationToken) -> Service {
+    let memory = Memory::default();
+    // The daemon's router has checked both headers by its own list of hosts.
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_max_request_body_bytes(MAX_BODY_BYTES)
+        .with_json_response(true)
+        .with_cancellation_token(shutdown);
+    let create = move || Ok(Server::new(Source::Requests(Arc::clone(&callers)), memory.clone()));
+    StreamableHttpService::new(create, Arc::new(LocalSessionManager::default()), config)
+}

@@ -1,0 +1,32 @@
+//! Standard input and output: messages separated by line feeds.
+
+use rmcp::ServiceExt;
+use sandbox_client::Client;
+use toolbox::{Memory, Namespace, NamespaceError, Toolbox};
+
+use crate::server::{Server, Source};
+
+/// Why the server on standard input and output has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The session cannot be used.
+    #[error("the session {0}")]
+    Session(#[from] NamespaceError),
+    /// The host did not complete the handshake.
+    #[error("the host did not open an MCP connection")]
+    Handshake(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The server's task has failed.
+    #[error("the server failed")]
+    Failed(#[source] tokio::task::JoinError),
+}
+
+/// Serves one host until it closes standard input. All calls without a handle use the sandbox of `session`.
+pub async fn stdio(client: Client, session: String) -> Result<(), Error> {
+    Namespace::check(&session)?;
+    let memory = Memory::default();
+    let toolbox = Toolbox::new(client, Namespace::new("stdio")?, memory.clone());
+    let server = Server::new(Source::Fixed { toolbox, session }, memory);
+    let running =
+        server.serve(rmcp::transport::stdio()).await.map_err(|error| Error::Handshake(Box::new(error)))?;
+    running.waiting().await.map(drop).map_err(Error::Failed)
+}
