@@ -127,7 +127,12 @@ async fn serve(config: Config, listener: TcpListener, shutdown: CancellationToke
     let service =
         Service::new(engine, store, metrics, instance, setup, tasks.clone()).await.map_err(Error::Prepare)?;
 
-    let state = ApiState::new(Arc::clone(&service), token.clone(), config.allowed_hosts.clone());
+    let state = ApiState::new(
+        Arc::clone(&service),
+        token.clone(),
+        config.tool_tokens.clone(),
+        config.allowed_hosts.clone(),
+    );
     let serve = api::serve(listener, api::router(state, shutdown.clone()), shutdown.clone());
     info!(host = config.bind_host.text, port = config.port, engine = %config.engine, "serving");
 

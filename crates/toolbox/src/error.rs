@@ -38,6 +38,12 @@ pub enum Error {
         /// Rest of the sentence.
         problem: String,
     },
+    /// The file does not exist.
+    #[error("`{path}` does not exist")]
+    NoFile {
+        /// Path as given.
+        path: String,
+    },
     /// The file is not text.
     #[error("`{path}` is not a text file ({bytes} bytes): look at it with bash (`file`, `xxd`)")]
     NotText {
@@ -63,6 +69,19 @@ pub enum Error {
         #[from]
         source: sandbox_client::Error,
     },
+}
+
+impl Error {
+    /// Adds the path to an error about a missing file.
+    pub(crate) fn about(path: &str) -> impl Fn(sandbox_client::Error) -> Self {
+        move |source| {
+            let is_missing = source.body().is_some_and(|body| {
+                body.code == ErrorCode::NotFound
+                    && body.details.get("resource").is_some_and(|resource| resource == "file")
+            });
+            if is_missing { Self::NoFile { path: path.to_owned() } } else { source.into() }
+        }
+    }
 }
 
 /// The daemon's message, and when a retry may help.

@@ -29,7 +29,8 @@ impl Toolbox {
                 return Err(Error::Argument { field, problem: "must be at least 1".into() });
             }
         }
-        let mut content = self.client.get_file(sandbox, &input.path, None).await?;
+        let mut content =
+            self.client.get_file(sandbox, &input.path, None).await.map_err(Error::about(&input.path))?;
         let file_bytes = content.total_bytes().unwrap_or(0);
         let mut lines = Lines::new(offset, limit);
         let mut scanned = 0;
@@ -85,7 +86,7 @@ impl Toolbox {
             replace_all: edit.replace_all,
         });
         let request = EditFile { path: input.path, edits: edits.collect() };
-        let edited = self.client.edit_file(sandbox, &request).await?;
+        let edited = self.client.edit_file(sandbox, &request).await.map_err(Error::about(&request.path))?;
         let mut diff = Excerpt::new(Keep::Both, MAX_DIFF_CHARS);
         diff.push(edited.diff.as_bytes());
         diff.finish();

@@ -5,6 +5,8 @@
 //! a server that reads the last could see different clients. Routes that a browser opens directly also accept the
 //! token as the HTTP Basic password. No other route does, because a browser adds a stored password to any request
 //! that a page makes.
+//!
+//! Tool tokens (`SANDBOXD_TOOL_TOKENS_FILE`) are valid for surfaces, and for the requests that a surface sends.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,6 +26,7 @@ use super::ApiState;
 use super::error::{ApiError, HttpError};
 use super::server::Peer;
 use crate::model::AdminToken;
+use crate::model::tool_tokens::ADMIN;
 
 /// Routes that need no token.
 const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
@@ -31,9 +34,29 @@ const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
 /// Challenge that makes a browser ask for a password (RFC 7617).
 const CHALLENGE: HeaderValue = HeaderValue::from_static(r#"Basic realm="sandboxd", charset="UTF-8""#);
 
+/// Paths at which MCP clients look for an OAuth server (RFC 8414, RFC 9728). There is none. Clients take a 401 for a
+/// broken one, and a 404 for its absence.
+const OAUTH_PATHS: &str = "/.well-known/oauth-";
+
+/// Challenge for clients of surfaces (RFC 6750).
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
+
+/// Name of the token that a request was authenticated with.
+#[derive(Debug, Clone)]
+pub(super) struct TokenName(pub(super) Arc<str>);
+
+/// Marks a request that a surface sends for its caller.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OfSurface;
+
 /// Whether the path needs no token.
 pub(super) fn is_open(path: &str) -> bool {
-    OPEN.contains(&path)
+    OPEN.contains(&path) || path.starts_with(OAUTH_PATHS)
+}
+
+/// Whether the path belongs to a surface, where tool tokens are valid.
+fn is_surface(path: &str) -> bool {
+    path == "/mcp"
 }
 
 /// Whether a browser opens the path directly.
@@ -41,14 +64,19 @@ pub(super) fn is_for_browsers(path: &str) -> bool {
     matches!(path, "/openapi.json" | "/docs") || path.starts_with("/docs/")
 }
 
-/// Rejects a request without the right token.
-pub(super) async fn check(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+/// Rejects a request without a valid token.
+pub(super) async fn check(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let by_browser = is_for_browsers(path);
+    let (by_browser, by_surface) = (is_for_browsers(path), is_surface(path));
     let given = Given::of(request.headers(), by_browser);
-    if is_open(path) || given.is_right(&state.token) {
-        let is_known = given.is_right(&state.token);
+    let takes_tool_tokens = by_surface || request.extensions().get::<OfSurface>().is_some();
+    let name = given.name(&state).filter(|name| takes_tool_tokens || **name == *ADMIN);
+    let is_known = name.is_some();
+    if is_open(path) || is_known {
         drop(given);
+        if let Some(name) = name {
+            request.extensions_mut().insert(TokenName(name));
+        }
         if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>().filter(|_| is_known) {
             slot.mark_authenticated();
         }
@@ -64,6 +92,8 @@ pub(super) async fn check(State(state): State<ApiState>, request: Request, next:
     let mut response = ApiError::from(refusal).into_response();
     if by_browser {
         response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
+    } else if by_surface {
+        response.headers_mut().insert(WWW_AUTHENTICATE, BEARER);
     }
     response
 }
@@ -106,6 +136,19 @@ impl<'a> Given<'a> {
 
     fn is_nothing(&self) -> bool {
         self.tokens.is_empty() && !self.is_repeated
+    }
+
+    /// Name of the token, if the request has one and no other.
+    fn name(&self, state: &ApiState) -> Option<Arc<str>> {
+        if self.is_right(&state.token) {
+            return Some(ADMIN.into());
+        }
+        if self.is_repeated {
+            return None;
+        }
+        let mut names = self.tokens.iter().map(|given| state.tool_tokens.name_of(given));
+        let name = names.next()??;
+        names.all(|other| other == Some(name)).then(|| name.into())
     }
 
     fn is_right(&self, token: &AdminToken) -> bool {

@@ -6,7 +6,7 @@ use listen::throttle::Throttle;
 use tokio::sync::Semaphore;
 
 use super::hosts::Hosts;
-use crate::model::{AdminToken, limits};
+use crate::model::{AdminToken, ToolTokens, limits};
 use crate::preview::WRONG_TOKENS;
 use crate::service::Service;
 
@@ -15,6 +15,8 @@ use crate::service::Service;
 pub struct ApiState {
     pub(super) service: Arc<Service>,
     pub(super) token: AdminToken,
+    /// Tokens that may only use surfaces.
+    pub(super) tool_tokens: ToolTokens,
     pub(super) hosts: Arc<Hosts>,
     pub(super) throttle: Arc<Throttle>,
     /// Memory for request bodies that are not small, one permit per KiB.
@@ -22,12 +24,19 @@ pub struct ApiState {
 }
 
 impl ApiState {
-    /// Creates the state. Clients must use one of the `allowed_hosts` (lower case) and the `token`.
-    pub fn new(service: Arc<Service>, token: AdminToken, allowed_hosts: Vec<String>) -> Self {
+    /// Creates the state. Clients must use one of the `allowed_hosts` (lower case) and the `token`, or one of the
+    /// `tool_tokens` for surfaces.
+    pub fn new(
+        service: Arc<Service>,
+        token: AdminToken,
+        tool_tokens: ToolTokens,
+        allowed_hosts: Vec<String>,
+    ) -> Self {
         let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
         Self {
             service,
             token,
+            tool_tokens,
             hosts: Arc::new(Hosts::new(allowed_hosts)),
             throttle: Arc::new(Throttle::new(WRONG_TOKENS)),
             bodies,

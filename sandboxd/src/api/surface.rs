@@ -19,11 +19,8 @@ use mcp::{Caller, Callers};
 use sandbox_client::{Body, Client, Connection, Transport, TransportError};
 use tower::ServiceExt;
 
-use super::auth;
+use super::auth::{self, OfSurface, TokenName};
 use super::server::{Held, Peer};
-
-/// Name of the admin token among those that may use a surface.
-const ADMIN: &str = "admin";
 
 /// The way from a surface to the API's routes.
 #[derive(Debug, Clone)]
@@ -48,13 +45,16 @@ impl Callers for Routes {
         let transport =
             InProcess { routes: self.0.clone(), extensions: extensions_of(head), headers: headers_of(head) };
         let token = auth::token_of(&head.headers).unwrap_or_default();
-        Caller { client: Client::with_transport(Arc::new(transport), token), token_name: ADMIN.to_owned() }
+        // Without a name, which the check of the token has set, every request of the caller is a 401.
+        let name = head.extensions.get::<TokenName>().map(|name| name.0.to_string()).unwrap_or_default();
+        Caller { client: Client::with_transport(Arc::new(transport), token), token_name: name }
     }
 }
 
 /// What the layers know about the connection.
 fn extensions_of(head: &Parts) -> Extensions {
     let mut extensions = Extensions::new();
+    extensions.insert(OfSurface);
     if let Some(peer) = head.extensions.get::<Peer>() {
         extensions.insert(*peer);
     }

@@ -21,7 +21,7 @@ pub use reader::{Fault, Report, Row};
 use self::reader::Reader;
 use crate::model::layout::DEFAULT_IMAGE;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, EgressSettings, EngineAddress, Limits, Transport, Upstreams};
+use crate::model::{DiskQuota, EgressSettings, EngineAddress, Limits, ToolTokens, Transport, Upstreams};
 
 /// Minimum length of the admin token if other machines can connect, in characters.
 pub const MIN_TOKEN_CHARS: usize = 32;
@@ -37,6 +37,8 @@ pub struct Config {
     pub url: String,
     /// `None` is allowed on a loopback address: the daemon then generates a token and keeps it in the state dir.
     pub admin_token: Option<SecretString>,
+    /// Tokens that may only use tools.
+    pub tool_tokens: ToolTokens,
     /// Directory of the database, the instance key and the generated token.
     pub state_dir: PathBuf,
     /// Directory of the agents' sockets.
@@ -117,6 +119,7 @@ impl Config {
         let url = reader.setting("SANDBOXD_URL", &own_url, parse::url);
         let admin_token = reader.secret("SANDBOXD_ADMIN_TOKEN");
         check_token(reader, bind_host.as_ref(), admin_token.as_ref());
+        let tool_tokens = reader.optional("SANDBOXD_TOOL_TOKENS_FILE", parse::tool_tokens);
         let state_dir = reader.setting("SANDBOXD_STATE_DIR", &parse::default_state_dir(), parse::directory);
         let run_dir = reader.setting("SANDBOXD_RUN_DIR", &parse::default_run_dir(), parse::run_dir);
         let engine = reader.engine();
@@ -151,6 +154,7 @@ impl Config {
             port: port?,
             url: url?,
             admin_token,
+            tool_tokens: tool_tokens.unwrap_or_default(),
             state_dir: state_dir?,
             run_dir: run_dir?,
             engine: engine?,

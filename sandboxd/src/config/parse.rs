@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::bind_host::BindHost;
 use crate::model::preview::{Front, Reach};
-use crate::model::{CaBundle, DiskQuota, EngineAddress, Host, NoProxy, Transport, limits};
+use crate::model::{CaBundle, DiskQuota, EngineAddress, Host, NoProxy, ToolTokens, Transport, limits};
 
 /// Prefix of every log filter. bollard logs the bodies of its requests at debug level, and the bodies that create
 /// containers contain the agents' secrets. An operator who needs them must name bollard in the filter.
@@ -193,6 +193,13 @@ pub(super) fn ca_bundle(text: &str) -> Result<CaBundle, String> {
         return Err(format!("must be at most {} bytes long", limits::MAX_CA_BUNDLE_BYTES));
     }
     CaBundle::new(&path, std::fs::read_to_string(&path).map_err(unreadable)?)
+}
+
+pub(super) fn tool_tokens(text: &str) -> Result<ToolTokens, String> {
+    let path = directory(text)?;
+    let content = std::fs::read(&path).map_err(|error| format!("cannot be read: {error}"))?;
+    let content = String::from_utf8(content).map_err(|_| "must be UTF-8".to_owned())?;
+    ToolTokens::parse(&content)
 }
 
 pub(super) fn no_proxy(text: &str) -> Result<Vec<NoProxy>, String> {

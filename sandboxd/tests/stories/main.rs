@@ -16,4 +16,5 @@ mod limits;
 mod previews;
 mod security;
 mod support;
+mod surfaces;
 mod terminals;

@@ -24,6 +24,7 @@ pub mod refusal;
 pub mod sandbox;
 mod tail;
 pub mod terminal;
+pub mod tool_tokens;
 mod upstream;
 mod usage;
 
@@ -47,6 +48,7 @@ pub use sandbox::{Resources, Runtime, SandboxSpec, Transport, UidSlot};
 pub use sandbox_api::SessionKey;
 pub use tail::Tail;
 pub use terminal::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus};
+pub use tool_tokens::ToolTokens;
 pub use upstream::{NoProxy, Upstream, Upstreams};
 pub use usage::ContainerUsage;
 

@@ -67,3 +67,9 @@ pub const MAX_PROBLEM_BYTES: usize = 1024;
 
 /// Maximum length of an error message, in bytes.
 pub const MAX_ERROR_BYTES: usize = 2048;
+
+/// Maximum number of tool tokens. Each is compared with the token of a request for a surface.
+pub const MAX_TOOL_TOKENS: usize = 1000;
+
+/// Maximum length of a tool token's name in bytes.
+pub const MAX_TOOL_TOKEN_NAME_BYTES: usize = 64;

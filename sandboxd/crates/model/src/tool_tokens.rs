@@ -1,0 +1,108 @@
+//! Tokens that may only use tools, and not the HTTP API.
+//!
+//! The file has one token per line: its name and the SHA-256 of the token in hexadecimal, as `sha256sum` prints it.
+//! Empty lines and lines that begin with `#` are skipped. The tokens themselves are stored nowhere.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::limits;
+
+/// Named tokens. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct ToolTokens(Arc<[(String, [u8; 32])]>);
+
+impl ToolTokens {
+    /// Parses the content of a file. The error names the line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut tokens: Vec<(String, [u8; 32])> = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, digest) = parse_line(line).map_err(|problem| format!("line {number} {problem}"))?;
+            if tokens.iter().any(|(known, other)| *known == name || *other == digest) {
+                return Err(format!("line {number} repeats the name or the token of an earlier line"));
+            }
+            tokens.push((name, digest));
+        }
+        if tokens.len() > limits::MAX_TOOL_TOKENS {
+            return Err(format!("must have at most {} tokens", limits::MAX_TOOL_TOKENS));
+        }
+        Ok(Self(tokens.into()))
+    }
+
+    /// Name of a token. The time does not depend on which token it is.
+    pub fn name_of(&self, given: &[u8]) -> Option<&str> {
+        let digest = Sha256::digest(given);
+        let mut found = None;
+        for (name, known) in self.0.iter() {
+            if bool::from(digest[..].ct_eq(known)) {
+                found = Some(name.as_str());
+            }
+        }
+        found.filter(|_| !given.is_empty())
+    }
+}
+
+fn parse_line(line: &str) -> Result<(String, [u8; 32]), String> {
+    let (name, digest) =
+        line.split_once(char::is_whitespace).ok_or("must be a name and the SHA-256 of a token")?;
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name.len() > limits::MAX_TOOL_TOKEN_NAME_BYTES || !name.bytes().all(is_valid) {
+        let limit = limits::MAX_TOOL_TOKEN_NAME_BYTES;
+        return Err(format!("must begin with a name of at most {limit} letters, digits, `-`, `_` and `.`"));
+    }
+    // The admin token's sandboxes are in the namespace of this name.
+    if name == ADMIN {
+        return Err(format!("must not use the name `{ADMIN}`"));
+    }
+    let digest = digest.trim();
+    let byte = |at: usize| u8::from_str_radix(digest.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..digest.len()).step_by(2).map(byte).collect();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    Ok((name.to_owned(), bytes.ok_or("must end with 64 hexadecimal digits: `printf %s TOKEN | sha256sum`")?))
+}
+
+/// Name of the admin token where tokens are named.
+pub const ADMIN: &str = "admin";
+
+impl fmt::Debug for ToolTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `printf %s secret | sha256sum`
+    const SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+    #[test]
+    fn a_token_is_found_by_its_digest() {
+        let tokens = ToolTokens::parse(&format!("# laptop\n\n ann-laptop  {SECRET} \n")).unwrap();
+        assert_eq!(tokens.name_of(b"secret"), Some("ann-laptop"));
+        for other in [&b"Secret"[..], b"", SECRET.as_bytes()] {
+            assert_eq!(tokens.name_of(other), None);
+        }
+        assert_eq!(format!("{tokens:?}"), r#"["ann-laptop"]"#);
+        assert_eq!(ToolTokens::default().name_of(b"secret"), None);
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let problem = |text: &str| ToolTokens::parse(text).unwrap_err();
+        assert!(problem("ann").starts_with("line 1 must be a name"));
+        assert!(problem("\nann secret").starts_with("line 2 must end with 64"));
+        assert!(problem(&format!("a:b {SECRET}")).contains("must begin with a name"));
+        assert!(problem(&format!("admin {SECRET}")).contains("`admin`"));
+        assert!(problem(&format!("a {SECRET}\nb {SECRET}")).starts_with("line 2 repeats"));
+        assert!(problem(&format!("a {}é", &SECRET[..62])).contains("64"));
+    }
+}

@@ -1,0 +1,181 @@
+//! A client of the MCP server that shows every message.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{RequestBuilder, Response};
+use serde_json::{Value, json};
+
+use crate::support::harness::{Daemon, TOKEN};
+
+/// Revision of the protocol without a handshake.
+pub(super) const MODERN: &str = "2026-07-28";
+
+/// Last revision with a handshake.
+pub(super) const LEGACY: &str = "2025-11-25";
+
+/// Id of the next request.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Sends requests of the modern revision, with these headers.
+#[derive(Clone)]
+pub(super) struct Mcp {
+    http: reqwest::Client,
+    url: String,
+    headers: Vec<(&'static str, String)>,
+    session: Option<String>,
+}
+
+/// Result of a call.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub(super) text: String,
+    pub(super) structured: Value,
+    pub(super) is_error: bool,
+    pub(super) notifications: Vec<Value>,
+}
+
+impl Mcp {
+    pub(super) fn of(daemon: &Daemon) -> Self {
+        Self::at(&daemon.base, TOKEN)
+    }
+
+    pub(super) fn at(base: &str, token: &str) -> Self {
+        let authorization = ("authorization", format!("Bearer {token}"));
+        Self {
+            http: reqwest::Client::new(),
+            url: format!("{base}/mcp"),
+            headers: vec![authorization],
+            session: None,
+        }
+    }
+
+    /// The same client for a conversation of its host.
+    pub(super) fn in_session(&self, session: &str) -> Self {
+        self.with("x-sandbox-session", session)
+    }
+
+    pub(super) fn with(&self, header: &'static str, value: &str) -> Self {
+        let mut client = self.clone();
+        client.headers.push((header, value.to_owned()));
+        client
+    }
+
+    /// Opens a session of the revision with a handshake.
+    pub(super) async fn legacy(&self) -> Self {
+        let params = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": { "name": "story", "version": "1" } });
+        let response =
+            self.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
+        let response = response.send().await.unwrap();
+        let session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let (answer, _) = messages(response).await;
+        assert_eq!(answer["result"]["protocolVersion"], LEGACY, "{answer}");
+        let client = Self { session: Some(session), ..self.clone() };
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(client.post(&initialized).send().await.unwrap().status(), 202);
+        client
+    }
+
+    pub(super) fn post(&self, message: &Value) -> RequestBuilder {
+        let request = self
+            .http
+            .post(&self.url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .json(message);
+        let request = match &self.session {
+            Some(session) => request.header("mcp-session-id", session).header("mcp-protocol-version", LEGACY),
+            None => request,
+        };
+        self.headers.iter().fold(request, |request, (name, value)| request.header(*name, value))
+    }
+
+    /// A request of the client's revision.
+    pub(super) fn request(&self, method: &str, params: Value) -> RequestBuilder {
+        self.request_with_id(NEXT_ID.fetch_add(1, Ordering::Relaxed), method, params)
+    }
+
+    pub(super) fn request_with_id(&self, id: u64, method: &str, mut params: Value) -> RequestBuilder {
+        let is_modern = self.session.is_none();
+        if is_modern {
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        }
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let request = self.post(&message);
+        if !is_modern {
+            return request;
+        }
+        let request = request.header("mcp-protocol-version", MODERN).header("mcp-method", method);
+        match message["params"]["name"].as_str() {
+            Some(name) => request.header("mcp-name", name),
+            None => request,
+        }
+    }
+
+    /// Answer to a request: its result, or its error.
+    pub(super) async fn ask(&self, method: &str, params: Value) -> Value {
+        let response = self.request(method, params).send().await.unwrap();
+        messages(response).await.0
+    }
+
+    /// Calls a tool.
+    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Called {
+        self.call_with(tool, arguments, json!({})).await
+    }
+
+    /// Calls a tool and asks for progress.
+    pub(super) async fn call_with_progress(&self, tool: &str, arguments: Value) -> Called {
+        self.call_with(tool, arguments, json!({ "progressToken": "p" })).await
+    }
+
+    async fn call_with(&self, tool: &str, arguments: Value, meta: Value) -> Called {
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let response = self.request("tools/call", params).send().await.unwrap();
+        let (answer, notifications) = messages(response).await;
+        let result = &answer["result"];
+        let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}"));
+        Called {
+            text: text.to_owned(),
+            structured: result["structuredContent"].clone(),
+            is_error: result["isError"] == true,
+            notifications,
+        }
+    }
+
+    /// The structured result of a call that must succeed.
+    pub(super) async fn result(&self, tool: &str, arguments: Value) -> Value {
+        let called = self.call(tool, arguments).await;
+        assert!(!called.is_error, "{called:?}");
+        called.structured
+    }
+
+    /// The message of a call that must fail.
+    pub(super) async fn failure(&self, tool: &str, arguments: Value) -> String {
+        let called = self.call(tool, arguments).await;
+        assert!(called.is_error && called.structured.is_null(), "{called:?}");
+        called.text
+    }
+
+    /// Standard output of a command that must succeed.
+    pub(super) async fn output(&self, command: &str) -> String {
+        let result = self.result("bash", json!({ "command": command })).await;
+        assert_eq!(result["exitCode"], 0, "{command}: {result}");
+        result["stdout"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The answer of a response, and the notifications before it.
+pub(super) async fn messages(response: Response) -> (Value, Vec<Value>) {
+    let kind = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
+    let body = tokio::time::timeout(Duration::from_secs(90), response.text()).await.unwrap().unwrap();
+    let mut messages: Vec<Value> = if kind.starts_with("text/event-stream") {
+        let data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+        data.filter(|data| !data.is_empty()).map(|data| serde_json::from_str(data).unwrap()).collect()
+    } else {
+        vec![serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))]
+    };
+    let answer = messages.pop().unwrap_or_else(|| panic!("no answer in {body:?}"));
+    (answer, messages)
+}

@@ -1,0 +1,135 @@
+//! Commands over MCP: long ones, their progress, and what happens when the client leaves.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::mcp_client::{Mcp, messages};
+use crate::support::harness::{Daemon, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_has_output_exit_code_and_reason() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("results");
+    let called = client.call("bash", json!({ "command": "echo out; echo err >&2; exit 3" })).await;
+    assert!(!called.is_error, "another exit code is a result");
+    assert_eq!(called.text, "out\n[stderr]\nerr\n[exit code 3]");
+    let result = called.structured;
+    assert_eq!((&result["stdout"], &result["stderr"]), (&"out\n".into(), &"err\n".into()));
+    assert_eq!((&result["exitCode"], &result["reason"]), (&3.into(), &"exited".into()));
+    let slow = client.result("bash", json!({ "command": "sleep 60", "timeoutMs": 1000 })).await;
+    assert_eq!((&slow["exitCode"], &slow["reason"]), (&124.into(), &"timeout".into()));
+    let placed = json!({ "command": "echo $PWD $A", "cwd": ".", "env": { "A": "b" } });
+    assert_eq!(client.result("bash", placed).await["stdout"], "/vercel/sandbox/workspace b\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_command_returns_and_continues() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("long");
+    let command = "echo first; until [ -e go ]; do sleep 0.05; done; echo second";
+    let result = client.result("bash", json!({ "command": command, "waitMs": 500 })).await;
+    assert_eq!((&result["running"], &result["stdout"]), (&true.into(), &"first\n".into()), "{result}");
+    let id = &result["commandId"];
+    let listed = client.result("bash_list", json!({})).await;
+    assert_eq!((&listed["commands"][0]["commandId"], &listed["commands"][0]["running"]), (id, &true.into()));
+    let nothing = client.result("bash_output", json!({ "commandId": id })).await;
+    assert_eq!((&nothing["running"], &nothing["stdout"]), (&true.into(), &"".into()));
+    client.output("touch go").await;
+    let rest = client.result("bash_output", json!({ "commandId": id, "waitMs": 20_000 })).await;
+    assert_eq!((&rest["exitCode"], &rest["stdout"]), (&0.into(), &"second\n".into()), "{rest}");
+    let again = client.result("bash_output", json!({ "commandId": id, "fromStart": true })).await;
+    assert_eq!((&again["exitCode"], &again["stdout"]), (&0.into(), &"first\nsecond\n".into()));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_background_command_runs_until_it_is_ended() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("background");
+    let began = Instant::now();
+    let server = json!({ "command": "exec sleep 60", "background": true, "timeoutMs": 60_000 });
+    let result = client.result("bash", server).await;
+    assert!(result["running"] == true && began.elapsed() < Duration::from_secs(20), "{result}");
+    let id = &result["commandId"];
+    let killed = client.result("bash_kill", json!({ "commandId": id })).await;
+    assert_eq!(killed["alreadyEnded"], false);
+    let ended = client.result("bash_output", json!({ "commandId": id })).await;
+    assert_eq!((&ended["running"], &ended["reason"]), (&false.into(), &"killed".into()), "{ended}");
+    assert_eq!(client.result("bash_kill", json!({ "commandId": id })).await["alreadyEnded"], true);
+    let unknown = client.failure("bash_kill", json!({ "commandId": "cmd_0123456789abcdef" })).await;
+    assert!(unknown.contains("no such command"), "{unknown}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_has_the_last_line_of_output() {
+    let daemon = Daemon::start().await;
+    for client in [Mcp::of(&daemon), Mcp::of(&daemon).legacy().await] {
+        let client = client.in_session("progress");
+        let command =
+            json!({ "command": "for i in 1 2 3; do printf '\\e[32mstep %s\\e[0m\\n' $i; sleep 1.2; done" });
+        let called = client.call_with_progress("bash", command).await;
+        assert_eq!(called.structured["exitCode"], 0);
+        let params = called.notifications.iter().map(|notification| &notification["params"]);
+        let progress: Vec<f64> = params.clone().map(|params| params["progress"].as_f64().unwrap()).collect();
+        assert!(progress.len() >= 2 && progress.is_sorted_by(|a, b| a < b), "{:?}", called.notifications);
+        let lines: Vec<_> = params.filter_map(|params| params["message"].as_str()).collect();
+        assert!(lines.contains(&"step 2") && lines.iter().all(|line| line.starts_with("step ")), "{lines:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_modern_client_that_leaves_ends_its_command() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("leaving");
+    client.output("true").await;
+    let endless = json!({ "name": "bash", "arguments": { "command": "touch began; exec sleep 100" }, "_meta": { "progressToken": "p" } });
+    let call = tokio::spawn(client.request("tools/call", endless).send());
+    until("the command runs", || async { client.output("ls").await.contains("began") }).await;
+    call.abort();
+    until("the command has ended", || async { !client.output("ps -eo args").await.contains("sleep 100") })
+        .await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_of_a_legacy_client_ends_by_its_notification_only() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).legacy().await.in_session("cancelling");
+    client.output("true").await;
+    let endless = |command: &str| json!({ "name": "bash", "arguments": { "command": command } });
+    let request = client.request_with_id(1_000_000, "tools/call", endless("touch one; exec sleep 101"));
+    let call = tokio::spawn(request.send());
+    until("the command runs", || async { client.output("ls").await.contains("one") }).await;
+    call.abort();
+    let _ = call.await;
+    // It is still there after another call, which the server handles in order.
+    assert!(client.output("sleep 0.5; ps -eo args").await.contains("sleep 101"));
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1_000_000 } });
+    assert_eq!(client.post(&cancelled).send().await.unwrap().status(), 202);
+    until("the command has ended", || async { !client.output("ps -eo args").await.contains("sleep 101") })
+        .await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_output_is_cut_in_the_middle() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("flood");
+    let response = client.request(
+        "tools/call",
+        json!({ "name": "bash", "arguments": { "command": "seq 2000000; head -c 10000000 /dev/zero >&2" } }),
+    );
+    let (answer, _) = messages(response.send().await.unwrap()).await;
+    let bytes = answer.to_string().len();
+    assert!(bytes < 700 * 1024, "{bytes} bytes");
+    let result = &answer["result"]["structuredContent"];
+    let stdout = result["stdout"].as_str().unwrap();
+    assert!(stdout.starts_with("1\n2\n") && stdout.ends_with("\n2000000\n"), "{}", &stdout[..100]);
+    assert!(stdout.contains("not shown") && result["truncated"] == true);
+    assert!(stdout.chars().count() < 21_000);
+    daemon.stop().await;
+}
