@@ -120,9 +120,15 @@ impl Commands {
         let wait = self.wait_or_look_up(&sandbox, &agent, command);
         match limit {
             None => wait.await,
-            Some(limit) => timeout(limit, wait)
-                .await
-                .unwrap_or(Err(Error::WaitDeadline { timeout_ms: limit.as_millis() as u64 })),
+            Some(limit) => match timeout(limit, wait).await {
+                Ok(waited) => waited,
+                // A short limit may expire before the agent has responded, although the command ended long ago.
+                Err(_) => match timeout(limits::WAIT_LOOK_UP, self.status(&sandbox, &agent, command)).await {
+                    Ok(Ok(CommandStatus { ended: Some(ended), .. })) => Ok(ended),
+                    Ok(Err(error @ Error::Refused(Refusal::NotFound(_)))) => Err(error),
+                    _ => Err(Error::WaitDeadline { timeout_ms: limit.as_millis() as u64 }),
+                },
+            },
         }
     }
 
@@ -181,9 +187,19 @@ impl Commands {
         command: &CommandId,
     ) -> Result<CommandStatus, Error> {
         let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
+        self.status(&sandbox, &agent, command).await
+    }
+
+    async fn status(
+        &self,
+        sandbox: &Sandbox,
+        agent: &AgentHandle,
+        command: &CommandId,
+    ) -> Result<CommandStatus, Error> {
         match agent.inspect(command).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) => {
-                self.history.recorded(id, command).await?.ok_or(Refusal::NotFound(Resource::Command).into())
+                let recorded = self.history.recorded(sandbox.id(), command).await?;
+                recorded.ok_or(Refusal::NotFound(Resource::Command).into())
             }
             other => Ok(self.history.confirm_oom_in_status(sandbox.ledger(), other?).await),
         }

@@ -167,6 +167,22 @@ async fn following_ends_on_permanent_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wait_without_time_reports_a_command_that_has_ended() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let command = daemon.client.start(&sandbox, &script("exit 7")).await.unwrap().command_id;
+    daemon.client.wait(&sandbox, &command, None).await.unwrap();
+    for _ in 0..50 {
+        let ended = daemon.client.wait(&sandbox, &command, Some(Duration::ZERO)).await.unwrap();
+        assert_eq!(ended.exit_code, 7);
+    }
+    let unknown = "cmd_0123456789abcdef".parse().unwrap();
+    let error = daemon.client.wait(&sandbox, &unknown, Some(Duration::ZERO)).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::NotFound));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_follower_that_disconnects_leaves_the_command_running() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;

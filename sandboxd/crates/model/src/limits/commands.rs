@@ -74,3 +74,6 @@ pub const OOM_REPORT: Duration = Duration::from_secs(5);
 
 /// Number of out-of-memory events that are remembered per sandbox, the last ones.
 pub const MAX_RECORDED_OOMS: usize = 64;
+
+/// How long a wait whose own limit has expired asks for the state of its command.
+pub const WAIT_LOOK_UP: Duration = Duration::from_secs(1);
