@@ -40,7 +40,7 @@ pub struct Call<'a> {
 
 /// Reports what a command writes, while the call waits for its end.
 pub trait Progress: Send + Sync {
-    /// Time between two reports, or `None` if nobody reads them.
+    /// Time between two reports, or `None` if none is wanted.
     fn pause(&self) -> Option<std::time::Duration>;
 
     /// Reports the last line that the command has written, or nothing if there is no new one.

@@ -1,7 +1,8 @@
 //! The HTTP layer: decodes requests, calls the service and encodes responses.
 //!
 //! Owns routes, authentication, the shape of errors and the request log. Makes no decisions about sandboxes. Every
-//! route except health and readiness returns 401 before any other check, even if the path is unknown.
+//! route except health and readiness returns 401 before any other check, even if the path is unknown. [`surface`]
+//! connects servers of other protocols.
 
 mod auth;
 mod batch;

@@ -9,3 +9,4 @@ mod exports;
 mod layers;
 mod parts;
 mod paths;
+mod surfaces;
