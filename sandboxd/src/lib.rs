@@ -124,8 +124,9 @@ async fn serve(config: Config, listener: TcpListener, shutdown: CancellationToke
     setup.own_ports = own_ports(&config, &[&listener, &previews]);
     // With port 0, the system has chosen one.
     setup.preview.bind = previews.local_addr().unwrap_or(setup.preview.bind);
-    let service =
-        Service::new(engine, store, metrics, instance, setup, tasks.clone()).await.map_err(Error::Prepare)?;
+    let service = Service::new(engine, store, metrics, Arc::clone(&instance), setup, tasks.clone())
+        .await
+        .map_err(Error::Prepare)?;
 
     let state = ApiState::new(
         Arc::clone(&service),
@@ -133,7 +134,8 @@ async fn serve(config: Config, listener: TcpListener, shutdown: CancellationToke
         config.tool_tokens.clone(),
         config.allowed_hosts.clone(),
     );
-    let serve = api::serve(listener, api::router(state, shutdown.clone()), shutdown.clone());
+    let router = api::router(state, &instance, shutdown.clone());
+    let serve = api::serve(listener, router, shutdown.clone());
     info!(host = config.bind_host.text, port = config.port, engine = %config.engine, "serving");
 
     let prepare = async {

@@ -15,6 +15,7 @@ use super::{
     ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, orphan, port, race,
     request_log, sandbox, server, stdin, surface, terminal, verb,
 };
+use crate::model::Instance;
 
 /// The OpenAPI document. Built on first use. It never changes.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(document);
@@ -78,10 +79,15 @@ pub(super) fn document() -> Bytes {
 }
 
 /// Builds the router of the API and of the surfaces on it. Open streams of surfaces end at the shutdown.
-pub fn router(state: ApiState, shutdown: CancellationToken) -> Router {
+pub fn router(state: ApiState, instance: &Instance, shutdown: CancellationToken) -> Router {
     let api = with_layers(routes().into_router(), state.clone());
     let callers = Arc::new(surface::Routes::new(api));
-    with_layers(routes().into_router().route_service("/mcp", mcp::http(callers, shutdown)), state)
+    with_layers(
+        routes()
+            .into_router()
+            .route_service("/mcp", mcp::http(callers, instance.surface_key("mcp"), shutdown)),
+        state,
+    )
 }
 
 fn with_layers(router: Router<ApiState>, state: ApiState) -> Router {

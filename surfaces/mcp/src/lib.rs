@@ -10,6 +10,7 @@ mod caller;
 mod http_server;
 mod progress;
 mod server;
+mod sessions;
 mod stdio;
 
 pub use caller::{Caller, Callers};

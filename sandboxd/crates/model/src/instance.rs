@@ -51,6 +51,11 @@ impl Instance {
         PreviewToken::new(bytes)
     }
 
+    /// The key with which a surface signs what its clients hold.
+    pub fn surface_key(&self, surface: &str) -> [u8; KEY_BYTES] {
+        mac(&self.key, "surface", surface)
+    }
+
     /// The secret that the agent of a sandbox must present: 64 hexadecimal digits.
     pub fn agent_secret(&self, sandbox: &SandboxId) -> String {
         hex(&mac(&self.key, "agent", sandbox.as_str()))

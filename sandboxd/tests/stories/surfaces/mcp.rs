@@ -146,3 +146,32 @@ async fn messages_that_are_no_requests_are_rejected() {
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
     daemon.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_outlives_the_daemon_and_ends_with_its_client() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("restart").legacy().await;
+    client.output("touch kept").await;
+    let daemon = Daemon::start_in(daemon.stop().await).await;
+    let client = client.moved_to(&daemon);
+    assert_eq!(client.output("ls").await, "kept\n");
+    // Another daemon has not issued the id.
+    let stranger = Daemon::start().await;
+    let list = client.moved_to(&stranger).request("tools/list", json!({}));
+    assert_eq!(list.send().await.unwrap().status(), 404);
+    assert!(client.end().await.status().is_success());
+    assert_eq!(client.request("tools/list", json!({})).send().await.unwrap().status(), 404);
+    stranger.stop().await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_does_not_wait_for_open_streams() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).legacy().await;
+    let stream = client.listen().await;
+    assert!(stream.status().is_success());
+    let stop = tokio::time::timeout(std::time::Duration::from_secs(10), daemon.stop());
+    stop.await.expect("the daemon waits for a stream of a client");
+    drop(stream);
+}

@@ -77,6 +77,30 @@ impl Mcp {
         client
     }
 
+    /// The same client and session, at another daemon.
+    pub(super) fn moved_to(&self, daemon: &Daemon) -> Self {
+        Self { url: format!("{}/mcp", daemon.base), ..self.clone() }
+    }
+
+    /// Ends the session.
+    pub(super) async fn end(&self) -> Response {
+        self.with_headers(self.http.delete(&self.url)).send().await.unwrap()
+    }
+
+    /// Opens the stream for messages that belong to no request.
+    pub(super) async fn listen(&self) -> Response {
+        let request = self.http.get(&self.url).header(ACCEPT, "text/event-stream");
+        self.with_headers(request).send().await.unwrap()
+    }
+
+    fn with_headers(&self, request: RequestBuilder) -> RequestBuilder {
+        let request = match &self.session {
+            Some(session) => request.header("mcp-session-id", session).header("mcp-protocol-version", LEGACY),
+            None => request,
+        };
+        self.headers.iter().fold(request, |request, (name, value)| request.header(*name, value))
+    }
+
     pub(super) fn post(&self, message: &Value) -> RequestBuilder {
         let request = self
             .http
@@ -84,11 +108,7 @@ impl Mcp {
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream")
             .json(message);
-        let request = match &self.session {
-            Some(session) => request.header("mcp-session-id", session).header("mcp-protocol-version", LEGACY),
-            None => request,
-        };
-        self.headers.iter().fold(request, |request, (name, value)| request.header(*name, value))
+        self.with_headers(request)
     }
 
     /// A request of the client's revision.

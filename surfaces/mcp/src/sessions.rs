@@ -1,0 +1,246 @@
+//! Sessions of the revisions with a handshake.
+//!
+//! A session only carries messages back to its client. Nothing else depends on it, so it can be closed at any time: to
+//! make room for another one, when it has been idle, or by a restart of the daemon. Its id proves that this daemon has
+//! issued it, and what the client has declared in its handshake. So the next request with the id opens it again, and
+//! the client notices nothing.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::Stream;
+use hmac::{Hmac, KeyInit, Mac};
+use rmcp::model::{
+    ClientCapabilities, ClientJsonRpcMessage, Implementation, InitializeRequestParams, ProtocolVersion,
+    ServerJsonRpcMessage,
+};
+use rmcp::transport::WorkerTransport;
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionManager, LocalSessionManagerError, LocalSessionWorker, create_local_session,
+};
+use rmcp::transport::streamable_http_server::session::{
+    RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
+    SessionStoreError,
+};
+use sha2::Sha256;
+use uuid::Uuid;
+
+/// Maximum number of open sessions. For a further one, the oldest is closed.
+const MAX_SESSIONS: usize = 1000;
+
+/// Maximum number of ids that are remembered because their client has ended the session.
+const MAX_ENDED: usize = 10_000;
+
+/// Bytes of the proof in an id.
+const PROOF_BYTES: usize = 16;
+
+/// Issues and recognizes the ids of sessions.
+#[derive(Clone)]
+pub(crate) struct Ids {
+    key: [u8; 32],
+    /// Ids of sessions that their client has ended.
+    ended: Arc<Mutex<Recent>>,
+}
+
+/// The most recent of many ids.
+#[derive(Debug, Default)]
+struct Recent {
+    known: HashSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Recent {
+    fn add(&mut self, id: &str) {
+        if self.known.insert(id.to_owned()) {
+            self.order.push_back(id.to_owned());
+        }
+        if self.order.len() > MAX_ENDED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+impl Ids {
+    pub(crate) fn new(key: [u8; 32]) -> Self {
+        Self { key, ended: Arc::default() }
+    }
+
+    fn issue(&self) -> String {
+        let name = Uuid::new_v4().simple().to_string();
+        format!("{name}{}", self.proof(&name))
+    }
+
+    /// Whether this daemon has issued the id, and its client has not ended the session.
+    fn is_valid(&self, id: &str) -> bool {
+        let Some((name, proof)) = id.split_at_checked(32) else { return false };
+        // The id is no secret: it opens nothing without the client's token. So the comparison may take any time.
+        proof == self.proof(name) && !lock(&self.ended).known.contains(id)
+    }
+
+    fn proof(&self, name: &str) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
+        mac.update(name.as_bytes());
+        mac.finalize().into_bytes()[..PROOF_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Looks up sessions that are not open, by their ids alone.
+#[async_trait::async_trait]
+impl SessionStore for Ids {
+    async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
+        Ok(self.is_valid(id).then(|| SessionState::new(handshake())))
+    }
+
+    async fn store(&self, _: &str, _: &SessionState) -> Result<(), SessionStoreError> {
+        Ok(())
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
+        lock(&self.ended).add(id);
+        Ok(())
+    }
+}
+
+/// The handshake of a session that is opened again: that of a client without further capabilities.
+fn handshake() -> InitializeRequestParams {
+    let client = Implementation::new("unknown", "0");
+    InitializeRequestParams::new(ClientCapabilities::default(), client)
+        .with_protocol_version(ProtocolVersion::V_2025_11_25)
+}
+
+/// The open sessions.
+pub struct Sessions {
+    open: LocalSessionManager,
+    ids: Ids,
+    /// Ids in the order of their opening. Some may be closed already.
+    order: Mutex<VecDeque<SessionId>>,
+}
+
+impl Sessions {
+    pub(crate) fn new(ids: Ids) -> Self {
+        Self { open: LocalSessionManager::default(), ids, order: Mutex::default() }
+    }
+
+    /// Registers a session that is about to open. If there are too many, closes the oldest.
+    async fn make_room(&self, id: &SessionId) {
+        let excess = {
+            let mut order = lock(&self.order);
+            order.push_back(Arc::clone(id));
+            if order.len() > MAX_SESSIONS { order.pop_front() } else { None }
+        };
+        if let Some(oldest) = excess {
+            // It may have ended by itself.
+            let _ = self.open.close_session(&oldest).await;
+        }
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = LocalSessionManagerError;
+    type Transport = WorkerTransport<LocalSessionWorker>;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        let id: SessionId = self.ids.issue().into();
+        self.make_room(&id).await;
+        let (handle, worker) = create_local_session(Arc::clone(&id), self.open.session_config.clone());
+        self.open.sessions.write().await.insert(Arc::clone(&id), handle);
+        Ok((id, WorkerTransport::spawn(worker)))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        self.open.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        self.open.has_session(id).await
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        lock(&self.order).retain(|open| open != id);
+        self.open.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.open.create_stream(id, message).await
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        self.open.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.open.create_standalone_stream(id).await
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.open.resume(id, last_event_id).await
+    }
+
+    async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
+        self.make_room(&id).await;
+        self.open.restore_session(id).await
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_id_is_valid_for_the_daemon_that_has_issued_it() {
+        let (ids, others) = (Ids::new([1; 32]), Ids::new([2; 32]));
+        let id = ids.issue();
+        assert!(ids.is_valid(&id) && Ids::new([1; 32]).is_valid(&id) && !others.is_valid(&id));
+        for forged in ["", &id[..32], &format!("{id}0"), &id.replace(&id[..1], "g"), &"é".repeat(32)] {
+            assert!(!ids.is_valid(forged), "{forged}");
+        }
+        assert!(ids.load(&id).await.unwrap().is_some());
+        ids.delete(&id).await.unwrap();
+        assert!(ids.load(&id).await.unwrap().is_none(), "its client has ended it");
+    }
+
+    #[tokio::test]
+    async fn the_oldest_session_is_closed_for_a_new_one() {
+        let sessions = Sessions::new(Ids::new([1; 32]));
+        let (first, _transport) = sessions.create_session().await.unwrap();
+        let mut transports = Vec::new();
+        for _ in 1..MAX_SESSIONS {
+            transports.push(sessions.create_session().await.unwrap());
+        }
+        assert!(sessions.has_session(&first).await.unwrap());
+        transports.push(sessions.create_session().await.unwrap());
+        assert!(!sessions.has_session(&first).await.unwrap());
+        assert_eq!(sessions.open.sessions.read().await.len(), MAX_SESSIONS);
+    }
+
+    #[test]
+    fn only_the_most_recent_ends_are_remembered() {
+        let mut recent = Recent::default();
+        for number in 0..=MAX_ENDED {
+            recent.add(&number.to_string());
+        }
+        assert!(!recent.known.contains("0") && recent.known.contains("1"));
+        assert_eq!((recent.known.len(), recent.order.len()), (MAX_ENDED, MAX_ENDED));
+    }
+}
