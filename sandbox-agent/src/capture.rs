@@ -112,6 +112,7 @@ impl Capture {
         while self.is_open() {
             self.next(&command).await;
         }
+        command.close_output_file().await;
     }
 
     fn is_open(&self) -> bool {

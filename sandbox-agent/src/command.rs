@@ -21,6 +21,7 @@ use crate::limits::{
 use crate::mark::Mark;
 use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
+use crate::output_files::OutputFile;
 use crate::primary_reader::PrimaryReader;
 use crate::stdin::Stdin;
 use crate::termination;
@@ -75,6 +76,19 @@ pub(crate) struct Spec {
     pub(crate) cwd: PathBuf,
     pub(crate) timeout: Option<Duration>,
     pub(crate) detached: bool,
+    /// Number of bytes after which the output gets a file. Without it, it gets none.
+    pub(crate) output_file_after: Option<u64>,
+}
+
+/// What a command consists of beside its parameters.
+#[derive(Debug)]
+pub(crate) struct CommandParts {
+    pub(crate) main: Pid,
+    /// The mark that the main process carries.
+    pub(crate) mark: Option<Mark>,
+    pub(crate) stdin: Stdin,
+    pub(crate) output_file: Option<Arc<OutputFile>>,
+    pub(crate) budget: Arc<LogBudget>,
 }
 
 #[derive(Debug)]
@@ -110,6 +124,7 @@ pub(crate) struct Command {
     started_at_ms: i64,
     main: Pid,
     mark: Option<Mark>,
+    output_file: Option<Arc<OutputFile>>,
     state: Mutex<State>,
     /// Notified by every record and by the end.
     pub(crate) changed: Notify,
@@ -120,14 +135,9 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Creates a command whose main process is `main` and carries `mark`. The receiver is for its supervisor.
-    pub(crate) fn new(
-        spec: Spec,
-        main: Pid,
-        mark: Option<Mark>,
-        stdin: Stdin,
-        budget: Arc<LogBudget>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Signal>) {
+    /// Creates a command. The receiver is for its supervisor.
+    pub(crate) fn new(spec: Spec, parts: CommandParts) -> (Arc<Self>, mpsc::UnboundedReceiver<Signal>) {
+        let CommandParts { main, mark, stdin, output_file, budget } = parts;
         let (end_requests, requested) = mpsc::unbounded_channel();
         let command = Self {
             spec,
@@ -136,6 +146,7 @@ impl Command {
             started_at_ms: epoch_ms(),
             main,
             mark,
+            output_file,
             state: Mutex::new(State {
                 log: Log::new(LOG_BYTES),
                 primary_reader: PrimaryReader::Absent,
@@ -154,6 +165,9 @@ impl Command {
 
     /// Adds a record to the log.
     pub(crate) fn record(&self, stream: Stream, data: Bytes) {
+        if let Some(file) = &self.output_file {
+            file.push(&data);
+        }
         let short = self.budget.discard_until_under_limit();
         let mut state = self.lock();
         if short {
@@ -170,8 +184,16 @@ impl Command {
         self.changed.notify_waiters();
     }
 
-    /// Waits until the log may grow.
+    /// Waits until the output may grow.
     pub(crate) async fn wait_for_room(&self) {
+        if let Some(file) = &self.output_file {
+            file.wait_for_room().await;
+        }
+        self.wait_for_log_room().await;
+    }
+
+    /// Waits until the log may grow.
+    async fn wait_for_log_room(&self) {
         loop {
             let made_room = self.made_room.notified();
             let is_short = self.budget.is_short();
@@ -250,6 +272,21 @@ impl Command {
     /// Returns the end if the command has ended.
     pub(crate) fn end_now(&self) -> Option<v1::Ended> {
         self.lock().ended
+    }
+
+    /// Waits until the output so far is in its file, and describes the file.
+    pub(crate) async fn output_file(&self) -> Option<v1::OutputFile> {
+        match &self.output_file {
+            Some(file) => file.result().await,
+            None => None,
+        }
+    }
+
+    /// Closes the output's file. No more output may follow.
+    pub(crate) async fn close_output_file(&self) {
+        if let Some(file) = &self.output_file {
+            file.close().await;
+        }
     }
 
     /// Records the end. Fills in the counts and the duration.
@@ -359,24 +396,39 @@ pub(crate) fn epoch_ms() -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    pub(crate) fn spec() -> Spec {
+        Spec {
+            id: "cmd".into(),
+            number: 1,
+            digest: Bytes::new(),
+            argv: Vec::new(),
+            cwd: PathBuf::new(),
+            timeout: None,
+            detached: false,
+            output_file_after: None,
+        }
+    }
+
+    /// A command without a process of its own.
+    pub(crate) fn command(spec: Spec, budget: &Arc<LogBudget>) -> Arc<Command> {
+        let parts = CommandParts {
+            main: Pid::INIT,
+            mark: None,
+            stdin: Stdin::new(None),
+            output_file: None,
+            budget: Arc::clone(budget),
+        };
+        Command::new(spec, parts).0
+    }
 
     #[test]
     fn dropped_commands_leave_the_list() {
         let budget = Arc::new(LogBudget::default());
         for _ in 0..3 {
-            let spec = Spec {
-                id: "cmd".into(),
-                number: 1,
-                digest: Bytes::new(),
-                argv: Vec::new(),
-                cwd: PathBuf::new(),
-                timeout: None,
-                detached: false,
-            };
-            let (command, _) = Command::new(spec, Pid::INIT, None, Stdin::new(None), Arc::clone(&budget));
-            command.allow_discarding();
+            command(spec(), &budget).allow_discarding();
         }
         assert_eq!(budget.lock().len(), 1);
     }

@@ -1,9 +1,9 @@
 //! All commands of the sandbox, running and ended.
 //!
-//! Checks ids and limits of new commands. [`CommandRegistry`] decides how long they are registry. While a command is
-//! registry, its id stands for it, so a caller that missed the response may repeat the request. Starting a command awaits
-//! nothing, except for a read-only command: its process must first report that it has become the command. Until then
-//! its id is reserved.
+//! Checks ids and limits of new commands. [`CommandRegistry`] decides how long they are kept. Until then, a command's id
+//! refers to it, so a caller that missed the response may repeat the request. Starting a command awaits nothing, except
+//! for a read-only command: its process must first report that it has become the command. Until then its id is
+//! reserved.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -19,13 +19,14 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
 use crate::capture::Capture;
-use crate::command::{Command, LogBudget, Spec};
+use crate::command::{Command, CommandParts, LogBudget, Spec};
 use crate::leftovers::{Leftovers, Running};
 use crate::limits::{
     MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, REAP_PAUSE, REAP_TRIES,
 };
 use crate::log_position::LogPosition;
 use crate::oom;
+use crate::output_files::{OutputDirectory, OutputFile};
 use crate::read_only;
 use crate::reaper::Reaper;
 use crate::registry::{CommandRegistry, Known, Remembered, StartingProcess};
@@ -42,6 +43,8 @@ const PROCESSES: &str = "processes";
 #[derive(Debug)]
 pub(crate) struct Commands {
     workspace: PathBuf,
+    /// Absent in a volume that an earlier version created.
+    output_directory: Option<Arc<OutputDirectory>>,
     reaper: Arc<Reaper>,
     leftovers: Arc<Leftovers>,
     budget: Arc<LogBudget>,
@@ -56,7 +59,7 @@ pub(crate) enum StartedCommand {
     /// A command and, for the caller that started it, the position of its primary reader.
     Kept { command: Arc<Command>, position: Option<LogPosition> },
     /// A command that ended long ago.
-    Remembered(Remembered),
+    Remembered(Box<Remembered>),
 }
 
 /// How the caller of a start reads the output.
@@ -116,8 +119,10 @@ impl Drop for Starting {
 
 impl Commands {
     pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>, leftovers: &Arc<Leftovers>) -> Arc<Self> {
+        let output_directory = OutputDirectory::open(&workspace).ok().map(Arc::new);
         let commands = Arc::new(Self {
             workspace,
+            output_directory,
             reaper,
             leftovers: Arc::clone(leftovers),
             budget: Arc::default(),
@@ -179,6 +184,7 @@ impl Commands {
             cwd: self.workspace.join(&request.cwd),
             timeout: (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms)),
             detached: request.detached,
+            output_file_after: request.output_file_after,
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
         let mut reserved = None;
@@ -247,8 +253,17 @@ impl Commands {
             (true, pipe) => (None, pipe),
             (false, pipe) => (pipe, None),
         };
-        let (command, requests) =
-            Command::new(spec, spawned.pid, spawned.mark, Stdin::new(to_keep_open), Arc::clone(&self.budget));
+        let output_file = self.output_directory.as_ref().zip(spec.output_file_after);
+        let output_file = output_file
+            .map(|(directory, threshold)| OutputFile::new(Arc::clone(directory), &spec.id, threshold));
+        let parts = CommandParts {
+            main: spawned.pid,
+            mark: spawned.mark,
+            stdin: Stdin::new(to_keep_open),
+            output_file,
+            budget: Arc::clone(&self.budget),
+        };
+        let (command, requests) = Command::new(spec, parts);
         let position = initial_position(&command, output_mode, reader);
         self.lock().insert(&command);
         match (to_write, input.given) {

@@ -34,6 +34,29 @@ pub(crate) const SMALL_LOG_BYTES: usize = 256 * 1024;
 /// and the buffers on both sides.
 pub(crate) const REPEATED_LOG_BYTES: usize = 4 * 1024 * 1024;
 
+/// Maximum size of the file with a command's output, and of all of them together, in bytes.
+pub(crate) const MAX_OUTPUT_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// See [`MAX_OUTPUT_FILE_BYTES`].
+pub(crate) const MAX_OUTPUT_FILES_BYTES: u64 = 256 * 1024 * 1024;
+
+/// How much space such a file reserves at once, in bytes.
+pub(crate) const OUTPUT_FILE_STEP_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How much of the disk stays free for commands, in bytes: this, or one part in [`OUTPUT_FILE_FREE_SHARE`] of a smaller
+/// disk.
+pub(crate) const OUTPUT_FILE_FREE_BYTES: u64 = 256 * 1024 * 1024;
+/// See [`OUTPUT_FILE_FREE_BYTES`].
+pub(crate) const OUTPUT_FILE_FREE_SHARE: u64 = 8;
+
+/// Maximum number of entries in the directory of these files. With more, no new file is written.
+pub(crate) const MAX_OUTPUT_DIR_ENTRIES: usize = 10_000;
+
+/// How much output may wait to be written to a file, in bytes. The command then waits.
+pub(crate) const MAX_UNWRITTEN_OUTPUT_BYTES: usize = 1024 * 1024;
+
+/// How long a command waits for its output file. Then the file stays incomplete.
+pub(crate) const OUTPUT_FILE_STALL: Duration = Duration::from_secs(5);
+
 /// Number of arguments in a command's status, and the length of each in bytes.
 pub(crate) const STATUS_ARGS: usize = 64;
 /// See [`STATUS_ARGS`].

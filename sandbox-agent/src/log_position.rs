@@ -119,29 +119,15 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use bytes::Bytes;
-    use rustix::process::Pid;
     use tokio::time::{advance, timeout};
 
     use super::*;
-    use crate::command::Spec;
     use crate::limits::LOG_BYTES;
     use crate::output::Stream;
-    use crate::stdin::Stdin;
 
     fn command() -> Arc<Command> {
-        let spec = Spec {
-            id: "cmd".into(),
-            number: 1,
-            digest: Bytes::new(),
-            argv: Vec::new(),
-            cwd: PathBuf::new(),
-            timeout: None,
-            detached: false,
-        };
-        Command::new(spec, Pid::INIT, None, Stdin::new(None), Arc::default()).0
+        crate::command::tests::command(crate::command::tests::spec(), &Arc::default())
     }
 
     /// Writes as much as a reader may leave unread.

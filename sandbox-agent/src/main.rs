@@ -7,7 +7,7 @@
 //! - [`connection`]: the connection to sandboxd; [`rpc`]: the calls that it serves
 //! - [`commands`], [`registry`], [`command`], [`spawn`], [`posix_spawn`], [`supervisor`]: starting and following a
 //!   command
-//! - [`capture`], [`output`], [`primary_reader`], [`log_position`], [`follow`]: its output
+//! - [`capture`], [`output`], [`output_files`], [`primary_reader`], [`log_position`], [`follow`]: its output
 //! - [`stdin`], [`stdin_writer`], [`read_only`]: its input, and the read-only workspace
 //! - [`termination`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`proc_protection`]: its end
 //! - [`terminals`]: interactive programs with a screen
@@ -31,6 +31,7 @@ mod mark;
 mod members;
 mod oom;
 mod output;
+mod output_files;
 mod posix_spawn;
 mod primary_reader;
 mod proc_protection;
@@ -141,7 +142,7 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
         terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
-        files: FileService::new(Arc::new(files::open(&settings.workspace)?)),
+        files: FileService::new(files::open(&settings.workspace)?, files::open_outputs(&settings.workspace)),
         tunnels,
         shutdown: Arc::new(Notify::new()),
     };

@@ -74,7 +74,7 @@ fn cut(text: &str, left: &mut usize) -> String {
 #[derive(Debug, Clone)]
 pub(crate) enum Known {
     Kept(Arc<Command>),
-    Remembered(Remembered),
+    Remembered(Box<Remembered>),
 }
 
 impl Known {
@@ -88,7 +88,7 @@ impl Known {
     fn into_wire(self) -> v1::KnownCommand {
         let known = match self {
             Self::Kept(command) => Remembered::of(&command, LISTED_TEXT_BYTES),
-            Self::Remembered(remembered) => remembered,
+            Self::Remembered(remembered) => *remembered,
         };
         v1::KnownCommand { number: known.number, status: Some(known.status), request_digest: known.digest }
     }
@@ -145,7 +145,7 @@ impl CommandRegistry {
             Some(command) => Some(Known::Kept(Arc::clone(command))),
             None => {
                 let number = self.remembered_ids.get(id)?;
-                self.remembered.get(number).cloned().map(Known::Remembered)
+                self.remembered.get(number).cloned().map(Box::new).map(Known::Remembered)
             }
         }
     }
@@ -209,7 +209,8 @@ impl CommandRegistry {
         let kept = self.by_id.values().filter(|command| !self.recorded.contains(&command.spec.number));
         let kept = kept.map(|command| (command.spec.number, Known::Kept(Arc::clone(command))));
         let remembered = self.remembered.range(after.saturating_add(1)..).take(COMMANDS_PER_PAGE + 1);
-        let remembered = remembered.map(|(number, known)| (*number, Known::Remembered(known.clone())));
+        let remembered =
+            remembered.map(|(number, known)| (*number, Known::Remembered(Box::new(known.clone()))));
         let mut known: Vec<_> = kept.filter(|(number, _)| *number > after).chain(remembered).collect();
         known.sort_unstable_by_key(|(number, _)| *number);
         let more = known.len() > COMMANDS_PER_PAGE;
@@ -226,7 +227,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::stdin::Stdin;
+    use crate::command::{self, Spec};
 
     /// Commands that have ended, numbered from 1.
     fn registry(count: usize) -> CommandRegistry {
@@ -239,10 +240,9 @@ mod tests {
                 digest: Bytes::from_static(b"digest"),
                 argv: vec!["é".repeat(REMEMBERED_TEXT_BYTES)],
                 cwd: PathBuf::from("/"),
-                timeout: None,
-                detached: false,
+                ..command::tests::spec()
             };
-            let (command, _) = Command::new(spec, Pid::INIT, None, Stdin::new(None), Arc::default());
+            let command = command::tests::command(spec, &Arc::default());
             registry.insert(&command);
             command.finish(v1::Ended::default());
             registry.add_ended(&command);

@@ -4,7 +4,8 @@
 //! named by how the main process ended, no matter who requested it: `killed` if a signal ended it, and `exited` if it
 //! exited with a code, even in response to a signal. A request that arrives while the command is ending therefore
 //! does not change the reported end. The end is recorded once, after the output of the main process is in the log. If
-//! the agent ended the command, it is also recorded after all of its processes are gone.
+//! the agent ended the command, it is also recorded after all of its processes are gone. If the output has a file, the
+//! file is written by then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +64,8 @@ impl Supervisor {
         main_ended.send_replace(true);
         // The capture task outlives this wait. If it were gone, there would be nothing to wait for.
         let _ = is_drained.wait_for(|drained| *drained).await;
-        self.command.finish(self.verdict(&cause, status));
+        let output_file = self.command.output_file().await;
+        self.command.finish(v1::Ended { output_file, ..self.verdict(&cause, status) });
     }
 
     async fn wait_or_end(&mut self) -> Cause {

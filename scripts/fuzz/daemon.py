@@ -20,6 +20,8 @@ sandboxes = set()
 from_responses = set()
 # The request that started each command, by sandbox and command.
 started = {}
+# Distinguishes a command that was run to its end, because it is another request than the start of the same command.
+RUN_TO_END = {"runCommand": True}
 # Commands whose standard input a request closed.
 closed = set()
 
@@ -97,6 +99,8 @@ def remember(exchange):
         sandboxes.discard(sandbox)
     elif exchange.operation == "startCommand" and exchange.status == 200:
         started.setdefault((sandbox, exchange.answer["commandId"]), exchange.body)
+    elif exchange.operation == "runCommand" and exchange.status == 200:
+        started.setdefault((sandbox, exchange.answer["commandId"]), exchange.body | RUN_TO_END)
     elif exchange.operation == "runBatch" and exchange.status == 200:
         for request, result in zip(exchange.body["commands"], exchange.answer["results"], strict=False):
             if "code" not in result:

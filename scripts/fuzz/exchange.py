@@ -71,6 +71,8 @@ def exchange_of(case, response, sent_at):
 
 def content_of(body, kind):
     raw = body.encode() if isinstance(body, str) else body or b""
+    if kind.startswith("text/plain"):
+        return {"script": raw.decode("utf-8", "replace")}
     if not kind.startswith("application/json"):
         return raw
     try:

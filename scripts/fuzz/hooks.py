@@ -30,6 +30,7 @@ from schemathesis.generation.meta import REQUEST_SHAPE_PROBES, TestPhase
 NDJSON = "application/x-ndjson"
 START = "POST /v1/sandboxes/{id}/commands"
 BATCH = f"{START}:batch"
+RUN = f"{START}:run"
 WATCH = "GET /v1/sandboxes/{id}/files:watch"
 ATTACH = "GET /v1/sandboxes/{id}/terminals/{terminalId}/attach"
 
@@ -43,6 +44,9 @@ IDEMPOTENT = {"DELETE /v1/sandboxes/{id}", "POST /v1/sandboxes/{id}:stop"}
 SESSIONS = 4
 
 MAX_PORTS = 4
+
+# A command that is run to its end may wait for input that never comes.
+RUN_MILLISECONDS = 500
 
 # A watch ends when its sandbox is parked. The watch may begin after the first attempt, so there are several.
 PARK_SECONDS = 0.3
@@ -99,6 +103,10 @@ def before_call(context, case, kwargs):
             case.body["ports"] = [1 + n for n, _ in enumerate(ports)]
     if case.operation.label == BATCH and isinstance(case.body, dict):
         drop_repeated_ids(case.body.get("commands"))
+    if case.operation.label == RUN and isinstance(case.body, dict):
+        limit = case.body.get("timeoutMs")
+        if limit is None or (isinstance(limit, (int, float)) and limit >= 0):
+            case.body["timeoutMs"] = RUN_MILLISECONDS
     case.body = with_whole_numbers(case.body)
     # Links need a JSON response. A stream has none.
     is_linked = case.meta is not None and case.meta.phase.name is TestPhase.STATEFUL

@@ -106,10 +106,11 @@ def ended_after(one, moment):
 # Commands and terminals.
 
 
-@legal(409, "startCommand")
+@legal(409, "startCommand", "runCommand")
 def has_the_id_of_another_command(exchange):
     earlier = daemon.started.get((exchange.sandbox, exchange.body.get("commandId")))
-    return earlier is not None and canonical(earlier) != canonical(exchange.body)
+    request = exchange.body | (daemon.RUN_TO_END if exchange.operation == "runCommand" else {})
+    return earlier is not None and canonical(earlier) != canonical(request)
 
 
 def canonical(start):
@@ -117,7 +118,7 @@ def canonical(start):
     return {name: value for name, value in start.items() if value not in (None, False, {}, [], "")}
 
 
-@legal(422, "startCommand", "openTerminal")
+@legal(422, "startCommand", "runCommand", "openTerminal")
 def cannot_start(exchange):
     body, step = exchange.body, exchange.details.get("step")
     program = {"cmd": body.get("cmd") or "bash", "args": body.get("args") or []}

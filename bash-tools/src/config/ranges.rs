@@ -22,7 +22,7 @@ pub(super) const OUTPUT_CHARS: Range = range(12_000, 200, 200_000, "characters")
 /// Time limit of a command.
 pub(super) const COMMAND_TIMEOUT_MS: Range = range(
     shared::DEFAULT_COMMAND_TIMEOUT_MS,
-    shared::MIN_COMMAND_TIMEOUT_MS,
+    shared::MIN_COMMAND_TIMEOUT_SETTING_MS,
     shared::DEFAULT_MAX_COMMAND_TIMEOUT_MS,
     "milliseconds",
 );

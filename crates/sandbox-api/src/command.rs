@@ -32,7 +32,7 @@ pub struct StartCommand {
     /// Standard input in base64. Cannot be combined with `stdin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin_base64: Option<String>,
-    /// Time limit in milliseconds, default 30000. Values below 1000 or above the daemon's maximum are clamped.
+    /// Time limit in milliseconds, default 30000. Values below 100 or above the daemon's maximum are clamped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Keeps the command running when the client closes the stream.
@@ -46,10 +46,84 @@ pub struct StartCommand {
     /// support this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
+    /// Writes the output to a file of the sandbox if it is longer than 8 KiB: standard output and standard error in the
+    /// order in which they arrive, at most 64 MiB. All of a sandbox's files of this kind have at most 256 MiB. The
+    /// oldest are removed. They count towards the sandbox's disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub save_output: Option<bool>,
     /// Id chosen by the client. A repeated request with the same id refers to the same command and starts nothing.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<CommandId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_id: Option<String>,
+}
+
+/// Request body of `POST …/commands` and `POST …/commands:run` as `text/plain`: a script.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Script(pub String);
+
+/// Request body of `POST …/commands:run`: a command, and how much of its output the response has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RunCommand {
+    /// The command.
+    #[serde(flatten)]
+    pub command: StartCommand,
+    /// Which part of the output the response has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputOptions>,
+}
+
+/// Which part of a command's output a response has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct OutputOptions {
+    /// Part of a long output to keep: `head`, `tail` or `both`. Default `both`, half of the characters each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<String>,
+    /// Maximum number of characters of `stdout`, and of `stderr`. Default 30000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_chars: Option<u64>,
+    /// The same in tokens of a language model, estimated as 4 characters each. Cannot be combined with `maxChars`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+}
+
+/// Response of `POST …/commands:run`: how the command ended, and its output as text for a language model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CommandRan {
+    /// Id of the command.
+    pub command_id: CommandId,
+    /// Exit code, as a shell would report it.
+    pub exit_code: i32,
+    /// Signal that ended the command, such as `SIGKILL`.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub signal: Option<String>,
+    /// Why the command ended.
+    pub reason: EndReason,
+    /// Time from start to end in milliseconds.
+    pub duration_ms: u64,
+    /// Standard output without colours and overwritten lines. One line in place of the omitted part says how long that
+    /// is. Bytes that are not valid UTF-8 are replaced with U+FFFD.
+    pub stdout: String,
+    /// Standard error, likewise.
+    pub stderr: String,
+    /// Whether a part of the output is omitted.
+    pub truncated: bool,
+    /// Bytes that the daemon no longer had when it read the output.
+    pub dropped_bytes: u64,
+    /// File of the sandbox with the output as it was written. Null if the output is short.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub output_path: Option<String>,
+    /// Whether `stdout` and `stderr`, or the file at `outputPath`, have the whole output.
+    pub output_complete: bool,
+    /// Set if other commands of the sandbox ended together with this one: `sandbox_sweep` or `sandbox_restart`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub killed_by: Option<String>,
 }
 
 /// Response of `POST …/commands`: the command is running.
@@ -242,6 +316,12 @@ pub enum Record {
         /// `sandbox_restart` (a restart of its container).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         killed_by: Option<String>,
+        /// File of the sandbox with the output, if the request had `saveOutput` and the output is not short.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output_path: Option<String>,
+        /// Whether the file at `outputPath` has the whole output. Otherwise only the beginning.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output_complete: Option<bool>,
     },
 }
 

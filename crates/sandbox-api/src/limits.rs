@@ -39,7 +39,9 @@ pub const MAX_PORTS: usize = 4;
 pub const MAX_SESSION_KEY_BYTES: usize = 512;
 
 /// Minimum time limit of a command in milliseconds.
-pub const MIN_COMMAND_TIMEOUT_MS: u64 = 1000;
+pub const MIN_COMMAND_TIMEOUT_MS: u64 = 100;
+/// Minimum of settings for the time limit of commands in milliseconds.
+pub const MIN_COMMAND_TIMEOUT_SETTING_MS: u64 = 1000;
 /// Default time limit of a command in milliseconds.
 pub const DEFAULT_COMMAND_TIMEOUT_MS: u64 = 30_000;
 /// Maximum time limit of a command in milliseconds, unless the operator sets another.

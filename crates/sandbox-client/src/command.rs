@@ -10,8 +10,10 @@ use futures::{Stream, StreamExt};
 use http::header::ACCEPT;
 use http::{Method, Response};
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, KillCommand, Record, StartCommand,
+    Command, CommandEnded, CommandKilled, CommandList, CommandRan, CommandStarted, KillCommand, Record,
+    RunCommand, StartCommand,
 };
+use sandbox_api::limits::DEFAULT_COMMAND_TIMEOUT_MS;
 use sandbox_api::{CommandId, ErrorCode, NDJSON, SandboxId};
 use tokio::time::timeout;
 
@@ -41,6 +43,14 @@ impl Client {
     pub async fn run(&self, sandbox: &SandboxId, body: &StartCommand) -> Result<Records, Error> {
         let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands"), body);
         Ok(Records::new(send_for_stream(request.header(ACCEPT, NDJSON)).await?, true))
+    }
+
+    /// Runs a command to its end, and returns its output as text for a language model. Dropping the call ends the
+    /// command, unless it is detached. Safe to repeat if the request contains a command id.
+    pub async fn run_to_end(&self, sandbox: &SandboxId, body: &RunCommand) -> Result<CommandRan, Error> {
+        let limit = Duration::from_millis(body.command.timeout_ms.unwrap_or(DEFAULT_COMMAND_TIMEOUT_MS));
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/commands:run"), body), limit.saturating_add(ACT))
+            .await
     }
 
     /// Streams the kept records of a command after sequence number `after`. With `follow`, continues with new records

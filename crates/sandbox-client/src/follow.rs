@@ -131,6 +131,8 @@ impl Follower {
                 stdout_bytes,
                 stderr_bytes,
                 killed_by,
+                output_path,
+                output_complete,
                 ..
             } => {
                 self.done = true;
@@ -144,6 +146,8 @@ impl Follower {
                     stderr_bytes,
                     dropped_bytes,
                     killed_by,
+                    output_path,
+                    output_complete,
                 })
             }
             Record::Start { .. } | Record::Heartbeat => Some(record),

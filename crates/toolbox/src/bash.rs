@@ -47,6 +47,8 @@ struct Ended {
     reason: EndReason,
     signal: Option<String>,
     duration_ms: u64,
+    output_path: Option<String>,
+    output_complete: Option<bool>,
 }
 
 /// What was read of a command.
@@ -58,6 +60,8 @@ struct Reading {
     stdout: Excerpt,
     stderr: Excerpt,
     last_line: LastLine,
+    /// Whether the daemon no longer had a part of the output.
+    is_incomplete: bool,
 }
 
 type Records = BoxStream<'static, Result<Record, ClientError>>;
@@ -77,6 +81,7 @@ impl Toolbox {
             timeout_ms: Some(timeout.as_millis() as u64),
             // It keeps running when the call returns before its end.
             detached: Some(true),
+            save_output: Some(true),
             ..StartCommand::default()
         };
         let mut records = self.client.run(sandbox, &request).await?;
@@ -207,6 +212,14 @@ impl Toolbox {
             reading.stderr.finish();
         }
         let (stdout, stderr) = (reading.stdout.shown(), reading.stderr.shown());
+        let is_whole = stdout.omitted.is_nothing() && stderr.omitted.is_nothing();
+        let output_path = ended.as_ref().and_then(|ended| ended.output_path.clone());
+        let output_complete = match &ended {
+            Some(ended) if output_path.is_some() => ended.output_complete,
+            Some(_) => Some(is_whole && !reading.is_incomplete),
+            None => None,
+        };
+        let location = output_path.as_deref();
         let result = output::CommandResult {
             command_id: reading.command,
             running: ended.is_none(),
@@ -214,9 +227,11 @@ impl Toolbox {
             reason: ended.as_ref().map(|ended| ended.reason),
             signal: ended.as_ref().and_then(|ended| ended.signal.clone()),
             duration_ms: ended.as_ref().map(|ended| ended.duration_ms),
-            truncated: !stdout.omitted.is_nothing() || !stderr.omitted.is_nothing(),
-            stdout: stdout.with_notice(None),
-            stderr: stderr.with_notice(None),
+            truncated: !is_whole,
+            stdout: stdout.with_notice(location),
+            stderr: stderr.with_notice(location),
+            output_path,
+            output_complete,
         };
         Ok(Reply::new(text_of(&result), &result))
     }
@@ -231,6 +246,7 @@ impl Reading {
             stdout: Excerpt::new(Keep::Both, MAX_STDOUT_CHARS),
             stderr: Excerpt::new(Keep::Both, MAX_STDERR_CHARS),
             last_line: LastLine::default(),
+            is_incomplete: false,
         }
     }
 
@@ -247,10 +263,11 @@ impl Reading {
             }
             Record::Gap { dropped_bytes, next_seq } => {
                 self.position = next_seq.saturating_sub(1);
+                self.is_incomplete = true;
                 self.stdout.note_lost(dropped_bytes);
             }
-            Record::Exit { exit_code, signal, reason, duration_ms, .. } => {
-                return Some(Ended { exit_code, reason, signal, duration_ms });
+            Record::Exit { exit_code, signal, reason, duration_ms, output_path, output_complete, .. } => {
+                return Some(Ended { exit_code, reason, signal, duration_ms, output_path, output_complete });
             }
             Record::Start { .. } | Record::Heartbeat => {}
         }
@@ -360,6 +377,8 @@ mod tests {
             stdout: stdout.into(),
             stderr: stderr.into(),
             truncated: false,
+            output_path: None,
+            output_complete: None,
         })
     }
 

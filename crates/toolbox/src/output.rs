@@ -33,6 +33,12 @@ pub(crate) struct CommandResult {
     pub(crate) stderr: String,
     /// Whether a part of the output is not shown.
     pub(crate) truncated: bool,
+    /// File with the whole output, for `read` and `search`. Absent if the output is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) output_path: Option<String>,
+    /// Whether that file, or without one this result and earlier ones, have the whole output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) output_complete: Option<bool>,
 }
 
 /// Result of `bash_kill`.

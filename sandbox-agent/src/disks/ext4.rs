@@ -35,9 +35,15 @@ const LARGE_MIB: u32 = 512;
 /// Exit codes of e2fsck for success: no errors, or errors corrected (e2fsck(8)).
 const REPAIRED: [i32; 2] = [0, 1];
 
+/// Part of debugfs's message for a missing path.
+const NOT_FOUND: &str = "File not found by ext2_lookup";
+
+/// Type of a directory in its mode (inode(7)).
+const S_IFDIR: u32 = 0o040_000;
+
 /// Initial contents of a sandbox's volume: paths, and the modes that mke2fs copies.
-pub(crate) const SKELETON: [(&str, u32); 4] =
-    [("workspace", 0o755), (".local", 0o755), (".local/tmp", 0o700), (".staging", 0o700)];
+pub(crate) const SKELETON: [(&str, u32); 5] =
+    [("workspace", 0o755), (".local", 0o755), (".local/tmp", 0o700), (".staging", 0o700), ("outputs", 0o755)];
 
 /// The fields of a superblock that the helper uses.
 #[derive(Debug, PartialEq, Eq)]
@@ -94,6 +100,29 @@ pub(crate) fn check(image: &Path) -> Result<(), Fault> {
 /// Makes `owner` the owner of the skeleton. The file system must never have been mounted. Then there is no journal to
 /// replay, and no files of a sandbox.
 pub(crate) fn set_owner(image: &Path, owner: u16) -> Result<(), Fault> {
+    match write_owner(image, owner) {
+        Err(Fault::Program { stderr, .. }) if stderr.contains(NOT_FOUND) => {
+            add_missing(image)?;
+            write_owner(image, owner)
+        }
+        written => written,
+    }
+}
+
+/// Creates the directories that an earlier version did not. One that exists must not be created again, because debugfs
+/// would damage the file system.
+fn add_missing(image: &Path) -> Result<(), Fault> {
+    for (path, mode) in SKELETON {
+        let mut look = Command::new("debugfs");
+        look.arg("-R").arg(format!("stat /{path}")).arg(image);
+        if run("debugfs", look, "", &[0])?.contains(NOT_FOUND) {
+            debugfs(image, &format!("mkdir {path}\nset_inode_field /{path} mode 0{:o}\n", S_IFDIR | mode))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_owner(image: &Path, owner: u16) -> Result<(), Fault> {
     let commands: String = SKELETON
         .iter()
         .flat_map(|(path, _)| {
@@ -164,5 +193,27 @@ mod tests {
             was_mounted: false,
         };
         assert_eq!(Superblock::parse(&bytes), Some(expected));
+    }
+
+    #[test]
+    fn a_disk_of_an_earlier_version_gets_its_missing_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, skeleton) = (dir.path().join("disk.img"), dir.path().join("skeleton"));
+        for (path, _) in SKELETON.into_iter().filter(|(path, _)| *path != "outputs") {
+            std::fs::create_dir_all(skeleton.join(path)).unwrap();
+        }
+        File::create(&image).unwrap().set_len(64 * 1024 * 1024).unwrap();
+        make(&image, 64, &skeleton).unwrap();
+        set_owner(&image, 4321).unwrap();
+        for (path, mode) in [("outputs", "0755"), ("workspace", "0755")] {
+            let stat =
+                Command::new("debugfs").arg("-R").arg(format!("stat /{path}")).arg(&image).output().unwrap();
+            let stat = String::from_utf8(stat.stdout).unwrap();
+            assert!(stat.contains("Type: directory") && stat.contains(mode), "{path}: {stat}");
+            assert!(stat.contains("User:  4321") && stat.contains("Group:  4321"), "{path}: {stat}");
+        }
+        // It changes nothing, and finds no errors.
+        let check = Command::new("e2fsck").arg("-fn").arg(&image).output().unwrap();
+        assert!(check.status.success(), "{check:?}");
     }
 }

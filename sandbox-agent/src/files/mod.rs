@@ -40,12 +40,19 @@ use std::io;
 use std::path::Path;
 
 use self::workspace::Workspace;
+use crate::output_files;
 
 /// Opens the workspace at `root`, and recovers the files that an earlier agent kept in the staging directory.
 pub(crate) fn open(root: &Path) -> io::Result<Workspace> {
     let workspace = Workspace::open(root)?;
     journal::recover_kept(&workspace);
     Ok(workspace)
+}
+
+/// Opens the directory with output files, for reading. The volume may have none.
+pub(crate) fn open_outputs(workspace: &Path) -> Option<Workspace> {
+    let outputs = workspace.parent()?.join(output_files::NAME);
+    Workspace::open(&outputs).ok()
 }
 
 #[cfg(test)]

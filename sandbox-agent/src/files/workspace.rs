@@ -2,7 +2,9 @@
 //!
 //! Opens everything beneath the workspace. The other modules of this folder add the operations on its files.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,6 +45,18 @@ impl Workspace {
     pub(crate) fn disk_used_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstatvfs(&self.dir)?;
         Ok(stat.f_blocks.saturating_sub(stat.f_bfree) * stat.f_frsize)
+    }
+
+    /// Whether an absolute path is this directory or beneath it. The rest of the path may lead out again.
+    pub(crate) fn contains(&self, given: &[u8]) -> bool {
+        Path::new(OsStr::from_bytes(given)).starts_with(&self.root)
+    }
+
+    /// Returns the absolute form of a relative path.
+    pub(crate) fn absolute(&self, relative: &[u8]) -> PathBuf {
+        let relative = Path::new(OsStr::from_bytes(relative));
+        // Joining an empty path would append a slash.
+        if relative.as_os_str().is_empty() { self.root.clone() } else { self.root.join(relative) }
     }
 
     pub(crate) fn path(&self, given: &Bytes) -> Result<FilePath, Kind> {

@@ -8,11 +8,14 @@ use std::sync::Arc;
 
 use agent_protocol::fault::{Kind, to_status};
 use agent_protocol::v1;
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 use tonic::Status;
 
+use super::read_root::ReadRoot;
+use crate::files::path::FilePath;
 use crate::files::workspace::Workspace;
 use crate::limits::{HEAVY_TURN, MAX_HEAVY_CALLS, MAX_PACKS, MAX_READS, MAX_UNPACKS, MAX_WATCHES};
 
@@ -20,6 +23,8 @@ use crate::limits::{HEAVY_TURN, MAX_HEAVY_CALLS, MAX_PACKS, MAX_READS, MAX_UNPAC
 #[derive(Debug, Clone)]
 pub(crate) struct FileService {
     pub(super) workspace: Arc<Workspace>,
+    /// The directory with the output files of commands, which callers may read.
+    outputs: Option<Arc<Workspace>>,
     heavy: Arc<Semaphore>,
     packs: Arc<Semaphore>,
     unpacks: Arc<Semaphore>,
@@ -28,10 +33,11 @@ pub(crate) struct FileService {
 }
 
 impl FileService {
-    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
+    pub(crate) fn new(workspace: Workspace, outputs: Option<Workspace>) -> Self {
         let permits = |max| Arc::new(Semaphore::new(max));
         Self {
-            workspace,
+            workspace: Arc::new(workspace),
+            outputs: outputs.map(Arc::new),
             heavy: permits(MAX_HEAVY_CALLS),
             packs: permits(MAX_PACKS),
             unpacks: permits(MAX_UNPACKS),
@@ -51,6 +57,19 @@ impl FileService {
     ) -> Result<T, Status> {
         let workspace = Arc::clone(&self.workspace);
         blocking(move || run(&workspace)).await
+    }
+
+    /// Runs an operation that changes nothing on a blocking thread, on the directory that `path` is in.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        path: Bytes,
+        run: impl FnOnce(&ReadRoot, FilePath) -> Result<T, Kind> + Send + 'static,
+    ) -> Result<T, Status> {
+        let root = match &self.outputs {
+            Some(outputs) if outputs.contains(&path) => ReadRoot::outside_workspace(outputs),
+            _ => ReadRoot::workspace(&self.workspace),
+        };
+        blocking(move || run(&root, root.workspace.path(&path)?)).await
     }
 
     pub(super) async fn heavy_permit(&self) -> Result<OwnedSemaphorePermit, Status> {

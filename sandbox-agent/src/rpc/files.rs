@@ -52,9 +52,14 @@ impl Files for Service {
 
     async fn read(&self, request: Request<v1::ReadFileRequest>) -> Reply<Self::ReadStream> {
         let v1::ReadFileRequest { path, max_bytes, range } = request.into_inner();
-        let opened = self.files.run(move |workspace| {
-            let mut reading = workspace.read(workspace.path(&path)?, max_bytes, range)?;
-            Ok((reading.next()?, reading))
+        let opened = self.files.look(path, move |root, path| {
+            let mut reading = root.workspace.read(path, max_bytes, range)?;
+            let mut first = reading.next()?;
+            let info = first.as_mut().and_then(|chunk| chunk.header.as_mut()?.info.as_mut());
+            if let Some(info) = info {
+                info.path = root.name(std::mem::take(&mut info.path));
+            }
+            Ok((first, reading))
         });
         let (first, reading) = opened.await?;
         if reading.is_over() {
@@ -66,16 +71,22 @@ impl Files for Service {
 
     async fn stat(&self, request: Request<v1::PathRef>) -> Reply<v1::FileInfo> {
         let path = request.into_inner().path;
-        Ok(Response::new(self.files.run(move |workspace| workspace.stat(&workspace.path(&path)?)).await?))
+        let looked = self.files.look(path, |root, path| Ok(root.name_info(root.workspace.stat(&path)?)));
+        Ok(Response::new(looked.await?))
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> Reply<Self::ListStream> {
         let v1::ListRequest { path, depth, limit, after } = request.into_inner();
-        let listed = self.files.run(move |workspace| {
+        let listed = self.files.look(path, move |root, path| {
+            let workspace = &root.workspace;
             let depth = in_range("depth", depth, MAX_LIST_DEPTH)?;
             let limit = in_range("limit", limit, MAX_LIST_ENTRIES)?;
             let after = (!after.is_empty()).then(|| workspace.path(&after)).transpose()?;
-            workspace.list(&workspace.path(&path)?, depth, limit, after.map(|after| after.relative))
+            let mut pages = workspace.list(&path, depth, limit, after.map(|after| after.relative))?;
+            for entry in pages.iter_mut().flat_map(|page| &mut page.entries) {
+                entry.path = root.name(std::mem::take(&mut entry.path));
+            }
+            Ok(pages)
         });
         Ok(Response::new(stream::iter(listed.await?.into_iter().map(Ok)).boxed()))
     }
@@ -176,9 +187,13 @@ impl Files for Service {
     async fn grep(&self, request: Request<v1::GrepRequest>) -> Reply<Self::GrepStream> {
         let request = request.into_inner();
         let heavy_permit = self.files.heavy_permit().await?;
-        let found = self.files.run(move |workspace| {
+        let found = self.files.look(request.path.clone(), move |root, path| {
             let _permit = heavy_permit;
-            workspace.grep(&workspace.path(&request.path)?, &request)
+            let mut found = root.workspace.grep(&path, &request)?;
+            for line in &mut found.matches {
+                line.path = root.name(std::mem::take(&mut line.path));
+            }
+            Ok(found)
         });
         let found = found.await?;
         let (cut, files_searched) = (found.cut, found.files_searched);
@@ -191,9 +206,11 @@ impl Files for Service {
     async fn glob(&self, request: Request<v1::GlobRequest>) -> Reply<Self::GlobStream> {
         let request = request.into_inner();
         let heavy_permit = self.files.heavy_permit().await?;
-        let found = self.files.run(move |workspace| {
+        let found = self.files.look(request.path.clone(), move |root, path| {
             let _permit = heavy_permit;
-            workspace.glob(&workspace.path(&request.path)?, &request)
+            let mut found = root.workspace.glob(&path, &request)?;
+            found.entries = found.entries.into_iter().map(|info| root.name_info(info)).collect();
+            Ok(found)
         });
         let found = found.await?;
         let cut = found.cut;

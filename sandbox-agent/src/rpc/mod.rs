@@ -8,6 +8,7 @@ mod archive;
 mod file_service;
 mod files;
 mod messages;
+mod read_root;
 mod service;
 mod services;
 mod stdin;

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use sandbox_api::batch::RunBatch;
-use sandbox_api::command::{KillCommand, StartCommand};
+use sandbox_api::command::KillCommand;
 use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles};
 use sandbox_api::port::CreateLink;
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
@@ -44,11 +44,6 @@ impl RequestBody for MoveFile {}
 impl RequestBody for GrepFiles {}
 impl RequestBody for GlobFiles {}
 
-/// Fits the longest script with every character escaped, and standard input.
-impl RequestBody for StartCommand {
-    const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
-}
-
 /// Fits a program and its arguments, as for a command.
 impl RequestBody for OpenTerminal {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
@@ -74,19 +69,28 @@ impl<T: RequestBody> FromRequest<ApiState> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
-        let is_json = is_json(request.headers());
-        let limit = state.service.limits().max_body_bytes.min(T::MAX_BYTES);
-        let declared = declared_length(&request, limit)?;
+        let kind = ContentKind::of(request.headers());
         // The memory permit is held until the body is decoded.
-        let (bytes, _memory) = read(request.into_body(), declared, limit, &state.bodies).await?;
+        let (bytes, _memory) = read_whole(request, state, T::MAX_BYTES).await?;
         if bytes.is_empty() {
             return Ok(Self(decode(b"{}")?));
         }
-        if !is_json {
+        if kind != ContentKind::Json {
             return Err(HttpError::NotJson.into());
         }
         Ok(Self(decode(&bytes)?))
     }
+}
+
+/// Reads a body of at most `max_bytes`, unless the operator's limit is lower.
+pub(super) async fn read_whole(
+    request: Request,
+    state: &ApiState,
+    max_bytes: usize,
+) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>)> {
+    let limit = state.service.limits().max_body_bytes.min(max_bytes);
+    let declared = declared_length(&request, limit)?;
+    read(request.into_body(), declared, limit, &state.bodies).await
 }
 
 /// Terminal input: any bytes, with a limited length.
@@ -110,10 +114,26 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    let kind = value.split(|byte| *byte == b';').next().unwrap_or_default();
-    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+/// What a body declares to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ContentKind {
+    Json,
+    PlainText,
+    Other,
+}
+
+impl ContentKind {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let kind = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        if kind.eq_ignore_ascii_case(b"application/json") {
+            Self::Json
+        } else if kind.eq_ignore_ascii_case(b"text/plain") {
+            Self::PlainText
+        } else {
+            Self::Other
+        }
+    }
 }
 
 /// Declared or maximum length of the body. A body that declares more than `limit` is rejected without reading it.

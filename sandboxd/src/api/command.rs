@@ -13,11 +13,12 @@ use bytes::Bytes;
 use sandbox_api::CommandId;
 use sandbox_api::command::{
     Command, CommandEnded, CommandKilled, CommandList, CommandStarted, CommandState, KillCommand, Record,
-    StartCommand,
+    Script, StartCommand,
 };
 
 use super::ApiState;
 use super::body::Json;
+use super::command_body::CommandBody;
 use super::error::Result;
 use super::ndjson;
 use super::openapi::answers::*;
@@ -36,16 +37,17 @@ const LAST_SEQ: u64 = u64::MAX - 1;
 /// Takes either `script`, or `cmd` with `args`. With `accept: application/x-ndjson`, the response is the command's
 /// stream: `start`, its output, and last `exit`. Closing the stream ends the command, unless it is `detached`.
 /// Without this header, the response is the command's id, as soon as it runs. A repeated request with the same
-/// `commandId` refers to the same command and starts nothing. With another body it is a 409.
+/// `commandId` refers to the same command and starts nothing. With another body it is a 409. A plain text body
+/// (`text/plain`) is a script.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands", operation_id = "startCommand", tag = "commands",
     params(InSandbox),
-    request_body = StartCommand, responses((status = 200, content((CommandStarted = "application/json"), (Record = "application/x-ndjson"))),
+    request_body(content((StartCommand = "application/json"), (Script = "text/plain"))), responses((status = 200, content((CommandStarted = "application/json"), (Record = "application/x-ndjson"))),
         ByName, ByBody, BySandbox))]
 pub(super) async fn start(
     State(state): State<ApiState>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Json(request): Json<StartCommand>,
+    CommandBody(request): CommandBody<StartCommand>,
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let spec = spec_of(request, state.service.limits())?;
@@ -178,6 +180,7 @@ pub(super) fn spec_of(request: StartCommand, limits: Limits) -> Result<CommandSp
         read_only: request.read_only.unwrap_or(false),
         timeout: timeout_of(request.timeout_ms, limits),
         detached: request.detached.unwrap_or(false),
+        output_file_after: (request.save_output == Some(true)).then_some(limits::SAVE_OUTPUT_AFTER_BYTES),
     };
     Ok(CommandSpec { digest: is_named.then(|| spec.request_digest()), ..spec })
 }

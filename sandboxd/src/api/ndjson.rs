@@ -16,7 +16,7 @@ use sandbox_api::{CommandId, NDJSON};
 
 use super::json_text;
 use crate::model::command::{Record, Stream, signal_name};
-use crate::model::{Ended, Event};
+use crate::model::{Ended, Event, layout};
 use crate::service::CommandStream;
 
 /// Estimated size of a record without its text.
@@ -67,11 +67,11 @@ fn encode(event: &Event, command: &CommandId) -> Bytes {
             line(&Wire::Gap { dropped_bytes: *dropped_bytes, next_seq: *next_seq })
         }
         Event::Heartbeat => line(&Wire::Heartbeat),
-        Event::Ended(ended) => line(&exit(ended)),
+        Event::Ended(ended) => line(&exit(ended, command)),
     }
 }
 
-fn exit(ended: &Ended) -> Wire {
+fn exit(ended: &Ended, command: &CommandId) -> Wire {
     Wire::Exit {
         exit_code: ended.exit_code,
         signal: ended.signal.map(signal_name),
@@ -81,6 +81,8 @@ fn exit(ended: &Ended) -> Wire {
         stderr_bytes: ended.stderr_bytes,
         dropped_bytes: ended.dropped_bytes,
         killed_by: ended.killed_by.map(|by| by.as_str().into()),
+        output_path: ended.output_file.map(|_| layout::output_path(command)),
+        output_complete: ended.output_file.map(|file| file.is_complete),
     }
 }
 

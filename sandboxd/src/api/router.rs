@@ -13,7 +13,7 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, orphan, port, race,
-    request_log, sandbox, server, stdin, surface, terminal, verb,
+    request_log, run, sandbox, server, stdin, surface, terminal, verb,
 };
 use crate::model::Instance;
 
@@ -32,6 +32,7 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}:stop", routes!(sandbox::stop))
         .add("/v1/sandboxes/{id}/commands", routes!(command::list, command::start))
         .add("/v1/sandboxes/{id}/commands:batch", routes!(batch::run))
+        .add("/v1/sandboxes/{id}/commands:run", routes!(run::run))
         .add("/v1/sandboxes/{id}/commands/{commandId}", routes!(command::inspect))
         .add("/v1/sandboxes/{id}/commands/{commandId}:kill", routes!(command::kill))
         .add("/v1/sandboxes/{id}/commands/{commandId}/wait", routes!(command::wait))

@@ -262,7 +262,7 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let timeout = reader.setting(
         "SANDBOXD_MAX_COMMAND_TIMEOUT_MS",
         &shared::DEFAULT_MAX_COMMAND_TIMEOUT_MS.to_string(),
-        parse::number(shared::MIN_COMMAND_TIMEOUT_MS..=86_400_000),
+        parse::number(shared::MIN_COMMAND_TIMEOUT_SETTING_MS..=86_400_000),
     );
     let preview_answer =
         reader.setting("SANDBOXD_PREVIEW_ANSWER_MS", "300000", parse::number(1000..=3_600_000));

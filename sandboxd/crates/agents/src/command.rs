@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tonic::Streaming;
 
 use super::{AgentHandle, Error};
-use sandboxd_model::command::{CommandStatus, KilledBy, Started};
+use sandboxd_model::command::{CommandStatus, KilledBy, OutputFile, Started};
 use sandboxd_model::{CommandSpec, Ended, Event, Program, RequestDigest, command, limits};
 
 /// The events of a command, until the connection ends.
@@ -227,6 +227,7 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
             .digest
             .map(|digest| Bytes::copy_from_slice(digest.as_bytes()))
             .unwrap_or_default(),
+        output_file_after: spec.output_file_after,
     }
 }
 
@@ -301,6 +302,9 @@ fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
         stderr_bytes: wire.stderr_bytes,
         dropped_bytes: wire.dropped_bytes,
         killed_by: wire.swept.then_some(KilledBy::Sweep),
+        output_file: wire
+            .output_file
+            .map(|file| OutputFile { bytes: file.bytes, is_complete: file.complete }),
     })
 }
 
@@ -333,6 +337,7 @@ mod tests {
             read_only: false,
             timeout: Duration::from_secs(1),
             detached: false,
+            output_file_after: None,
         };
         let read_only = CommandSpec { read_only: true, ..plain.clone() };
         let open_stdin = CommandSpec { open_stdin: true, ..plain.clone() };

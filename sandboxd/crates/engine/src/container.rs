@@ -20,7 +20,7 @@ use super::posture::posture_of;
 use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
 use sandboxd_model::layout::{
-    AGENT_PROGRAM, STAGING_NAME, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name,
+    AGENT_PROGRAM, OUTPUTS_NAME, STAGING_NAME, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name,
 };
 use sandboxd_model::{Posture, limits};
 
@@ -138,7 +138,13 @@ impl Engine {
     async fn prepare_volume(&self, plan: &ContainerPlan) -> Result<(), Error> {
         let uid = plan.labels.slot.uid();
         let mut archive = Archive::new();
-        let dirs = [(WORKSPACE_NAME, 0o755), (".local", 0o755), (".local/tmp", 0o700), (STAGING_NAME, 0o700)];
+        let dirs = [
+            (WORKSPACE_NAME, 0o755),
+            (".local", 0o755),
+            (".local/tmp", 0o700),
+            (STAGING_NAME, 0o700),
+            (OUTPUTS_NAME, 0o755),
+        ];
         let written = dirs.iter().try_for_each(|(name, mode)| archive.dir(name, *mode, uid));
         let bytes = written.and_then(|()| archive.finish()).expect("memory takes every write");
         let options = UploadToContainerOptions { path: VOLUME_DIR.into(), ..Default::default() };

@@ -33,6 +33,8 @@ pub struct CommandSpec {
     pub timeout: Duration,
     /// Whether the command continues when the caller of its stream leaves.
     pub detached: bool,
+    /// If the output has more bytes than this, all of it is written to a file of the sandbox.
+    pub output_file_after: Option<u64>,
 }
 
 impl CommandSpec {
@@ -63,6 +65,11 @@ impl CommandSpec {
         fields.add(self.stdin.as_deref().unwrap_or_default());
         fields.add(&[u8::from(self.open_stdin), u8::from(self.read_only), u8::from(self.detached)]);
         fields.add(&(self.timeout.as_millis() as u64).to_le_bytes());
+        // Nothing is added without one, so that digests of earlier versions stay equal.
+        if let Some(after) = self.output_file_after {
+            fields.add(b"output file");
+            fields.add(&after.to_le_bytes());
+        }
         fields.digest()
     }
 }
@@ -201,6 +208,17 @@ pub struct Ended {
     pub dropped_bytes: u64,
     /// What ended the command together with other commands.
     pub killed_by: Option<KilledBy>,
+    /// The file with the output. It is known only to callers that follow the command.
+    pub output_file: Option<OutputFile>,
+}
+
+/// A file of the sandbox with a command's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputFile {
+    /// Size at the command's end.
+    pub bytes: u64,
+    /// Whether it has the whole output. Otherwise only the beginning.
+    pub is_complete: bool,
 }
 
 impl Ended {
@@ -214,6 +232,7 @@ impl Ended {
         stderr_bytes: 0,
         dropped_bytes: 0,
         killed_by: None,
+        output_file: None,
     };
 }
 
@@ -291,6 +310,7 @@ mod tests {
             read_only: false,
             timeout: Duration::from_secs(30),
             detached: false,
+            output_file_after: None,
         }
     }
 
@@ -318,6 +338,8 @@ mod tests {
             CommandSpec { read_only: true, ..spec() },
             CommandSpec { detached: true, ..spec() },
             CommandSpec { timeout: Duration::from_secs(31), ..spec() },
+            CommandSpec { output_file_after: Some(0), ..spec() },
+            CommandSpec { output_file_after: Some(1), ..spec() },
         ];
         let digests: Vec<_> = others.iter().chain([&spec()]).map(CommandSpec::request_digest).collect();
         for (at, digest) in digests.iter().enumerate() {

@@ -22,6 +22,9 @@ pub const LOCAL_DIR: &str = "/vercel/sandbox/.local";
 /// Name in the volume of the directory in which the agent prepares files before it moves them into the workspace.
 pub const STAGING_NAME: &str = ".staging";
 
+/// Name in the volume of the directory with output files of commands.
+pub const OUTPUTS_NAME: &str = "outputs";
+
 /// Mount point of the agent volume, read-only.
 pub const AGENT_DIR: &str = "/.sandbox/bin";
 
@@ -54,6 +57,11 @@ pub const PROFILE_TARGET: &str = "/etc/profile.d/zz-sandbox-path.sh";
 /// Gives a login shell the PATH that it was started with, which Debian's `/etc/profile` overwrites. The image
 /// contains it too, for sandboxes without a run dir.
 pub const PROFILE: &str = include_str!("profile.sh");
+
+/// Path of the file with a command's output.
+pub fn output_path(command: &sandbox_api::CommandId) -> String {
+    format!("{VOLUME_DIR}/{OUTPUTS_NAME}/{command}.log")
+}
 
 /// Name of the sandbox's container.
 pub fn container_name(id: &sandbox_api::SandboxId) -> String {

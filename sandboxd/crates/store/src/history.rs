@@ -22,7 +22,7 @@ const MAX_BATCH: usize = 512;
 /// An entry of the queue.
 #[derive(Debug)]
 enum Entry {
-    Change(Change),
+    Change(Box<Change>),
     /// Answered once everything before it is written, or dropped if that fails.
     Flush(oneshot::Sender<()>),
 }
@@ -75,7 +75,7 @@ impl History {
     }
 
     fn record(&self, change: Change) {
-        if self.queue.try_send(Entry::Change(change)).is_err() {
+        if self.queue.try_send(Entry::Change(Box::new(change))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -93,8 +93,7 @@ async fn write_all(
         let mut flushes = Vec::new();
         for entry in received.drain(..) {
             match entry {
-                Entry::Change(Change::Started(record)) => batch.started(record),
-                Entry::Change(Change::Ended(sandbox, id, ended)) => batch.ended(sandbox, id, ended),
+                Entry::Change(change) => batch.add(*change),
                 Entry::Flush(done) => flushes.push(done),
             }
         }
@@ -119,6 +118,13 @@ struct Batch {
 }
 
 impl Batch {
+    fn add(&mut self, change: Change) {
+        match change {
+            Change::Started(record) => self.started(record),
+            Change::Ended(sandbox, id, ended) => self.ended(sandbox, id, ended),
+        }
+    }
+
     fn started(&mut self, record: CommandRecord) {
         self.recorded += 1;
         self.started.insert((record.sandbox.clone(), record.id.clone()), self.changes.len());

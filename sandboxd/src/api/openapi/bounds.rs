@@ -55,6 +55,12 @@ fn table() -> Vec<Row> {
         ("StartCommand", "detached", json!({ "default": false })),
         ("StartCommand", "openStdin", json!({ "default": false })),
         ("StartCommand", "readOnly", json!({ "default": false })),
+        ("Script", "", text(0, MAX_SCRIPT_BYTES)),
+        ("StartCommand", "saveOutput", json!({ "default": false })),
+        ("OutputOptions", "keep", one_of(["head", "tail", "both"], "both")),
+        ("OutputOptions", "maxChars", with_default(range(1..=MAX_OUTPUT_CHARS), DEFAULT_OUTPUT_CHARS)),
+        ("OutputOptions", "maxTokens", range(1..=MAX_OUTPUT_TOKENS)),
+        ("OutputOptions", "", one_size()),
         ("KillCommand", "signal", json!({ "enum": signals() })),
         ("OpenTerminal", "", program_if_arguments()),
         ("OpenTerminal", "cmd", text(1, MAX_PATH_BYTES)),
@@ -281,6 +287,12 @@ fn batch() -> Value {
     let start = json!({ "$ref": "#/components/schemas/StartCommand" });
     let closed = json!({ "properties": { "openStdin": { "enum": [false, null] } } });
     json!({ "minItems": 1, "maxItems": MAX_BATCH_COMMANDS, "items": { "allOf": [start, closed] } })
+}
+
+/// A limit in characters and one in tokens exclude each other.
+fn one_size() -> Value {
+    let without = |field: &str| json!({ "properties": { field: { "type": "null" } } });
+    json!({ "anyOf": [without("maxChars"), without("maxTokens")] })
 }
 
 fn results() -> Value {

@@ -3,7 +3,9 @@
 //! Each is decoded with its wire type, so its shape cannot differ.
 
 use sandbox_api::batch::RunBatch;
-use sandbox_api::command::{Command, CommandEnded, CommandKilled, CommandStarted, KillCommand, StartCommand};
+use sandbox_api::command::{
+    Command, CommandEnded, CommandKilled, CommandRan, CommandStarted, KillCommand, RunCommand, StartCommand,
+};
 use sandbox_api::files::{
     EditFile, FileInfo, FileRead, FileWritten, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles,
 };
@@ -63,6 +65,12 @@ fn all() -> Result<Vec<Example>, Error> {
             "durationMs": 12, "stdoutBytes": 6, "stderrBytes": 0, "droppedBytes": 0, "timeoutMs": 10_000,
             "detached": false,
         }))?,
+        run_command()?,
+        example::<CommandRan>(json!({
+            "commandId": "cmd_0123456789abcdefghijkl", "exitCode": 0, "signal": null, "reason": "exited",
+            "durationMs": 12, "stdout": "hello\n", "stderr": "", "truncated": false, "droppedBytes": 0,
+            "outputPath": null, "outputComplete": true,
+        }))?,
         example::<RunBatch>(json!({
             "commands": [{ "script": "npm install" }, { "script": "npm test", "timeoutMs": 120_000 }],
         }))?,
@@ -109,6 +117,13 @@ fn all() -> Result<Vec<Example>, Error> {
             "requestId": "req_0123456789abcdef0123456789abcdef",
         }))?,
     ])
+}
+
+/// Not decoded, because only the daemon decodes this type.
+fn run_command() -> Result<Example, Error> {
+    let command = serde_json::from_value(json!({ "script": "npm test", "timeoutMs": 120_000 }))?;
+    let output = serde_json::from_value(json!({ "keep": "tail", "maxTokens": 1000 }))?;
+    Ok((RunCommand::name().into_owned(), serde_json::to_value(RunCommand { command, output })?))
 }
 
 fn example<T: ToSchema + DeserializeOwned + Serialize>(json: Value) -> Result<Example, Error> {

@@ -13,7 +13,7 @@ struct Source {
     parameters: &'static [(&'static str, &'static str)],
 }
 
-const SOURCES: [Source; 4] = [
+const SOURCES: [Source; 5] = [
     Source {
         operation_id: "createSandbox",
         path: "/v1/sandboxes/{id}",
@@ -21,6 +21,11 @@ const SOURCES: [Source; 4] = [
     },
     Source {
         operation_id: "startCommand",
+        path: "/v1/sandboxes/{id}/commands/{commandId}",
+        parameters: &[("id", "$request.path.id"), ("commandId", "$response.body#/commandId")],
+    },
+    Source {
+        operation_id: "runCommand",
         path: "/v1/sandboxes/{id}/commands/{commandId}",
         parameters: &[("id", "$request.path.id"), ("commandId", "$response.body#/commandId")],
     },

@@ -9,6 +9,7 @@ mod path;
 mod read_only;
 mod readers;
 mod run;
+mod run_to_end;
 mod starved;
 mod stdin;
 mod unread;

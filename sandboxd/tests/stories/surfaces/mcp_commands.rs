@@ -133,3 +133,22 @@ async fn long_output_is_cut_in_the_middle() {
     assert!(stdout.chars().count() < 21_000);
     daemon.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_output_is_in_a_file_that_the_tools_can_read() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("output file");
+    let short = client.result("bash", json!({ "command": "seq 100" })).await;
+    assert_eq!((&short["outputPath"], &short["outputComplete"]), (&json!(null), &true.into()), "{short}");
+    let long = client.result("bash", json!({ "command": "seq 100000" })).await;
+    let path = long["outputPath"].as_str().unwrap();
+    assert_eq!((&long["truncated"], &long["outputComplete"]), (&true.into(), &true.into()));
+    assert!(long["stdout"].as_str().unwrap().contains(&format!("not shown: see {path}]")), "{long}");
+    let middle = json!({ "path": path, "offset": 50_000, "limit": 1 });
+    assert_eq!(client.result("read", middle).await["content"], "50000\n");
+    let found = client.result("search", json!({ "text": "^5000.$", "regex": true, "path": path })).await;
+    assert_eq!((&found["matches"][0]["path"], &found["matches"][9]["line"]), (&path.into(), &50_009.into()));
+    let written = client.failure("write", json!({ "path": path, "content": "x" })).await;
+    assert!(written.contains("out of the workspace"), "{written}");
+    daemon.stop().await;
+}

@@ -77,3 +77,17 @@ pub const MAX_RECORDED_OOMS: usize = 64;
 
 /// How long a wait whose own limit has expired asks for the state of its command.
 pub const WAIT_LOOK_UP: Duration = Duration::from_secs(1);
+
+/// Length of an output in bytes up to which `saveOutput` creates no file.
+pub const SAVE_OUTPUT_AFTER_BYTES: u64 = 8 * 1024;
+
+/// Maximum and default number of characters of each output in the response of a command that is run to its end.
+pub const MAX_OUTPUT_CHARS: u64 = 1_000_000;
+/// See [`MAX_OUTPUT_CHARS`].
+pub const DEFAULT_OUTPUT_CHARS: u64 = 30_000;
+
+/// Characters that count as one token of a language model. English text and code have about this many.
+pub const CHARS_PER_TOKEN: u64 = 4;
+
+/// Maximum number of tokens of each output.
+pub const MAX_OUTPUT_TOKENS: u64 = MAX_OUTPUT_CHARS / CHARS_PER_TOKEN;

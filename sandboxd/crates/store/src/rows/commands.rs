@@ -95,6 +95,7 @@ impl EndRow {
             stderr_bytes: number("stderr_bytes", self.stderr_bytes)?,
             dropped_bytes: number("dropped_bytes", self.dropped_bytes)?,
             killed_by: killed_by_of(self.swept),
+            output_file: None,
         })
     }
 }

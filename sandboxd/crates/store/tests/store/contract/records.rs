@@ -58,5 +58,6 @@ pub(crate) fn ended(exit_code: i32) -> Ended {
         stderr_bytes: 2,
         dropped_bytes: 1,
         killed_by: None,
+        output_file: None,
     }
 }

@@ -1,0 +1,167 @@
+//! Handler that runs a command to its end: converts between wire and model types, and shortens the output.
+
+use axum::extract::State;
+use futures::StreamExt;
+use output_text::{Excerpt, Keep, Shown};
+use sandbox_api::CommandId;
+use sandbox_api::command::{CommandRan, OutputOptions, RunCommand, Script};
+
+use super::ApiState;
+use super::body::Json;
+use super::command::spec_of;
+use super::command_body::CommandBody;
+use super::error::Result;
+use super::openapi::InSandbox;
+use super::openapi::answers::*;
+use super::params::{self, Path};
+use crate::model::command::{Stream, signal_name};
+use crate::model::sandbox::checked;
+use crate::model::{CommandSpec, Ended, Event, FieldError, layout, limits};
+
+/// Which part of an output to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limit {
+    keep: Keep,
+    max_chars: usize,
+}
+
+/// What was read of a command.
+struct Reading {
+    stdout: Excerpt,
+    stderr: Excerpt,
+    dropped_bytes: u64,
+    ended: Ended,
+}
+
+/// Run a command to its end.
+///
+/// Responds when the command has ended, with its output as text for a language model: without colours and overwritten
+/// lines, and not longer than `output` allows. If a part is omitted, the whole output is in a file of the sandbox.
+/// Closing the connection ends the command, unless it is `detached`. A plain text body (`text/plain`) is a script.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/commands:run", operation_id = "runCommand", tag = "commands",
+    params(InSandbox),
+    request_body(content((RunCommand = "application/json"), (Script = "text/plain"))),
+    responses((status = 200, body = CommandRan), ByName, ByBody, BySandbox))]
+pub(super) async fn run(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    CommandBody(request): CommandBody<RunCommand>,
+) -> Result<Json<CommandRan>> {
+    let id = params::sandbox(&id)?;
+    let limit = limit_of(request.output.unwrap_or_default())?;
+    // As many bytes have at most as many characters, so a shorter output is not cut.
+    let output_file_after = Some(limit.max_chars as u64);
+    let spec = CommandSpec { output_file_after, ..spec_of(request.command, state.service.limits())? };
+    let command = spec.id.clone();
+    let stream = state.service.commands().run(&id, spec).await?;
+    let reading = read(stream.into_events(), limit).await;
+    Ok(Json(to_wire(command, &reading)))
+}
+
+/// Checks the options.
+fn limit_of(options: OutputOptions) -> Result<Limit> {
+    let keep = match options.keep.as_deref() {
+        None | Some("both") => Keep::Both,
+        Some("head") => Keep::Head,
+        Some("tail") => Keep::Tail,
+        Some(_) => return Err(FieldError::new("output.keep", "must be head, tail or both").into()),
+    };
+    let max_chars = match (options.max_chars, options.max_tokens) {
+        (None, None) => limits::DEFAULT_OUTPUT_CHARS,
+        (Some(chars), None) => checked("output.maxChars", chars, 1..=limits::MAX_OUTPUT_CHARS)?,
+        (None, Some(tokens)) => {
+            checked("output.maxTokens", tokens, 1..=limits::MAX_OUTPUT_TOKENS)? * limits::CHARS_PER_TOKEN
+        }
+        (Some(_), Some(_)) => {
+            return Err(FieldError::new("output.maxTokens", "must not be combined with maxChars").into());
+        }
+    };
+    Ok(Limit { keep, max_chars: max_chars as usize })
+}
+
+async fn read(events: impl futures::Stream<Item = Event>, limit: Limit) -> Reading {
+    let excerpt = || Excerpt::new(limit.keep, limit.max_chars);
+    let mut reading = Reading { stdout: excerpt(), stderr: excerpt(), dropped_bytes: 0, ended: Ended::LOST };
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Output(records) => {
+                for record in records {
+                    match record.stream {
+                        Stream::Stdout => reading.stdout.push(&record.data),
+                        Stream::Stderr => reading.stderr.push(&record.data),
+                    }
+                }
+            }
+            Event::Gap { dropped_bytes, .. } => {
+                reading.dropped_bytes += dropped_bytes;
+                reading.stdout.note_lost(dropped_bytes);
+            }
+            Event::Ended(ended) => reading.ended = ended,
+            Event::Started(_) | Event::Heartbeat => {}
+        }
+    }
+    reading.stdout.finish();
+    reading.stderr.finish();
+    reading
+}
+
+fn to_wire(command_id: CommandId, reading: &Reading) -> CommandRan {
+    let Reading { dropped_bytes, ended, .. } = reading;
+    let (stdout, stderr) = (reading.stdout.shown(), reading.stderr.shown());
+    let is_cut = |shown: &Shown| !shown.omitted.is_nothing();
+    let is_whole = !is_cut(&stdout) && !is_cut(&stderr) && *dropped_bytes == 0;
+    let output_path = ended.output_file.map(|_| layout::output_path(&command_id));
+    let location = output_path.as_deref();
+    CommandRan {
+        exit_code: ended.exit_code,
+        signal: ended.signal.map(signal_name),
+        reason: ended.reason,
+        duration_ms: ended.duration.as_millis() as u64,
+        stdout: stdout.with_notice(location),
+        stderr: stderr.with_notice(location),
+        truncated: !is_whole,
+        dropped_bytes: *dropped_bytes,
+        output_complete: is_whole || ended.output_file.is_some_and(|file| file.is_complete),
+        output_path,
+        killed_by: ended.killed_by.map(|by| by.as_str().into()),
+        command_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(
+        keep: Option<&str>,
+        max_chars: Option<u64>,
+        max_tokens: Option<u64>,
+    ) -> std::result::Result<Limit, String> {
+        let options = OutputOptions { keep: keep.map(str::to_owned), max_chars, max_tokens };
+        limit_of(options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_default_keeps_both_ends() {
+        let max_chars = limits::DEFAULT_OUTPUT_CHARS as usize;
+        assert_eq!(limit(None, None, None), Ok(Limit { keep: Keep::Both, max_chars }));
+    }
+
+    #[test]
+    fn a_token_counts_as_four_characters() {
+        assert_eq!(limit(Some("tail"), None, Some(25)), Ok(Limit { keep: Keep::Tail, max_chars: 100 }));
+    }
+
+    #[test]
+    fn an_error_names_the_field_and_the_limit() {
+        for (found, field) in [
+            (limit(Some("middle"), None, None), "`output.keep` must be head, tail or both"),
+            (limit(None, Some(0), None), "`output.maxChars` must be 1 to 1000000"),
+            (limit(None, None, Some(250_001)), "`output.maxTokens` must be 1 to 250000"),
+            (limit(None, Some(1), Some(1)), "`output.maxTokens` must not be combined with maxChars"),
+        ] {
+            assert_eq!(found.unwrap_err(), field);
+        }
+    }
+}
