@@ -2,6 +2,7 @@
 
 use axum::extract::{FromRequest, Request};
 use sandbox_api::command::{OutputOptions, RunCommand, StartCommand};
+use sandbox_api::object::Object;
 use serde::Deserialize;
 
 use super::ApiState;
@@ -23,7 +24,7 @@ pub(super) trait CommandRequest: Sized {
 /// The field that only `commands:run` has.
 #[derive(Deserialize)]
 struct OutputField {
-    output: Option<OutputOptions>,
+    output: Option<Object<OutputOptions>>,
 }
 
 impl CommandRequest for StartCommand {
@@ -41,7 +42,7 @@ impl CommandRequest for RunCommand {
     fn from_json(json: &[u8]) -> std::result::Result<Self, FieldError> {
         let command = decode(json)?;
         let OutputField { output } = decode(json)?;
-        Ok(Self { command, output })
+        Ok(Self { command, output: output.map(|Object(output)| output) })
     }
 
     fn from_script(script: String) -> Self {

@@ -80,7 +80,7 @@ async fn a_long_output_is_cut_and_its_file_has_all_of_it(daemon: &Daemon) {
     let found = daemon.client.glob_files(&sandbox, &glob).await.unwrap();
     assert_eq!(found.entries[0].path, path);
 
-    // Nobody writes there, and no path leads out.
+    // The directory is only for reading, and no path leads out of it.
     let written = daemon.client.put_file(&sandbox, &path, "x", WriteOptions::default()).await;
     assert_eq!(written.unwrap_err().code(), Some(ErrorCode::Refused));
     let around = daemon.client.read_file(&sandbox, "/vercel/sandbox/outputs/../.local/x").await;
