@@ -1,11 +1,11 @@
 //! Published clients: every major version of the AI SDK understands the stream.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 use std::sync::Arc;
 
 use chat::model::{ModelClient, OpenAi};
 use serde_json::json;
+use test_daemon::packages::{NpmPackages, run};
 use test_daemon::until;
 
 use crate::scripted_model::{Reply, ScriptedModel};
@@ -19,17 +19,8 @@ const NODE: &str = "22.19.0";
 
 const SCRIPT: &str = include_str!("clients.mjs");
 
-/// The directory of the clients and their Node, or `None` without npm or the registry.
-fn clients() -> Option<(PathBuf, PathBuf)> {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ai-npm");
-    std::fs::create_dir_all(&home).unwrap();
-    let node = format!("node-linux-{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" });
-    let quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=0"];
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--prefix"]).arg(&home).args(quiet).args(CLIENTS).arg(format!("{node}@{NODE}"));
-    let installed = npm.output().is_ok_and(|output| output.status.success());
-    let program = home.join("node_modules").join(node).join("bin/node");
-    installed.then_some((home, program))
+fn clients() -> Option<NpmPackages> {
+    NpmPackages::install(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("ai-npm"), &CLIENTS, Some(NODE))
 }
 
 fn text() -> Reply {
@@ -43,22 +34,19 @@ fn fault() -> Reply {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_major_of_the_ai_sdk_reads_the_stream() {
-    let Some((home, node)) = tokio::task::spawn_blocking(clients).await.unwrap() else {
+    let Some(packages) = tokio::task::spawn_blocking(clients).await.unwrap() else {
         test_daemon::skip(format!("{CLIENTS:?} cannot be installed here"));
         return;
     };
-    std::fs::write(home.join("story.mjs"), SCRIPT).unwrap();
     let replies = CLIENTS.iter().flat_map(|_| [text(), fault()]);
     let model = ScriptedModel::start(replies).await;
     let client: Arc<dyn ModelClient> = Arc::new(OpenAi::new(model.base.clone(), None).unwrap());
     let app = TestApp::with("localhost", "", vec![client]).await;
     for major in ["5", "6", "7"] {
-        let (home, node, base) = (home.clone(), node.clone(), app.base.clone());
-        let run =
-            move || Command::new(node).current_dir(home).args(["story.mjs", major, &base, major]).output();
-        let Output { status, stdout, stderr } = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
-        let output = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-        assert!(status.success() && output.contains("as the AI SDK"), "major {major}: {output}");
+        let mut client = packages.script("story.mjs", SCRIPT);
+        client.args([major, &app.base, major]);
+        let (is_passed, output) = run(client).await;
+        assert!(is_passed && output.contains("as the AI SDK"), "major {major}: {output}");
         let path = format!("/api/chats/{major}");
         until("its command has ended", || async { app.get(&path).await.1["running"] == false }).await;
         let (_, kept) = app.get(&path).await;

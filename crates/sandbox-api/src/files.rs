@@ -159,7 +159,8 @@ pub struct FileDeleted {
     pub removed: u64,
 }
 
-/// Request body of `POST …/files:edit`. Edits apply in order, each to the result of the previous one.
+/// Request body of `POST …/files:edit`. Edits apply in order, each to the result of the previous one, unless
+/// `allOnOriginal` is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -169,6 +170,9 @@ pub struct EditFile {
     /// Edits to apply, 1 to 256.
     #[serde(deserialize_with = "object::each")]
     pub edits: Vec<TextEdit>,
+    /// Every edit looks for its text in the file as it was. Edits must not overlap. Default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_on_original: Option<bool>,
 }
 
 /// A replacement of text.

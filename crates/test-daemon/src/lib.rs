@@ -5,6 +5,7 @@
 mod daemon;
 mod home;
 mod outcome;
+pub mod packages;
 
 use std::net::TcpListener;
 use std::ops::Range;

@@ -52,6 +52,22 @@ pub enum Error {
         /// Size of the file.
         bytes: u64,
     },
+    /// The file is an image that cannot be shown.
+    #[error("`{path}` is an image that cannot be shown: {problem}")]
+    Image {
+        /// Path as given.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The file is too long for a result.
+    #[error("`{path}` is longer than {max_bytes} bytes: read it in parts with the tool `read`")]
+    TooLarge {
+        /// Path as given.
+        path: String,
+        /// Limit in bytes.
+        max_bytes: usize,
+    },
     /// The file does not have the line.
     #[error("`offset` is {offset}, and `{path}` has only {lines} lines")]
     NoLine {

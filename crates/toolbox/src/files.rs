@@ -1,11 +1,13 @@
 //! Files: `read`, `write` and `edit`.
 
 use futures::StreamExt;
+use image::ImageFormat;
 use output_text::{Excerpt, Keep};
 use sandbox_api::SandboxId;
 use sandbox_api::files::{EditFile, TextEdit};
-use sandbox_client::WriteOptions;
+use sandbox_client::{FileContent, WriteOptions};
 
+use crate::images::{self, MAX_IMAGE_FILE_BYTES};
 use crate::toolbox::Toolbox;
 use crate::{Error, Reply, input, output};
 
@@ -37,6 +39,11 @@ impl Toolbox {
         let mut is_all = true;
         while let Some(piece) = content.next().await {
             let piece = piece?;
+            if scanned == 0
+                && let Some(format) = images::format_of(&piece)
+            {
+                return self.read_image(input.path, format, piece.into(), content).await;
+            }
             if scanned == 0 && piece.contains(&0) {
                 return Err(Error::NotText { path: input.path, bytes: file_bytes });
             }
@@ -70,6 +77,23 @@ impl Toolbox {
         Ok(Reply::new(text, &result))
     }
 
+    async fn read_image(
+        &self,
+        path: String,
+        format: ImageFormat,
+        mut file: Vec<u8>,
+        mut content: FileContent,
+    ) -> Result<Reply, Error> {
+        while let Some(piece) = content.next().await {
+            file.extend_from_slice(&piece?);
+            if file.len() > MAX_IMAGE_FILE_BYTES {
+                let problem = format!("it is longer than {MAX_IMAGE_FILE_BYTES} bytes");
+                return Err(Error::Image { path, problem });
+            }
+        }
+        self.images().reply(&path, format, file).await
+    }
+
     pub(crate) async fn write(&self, sandbox: &SandboxId, input: input::Write) -> Result<Reply, Error> {
         let written =
             self.client.put_file(sandbox, &input.path, input.content, WriteOptions::default()).await?;
@@ -85,7 +109,7 @@ impl Toolbox {
             new_text: edit.new_text,
             replace_all: edit.replace_all,
         });
-        let request = EditFile { path: input.path, edits: edits.collect() };
+        let request = EditFile { path: input.path, edits: edits.collect(), all_on_original: Some(true) };
         let edited = self.client.edit_file(sandbox, &request).await.map_err(Error::about(&request.path))?;
         let mut diff = Excerpt::new(Keep::Both, MAX_DIFF_CHARS);
         diff.push(edited.diff.as_bytes());

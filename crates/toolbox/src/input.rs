@@ -148,3 +148,70 @@ pub(crate) struct SandboxOpen {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SandboxInfo {}
+
+/// `terminal_open`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TerminalOpen {
+    /// Command to run on the terminal, by a login shell. Default: an interactive shell.
+    pub(crate) command: Option<String>,
+    /// Directory to start in, relative to the workspace. Default: the workspace.
+    pub(crate) cwd: Option<String>,
+    /// Number of columns. Default: 120.
+    #[schemars(range(min = 1, max = 500))]
+    pub(crate) cols: Option<u32>,
+    /// Number of rows. Default: 32.
+    #[schemars(range(min = 1, max = 200))]
+    pub(crate) rows: Option<u32>,
+    /// Maximum time to wait until the screen no longer changes, in milliseconds. Default: 2000.
+    #[schemars(range(max = 60_000))]
+    pub(crate) wait_ms: Option<u64>,
+}
+
+/// `terminal_send`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TerminalSend {
+    /// Id of the terminal, from the result of `terminal_open`.
+    pub(crate) terminal_id: String,
+    /// Text to type. It does not press Enter.
+    pub(crate) text: Option<String>,
+    /// Keys to press after the text, such as `Enter`, `Up`, `Escape`, `F1`, `Ctrl-C` or `Alt-b`.
+    #[schemars(length(max = 1000))]
+    pub(crate) keys: Option<Vec<String>>,
+    /// Maximum time to wait until the screen no longer changes, in milliseconds. Default: 2000.
+    #[schemars(range(max = 60_000))]
+    pub(crate) wait_ms: Option<u64>,
+}
+
+/// `terminal_read`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TerminalRead {
+    /// Id of the terminal, from the result of `terminal_open`.
+    pub(crate) terminal_id: String,
+    /// Maximum time to wait until the screen has changed and settled, in milliseconds. Default: 0, the screen as it is.
+    #[schemars(range(max = 60_000))]
+    pub(crate) wait_ms: Option<u64>,
+}
+
+/// `terminal_close`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TerminalClose {
+    /// Id of the terminal, from the result of `terminal_open`.
+    pub(crate) terminal_id: String,
+}
+
+/// `terminal_list`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TerminalList {}
+
+/// `skills`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Skills {
+    /// Name of the skill to read. Without it, all skills are listed.
+    pub(crate) name: Option<String>,
+}

@@ -1,7 +1,7 @@
 //! Structured results of the tools. Each has an output schema.
 
-use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
+use sandbox_api::{CommandId, TerminalId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -196,4 +196,83 @@ pub(crate) struct Info {
     /// When the sandbox is parked, or a parked one deleted, if it is not used before (RFC 3339, UTC).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Option<String>,
+}
+
+/// Result of `terminal_open`, `terminal_send` and `terminal_read`: the screen.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TerminalScreen {
+    /// Id of the terminal.
+    #[schemars(with = "String")]
+    pub(crate) terminal_id: TerminalId,
+    /// Whether its program still runs.
+    pub(crate) running: bool,
+    /// Rows of the screen, without empty rows at the end.
+    pub(crate) screen: String,
+    /// Row of the cursor, counted from 0 at the top.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cursor_row: Option<u32>,
+    /// Column of the cursor, counted from 0 at the left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cursor_col: Option<u32>,
+    /// Exit code of the program. Absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exit_code: Option<i32>,
+}
+
+/// Result of `terminal_close`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TerminalClosed {
+    /// Id of the terminal.
+    #[schemars(with = "String")]
+    pub(crate) terminal_id: TerminalId,
+}
+
+/// Result of `terminal_list`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Terminals {
+    /// Terminals of the sandbox, newest first.
+    pub(crate) terminals: Vec<ListedTerminal>,
+}
+
+/// A terminal in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListedTerminal {
+    /// Id of the terminal.
+    #[schemars(with = "String")]
+    pub(crate) terminal_id: TerminalId,
+    /// Program and arguments.
+    pub(crate) command: String,
+    /// Whether the program still runs.
+    pub(crate) running: bool,
+    /// Number of columns.
+    pub(crate) cols: u32,
+    /// Number of rows.
+    pub(crate) rows: u32,
+}
+
+/// Result of `skills`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Skills {
+    /// The skills, or the one that was named.
+    pub(crate) skills: Vec<Skill>,
+    /// Content of the skill that was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) content: Option<String>,
+}
+
+/// A skill.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Skill {
+    /// Name of the skill.
+    pub(crate) name: String,
+    /// When to use it.
+    pub(crate) description: String,
+    /// Folder with the skill's files.
+    pub(crate) folder: String,
 }

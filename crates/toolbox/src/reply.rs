@@ -22,6 +22,13 @@ pub struct Reply {
 pub enum Block {
     /// Text.
     Text(String),
+    /// An image.
+    Image {
+        /// The file in base64.
+        data_base64: String,
+        /// Its media type.
+        mime_type: &'static str,
+    },
 }
 
 impl Reply {

@@ -81,6 +81,11 @@ impl Namespace {
         if key.len() > SessionKey::MAX_BYTES { Err(NamespaceError::Length) } else { Ok(key) }
     }
 
+    /// The session key of a host's conversation.
+    pub(crate) fn key_of(&self, session: &str) -> Result<String, Error> {
+        self.key(Kind::Host, session).map_err(bad_session)
+    }
+
     fn contains(&self, key: &str) -> bool {
         key.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with(':'))
     }
@@ -120,7 +125,7 @@ impl Sandboxes {
         namespace: &Namespace,
         session: &str,
     ) -> Result<SandboxId, Error> {
-        let key = namespace.key(Kind::Host, session).map_err(bad_session)?;
+        let key = namespace.key_of(session)?;
         if let Some(sandbox) = lock(&self.known).get(&key) {
             return Ok(sandbox.clone());
         }
@@ -150,7 +155,7 @@ impl Sandboxes {
         namespace: &Namespace,
         session: &str,
     ) -> Result<Opened, Error> {
-        let key = namespace.key(Kind::Host, session).map_err(bad_session)?;
+        let key = namespace.key_of(session)?;
         self.open(client, key).await
     }
 

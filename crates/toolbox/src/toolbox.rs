@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::cursors::Cursors;
+use crate::images::Images;
 use crate::sandboxes::{Sandboxes, is_gone};
 use crate::{Error, Namespace, Reply, Tool, input, output};
 
@@ -26,6 +27,7 @@ pub struct Toolbox {
 pub struct Memory {
     pub(crate) sandboxes: Arc<Sandboxes>,
     pub(crate) cursors: Arc<Cursors>,
+    pub(crate) images: Images,
 }
 
 /// Circumstances of a call.
@@ -127,10 +129,28 @@ impl Toolbox {
             Tool::Write => self.write(sandbox, arguments.parse()?).await,
             Tool::Edit => self.edit(sandbox, arguments.parse()?).await,
             Tool::Search => self.search(sandbox, arguments.parse()?).await,
+            Tool::TerminalOpen => self.terminal_open(sandbox, arguments.parse()?, call).await,
+            Tool::TerminalSend => self.terminal_send(sandbox, arguments.parse()?, call).await,
+            Tool::TerminalRead => self.terminal_read(sandbox, arguments.parse()?, call).await,
+            Tool::TerminalClose => self.terminal_close(sandbox, arguments.parse()?).await,
+            Tool::TerminalList => self.terminal_list(sandbox, arguments.parse()?).await,
             Tool::PreviewUrl => self.preview_url(sandbox, arguments.parse()?).await,
+            Tool::Skills => self.skills(sandbox, arguments.parse()?).await,
             Tool::SandboxInfo => self.info(sandbox, arguments.parse()?).await,
             Tool::SandboxOpen => Err(Error::NoSandbox),
         }
+    }
+
+    pub(crate) fn key_of(&self, session: &str) -> Result<String, Error> {
+        self.namespace.key_of(session)
+    }
+
+    pub(crate) async fn of_handle(&self, handle: &str) -> Result<SandboxId, Error> {
+        self.memory.sandboxes.of_handle(&self.client, &self.namespace, handle).await
+    }
+
+    pub(crate) fn images(&self) -> &Images {
+        &self.memory.images
     }
 
     pub(crate) fn cursors(&self) -> &Cursors {

@@ -1,8 +1,6 @@
 //! Replaces texts in a file, and returns the change as a diff that `patch -R` can undo.
 //!
-//! A text must occur exactly once unless the edit says otherwise. If it occurs more often, the caller has not seen
-//! the current file. If the lines of a file end in CR LF, an edit may use LF alone, because models and people write
-//! that. Everything else is kept: byte order mark, mode, and bytes that are not UTF-8.
+//! Everything else is kept: byte order mark, mode, and bytes that are not UTF-8.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
-use memchr::memmem;
 use similar::{Algorithm, ChangeTag, DiffOp, capture_diff_deadline, group_diff_ops};
 
 use super::batch::Batch;
 use super::path::{FilePath, invalid, to_bytes};
+use super::replace::{self, check_limit};
 use super::workspace::{Change, Workspace};
 use crate::limits::{MAX_DIFF_BYTES, MAX_DIFF_LINES, MAX_EDIT_BYTES, MAX_EDITS};
 
@@ -26,22 +24,32 @@ const DIFF: Duration = Duration::from_millis(500);
 /// Number of unchanged lines around a change in a diff, as in diff(1).
 const CONTEXT: usize = 3;
 
+/// The text in which an edit looks for its old text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EditOrder {
+    /// The result of the edit before.
+    OneAfterAnother,
+    /// The file as it was. Edits must not overlap.
+    AllOnOriginal,
+}
+
 impl Workspace {
-    /// Applies all edits in order, or none.
+    /// Applies all edits, or none.
     pub(crate) fn edit(
         self: &Arc<Self>,
         path: &FilePath,
         edits: &[v1::TextEdit],
+        order: EditOrder,
         change: &Change,
     ) -> Result<v1::EditReply, Kind> {
         if edits.is_empty() || edits.len() > MAX_EDITS {
             return Err(invalid("edits", format!("must be 1 to {MAX_EDITS}")));
         }
         let (before, etag) = self.read_text_file(path)?;
-        let mut after = Cow::Borrowed(&before[..]);
-        for (at, edit) in edits.iter().enumerate() {
-            after = Cow::Owned(replace(&after, at as u32, edit)?);
-        }
+        let after = match order {
+            EditOrder::OneAfterAnother => replace::one_after_another(&before, edits)?,
+            EditOrder::AllOnOriginal => Cow::Owned(replace::all_on_original(&before, edits)?),
+        };
         if *after == before[..] {
             return Ok(v1::EditReply { etag, ..v1::EditReply::default() });
         }
@@ -76,65 +84,6 @@ impl Workspace {
         batch.add(v1::FilePart { head: Some(head), data: content.into(), end: true })?;
         Ok(batch.commit(change)?.etag)
     }
-}
-
-fn replace(content: &[u8], at: u32, edit: &v1::TextEdit) -> Result<Vec<u8>, Kind> {
-    if edit.old_text.is_empty() {
-        return Err(invalid(&format!("edits[{at}].oldText"), "must not be empty"));
-    }
-    let (given, new) = (edit.old_text.as_bytes(), edit.new_text.as_bytes());
-    let (mut old, mut new) = (Cow::Borrowed(given), Cow::Borrowed(new));
-    let mut places: Vec<usize> = memmem::find_iter(content, &*old).collect();
-    if memmem::find(content, b"\r\n").is_some() {
-        if places.is_empty() {
-            old = with_crlf(given);
-            places = memmem::find_iter(content, &*old).collect();
-        }
-        new = with_crlf(edit.new_text.as_bytes());
-    }
-    let mut occurrences = places.len() as u64;
-    // If occurrences overlap, only the first is found. The intended one is then ambiguous.
-    if let [place] = places[..]
-        && memmem::find(&content[place + 1..], &old).is_some()
-    {
-        occurrences = 2;
-    }
-    if occurrences == 0 || (occurrences > 1 && !edit.replace_all) {
-        return Err(Kind::TextCount(v1::TextCount { edit: at, occurrences }));
-    }
-    let length = content.len() - places.len() * old.len() + places.len().saturating_mul(new.len());
-    check_limit("bytes in the edited file", length, MAX_EDIT_BYTES)?;
-    let mut result = Vec::with_capacity(length);
-    let mut from = 0;
-    for place in places {
-        result.extend_from_slice(&content[from..place]);
-        result.extend_from_slice(&new);
-        from = place + old.len();
-    }
-    result.extend_from_slice(&content[from..]);
-    Ok(result)
-}
-
-fn check_limit(what: &str, count: usize, max: usize) -> Result<(), Kind> {
-    if count <= max {
-        return Ok(());
-    }
-    Err(Kind::TooMany(v1::TooMany { what: what.into(), limit: max as u64 }))
-}
-
-/// Returns the text with CR LF at the end of each line.
-fn with_crlf(text: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\n', text).is_none() {
-        return Cow::Borrowed(text);
-    }
-    let mut lines = Vec::with_capacity(text.len() + 64);
-    for (at, byte) in text.iter().enumerate() {
-        if *byte == b'\n' && (at == 0 || text[at - 1] != b'\r') {
-            lines.push(b'\r');
-        }
-        lines.push(*byte);
-    }
-    Cow::Owned(lines)
 }
 
 /// Returns the number of the first line that differs, from 1.
@@ -266,7 +215,12 @@ mod tests {
     ) -> Result<(Vec<u8>, v1::EditReply), Kind> {
         let path = fixture.dir.path().join("file");
         fs::write(&path, content).unwrap();
-        let reply = fixture.workspace.edit(&fixture.path("file"), edits, &fixture.workspace.change_now())?;
+        let reply = fixture.workspace.edit(
+            &fixture.path("file"),
+            edits,
+            EditOrder::OneAfterAnother,
+            &fixture.workspace.change_now(),
+        )?;
         Ok((fs::read(&path).unwrap(), reply))
     }
 

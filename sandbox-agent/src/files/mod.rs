@@ -10,7 +10,7 @@
 //! threads are few, and a caller may be slow. In reading order:
 //!
 //! - [`workspace`]: the directory itself; [`path`], [`info`]: paths, and the metadata of files
-//! - [`read`], [`staging`], [`journal`], [`batch`], [`edit`]: the content of files, and how a change is undone
+//! - [`read`], [`staging`], [`journal`], [`batch`], [`edit`], [`replace`]: the content of files, and how a change is undone
 //! - [`dirs`], [`tree`], [`list`]: directories; [`walk`], [`search`], [`watch`]: everything beneath one
 //! - [`pack`], [`archive_input`], [`unpack`], [`merge`]: archives
 
@@ -25,6 +25,7 @@ mod merge;
 pub(crate) mod pack;
 pub(crate) mod path;
 pub(crate) mod read;
+mod replace;
 mod seam;
 mod search;
 mod staging;

@@ -14,6 +14,7 @@ use super::file_service::blocking;
 use super::messages::in_messages;
 use super::service::{Events, Reply, Service};
 use crate::files::batch::Batch;
+use crate::files::edit::EditOrder;
 use crate::files::path::invalid;
 use crate::limits::{MAX_LIST_DEPTH, MAX_LIST_ENTRIES, MESSAGE_BYTES};
 
@@ -121,12 +122,13 @@ impl Files for Service {
     }
 
     async fn edit(&self, request: Request<v1::EditRequest>) -> Reply<Self::EditStream> {
-        let v1::EditRequest { path, edits } = request.into_inner();
+        let v1::EditRequest { path, edits, all_on_original } = request.into_inner();
+        let order = if all_on_original { EditOrder::AllOnOriginal } else { EditOrder::OneAfterAnother };
         let heavy_permit = self.files.heavy_permit().await?;
         let change = self.files.workspace.change().await;
         let edited = self.files.run(move |workspace| {
             let _permit = heavy_permit;
-            workspace.edit(&workspace.path(&path)?, &edits, &change)
+            workspace.edit(&workspace.path(&path)?, &edits, order, &change)
         });
         let mut reply = edited.await?;
         let mut rest = std::mem::take(&mut reply.diff);

@@ -56,7 +56,7 @@ pub(super) fn is_open(path: &str) -> bool {
 
 /// Whether the path belongs to a surface, where tool tokens are valid.
 fn is_surface(path: &str) -> bool {
-    path == "/mcp"
+    path == "/mcp" || path.starts_with("/tools/")
 }
 
 /// Whether a browser opens the path directly.

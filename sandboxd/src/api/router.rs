@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 use bytes::Bytes;
+use surface_caller::Callers;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
@@ -82,10 +83,11 @@ pub(super) fn document() -> Bytes {
 /// Builds the router of the API and of the surfaces on it. Open streams of surfaces end at the shutdown.
 pub fn router(state: ApiState, instance: &Instance, shutdown: CancellationToken) -> Router {
     let api = with_layers(routes().into_router(), state.clone());
-    let callers = Arc::new(surface::Routes::new(api));
+    let callers: Arc<dyn Callers> = Arc::new(surface::Routes::new(api));
     with_layers(
         routes()
             .into_router()
+            .nest_service("/tools", openapi_tools::routes(Arc::clone(&callers)))
             .route_service("/mcp", mcp::http(callers, instance.surface_key("mcp"), shutdown)),
         state,
     )

@@ -15,8 +15,8 @@ use axum::http::{Extensions, HeaderMap, Response};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use listen::slot::ConnectionSlot;
-use mcp::{Caller, Callers};
 use sandbox_client::{Body, Client, Connection, Transport, TransportError};
+use surface_caller::{Caller, Callers};
 use tower::ServiceExt;
 
 use super::auth::{self, OfSurface, TokenName};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use surface_caller::Callers;
 use tokio_util::sync::CancellationToken;
 use toolbox::Memory;
 
-use crate::caller::Callers;
 use crate::server::{Server, Source};
 use crate::sessions::{Ids, Sessions};
 

@@ -6,13 +6,12 @@
 //! Both serve the revision 2026-07-28 and the older ones with a handshake. Every call goes to the daemon as a request
 //! of its HTTP API, with the caller's own token. The server has no other way to a sandbox.
 
-mod caller;
 mod http_server;
 mod progress;
+mod resources;
 mod server;
 mod sessions;
 mod stdio;
 
-pub use caller::{Caller, Callers};
 pub use http_server::{Service, http};
 pub use stdio::{Error, stdio};

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool as McpTool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
+    Tool as McpTool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use surface_caller::{Callers, Conversation};
 use toolbox::{Block, Call, Definition, Memory, Reply, Tool, Toolbox};
 
-use crate::caller::{Callers, Conversation};
 use crate::progress::Notifier;
+use crate::resources;
 
 /// What a host tells the model about the server.
 const INSTRUCTIONS: &str = "Tools that run in a sandbox: a Linux machine of this conversation, separate from the user's. \
@@ -58,7 +61,8 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let mut implementation = Implementation::new("sandboxd", env!("CARGO_PKG_VERSION"));
         implementation.title = Some("sandboxd".into());
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        let mut info =
+            ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build());
         info.server_info = implementation;
         info.instructions = Some(INSTRUCTIONS.into());
         info
@@ -75,6 +79,38 @@ impl ServerHandler for Server {
 
     fn get_tool(&self, name: &str) -> Option<McpTool> {
         Tool::of_name(name).map(|tool| to_mcp(tool.definition()))
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let (toolbox, session) = self.toolbox(&context).map_err(|problem| invalid(&problem))?;
+        let found = toolbox.resources(session.as_deref()).await.map_err(|error| failed(&error))?;
+        Ok(ListResourcesResult::with_all_items(found.into_iter().map(resources::listed).collect()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(vec![resources::template()]))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let (toolbox, _) = self.toolbox(&context).map_err(|problem| invalid(&problem))?;
+        match toolbox.read_resource(&request.uri).await.map_err(|error| failed(&error))? {
+            Some(content) => {
+                Ok(ReadResourceResult::new(vec![resources::content(request.uri, content)]).into())
+            }
+            None => Err(resources::not_found(&request.uri)),
+        }
     }
 
     async fn call_tool(
@@ -98,14 +134,29 @@ impl ServerHandler for Server {
     }
 }
 
+fn invalid(problem: &str) -> ErrorData {
+    ErrorData::invalid_params(problem.to_owned(), None)
+}
+
+fn failed(error: &toolbox::Error) -> ErrorData {
+    ErrorData::internal_error(error.to_string(), None)
+}
+
 fn result_of(reply: Reply) -> CallToolResult {
-    let content = reply.blocks.into_iter().map(|Block::Text(text)| ContentBlock::text(text)).collect();
+    let content = reply.blocks.into_iter().map(content_of).collect();
     if reply.is_error {
         return CallToolResult::error(content);
     }
     let mut result = CallToolResult::success(content);
     result.structured_content = reply.structured;
     result
+}
+
+fn content_of(block: Block) -> ContentBlock {
+    match block {
+        Block::Text(text) => ContentBlock::text(text),
+        Block::Image { data_base64, mime_type } => ContentBlock::image(data_base64, mime_type),
+    }
 }
 
 fn to_mcp(definition: Definition) -> McpTool {
@@ -117,7 +168,7 @@ fn to_mcp(definition: Definition) -> McpTool {
         .open_world(hints.open_world);
     let mut tool = McpTool::new(definition.name, definition.description, definition.input_schema);
     tool.title = Some(definition.title.into());
-    tool.output_schema = Some(Arc::new(definition.output_schema));
+    tool.output_schema = definition.output_schema.map(Arc::new);
     tool.annotations = Some(annotations);
     tool
 }

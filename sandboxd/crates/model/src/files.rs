@@ -132,6 +132,15 @@ pub struct FilePage {
     pub more: bool,
 }
 
+/// Replacements of text in one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextEdits {
+    /// The replacements.
+    pub edits: Vec<TextEdit>,
+    /// Whether each looks for its text in the file as it was, instead of the result of the one before.
+    pub all_on_original: bool,
+}
+
 /// A replacement of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextEdit {

@@ -32,7 +32,7 @@ use super::error::Result;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path, PathParam};
-use crate::model::files::{FilePath, FileTarget, ListOptions, NewFile, TextEdit};
+use crate::model::files::{FilePath, FileTarget, ListOptions, NewFile, TextEdit, TextEdits};
 use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};
 use crate::service::{self, FileStream};
@@ -197,8 +197,9 @@ pub(super) async fn edit(
         new_text: edit.new_text,
         replace_all: edit.replace_all.unwrap_or(false),
     });
-    let edited =
-        state.service.files().edit(&id, named("path", request.path.into())?, edits.collect()).await?;
+    let edits =
+        TextEdits { edits: edits.collect(), all_on_original: request.all_on_original.unwrap_or(false) };
+    let edited = state.service.files().edit(&id, named("path", request.path.into())?, edits).await?;
     Ok(Json(wire::edited(edited)))
 }
 

@@ -121,6 +121,7 @@ fn table() -> Vec<Row> {
         ("MoveFile", "overwrite", json!({ "default": false })),
         ("EditFile", "path", text(1, MAX_PATH_BYTES)),
         ("EditFile", "edits", json!({ "minItems": 1, "maxItems": MAX_EDITS })),
+        ("EditFile", "allOnOriginal", json!({ "default": false })),
         ("TextEdit", "oldText", json!({ "minLength": 1 })),
         ("TextEdit", "replaceAll", json!({ "default": false })),
         ("FileEdited", "diffBase64", json!({ "contentEncoding": "base64" })),

@@ -19,7 +19,7 @@ use super::storage::Storage;
 use crate::agent::{self, AgentHandle, UploadError};
 use crate::model::files::{
     ByteRange, Change, Compression, Edited, FileHeader, FileInfo, FilePage, FilePath, FileTarget, Found,
-    GlobOptions, GrepMatch, GrepOptions, ListOptions, NewFile, TextEdit, Unpacked, Written,
+    GlobOptions, GrepMatch, GrepOptions, ListOptions, NewFile, TextEdits, Unpacked, Written,
 };
 use crate::model::{Refusal, Resource, limits};
 
@@ -145,7 +145,7 @@ impl Files {
     }
 
     /// Applies all edits to a file or none.
-    pub async fn edit(&self, id: &SandboxId, path: FilePath, edits: Vec<TextEdit>) -> Result<Edited, Error> {
+    pub async fn edit(&self, id: &SandboxId, path: FilePath, edits: TextEdits) -> Result<Edited, Error> {
         self.storage.check_space(0).await?;
         Ok(self.lifecycle.in_use(id).await?.agent().edit_file(path, edits).await?)
     }

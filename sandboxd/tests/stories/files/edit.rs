@@ -14,7 +14,7 @@ fn edits(path: &str, edits: &[(&str, &str)]) -> EditFile {
         new_text: (*new).into(),
         replace_all: None,
     });
-    EditFile { path: path.into(), edits: edits.collect() }
+    EditFile { path: path.into(), edits: edits.collect(), all_on_original: None }
 }
 
 async fn an_edit_can_be_reverted_with_its_diff(daemon: &Daemon) {
@@ -33,6 +33,21 @@ async fn an_edit_can_be_reverted_with_its_diff(daemon: &Daemon) {
         .unwrap();
     let inside = "head -2 'a dir/file'; tail -1 'a dir/file'; stat -c %a 'a dir/file'; patch -R -p1 -s < the.diff && cmp 'a dir/file' before && echo back";
     assert_eq!(daemon.output(&sandbox, inside).await, "4\n5\nan end\n755\nback\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edits_of_the_original_do_not_see_each_other() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "printf 'one\\ntwo\\n' > file").await;
+    let swap = |pairs: &[(&str, &str)]| EditFile { all_on_original: Some(true), ..edits("file", pairs) };
+    daemon.client.edit_file(&sandbox, &swap(&[("two", "one"), ("one", "two")])).await.unwrap();
+    assert_eq!(daemon.output(&sandbox, "cat file").await, "two\none\n");
+    let overlap = daemon.client.edit_file(&sandbox, &swap(&[("wo\no", "x"), ("two", "y")])).await;
+    let Err(Error::Refused { body, .. }) = overlap else { panic!("{overlap:?}") };
+    assert_eq!((body.code, &body.details["field"]), (ErrorCode::InvalidRequest, &"edits[1].oldText".into()));
+    assert_eq!(daemon.output(&sandbox, "cat file").await, "two\none\n");
+    daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

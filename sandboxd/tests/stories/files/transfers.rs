@@ -163,7 +163,11 @@ async fn slow_archives_delay_only_other_archives() {
     .await;
     let edit = || async {
         let edits = vec![TextEdit { old_text: "before".into(), new_text: "after".into(), replace_all: None }];
-        daemon.client.edit_file(&sandbox, &EditFile { path: "file".into(), edits }).await.unwrap();
+        daemon
+            .client
+            .edit_file(&sandbox, &EditFile { path: "file".into(), edits, all_on_original: None })
+            .await
+            .unwrap();
         let request = GrepFiles { query: "after".into(), ..GrepFiles::default() };
         assert_eq!(daemon.client.grep_files(&sandbox, &request).await.unwrap().matches.len(), 1);
     };

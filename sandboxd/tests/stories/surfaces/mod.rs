@@ -3,5 +3,10 @@
 mod mcp;
 mod mcp_client;
 mod mcp_commands;
+mod mcp_images;
+mod mcp_skills;
+mod mcp_terminals;
 mod mcp_tokens;
+mod openapi_tools;
+mod published;
 mod stdio;

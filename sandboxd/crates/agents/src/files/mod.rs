@@ -7,7 +7,7 @@ mod search;
 mod transfer;
 mod wire;
 
-use agent_protocol::{CONDITIONAL_DELETE_SINCE, v1};
+use agent_protocol::{CONDITIONAL_DELETE_SINCE, EDITS_OF_ORIGINAL_SINCE, v1};
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 
@@ -16,7 +16,7 @@ pub use transfer::{ByteStream, ChangeStream, UploadError};
 use self::search::Bounds;
 use super::command::within;
 use super::{AgentHandle, Error};
-use sandboxd_model::files::{Edited, FileInfo, FilePage, FilePath, ListOptions, TextEdit};
+use sandboxd_model::files::{Edited, FileInfo, FilePage, FilePath, ListOptions, TextEdits};
 use sandboxd_model::limits;
 
 impl AgentHandle {
@@ -93,11 +93,14 @@ impl AgentHandle {
     }
 
     /// Replaces texts in a file.
-    pub async fn edit_file(&self, path: FilePath, edits: Vec<TextEdit>) -> Result<Edited, Error> {
+    pub async fn edit_file(&self, path: FilePath, edits: TextEdits) -> Result<Edited, Error> {
+        let TextEdits { edits, all_on_original } = edits;
         let edits = edits.into_iter().map(wire::text_edit).collect();
-        let mut client = self.files_client(limits::AGENT_ABSENCE).await?;
+        let since = if all_on_original { EDITS_OF_ORIGINAL_SINCE } else { 0 };
+        let mut client = self.files_client_since(since, limits::AGENT_ABSENCE).await?;
         let edit = async {
-            let mut messages = client.edit(v1::EditRequest { path: path.0, edits }).await?.into_inner();
+            let request = v1::EditRequest { path: path.0, edits, all_on_original };
+            let mut messages = client.edit(request).await?.into_inner();
             let mut edited = Edited::default();
             let mut diff = BytesMut::new();
             while let Some(reply) = messages.try_next().await? {

@@ -1,4 +1,7 @@
-//! Who calls, and for which conversation.
+//! Who calls a surface, and for which conversation.
+//!
+//! A surface is a server of another protocol than the daemon's own. It is a client of the daemon: each of its requests
+//! carries the token of the caller that it serves.
 
 use http::HeaderMap;
 use http::request::Parts;
@@ -28,22 +31,24 @@ pub struct Caller {
 
 /// The conversation that a call belongs to.
 #[derive(Debug, Clone)]
-pub(crate) struct Conversation {
-    pub(crate) namespace: Namespace,
+pub struct Conversation {
+    /// The caller's sandboxes.
+    pub namespace: Namespace,
     /// The host's name for it, if the host has sent one.
-    pub(crate) session: Option<String>,
+    pub session: Option<String>,
 }
 
 /// A header cannot be used. The message is for the model and the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("the header `{header}` {source}")]
-pub(crate) struct BadHeader {
+pub struct BadHeader {
     header: &'static str,
     source: NamespaceError,
 }
 
 impl Conversation {
-    pub(crate) fn of(token_name: &str, headers: &HeaderMap) -> Result<Self, BadHeader> {
+    /// Reads the conversation from the headers of a request whose token has this name.
+    pub fn of(token_name: &str, headers: &HeaderMap) -> Result<Self, BadHeader> {
         let bad = |header| move |source| BadHeader { header, source };
         let namespace = match first(headers, &USER_HEADERS) {
             Some((header, user)) => Namespace::for_user(token_name, &user).map_err(bad(header))?,

@@ -1,0 +1,81 @@
+//! Published packages of npm and PyPI, for tests with the clients that users have.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Packages of npm in a directory of their own.
+#[derive(Debug, Clone)]
+pub struct NpmPackages {
+    /// Directory that contains `node_modules`.
+    pub dir: PathBuf,
+    /// The Node that runs them.
+    pub node: PathBuf,
+}
+
+impl NpmPackages {
+    /// Installs packages below `target`, a directory that is kept, and a Node of this version if it is given. `None`
+    /// without npm or the registry. Blocks.
+    pub fn install(target: &Path, packages: &[&str], node: Option<&str>) -> Option<Self> {
+        let _lock = lock(target)?;
+        let quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=0"];
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--prefix"]).arg(target).args(quiet).args(packages);
+        // The machine's own Node may be older.
+        let package = format!("node-linux-{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" });
+        npm.args(node.map(|version| format!("{package}@{version}")));
+        npm.output().is_ok_and(|output| output.status.success()).then_some(())?;
+        let program = match node {
+            Some(_) => target.join("node_modules").join(package).join("bin/node"),
+            None => "node".into(),
+        };
+        Some(Self { dir: target.to_owned(), node: program })
+    }
+
+    /// A command that runs `script` as the file `name` beside the packages.
+    pub fn script(&self, name: &str, script: &str) -> Command {
+        std::fs::write(self.dir.join(name), script).expect("the directory of the packages is writable");
+        let mut command = Command::new(&self.node);
+        command.current_dir(&self.dir).arg(name);
+        command
+    }
+
+    /// A command that runs a program of a package.
+    pub fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.node);
+        command.current_dir(&self.dir).arg(self.dir.join("node_modules/.bin").join(name));
+        command
+    }
+}
+
+/// Installs a package of PyPI in a virtual environment at `target`, which is kept, and returns its Python. `None`
+/// without Python or the registry. Blocks.
+pub fn python_with(target: &Path, package: &str) -> Option<PathBuf> {
+    let _lock = lock(target)?;
+    let python = target.join("bin/python");
+    if !python.exists() {
+        let mut venv = Command::new("python3");
+        venv.args(["-m", "venv"]).arg(target);
+        venv.output().is_ok_and(|output| output.status.success()).then_some(())?;
+    }
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]);
+    pip.output().is_ok_and(|output| output.status.success()).then_some(python)
+}
+
+/// Creates the directory, and waits until no other test installs there.
+fn lock(target: &Path) -> Option<File> {
+    std::fs::create_dir_all(target).ok()?;
+    let lock = File::create(target.join(".lock")).ok()?;
+    lock.lock().ok()?;
+    Some(lock)
+}
+
+/// Runs a command on a blocking thread, and returns whether it succeeded, and all that it wrote.
+pub async fn run(mut command: Command) -> (bool, String) {
+    let output =
+        tokio::task::spawn_blocking(move || command.output()).await.expect("the thread does not panic");
+    let Output { status, stdout, stderr } = output.expect("the program can be started");
+    let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    (status.success(), text)
+}

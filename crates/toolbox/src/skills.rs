@@ -1,0 +1,171 @@
+//! Skills: instructions in files named SKILL.md, which the image and the workspace may have.
+//!
+//! A skill is data of the sandbox, like any other file. So it is returned when a model asks for it, and is never part
+//! of a tool's description.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sandbox_api::SandboxId;
+use sandbox_api::command::{OutputOptions, RunCommand, StartCommand};
+
+use crate::toolbox::Toolbox;
+use crate::{Error, Reply, input, output};
+
+/// Prints a line for each skill: its path, and the beginning of the file in base64. The first arguments limit the
+/// number of skills and their bytes. The workspace comes first, so its skills replace those of the image.
+const FIND: &str = r#"
+shopt -s nullglob
+for file in {,.agents/,.claude/}skills/*/SKILL.md /usr/share/skills/*/SKILL.md /usr/local/share/skills/*/SKILL.md; do
+  [[ -f $file && $file != *$'\n'* ]] || continue
+  (($1 > found)) || break
+  found=$((found + 1))
+  printf '%s\t%s\n' "$file" "$(head -c "$2" -- "$file" | base64 -w 0)"
+done"#;
+
+/// Prints the beginning of a file in base64.
+const READ: &str = r#"head -c "$2" -- "$1" | base64 -w 0"#;
+
+/// Maximum number of skills, and of bytes that are read of each for the list.
+const MAX_SKILLS: usize = 100;
+const MAX_HEAD_BYTES: usize = 4096;
+
+/// Maximum size of a skill in bytes.
+const MAX_SKILL_BYTES: usize = 64 * 1024;
+
+/// Time limit of a search.
+const SEARCH_MS: u64 = 10_000;
+
+/// Maximum length of a description in characters.
+const MAX_DESCRIPTION_CHARS: usize = 1000;
+
+/// A file that was found.
+struct Found {
+    path: String,
+    text: String,
+}
+
+impl Toolbox {
+    pub(crate) async fn skills(&self, sandbox: &SandboxId, input: input::Skills) -> Result<Reply, Error> {
+        let found = self.find_skills(sandbox).await?;
+        let Some(name) = input.name else {
+            let skills: Vec<_> = found.iter().map(skill).collect();
+            let lines = skills.iter().map(|skill| format!("{}: {}", skill.name, skill.description));
+            let text = match lines.collect::<Vec<_>>() {
+                lines if lines.is_empty() => "There are no skills.".to_owned(),
+                lines => lines.join("\n"),
+            };
+            return Ok(Reply::new(text, &output::Skills { skills, content: None }));
+        };
+        let Some(found) = found.iter().find(|found| skill(found).name == name) else {
+            let problem = format!("is `{name}`, and there is no such skill: call `skills` without a name");
+            return Err(Error::Argument { field: "name", problem });
+        };
+        let printed = self.print(sandbox, READ, [&found.path, &MAX_SKILL_BYTES.to_string()]).await?;
+        let content = decoded(printed.trim_end()).unwrap_or_default();
+        let text = format!("{}\n[files of this skill are in {}]", content.trim_end(), folder(&found.path));
+        Ok(Reply::new(text, &output::Skills { skills: vec![skill(found)], content: Some(content) }))
+    }
+
+    /// Finds skills, each with its beginning. Of several with one name, the first counts.
+    async fn find_skills(&self, sandbox: &SandboxId) -> Result<Vec<Found>, Error> {
+        let limits = [MAX_SKILLS, MAX_HEAD_BYTES].map(|limit| limit.to_string());
+        let printed = self.print(sandbox, FIND, [&limits[0], &limits[1]]).await?;
+        let mut found: Vec<Found> = printed.lines().filter_map(found_of).collect();
+        let mut names = HashSet::new();
+        found.retain(|found| names.insert(skill(found).name));
+        Ok(found)
+    }
+
+    /// Runs a script of this file, and returns what it prints.
+    async fn print(&self, sandbox: &SandboxId, script: &str, args: [&str; 2]) -> Result<String, Error> {
+        let args = ["-c", script, "skills"].into_iter().chain(args).map(str::to_owned);
+        let command = StartCommand {
+            cmd: Some("bash".into()),
+            args: Some(args.collect()),
+            timeout_ms: Some(SEARCH_MS),
+            ..StartCommand::default()
+        };
+        let output =
+            OutputOptions { keep: Some("head".into()), max_chars: Some(1_000_000), max_tokens: None };
+        let request = RunCommand { command, output: Some(output) };
+        Ok(self.client.run_to_end(sandbox, &request).await?.stdout)
+    }
+}
+
+fn found_of(line: &str) -> Option<Found> {
+    let (path, base64) = line.rsplit_once('\t')?;
+    Some(Found { path: path.to_owned(), text: decoded(base64)? })
+}
+
+fn decoded(base64: &str) -> Option<String> {
+    Some(String::from_utf8_lossy(&BASE64_STANDARD.decode(base64).ok()?).into_owned())
+}
+
+fn folder(path: &str) -> &str {
+    path.strip_suffix("/SKILL.md").unwrap_or(path)
+}
+
+/// Describes a skill by the fields `name` and `description` at its beginning. Without a name, its folder is the name.
+fn skill(found: &Found) -> output::Skill {
+    let field = |name| field(&found.text, name).filter(|value| !value.is_empty());
+    let folder = folder(&found.path);
+    let description = field("description").unwrap_or_default();
+    output::Skill {
+        name: field("name").unwrap_or_else(|| folder.rsplit('/').next().unwrap_or_default().to_owned()),
+        description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
+        folder: folder.to_owned(),
+    }
+}
+
+/// A field of the front matter: the lines between two lines of `---` at the start. A value may continue on lines that
+/// are indented.
+fn field(text: &str, name: &str) -> Option<String> {
+    let mut lines = text.lines();
+    (lines.next()?.trim_end() == "---").then_some(())?;
+    let mut lines = lines.take_while(|line| line.trim_end() != "---");
+    let first = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim();
+    let rest = lines.take_while(|line| line.starts_with([' ', '\t'])).map(str::trim);
+    // In YAML, `>` and `|` say that the value is on the following lines.
+    let first = if first.starts_with(['>', '|']) { "" } else { first.trim_matches(['"', '\'']) };
+    let value: Vec<&str> = std::iter::once(first).chain(rest).filter(|part| !part.is_empty()).collect();
+    Some(value.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(path: &str, text: &str) -> (String, String) {
+        let skill = skill(&Found { path: path.into(), text: text.into() });
+        (skill.name, skill.description)
+    }
+
+    #[test]
+    fn a_skill_is_described_by_its_front_matter() {
+        let text =
+            "---\nname: charts\nlicense: MIT\ndescription: \"Draws charts\"\n---\n# Charts\nname: other\n";
+        assert_eq!(described("skills/x/SKILL.md", text), ("charts".into(), "Draws charts".into()));
+        let folded = "---\r\ndescription: >\r\n  Draws\r\n  charts\r\nname: c\r\n---\r\n";
+        assert_eq!(described("skills/x/SKILL.md", folded), ("c".into(), "Draws charts".into()));
+    }
+
+    #[test]
+    fn a_skill_without_front_matter_is_named_by_its_folder() {
+        for text in ["# Charts", "", "---\nname:\n---\n", "name: no\n---\n"] {
+            assert_eq!(
+                described("/usr/share/skills/charts/SKILL.md", text),
+                ("charts".into(), String::new())
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_may_have_any_character_but_a_line_feed() {
+        let found = found_of("skills/a\tb/SKILL.md\tIyBY").unwrap();
+        assert_eq!((found.path.as_str(), found.text.as_str()), ("skills/a\tb/SKILL.md", "# X"));
+        assert!(found_of("no tab").is_none());
+        assert!(found_of("cut off\tIyB").is_none());
+    }
+}

@@ -1,0 +1,141 @@
+//! Published clients and test suites of MCP, as users have them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use test_daemon::packages::{NpmPackages, python_with, run};
+
+use crate::support::harness::{Daemon, DaemonProcess, Home, TOKEN, free_port};
+
+const NPM: [&str; 5] = [
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "@modelcontextprotocol/inspector@2.12.0",
+    "@modelcontextprotocol/client@2.4.0",
+    "@ai-sdk/mcp@2.0.99",
+    "ai@7.0.173",
+];
+const NODE: &str = "24.21.0";
+const PYTHON: &str = "mcp==2.3.0";
+
+/// Scenarios of the conformance suite that need no tools of their own, and the revision of each run.
+const SCENARIOS: [(&str, &str); 11] = [
+    ("server-initialize", "2025-11-25"),
+    ("server-session-lifecycle", "2025-11-25"),
+    ("ping", "2025-11-25"),
+    ("tools-list", "2025-11-25"),
+    ("resources-list", "2025-11-25"),
+    ("dns-rebinding-protection", "2025-11-25"),
+    ("tools-list", "2026-07-28"),
+    ("resources-list", "2026-07-28"),
+    ("sep-2164-resource-not-found", "2026-07-28"),
+    ("dns-rebinding-protection", "2026-07-28"),
+    ("http-header-validation", "2026-07-28"),
+];
+
+fn directory(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+async fn npm() -> Option<NpmPackages> {
+    let install = || NpmPackages::install(&directory("mcp-npm"), &NPM, Some(NODE));
+    let installed = tokio::task::spawn_blocking(install).await.unwrap();
+    if installed.is_none() {
+        test_daemon::skip(format!("{NPM:?} cannot be installed here"));
+    }
+    installed
+}
+
+/// A proxy that adds the token, for programs that cannot.
+struct TokenProxy {
+    process: Child,
+    base: String,
+}
+
+impl TokenProxy {
+    fn start(packages: &NpmPackages, daemon: &Daemon) -> Self {
+        let mut command = packages.script("token-proxy.mjs", include_str!("published/token-proxy.mjs"));
+        let mut process = command.args([&daemon.base, TOKEN]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut port = String::new();
+        let stdout = process.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).unwrap();
+        Self { process, base: format!("http://127.0.0.1:{}", port.trim()) }
+    }
+}
+
+impl Drop for TokenProxy {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_conformance_suite_passes_where_it_needs_no_tools_of_its_own() {
+    let Some(packages) = npm().await else { return };
+    let daemon = Daemon::start().await;
+    let proxy = TokenProxy::start(&packages, &daemon);
+    for (scenario, revision) in SCENARIOS {
+        let mut suite = packages.program("conformance");
+        suite.args(["server", "--url", &format!("{}/mcp", proxy.base)]);
+        suite.args(["--scenario", scenario, "--spec-version", revision]);
+        let (is_passed, text) = run(suite).await;
+        assert!(is_passed, "{scenario} of {revision}: {text}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn published_clients_for_node_use_the_tools() {
+    let Some(packages) = npm().await else { return };
+    let daemon = Daemon::start().await;
+    let mut clients = packages.script("clients.mjs", include_str!("published/clients.mjs"));
+    clients.args([&format!("{}/mcp", daemon.base), TOKEN]);
+    let (is_passed, text) = run(clients).await;
+    assert!(is_passed && text.contains("as published"), "{text}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_inspector_calls_a_tool_in_each_era() {
+    let Some(packages) = npm().await else { return };
+    let daemon = Daemon::start().await;
+    for era in ["legacy", "auto", "modern"] {
+        let mut inspector = packages.program("mcp-inspector");
+        inspector.args(["--cli", &format!("{}/mcp", daemon.base), "--protocol-era", era]);
+        inspector.args([
+            "--header",
+            &format!("Authorization: Bearer {TOKEN}"),
+            "X-Sandbox-Session: inspector",
+        ]);
+        inspector.args([
+            "--method",
+            "tools/call",
+            "--tool-name",
+            "bash",
+            "--tool-arg",
+            "command=echo inspected",
+        ]);
+        let (is_passed, text) = run(inspector).await;
+        assert!(is_passed && text.contains(r#""stdout": "inspected\n""#), "{era}: {text}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_client_for_python_uses_both_transports() {
+    let install = || python_with(&directory("mcp-python"), PYTHON);
+    let Some(python) = tokio::task::spawn_blocking(install).await.unwrap() else {
+        return test_daemon::skip(format!("{PYTHON} cannot be installed here"));
+    };
+    let (home, port) = (Home::new(), free_port());
+    let daemon = DaemonProcess::start(&home, port).await;
+    let script = directory("mcp-python").join("client.py");
+    std::fs::write(&script, include_str!("published/client.py")).unwrap();
+    let base = format!("http://127.0.0.1:{port}");
+    let program = home.program(&["mcp"]).as_std().get_program().to_owned();
+    let mut client = Command::new(python);
+    client.arg(script).args([&format!("{base}/mcp"), TOKEN]).arg(program).arg(&base);
+    let (is_passed, text) = run(client).await;
+    assert!(is_passed && text.contains("as published"), "{text}");
+    daemon.kill().await;
+}

@@ -1,0 +1,123 @@
+//! sandboxd's tools as an OpenAPI tool server, for hosts that call tools over plain HTTP, such as Open WebUI.
+//!
+//! `GET /openapi.json` describes the tools, one operation each. `POST /{tool}` calls one: the body has its arguments,
+//! and the response its result. Every call goes to the daemon as a request of its HTTP API, with the caller's own
+//! token.
+
+mod document;
+mod reply;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde_json::{Map, Value};
+use surface_caller::{Callers, Conversation};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use toolbox::{Call, Memory, Progress, Toolbox};
+
+/// Maximum length of a request's body in bytes.
+const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Time in which a request's body must arrive.
+const BODY: Duration = Duration::from_secs(60);
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+
+/// The description of all tools. It never changes.
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document::document().to_string()));
+
+#[derive(Clone)]
+struct Server {
+    callers: Arc<dyn Callers>,
+    memory: Memory,
+}
+
+/// Creates the routes. Requests that reach them must be authenticated, and their `Host` and `Origin` checked.
+pub fn routes(callers: Arc<dyn Callers>) -> Router {
+    let server = Server { callers, memory: Memory::default() };
+    Router::new()
+        .route("/openapi.json", get(describe))
+        .route("/{tool}", post(call))
+        .fallback(unknown_route)
+        .with_state(server)
+}
+
+async fn describe() -> Response {
+    ([(CONTENT_TYPE, JSON)], DOCUMENT.clone()).into_response()
+}
+
+async fn unknown_route() -> Response {
+    reply::failure(StatusCode::NOT_FOUND, "no such route: `GET /tools/openapi.json` describes the tools")
+}
+
+async fn call(State(server): State<Server>, Path(tool): Path<String>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let caller = server.callers.caller(&head);
+    let conversation = match Conversation::of(&caller.token_name, &head.headers) {
+        Ok(conversation) => conversation,
+        Err(error) => return reply::failure(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let body = match timeout(BODY, to_bytes(body, MAX_BODY_BYTES)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => {
+            let problem = format!("the body is cut off, or longer than {MAX_BODY_BYTES} bytes");
+            return reply::failure(StatusCode::PAYLOAD_TOO_LARGE, &problem);
+        }
+        Err(_) => {
+            let problem = format!("the body did not arrive within {BODY:?}");
+            return reply::failure(StatusCode::REQUEST_TIMEOUT, &problem);
+        }
+    };
+    let arguments = match arguments_of(&body) {
+        Ok(arguments) => arguments,
+        Err(problem) => return reply::failure(StatusCode::BAD_REQUEST, &problem),
+    };
+    let toolbox = Toolbox::new(caller.client, conversation.namespace, server.memory);
+    let call = Call {
+        session: conversation.session.as_deref(),
+        progress: &NoProgress,
+        cancel: CancellationToken::new(),
+    };
+    match toolbox.call(&tool, arguments, &call).await {
+        Ok(reply) => reply::response(reply),
+        Err(error) => reply::failure(StatusCode::NOT_FOUND, &error.to_string()),
+    }
+}
+
+/// Some hosts send no body for a tool without arguments.
+fn arguments_of(body: &[u8]) -> Result<Map<String, Value>, String> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err("the body must be a JSON object with the tool's arguments".into()),
+        // The message may repeat what the caller sent, so only the position is returned.
+        Err(error) => {
+            Err(format!("the body is not JSON at line {}, column {}", error.line(), error.column()))
+        }
+    }
+}
+
+/// A response has no place for progress.
+struct NoProgress;
+
+impl Progress for NoProgress {
+    fn pause(&self) -> Option<Duration> {
+        None
+    }
+
+    fn report<'a>(&'a self, _: &'a str) -> BoxFuture<'a, ()> {
+        futures::future::ready(()).boxed()
+    }
+}
