@@ -51,6 +51,9 @@ pub(crate) const OUTPUT_FILE_FREE_SHARE: u64 = 8;
 /// Maximum number of entries in the directory of these files. With more, no new file is written.
 pub(crate) const MAX_OUTPUT_DIR_ENTRIES: usize = 10_000;
 
+/// Maximum length of an output without a file, in bytes, even if the caller allows more.
+pub(crate) const MAX_SHORT_OUTPUT_BYTES: u64 = 64 * 1024;
+
 /// How much output may wait to be written to a file, in bytes. The command then waits.
 pub(crate) const MAX_UNWRITTEN_OUTPUT_BYTES: usize = 1024 * 1024;
 

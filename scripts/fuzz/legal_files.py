@@ -117,14 +117,31 @@ def is_not_empty(exchange):
 
 @legal(409, "editFile")
 def does_not_occur_once(exchange):
-    """The edits before the named one apply to the text first."""
-    text = base64.b64decode(what_is_named(exchange)["content"]).decode(errors="surrogateescape")
+    """The edits before the named one apply to the text first, unless all apply to the original."""
+    text = text_of(exchange)
     for edit in exchange.body["edits"]:
         count = occurrences(text, edit["oldText"])
         if count == 0 or (count > 1 and not edit.get("replaceAll")):
             return True
-        text = text.replace(edit["oldText"], edit["newText"])
+        if not exchange.body.get("allOnOriginal"):
+            text = text.replace(edit["oldText"], edit["newText"])
     return False
+
+
+@legal(400, "editFile")
+def overlaps_another(exchange):
+    if not exchange.body.get("allOnOriginal"):
+        return False
+    text, ranges = text_of(exchange), []
+    for edit in exchange.body["edits"]:
+        old = edit["oldText"]
+        ranges += [(at, at + len(old)) for at in range(len(text)) if text.startswith(old, at)]
+    ranges.sort()
+    return any(second[0] < first[1] for first, second in zip(ranges, ranges[1:], strict=False))
+
+
+def text_of(exchange):
+    return base64.b64decode(what_is_named(exchange)["content"]).decode(errors="surrogateescape")
 
 
 def occurrences(text, part):

@@ -1,13 +1,16 @@
 //! Files: `read`, `write` and `edit`.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use image::ImageFormat;
 use output_text::{Excerpt, Keep};
 use sandbox_api::SandboxId;
 use sandbox_api::files::{EditFile, TextEdit};
 use sandbox_client::{FileContent, WriteOptions};
+use tokio::time::timeout;
 
-use crate::images::{self, MAX_IMAGE_FILE_BYTES};
+use crate::images::{self, Images, MAX_IMAGE_FILE_BYTES};
 use crate::toolbox::Toolbox;
 use crate::{Error, Reply, input, output};
 
@@ -19,6 +22,9 @@ const MAX_FILE_CHARS: usize = 30_000;
 
 /// How far into a file lines are counted. Further lines are better read with `sed -n`.
 const MAX_SCAN_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Time in which a file with an image must be read.
+const IMAGE_FILE: Duration = Duration::from_secs(20);
 
 /// Maximum number of characters of a diff in a result.
 const MAX_DIFF_CHARS: usize = 20_000;
@@ -84,14 +90,20 @@ impl Toolbox {
         mut file: Vec<u8>,
         mut content: FileContent,
     ) -> Result<Reply, Error> {
-        while let Some(piece) = content.next().await {
-            file.extend_from_slice(&piece?);
-            if file.len() > MAX_IMAGE_FILE_BYTES {
-                let problem = format!("it is longer than {MAX_IMAGE_FILE_BYTES} bytes");
-                return Err(Error::Image { path, problem });
+        let permit = self.images().permit().await;
+        let fail = |problem: String| Error::Image { path: path.clone(), problem };
+        let rest = async {
+            while let Some(piece) = content.next().await {
+                file.extend_from_slice(&piece?);
+                if file.len() > MAX_IMAGE_FILE_BYTES {
+                    return Err(fail(format!("it is longer than {MAX_IMAGE_FILE_BYTES} bytes")));
+                }
             }
-        }
-        self.images().reply(&path, format, file).await
+            Ok(())
+        };
+        // Other images wait meanwhile.
+        timeout(IMAGE_FILE, rest).await.map_err(|_| fail("it could not be read in time".into()))??;
+        Images::reply(&path, format, file, permit).await
     }
 
     pub(crate) async fn write(&self, sandbox: &SandboxId, input: input::Write) -> Result<Reply, Error> {

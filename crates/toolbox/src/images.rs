@@ -3,15 +3,15 @@
 //! The bytes come from a sandbox and may be made to harm. Decoding happens in memory-safe code, on a blocking thread,
 //! for two images at a time, and within limits on size and memory.
 
+use std::borrow::Cow;
 use std::io::Cursor;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use image::codecs::jpeg::JpegEncoder;
-use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, ImageReader, Limits};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{Block, Error, Reply};
 
@@ -23,12 +23,12 @@ const MAX_DECODED_SIDE: u32 = 20_000;
 const MAX_SIDE: u32 = 2000;
 
 /// Maximum memory for decoding, in bytes.
-const MAX_DECODED_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_DECODED_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Maximum size of an image in a result, in bytes. In base64 it takes a third more, and a result has at most 700 KiB.
 const MAX_RESULT_BYTES: usize = 480 * 1024;
 
-/// Number of images that are decoded at once.
+/// Number of images that are read and decoded at once.
 const AT_ONCE: usize = 2;
 
 /// Quality of JPEG files, 1 to 100.
@@ -37,7 +37,7 @@ const JPEG_QUALITY: u8 = 80;
 /// How much smaller each next attempt is if an image has too many bytes.
 const SHRINK: f64 = 0.7;
 
-/// Permits for decoding.
+/// Permits for images in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Images(Arc<Semaphore>);
 
@@ -64,11 +64,20 @@ pub(crate) fn format_of(start: &[u8]) -> Option<ImageFormat> {
 }
 
 impl Images {
-    /// Prepares the image file at `path` for a model.
-    pub(crate) async fn reply(&self, path: &str, format: ImageFormat, file: Vec<u8>) -> Result<Reply, Error> {
-        let fail = |problem: String| Error::Image { path: path.to_owned(), problem };
+    /// Waits until memory for an image is free.
+    pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         // Never closed.
-        let permit = Arc::clone(&self.0).acquire_owned().await.map_err(|error| fail(error.to_string()))?;
+        Arc::clone(&self.0).acquire_owned().await.ok()
+    }
+
+    /// Prepares the image file at `path` for a model.
+    pub(crate) async fn reply(
+        path: &str,
+        format: ImageFormat,
+        file: Vec<u8>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Reply, Error> {
+        let fail = |problem: String| Error::Image { path: path.to_owned(), problem };
         let prepared = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             prepare(file, format)
@@ -117,11 +126,12 @@ fn prepare(file: Vec<u8>, format: ImageFormat) -> image::ImageResult<Shown> {
     }
 }
 
-fn within(picture: &DynamicImage, side: u32) -> DynamicImage {
+fn within(picture: &DynamicImage, side: u32) -> Cow<'_, DynamicImage> {
     if picture.width() <= side && picture.height() <= side {
-        return picture.clone();
+        return Cow::Borrowed(picture);
     }
-    picture.resize(side, side, FilterType::Triangle)
+    // Needs no memory beside the result.
+    Cow::Owned(picture.thumbnail(side, side))
 }
 
 /// Encodes as PNG, which keeps text sharp, or as JPEG if that is too long and nothing is transparent.

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::directory::{OutputDirectory, OutputWriter};
-use crate::limits::{MAX_UNWRITTEN_OUTPUT_BYTES, OUTPUT_FILE_STALL};
+use crate::limits::{MAX_SHORT_OUTPUT_BYTES, MAX_UNWRITTEN_OUTPUT_BYTES, OUTPUT_FILE_STALL};
 
 /// The output file of a command.
 #[derive(Debug)]
@@ -66,6 +66,8 @@ impl State {
 impl OutputFile {
     pub(crate) fn new(directory: Arc<OutputDirectory>, command_id: &str, threshold: u64) -> Arc<Self> {
         let command_id = command_id.to_owned();
+        // A short output is held in memory, in case it becomes longer.
+        let threshold = threshold.min(MAX_SHORT_OUTPUT_BYTES);
         Arc::new(Self { directory, command_id, threshold, state: Mutex::default(), changed: Notify::new() })
     }
 
